@@ -47,9 +47,9 @@ def _member(
 
 def _transactions(name: str, text: str, is_counted: Callable[[TransactionRow], bool | None]) -> SampledMetric:
     def samples(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
-        rows, looked_at = cluster.samples.transactions, _looked_at(cluster)
-        if rows is not None and looked_at is not None:
-            yield (cluster.name,), sum(bool(is_counted(row)) for row in rows), looked_at
+        rows, at = cluster.samples.transactions, looked_at(cluster)
+        if rows is not None and at is not None:
+            yield (cluster.name,), sum(bool(is_counted(row)) for row in rows), at
 
     return SampledMetric(
         name=f"{OWN_PREFIX}cluster_{name}_transactions",
@@ -60,7 +60,7 @@ def _transactions(name: str, text: str, is_counted: Callable[[TransactionRow], b
     )
 
 
-def _looked_at(cluster: ClusterSnapshot) -> int | None:
+def looked_at(cluster: ClusterSnapshot) -> int | None:
     """Return when transactions were last asked for: without any, only what the same source reads besides shows that."""
     samples = cluster.samples
     beside = (samples.transactions, samples.log_directories, samples.quorum_members, samples.broker_features)

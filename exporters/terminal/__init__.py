@@ -22,6 +22,7 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``sample_rows``        log directories, the metadata quorum, transactions
 - ``incidents``          rows of incidents
 - ``state_selection``    what the options of ``isrwatch state`` select
+- ``silent_brokers``     what samples leave out, because a broker does not answer
 - ``state_samples``      what it shows of the newest samples
 - ``reassignments``      what it shows of reassignments in progress
 - ``recovery``           what it shows of brokers that recover, and of replicas that catch up

@@ -53,12 +53,14 @@ class Field:
         text: formats the value of a row, "" for none.
         is_number: align right.
         is_whole: never truncate, however narrow the terminal.
+        is_path: truncate in the middle: paths differ at their end.
     """
 
     title: str
     text: Callable[[Row], str]
     is_number: bool = False
     is_whole: bool = False
+    is_path: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +145,21 @@ class RowOutput:
             column.max_width = None if field.is_number and is_wide else width
             column.min_width = width if field.is_whole else None
         for row in rows:
-            table.add_row(*(Text(field.text(row)) for field in fields), style=style(row))  # Text: a topic may be [red]
+            cells = (
+                shortened(field.text(row), width) if field.is_path else field.text(row)
+                for field, width in zip(fields, widths, strict=True)
+            )
+            table.add_row(*map(Text, cells), style=style(row))  # Text: a topic may be [red]
         if table.row_count:
             self.console.print(table)
+
+
+def shortened(path: str, width: int) -> str:
+    """Return a path of at most ``width`` characters, with an ellipsis for its middle."""
+    if len(path) <= width:
+        return path
+    end = width * 2 // 3
+    return f"{path[: width - end - 1]}…{path[-end:]}"
 
 
 def _has_room(rows: list[Row], fields: tuple[Field, ...], width: int) -> bool:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from exporters.metrics.sample_ages import oldest_ages
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 from exporters.terminal import live_view
@@ -126,16 +127,23 @@ def state(  # noqa: PLR0913 - one parameter per option
     version = None if as_of is None else version_as_of(folder, as_of, output.clock)
     unreadable = Unreadable()
     snapshot = _present(folder, unreadable) if version is None else state_as_of(folder, version, unreadable)
-    stale_after = load(config_file).export.stale_after_seconds
+    stale_after, ages = _ages(config_file)
     then = now if version is None else snapshot.read_at
     rows = [(each, cluster_row(each, then, stale_after)) for each in _selected(snapshot, cluster, topic)]
-    selection = StateSelection(rows, tuple(topic or ()), folder, version is None, everything, unreadable)
+    selection = StateSelection(rows, tuple(topic or ()), folder, version is None, everything, unreadable, ages)
     with until_closed():
         if version is not None:
             output.say(f"as of version {version}, committed {output.clock.iso(snapshot.read_at)}")
         _headings(output, selection, then)
         show(output, selection)
     unreadable.raise_if_any()
+
+
+def _ages(config_file: Path | None) -> tuple[float, Mapping[str, float]]:
+    """Return up to which age state counts, and the samples of each table, in seconds."""
+    configured = load(config_file)
+    stale_after = configured.export.stale_after_seconds
+    return stale_after, oldest_ages(stale_after, configured.collect)
 
 
 def _chosen(of_state: Tables, of_samples: Tables, as_of: str | None) -> Show:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from exporters.metrics.quorum import looked_at
 from exporters.terminal.groups import group_rows
 from exporters.terminal.output import UNKNOWN, Field
 from exporters.terminal.sample_rows import (
@@ -15,16 +16,28 @@ from exporters.terminal.sample_rows import (
     transaction_rows,
 )
 from exporters.terminal.settings import SampledSettings, setting_rows, settings_by_cluster
+from exporters.terminal.silent_brokers import (
+    DIRECTORIES,
+    REPLICAS,
+    directories_asked_at,
+    is_any_fresh,
+    replicas_asked_at,
+    said_of_silent,
+)
 from exporters.terminal.state_selection import print_rows
 from exporters.terminal.state_view import columns_as_fields, text
 from exporters.terminal.time_parsing import span
 from streaming.contracts.health import PARTITIONS
+from streaming.contracts.sample_tables import LOG_DIRECTORIES, REPLICA_OFFSETS, TRANSACTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from exporters.read_model.snapshot import ClusterSnapshot
     from exporters.terminal.output import RowOutput
+    from exporters.terminal.silent_brokers import AskedAt
     from exporters.terminal.state_selection import StateSelection
+    from streaming.contracts.columns import Table
 
     Row = dict[str, Any]
 
@@ -44,7 +57,7 @@ def show_groups(output: RowOutput, selection: StateSelection) -> None:
         lambda: group_rows(selection.folder, selection.topics, output.clock.now),
         (*who, *numbers, behind, *_AGE, Field("worst", text("worst_partition"))),
         lambda row: "yellow" if row["records_lost"] else "",
-        "groups",
+        "no samples of groups",
     )
 
 
@@ -56,7 +69,7 @@ def show_replicas(output: RowOutput, selection: StateSelection) -> None:
         Field("lag", text("lag"), is_number=True),
         Field("behind for", text("behind_seconds"), is_number=True),
         Field("size", size("size_bytes"), is_number=True),
-        Field("log dir", lambda row: row["log_dir"] or UNKNOWN),
+        Field("log dir", lambda row: row["log_dir"] or UNKNOWN, is_path=True),
     )
     _show(
         output,
@@ -64,15 +77,16 @@ def show_replicas(output: RowOutput, selection: StateSelection) -> None:
         lambda: replica_rows(selection.folder, selection.topics, output.clock.now, with_caught_up=selection.everything),
         (*fields, *_AGE),
         lambda row: "yellow" if row["behind_seconds"] else "",
-        "replicas" if selection.everything else "replicas that are behind",
+        _without_rows(output, selection, replicas_asked_at, REPLICA_OFFSETS, "no replica is behind", REPLICAS),
     )
+    _say_silent(output, selection, replicas_asked_at, REPLICA_OFFSETS, REPLICAS)
 
 
 def show_directories(output: RowOutput, selection: StateSelection) -> None:
     """Print one row per log directory of each broker."""
     fields = (
         Field("broker", text("broker"), is_number=True),
-        Field("log dir", text("log_dir")),
+        Field("log dir", text("log_dir"), is_path=True),
         Field("state", lambda row: "online" if row["is_online"] else "offline"),
         Field("replicas", text("hosted_replicas"), is_number=True),
         Field("size", size("replica_bytes"), is_number=True),
@@ -87,8 +101,9 @@ def show_directories(output: RowOutput, selection: StateSelection) -> None:
         lambda: directory_rows(selection.folder, output.clock.now),
         (*fields, *_AGE),
         lambda row: "" if row["is_online"] else "red",
-        "log directories",
+        "no samples of log directories",
     )
+    _say_silent(output, selection, directories_asked_at, LOG_DIRECTORIES, DIRECTORIES)
 
 
 def show_quorum(output: RowOutput, selection: StateSelection) -> None:
@@ -101,7 +116,7 @@ def show_quorum(output: RowOutput, selection: StateSelection) -> None:
         lambda: quorum_rows(selection.folder, output.clock.now),
         (*who, *columns_as_fields(names), *_AGE),
         lambda row: "yellow" if row["is_voter"] and row["lag"] is None else "",
-        "the metadata quorum",
+        "no samples of the metadata quorum",
     )
 
 
@@ -122,7 +137,9 @@ def show_transactions(output: RowOutput, selection: StateSelection) -> None:
         lambda: transaction_rows(selection.folder, selection.topics, output.clock.now),
         (*fields, *_AGE),
         lambda row: "red" if row["is_hanging"] else "yellow" if row["is_late"] else "",
-        "open transactions",
+        _without_rows(
+            output, selection, _transactions_asked_at, TRANSACTIONS, "no transaction is open", "transactions"
+        ),
     )
 
 
@@ -156,7 +173,7 @@ def show_metrics(output: RowOutput, selection: StateSelection) -> None:
         lambda: metric_rows(selection.folder, output.clock.now),
         (*fields, *_AGE),
         lambda _: "",
-        "broker metrics: they need an agent in collect.broker_metrics",
+        "no samples of broker metrics: they need an agent in collect.broker_metrics",
     )
 
 
@@ -174,7 +191,7 @@ def show_missed(output: RowOutput, selection: StateSelection) -> None:
         lambda: meter_rows(selection.folder, output.clock.now),
         (*fields, *_AGE),
         lambda row: "yellow" if row["missed"] else "",
-        "what brokers counted: it needs an agent in collect.broker_metrics",
+        "no samples of what brokers counted: it needs an agent in collect.broker_metrics",
     )
 
 
@@ -197,14 +214,34 @@ def _show(  # noqa: PLR0913, PLR0917 - what differs between the tables
     samples: Callable[[], Iterable[Row]],
     fields: tuple[Field, ...],
     style: Callable[[Mapping[str, Any]], str],
-    subject: str,
+    nothing: str,
 ) -> None:
     rows: list[Row] = []
     with selection.unreadable.collected():
         rows = [row for row in samples() if row["cluster_id"] in selection.cluster_ids]
     print_rows(output, selection, rows, fields, style)
-    if not rows and output.is_for_people:
-        output.say(f"no samples of {subject}")
+    if not rows and nothing and output.is_for_people:
+        output.say(nothing)
+
+
+def _without_rows(  # noqa: PLR0913, PLR0917 - as above
+    output: RowOutput, selection: StateSelection, asked_at: AskedAt, table: Table, none: str, subject: str
+) -> str:
+    """Return what a table without rows means: that there are none, by fresh samples, or that there are no samples."""
+    is_fresh = is_any_fresh(selection, asked_at, selection.oldest_ages[table.name], output.clock.now)
+    return none if is_fresh else f"no samples of {subject}"
+
+
+def _say_silent(output: RowOutput, selection: StateSelection, asked_at: AskedAt, table: Table, subject: str) -> None:
+    oldest = selection.oldest_ages[table.name]
+    for sentence in said_of_silent(selection, asked_at, oldest, output.clock.now, subject=subject):
+        output.say(sentence, style="yellow")
+
+
+def _transactions_asked_at(cluster: ClusterSnapshot) -> dict[int, int]:
+    """Return when transactions were last asked for, of no broker in particular."""
+    at = looked_at(cluster)
+    return {} if at is None else {-1: at}
 
 
 def size(name: str) -> Callable[[Mapping[str, Any]], str]:

@@ -30,6 +30,7 @@ class StateSelection:
         is_now: whether it is the present state, not one as of a version.
         everything: include healthy partitions.
         unreadable: takes the tables that cannot be read.
+        oldest_ages: up to which age samples count, in seconds, by table.
     """
 
     clusters: list[tuple[ClusterSnapshot, Row]]
@@ -38,6 +39,7 @@ class StateSelection:
     is_now: bool
     everything: bool
     unreadable: Unreadable
+    oldest_ages: Mapping[str, float]
 
     @property
     def cluster_ids(self) -> set[str]:

@@ -318,7 +318,7 @@ def test_every_row_fits_into_100_columns(
     [
         ("directories", "no samples of log directories"),
         ("quorum", "no samples of the metadata quorum"),
-        ("transactions", "no samples of open transactions"),
+        ("transactions", "no samples of transactions"),
     ],
 )
 def test_without_samples_a_sentence_says_so(tables: Tables, rows: Rows, option: str, sentence: str) -> None:
@@ -397,8 +397,53 @@ def test_replicas_that_are_behind_come_longest_first_and_with_all_every_replica(
     ]
     every = [(row["broker"], row["behind_seconds"]) for row in objects(tables.directory, "--replicas", "--all")]
     assert every == [(4, 90.0), (2, 20.0), (1, 0.0), (3, 0.0), (5, None)]
-    tables.put(REPLICA_OFFSETS.name, {**replica, "broker": 1})
-    assert state(tables.directory, "--replicas").splitlines() == ["no samples of replicas that are behind"]
+    caught_up = [{**replica, "broker": broker} for broker in (1, 2, 3)]
+    tables.put(REPLICA_OFFSETS.name, *caught_up)
+    assert state(tables.directory, "--replicas").splitlines() == ["no replica is behind"]
+
+
+def test_of_the_replicas_of_a_broker_that_does_not_answer_nothing_is_known(tables: Tables, rows: Rows) -> None:
+    now = present()
+    healthy = rows.state([1, 2, 3], [1, 2, 3], 1)
+    tables.commit(rows.cluster_row(now), rows.partition("orders", 0, healthy, now), rows.source(now))
+    assert state(tables.directory, "--replicas").splitlines() == ["no samples of replicas"]
+    replica = {**rows.owner, "topic_id": "id-of-orders", "topic": "orders", "partition": 0, "lag": 0, "source": "s"}
+    fresh, old = {**replica, "collected_at": now - 5 * SECOND}, {**replica, "collected_at": now - 300 * SECOND}
+    tables.put(REPLICA_OFFSETS.name, {**fresh, "broker": 1}, {**old, "broker": 2})
+    assert state(tables.directory, "--replicas").splitlines() == [
+        "no replica is behind",
+        "of the replicas on broker 2 nothing is known: it does not answer",
+        "of the replicas on broker 3 nothing is known: it does not answer",
+    ]
+    tables.put(REPLICA_OFFSETS.name, {**old, "broker": 1}, {**old, "broker": 2})
+    nothing, age = state(tables.directory, "--replicas").splitlines()
+    assert (nothing, age[:36]) == ("no samples of replicas", "the newest samples of replicas are 5")
+
+
+def test_the_directories_of_a_broker_that_does_not_answer_are_said_to_be_unknown(tables: Tables, rows: Rows) -> None:
+    now = present()
+    tables.commit(rows.cluster_row(now), rows.broker(1, now), rows.broker(2, now, is_fenced=True), rows.source(now))
+    directory = {**rows.owner, "collected_at": now, "source": "s", "broker": 1, "is_online": True, "log_dir": "/data"}
+    tables.put(LOG_DIRECTORIES.name, directory)
+    row, silent = state(tables.directory, "--directories").splitlines()
+    assert row.startswith("1  /data  online")
+    assert silent == "of the log directories on broker 2 nothing is known: it does not answer"
+
+
+def test_of_transactions_none_is_open_or_there_are_no_samples(tables: Tables, rows: Rows) -> None:
+    now = present()
+    tables.commit(rows.cluster_row(now), rows.broker(1, now), rows.source(now))
+    assert state(tables.directory, "--transactions").splitlines() == ["no samples of transactions"]
+    directory = {**rows.owner, "collected_at": now, "source": "s", "broker": 1, "is_online": True, "log_dir": "/data"}
+    tables.put(LOG_DIRECTORIES.name, directory)
+    assert state(tables.directory, "--transactions").splitlines() == ["no transaction is open"]
+
+
+@pytest.mark.parametrize(
+    ("path", "width", "shown"), [("/data/0", 7, "/data/0"), ("/var/lib/kafka/data-0", 12, "/va…a/data-0")]
+)
+def test_a_long_path_is_cut_in_its_middle(path: str, width: int, shown: str) -> None:
+    assert output_module.shortened(path, width) == shown
 
 
 def test_groups_without_offsets_are_shown_with_their_state_and_members(tables: Tables, rows: Rows) -> None:
