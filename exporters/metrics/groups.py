@@ -42,11 +42,14 @@ def per_partition(
 
 
 def per_topic(
-    value: Callable[[GroupOffsetsRow], Number | None], of_topic: Callable[[list[Number]], Number] = sum
+    value: Callable[[GroupOffsetsRow], Number | None],
+    of_topic: Callable[[list[Number]], Number] = sum,
+    *,
+    of_known: bool = False,
 ) -> Callable[[ClusterSnapshot], Iterator[DatedSample]]:
     """Sum up the values by group and topic, or what else is asked for; without the value of one partition nothing.
 
-    Only partitions with a commit count.
+    Only partitions with a commit count, and with ``of_known`` only those whose value is known.
     """
 
     def samples(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
@@ -56,7 +59,7 @@ def per_topic(
                 values[row.group, row.topic].append((value(row), row.collected_at))
         for key, dated_values in values.items():
             numbers = [each for each, _ in dated_values if each is not None]
-            if len(numbers) == len(dated_values):
+            if len(numbers) == len(dated_values) or (of_known and numbers):
                 yield key, of_topic(numbers), min(at for _, at in dated_values)
 
     return samples
@@ -117,10 +120,18 @@ GROUP_METRICS: Final = (
         name=f"{_PREFIX}lag_seconds",
         labels=(*LABELS, "topic"),
         help="For how long a group could have read the oldest record of a topic that it has yet to read; "
-        "absent while that is unknown of one of the partitions.",
+        "absent while that is unknown of one of the partitions, as after an outage.",
         unit="seconds",
         table=GROUP_OFFSETS.name,
         samples=_of_cluster(per_topic(lambda row: row.lag_seconds, max)),
+    ),
+    SampledMetric(
+        name=f"{_PREFIX}lag_at_least_seconds",
+        labels=(*LABELS, "topic"),
+        help="The same of those partitions of which it is known: the lag of the topic is at least that.",
+        unit="seconds",
+        table=GROUP_OFFSETS.name,
+        samples=_of_cluster(per_topic(lambda row: row.lag_seconds, max, of_known=True)),
     ),
     SampledMetric(
         name=f"{_PREFIX}lost_records",

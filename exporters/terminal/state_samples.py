@@ -48,9 +48,13 @@ _UNIT: Final = 1024
 
 def show_groups(output: RowOutput, selection: StateSelection) -> None:
     """Print one row per group."""
-    numbers = columns_as_fields(("members", PARTITIONS, "lag", "records_lost"))
+    numbers = (
+        *columns_as_fields(("members", PARTITIONS)),
+        Field("lag", _lag, is_number=True),
+        *columns_as_fields(("records_lost",)),
+    )
     who = (Field("group", text("group")), Field("protocol", text("group_protocol")), Field("state", _group_state))
-    behind = Field("behind", text("lag_seconds"), is_number=True)
+    behind = Field("behind", _behind, is_number=True)
     _show(
         output,
         selection,
@@ -199,6 +203,20 @@ def _group_state(row: Mapping[str, Any]) -> str:
     """Return the state; of a query of Spark that may have stopped, for how long."""
     idle = row["idle_seconds"]
     return str(row["group_state"]) if idle is None else f"{row['group_state']}, last batch {span(idle)} ago"
+
+
+def _lag(row: Mapping[str, Any]) -> str:
+    """Return the lag, or of how many partitions it is unknown: the sum of the others would be too low."""
+    unknown = row["partitions_of_unknown_lag"]
+    if not unknown:
+        return text("lag")(row)
+    return f"unknown of {unknown:,} partition{'' if unknown == 1 else 's'}"
+
+
+def _behind(row: Mapping[str, Any]) -> str:
+    """Return for how long the group is behind, or, while that is unknown of a partition, for how long at least."""
+    at_least = row["lag_seconds_at_least"]
+    return f">= {span(at_least)}" if row["lag_seconds"] is None and at_least else text("lag_seconds")(row)
 
 
 def _transaction_state(row: Mapping[str, Any]) -> str:

@@ -94,6 +94,20 @@ def test_a_group_that_is_deleted_has_no_series_after_the_next_sample(
     assert again == {("payments", "orders"): 1, ("payments", "clicks"): 1}
 
 
+def test_while_the_lag_of_a_partition_is_unknown_that_of_the_others_is_a_lower_bound(
+    reader: TablesReader, fresh: int, tables: Any, common: Any
+) -> None:
+    stuck = {"lag_seconds": 971.0}, {"lag_seconds": 12.5}, {"lag_seconds": None, "lag": None}
+    tables.put(
+        GROUP_OFFSETS.name,
+        *(committed(common, "orders", **more, partition=number) for number, more in enumerate(stuck)),
+        committed(common, "clicks", lag_seconds=None),
+    )
+    shown = show(reader, fresh)
+    assert shown("kafka_replication_group_lag_seconds", "group", "topic") == {}
+    assert shown("kafka_replication_group_lag_at_least_seconds", "group", "topic") == {("payments", "orders"): 971}
+
+
 def committed(common: dict[str, Any], topic: str, **more: Any) -> dict[str, Any]:
     key = {"group": "payments", "topic_id": f"id-of-{topic}", "topic": topic, "partition": 0}
     return {**common, **key, "committed_offset": 5, "lag": 1, **more}

@@ -139,6 +139,7 @@ def test_a_group_is_behind_for_as_long_as_its_worst_partition_and_unknown_if_one
         "slow": [(700, 12.5), (7, 3_725.0), (0, 0.0)],
         "older": [(700, 12.5), (7, None)],
         "assigned": [(None, None)],
+        "unread": [(700, 971.0), (None, None), (None, None)],
     }
     common = {**rows.owner, "collected_at": now, "source": "s", "topic_id": "t", "topic": "orders", "coordinator": 1}
     tables.put(
@@ -149,14 +150,24 @@ def test_a_group_is_behind_for_as_long_as_its_worst_partition_and_unknown_if_one
             for number, (lag, seconds) in enumerate(lags)
         ),
     )
-    assert {row["group"]: (row["lag"], row["lag_seconds"]) for row in objects(tables.directory, "--groups")} == {
-        "read": (0, 0.0),
-        "slow": (707, 3_725.0),
-        "older": (707, None),
-        "assigned": (None, None),
+    lags = {
+        row["group"]: (row["lag"], row["lag_seconds"], row["lag_seconds_at_least"])
+        for row in objects(tables.directory, "--groups")
+    }
+    assert lags == {
+        "read": (0, 0.0, 0.0),
+        "slow": (707, 3_725.0, 3_725.0),
+        "older": (707, None, 12.5),
+        "assigned": (None, None, None),
+        "unread": (None, None, 971.0),
     }
     shown = [line.split("  ") for line in state(tables.directory, "--groups").splitlines()]
-    assert {line[0]: line[7] for line in shown} == {"read": "0.0s", "slow": "1h2m", "older": "?", "assigned": "?"}
+    behind = {"read": "0.0s", "slow": "1h2m", "older": ">= 12.5s", "assigned": "?", "unread": ">= 16m11s"}
+    assert {line[0]: line[7] for line in shown} == behind
+    assert {line[0]: line[5] for line in shown if "unknown" in line[5]} == {
+        "assigned": "unknown of 1 partition",
+        "unread": "unknown of 2 partitions",
+    }
 
 
 def test_transactions_that_hang_come_first_then_those_that_are_late(sampled: Path) -> None:
