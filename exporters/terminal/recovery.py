@@ -13,7 +13,7 @@ from exporters.terminal.output import Field
 from exporters.terminal.state_view import text
 from exporters.terminal.time_parsing import SECOND
 from streaming.contracts.identifiers import Micros
-from streaming.contracts.liveness import FRESH, SESSION_TIMEOUT_MS, advice, agent_samples, liveness_of
+from streaming.contracts.liveness import FRESH, SESSION_TIMEOUT_MS, Liveness, advice, agent_samples, liveness_of
 from streaming.contracts.sample_tables import REPLICA_OFFSETS
 from streaming.contracts.slopes import seconds_left
 from streaming.delta.arrow_values import plain
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from exporters.read_model.snapshot import ClusterSnapshot
     from exporters.terminal.state_selection import StateSelection
+    from streaming.contracts.state import BrokerState
 
 COLUMNS: Final = (
     "broker_liveness", "liveness_advice", "logs_to_recover", "replicas_to_rejoin", "rejoin_lag", "rejoin_seconds",
@@ -116,15 +117,23 @@ def recovery_columns(cluster: ClusterSnapshot, lags: Mapping[ReplicaKey, Replica
     columns: dict[int, Any] = {}
     for number in cluster.known_brokers():
         agents = agent_samples(samples[number], Micros(now))
-        liveness = liveness_of(cluster.brokers.get(number), agents, session)
+        broker = cluster.brokers.get(number)
+        liveness = liveness_of(broker, agents, session)
         columns[number] = {
             "broker_liveness": liveness.value,
-            "liveness_advice": advice(liveness, agents),
+            "liveness_advice": None if _is_down_on_purpose(broker, liveness) else advice(liveness, agents),
             "logs_to_recover": agents.logs_left,
             "replicas_to_rejoin": len(missing[number]),
             **_progress(missing[number], now),
         }
     return columns
+
+
+def _is_down_on_purpose(broker: BrokerState | None, liveness: Liveness) -> bool:
+    """Return whether a broker of which no agent says anything stopped cleanly, or may be down for announced work."""
+    if broker is None or liveness is not Liveness.UNKNOWN:
+        return False
+    return bool(broker.is_shutting_down) or broker.maintenance_until is not None
 
 
 def _out_of_isr(cluster: ClusterSnapshot) -> list[ReplicaKey]:

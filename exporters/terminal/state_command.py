@@ -257,7 +257,8 @@ def _brokers(output: RowOutput, selection: StateSelection) -> None:
     for row in rows:  # a sentence has no room beside so many columns
         who = f"broker {row['broker']}" + (f" of {row['cluster']}" if is_one_of_many else "")
         if row.get("liveness_advice") is not None:
-            output.say(f"{who} is {row['broker_liveness']}: {row['liveness_advice']}", style="")
+            state_in_words, *_ = row["broker_liveness"].split(":")  # that it is unknown which is in the advice
+            output.say(f"{who} is {state_in_words}: {row['liveness_advice']}", style="")
         elif row.get("restart_reason") is not None:
             output.say(f"restart of {who}: {row['restart_reason']}", style="")
     for sentence in said_of_speeds(rows, output.clock.now, names_clusters=is_one_of_many):
@@ -273,7 +274,9 @@ def _topics(output: RowOutput, selection: StateSelection) -> None:
     names = ("partitions", "offline_partitions", "under_min_isr_partitions", "under_replicated_partitions")
     spans = ("offline_seconds", "under_min_isr_seconds", "under_replicated_seconds")
     counts = columns_as_fields(("isr_shrinks", "leader_changes", "unclean_elections"))
-    times = tuple(Field(f"{field.title} for", field.text, is_number=True) for field in columns_as_fields(spans))
+    times = tuple(
+        Field(f"partition time {field.title}", field.text, is_number=True) for field in columns_as_fields(spans)
+    )
     print_rows(
         output, selection, rows, (Field("topic", text("topic")), *columns_as_fields(names), *counts, *times), _stale
     )

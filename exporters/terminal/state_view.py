@@ -67,7 +67,7 @@ def partition_rows(
     """Return the partitions of a cluster, worst first; healthy ones only on request."""
     selected = (partition for partition in cluster.partitions() if matches_topic(partition.topic, topics))
     ranked = ((_severity(partition), partition) for partition in selected)
-    for (rank, _), partition in sorted(ranked, key=lambda pair: (pair[0], pair[1].topic, pair[1].partition)):
+    for (rank, *_), partition in sorted(ranked, key=lambda pair: (pair[0], pair[1].topic, pair[1].partition)):
         if healthy or rank < len(UNHEALTHY):
             spent = {name: cluster.cluster.observed.seconds_in(partition, name) for name in _SPANS}
             yield {**freshness, **partition._asdict(), **spent, "health": health(partition)}
@@ -135,7 +135,7 @@ def _topic_row(topic: TopicPartitions, observed: ObservedTime) -> dict[str, Any]
 
 def health(partition: PartitionState) -> str:
     """Return the worst state that a partition is in."""
-    worst, _ = _severity(partition)
+    worst, *_ = _severity(partition)
     if worst < len(UNHEALTHY):
         return UNHEALTHY[worst]
     if partition.is_diskless:
@@ -143,11 +143,12 @@ def health(partition: PartitionState) -> str:
     return UNKNOWN_MIN_ISR if partition.is_under_min_isr is None else "healthy"
 
 
-def _severity(partition: PartitionState) -> tuple[int, int]:
-    """Return a sort key, worst first: the rank of the worst state, then the most missing replicas."""
+def _severity(partition: PartitionState) -> tuple[int, bool, int]:
+    """Return a sort key, worst first: worst state, whether one more loss stops writes, the most missing replicas."""
     states = states_of(partition)
     worst = next((rank for rank, state in enumerate(UNHEALTHY) if state in states), len(UNHEALTHY))
-    return worst, 0 if partition.is_diskless else -len(set(partition.replicas) - set(partition.isr))
+    is_not_at_minimum = not partition.is_at_min_isr
+    return worst, is_not_at_minimum, 0 if partition.is_diskless else -len(set(partition.replicas) - set(partition.isr))
 
 
 def _freshness(cluster: ClusterSnapshot, now: int, stale_after_seconds: float) -> dict[str, Any]:
@@ -205,12 +206,18 @@ def partition_fields(watermarks: dict[str, int | None]) -> tuple[Field, ...]:
         since, until = row.get(f"{row['health']}_since"), watermarks[row["cluster_id"]]
         return span(max(0, until - since) / SECOND) if since is not None and until is not None else ""
 
+    def in_words(row: Row) -> str:
+        """Name the state; of one that is under replicated, that one loss more makes it refuse acks=all writes."""
+        is_at_minimum = row["health"] == UNDER_REPLICATED and row["is_at_min_isr"]
+        state = str(row["health"]).replace("_", " ").replace("isr", "ISR")
+        return f"{state}, at min ISR" if is_at_minimum else state
+
     def cause(row: Row) -> str:
         return f"{row['last_cause']} ({row['last_evidence']})" if row["last_cause"] else ""
 
     return (
         Field("partition", lambda row: f"{row['topic']}-{row['partition']}"),
-        Field("health", lambda row: row["health"].replace("_", " ")),
+        Field("health", in_words),
         Field("for", lasting, is_number=True),
         Field("leader", lambda row: "none" if row["leader"] < 0 else str(row["leader"]), is_number=True),
         Field("ISR", lambda row: text("isr")(row) or "empty"),

@@ -98,9 +98,12 @@ def _beside_planned_work(each: RestartAdvice, others: list[BrokerId], *, has_pla
     if not others or not (each.is_safe_to_stop or has_place):
         return each
     names = ("broker " if len(others) == 1 else "brokers ") + ", ".join(map(str, others))
+    they_are = "that broker is" if len(others) == 1 else "they are"
+    end = " ".join(f"--broker {number}" for number in others)
     return each._replace(
         is_safe_to_stop=None if each.is_safe_to_stop is None else False,
-        restart_reason=f"planned work on {names} is announced, which may go down: wait until it is over",
+        restart_reason=f"planned work on {names} is announced, which may go down: wait until it is over, or "
+        f"end it with isrwatch maintenance {end} --end when {they_are} back and in sync",
     )
 
 

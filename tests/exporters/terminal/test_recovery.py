@@ -97,7 +97,23 @@ def test_on_a_terminal_the_advice_stands_below_the_table(recovering: Path) -> No
     assert [line for line in lines if line.startswith("broker 2 is recovering")] == [
         "broker 2 is recovering: it recovers its logs, 1,138 are left: do not restart it, it would begin again"
     ]
-    assert any(line.startswith("broker 4 is recovering or dead: unknown: no agent says ") for line in lines)
+    (sentence,) = (line for line in lines if line.startswith("broker 4 is "))
+    assert sentence == (
+        "broker 4 is recovering or dead: look at its process before a restart, as no agent in collect.broker_metrics "
+        "(a JMX exporter beside the broker) says which"
+    )
+
+
+@pytest.mark.parametrize("purpose", [{"is_shutting_down": True}, {"maintenance_until": 2 * START}])
+def test_of_a_broker_that_is_down_on_purpose_nobody_asks_whether_it_is_dead(
+    tables: Tables, rows: Rows, purpose: dict[str, Any]
+) -> None:
+    now = time.time_ns() // 1000
+    tables.commit(rows.cluster_row(now), rows.source(now), rows.broker(1, now),
+                  rows.broker(4, now, is_fenced=True, **{"is_shutting_down": False, **purpose}),
+                  rows.partition("orders", 0, rows.state([1, 4], [1], 1), now))  # fmt: skip
+    assert brokers(tables.directory)[4]["liveness_advice"] is None
+    assert "look at its process" not in state(tables.directory, "--format", "table")
 
 
 def test_where_everything_is_in_sync_there_is_no_column_of_recovery(tables: Tables, rows: Rows) -> None:

@@ -44,6 +44,30 @@ def test_only_unhealthy_partitions_are_shown_unless_all_are_requested(busy_clust
     assert [row["topic"] for row in objects(busy_cluster.directory, "--topic", "ord*")] == ["orders"]
 
 
+def test_a_partition_that_cannot_lose_one_more_replica_comes_before_one_that_lacks_more(
+    tables: Tables, rows: Rows
+) -> None:
+    now = time.time_ns() // 1000
+    tables.commit(
+        rows.cluster_row(now), rows.source(now),
+        rows.partition("logs", 0, rows.state([1, 2, 3, 4, 5], [1, 2, 3], 1), now),
+        rows.partition("orders", 0, rows.state([1, 2, 3], [1, 2], 1), now),
+        rows.partition("audit", 0, rows.state([1, 2], [1], 1), now),
+    )  # fmt: skip
+    words = [line.split("  ")[:2] for line in state(tables.directory).splitlines()]
+    assert words == [
+        ["audit-0", "under min ISR"],
+        ["orders-0", "under replicated, at min ISR"],
+        ["logs-0", "under replicated"],
+    ]
+    assert [row["health"] for row in objects(tables.directory)] == ["under_min_isr", *["under_replicated"] * 2]
+
+
+def test_times_of_a_topic_are_titled_as_sums_over_its_partitions(busy_cluster: Tables) -> None:
+    title = state(busy_cluster.directory, "--topics", "--format", "table").split("orders")[0]
+    assert title.split().count("time") == 3
+
+
 def test_durations_are_counted_up_to_the_newest_observation(busy_cluster: Tables) -> None:
     (row,) = objects(busy_cluster.directory, "--topic", "orders")
     assert row["under_replicated_seconds"] == pytest.approx(1.5 + 20)
