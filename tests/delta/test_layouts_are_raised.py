@@ -47,7 +47,7 @@ def test_other_columns_have_a_higher_layout_and_new_fields_of_structs_are_the_la
     now = list(paths(table.columns))
     number, *before = golden.read_text(encoding="utf-8").splitlines() if golden.exists() else [str(table.layout), *now]
     if int(number) == table.layout:
-        assert before == now, f"the columns of {table.name} have changed: raise its layout in contracts/tables.py"
+        assert before == now, f"the columns of {table.name} have changed: raise its layout, then --rewrite-golden"
     else:
         assert int(number) < table.layout
         after = fields_of_structs(now)
@@ -56,4 +56,5 @@ def test_other_columns_have_a_higher_layout_and_new_fields_of_structs_are_the_la
     if request.config.getoption("--rewrite-golden"):
         golden.parent.mkdir(exist_ok=True)
         golden.write_text("\n".join([str(table.layout), *now]) + "\n", encoding="utf-8")
-    assert golden.read_text(encoding="utf-8").splitlines() == [str(table.layout), *now]
+    written = golden.read_text(encoding="utf-8").splitlines()
+    assert written == [str(table.layout), *now], f"after a look at the difference: pytest --rewrite-golden {__file__}"
