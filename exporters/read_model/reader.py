@@ -75,9 +75,15 @@ class TablesReader:
         return self._changes_status, self._state_status, *(table.status for table in self._side_tables)
 
     def has_new_changes(self) -> bool:
-        """Return whether the change log has a version that was not read; costs two look-ups of a name."""
+        """Return whether the change log has a version that was not read, or may not be read any more: refresh says so.
+
+        Costs two look-ups of a name.
+        """
         changes = self._changes
-        return changes is not None and changes.version > BEFORE_FIRST and has_moved(changes.path, changes.version)
+        try:
+            return changes is not None and changes.version > BEFORE_FIRST and has_moved(changes.path, changes.version)
+        except TableUnreadable:
+            return True
 
     @collected_after()
     def refresh(self) -> ReplicationSnapshot:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from streaming.settings import CollectSettings, ExportSettings
 
-OPTION: Final = "--web.listen-address"
+OPTION: Final = "--web.listen-address (export.listen)"
 
 
 def serve(

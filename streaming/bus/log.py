@@ -13,13 +13,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from streaming.bus.frames import HEADER_BYTES, MAGIC, BusFrame, Damaged, parse
-from streaming.bus.segments import Segment, new_log_id, segment_name, segments
+from streaming.bus.segments import Segment, folder_of, new_log_id, segment_name, segments, source_of
 from streaming.contracts.codec import decode
 from streaming.contracts.observations import SCHEMA_VERSION
 from streaming.errors import ConfigurationError, NewerFormat, Quarantined
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
 _LOCK: Final = ".lock"
@@ -166,9 +166,25 @@ def _locked(folder: Path) -> int:
     except OSError:
         os.close(lock)
         raise ConfigurationError(
-            f"another process already writes {folder}: stop it, or give this collector another name"
+            f"another process already writes the log of {source_of(folder.name)} in {folder.parent}: stop it, or give "
+            "this collector another name (collect.collector)"
         ) from None
     return lock
+
+
+def refuse_written(bus: Path, sources: Iterable[str]) -> None:
+    """Refuse logs that another process writes, before anything is started.
+
+    Args:
+        bus: its directory, which need not exist.
+        sources: whose logs, on every channel.
+
+    Raises:
+        ConfigurationError: one is written.
+    """
+    for source in sources:
+        for folder in bus.glob(f"*/{folder_of(source)}"):
+            os.close(_locked(folder))
 
 
 def sync_file(path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
+import time
 import uuid
 from contextlib import closing, nullcontext
 from dataclasses import replace
@@ -79,6 +80,7 @@ def collect(
         collector = _of_cluster(filled(every)[0])(_say)
     else:
         collector = _together(every)
+    _refuse_written(directory, collector)
     with _status_server(_served(settings.collect, listen, web_config_file), collector):
         _stop_on_signal(collector)
         collector.start()
@@ -134,6 +136,13 @@ def _served(settings: CollectSettings, listen: str | None, web_config_file: str 
     )
 
 
+def _refuse_written(directory: Path, collector: Collector | Collectors) -> None:
+    """Refuse a second collector of the same name, before anything says that it runs."""
+    from streaming.bus.log import refuse_written
+
+    refuse_written(directory, collector.names)
+
+
 def _status_server(settings: CollectSettings, collector: Collector | Collectors) -> AbstractContextManager[object]:
     """Serve the collector's own metrics and health, if there is an address."""
     from streaming.runtime.listening import listen_all
@@ -185,5 +194,7 @@ def _stop_on_signal(collector: Collector | Collectors) -> None:
 
 
 def _say(line: str) -> None:
-    """Print a line on stderr: coloured on a terminal, plain in a pipe."""
-    Console(stderr=True).print(Text.assemble(("isrwatch collect: ", "dim"), line), soft_wrap=True)
+    """Print a line on stderr, with the time as the exporter's log has it: coloured on a terminal, plain in a pipe."""
+    seconds, fraction = divmod(time.time_ns() // 1_000_000, 1_000)
+    moment = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(seconds))},{fraction:03}"
+    Console(stderr=True).print(Text.assemble((f"{moment} INFO isrwatch collect: ", "dim"), line), soft_wrap=True)

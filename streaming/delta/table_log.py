@@ -24,10 +24,14 @@ BEFORE_FIRST: Final = -1
 
 
 def has_moved(path: Path, version: int) -> bool:
-    """Return whether a table has another version than the one that was read; cheap, it looks up two file names."""
+    """Return whether a table has another version than the one that was read; cheap, it looks up two file names.
+
+    Raises:
+        TableUnreadable: this user may not look into it.
+    """
     if version == BEFORE_FIRST:
-        return _entry(path, 0).exists() or newest_version(path) > BEFORE_FIRST
-    return _entry(path, version + 1).exists() or not _entry(path, version).exists()
+        return has_entry(path, 0) or newest_version(path) > BEFORE_FIRST
+    return has_entry(path, version + 1) or not has_entry(path, version)
 
 
 def newest_version(path: Path) -> int:
@@ -36,9 +40,14 @@ def newest_version(path: Path) -> int:
 
 
 def identity_of(path: Path, version: int) -> tuple[int, int] | None:
-    """Return what distinguishes a log entry from a recreated one of the same version; None while there is none."""
+    """Return what distinguishes a log entry from a recreated one of the same version; None while there is none.
+
+    Raises:
+        TableUnreadable: this user may not look into the table.
+    """
     try:
-        status = _entry(path, version).stat()
+        with reading(str(path)):
+            status = _entry(path, version).stat()
     except FileNotFoundError:
         return None
     return status.st_ino, status.st_mtime_ns
@@ -68,8 +77,13 @@ def log_entries(path: Path) -> Iterator[tuple[Path, int | None]]:
 
 
 def has_entry(path: Path, version: int) -> bool:
-    """Return whether a version has a log entry: it was committed, and has not expired."""
-    return _entry(path, version).exists()
+    """Return whether a version has a log entry: it was committed, and has not expired.
+
+    Raises:
+        TableUnreadable: this user may not look into the table.
+    """
+    with reading(str(path)):
+        return _entry(path, version).exists()
 
 
 def actions_of(path: Path, version: int) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ import pytest
 
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.bus.frames import BusFrame, encode_frame
+from streaming.bus.log import refuse_written
 from streaming.bus.segments import folder_of, source_of
 from streaming.contracts.codec import decode
 from streaming.contracts.observations import Channel
@@ -90,8 +91,15 @@ def test_a_full_segment_is_followed_by_one_named_by_its_position(
 def test_a_second_writer_of_a_log_is_refused_in_words(tmp_path: Path, heartbeat: Callable[..., Heartbeat]) -> None:
     with closing(opened(tmp_path)) as first, closing(opened(tmp_path)) as second:
         first.publish([heartbeat(1)])
-        with pytest.raises(ConfigurationError, match=r"another process already writes .*: stop it, or give"):
+        sentence = (
+            f"another process already writes the log of poll:a in {tmp_path / 'replication'}: stop it, or give this "
+            "collector another name (collect.collector)"
+        )
+        with pytest.raises(ConfigurationError, match=re.escape(sentence)):
             second.publish([heartbeat(2)])
+        with pytest.raises(ConfigurationError, match=re.escape(sentence)):
+            refuse_written(tmp_path, ["poll:b", "poll:a"])
+        refuse_written(tmp_path, ["poll:b"])
         second.publish([heartbeat(2, source="poll:b")])
 
     assert sequences(tmp_path) == [1]

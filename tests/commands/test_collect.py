@@ -65,7 +65,8 @@ def test_a_simulated_cluster_is_collected_until_it_is_stopped(
     process.send_signal(number)
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, told
-    assert told.splitlines() == [
+    lines = [re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO (.*)", line) for line in told.splitlines()]
+    assert [line and line[1] for line in lines] == [
         f"isrwatch collect: simulated:collector-1: writing to {tmp_path / 'bus'}; Ctrl-C stops it cleanly",
         "isrwatch collect: stopped; the next start continues here",
     ]
@@ -89,6 +90,17 @@ def test_its_metrics_are_served_on_several_addresses_with_tls(
     process.send_signal(signal.SIGTERM)
     _, lines = process.communicate(timeout=PATIENCE)
     assert (process.returncode, len(lines.splitlines())) == (0, 2), lines
+
+
+def test_a_second_collector_of_a_bus_ends_before_it_says_that_it_writes(
+    collect: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    first = collect("--simulate", "steady")
+    wait_for(lambda: contents(tmp_path / "bus", "simulated:collector-1"), first)
+    _, said = collect("--simulate", "steady").communicate(timeout=PATIENCE)
+    assert "already writes the log of simulated:collector-1 in" in said
+    assert "another name (collect.collector)" in said
+    assert "writing to" not in said
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming.delta.storage import open_table
-from streaming.delta.table_log import actions_of
+from streaming.delta.table_log import actions_of, has_entry, has_moved, identity_of
 from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:
@@ -36,3 +36,16 @@ def test_a_table_that_this_user_may_not_look_into_is_not_one_that_does_not_exist
 
     with pytest.raises(TableUnreadable, match="Permission denied; run this as a user who may read"):
         open_table(tmp_path / "partition_changes")
+
+
+def test_an_entry_that_this_user_may_not_look_at_is_not_one_that_does_not_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path, **_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(type(tmp_path), "stat", refused)
+
+    for look in (has_entry, has_moved, identity_of):
+        with pytest.raises(TableUnreadable, match="Permission denied; run this as a user who may read"):
+            look(tmp_path / "partition_changes", 1)

@@ -124,4 +124,5 @@ def test_an_address_that_is_taken_ends_the_program_with_one_sentence(tmp_path: P
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert ended.returncode == 2
     assert "write host:port" in ended.stderr
+    assert "--web.listen-address (export.listen)" in ended.stderr
     assert "Traceback" not in ended.stderr
