@@ -188,12 +188,15 @@ class Sandbox:
         Raises:
             ConfigurationError: it failed.
         """
-        servers = [] if _SERVERS in arguments else [_SERVERS, self.bootstrap_servers]
-        command = [*self._java(96), name, *arguments, *servers]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(self.tool_command(name, *arguments), capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise ConfigurationError(f"{name} failed: {(done.stderr or done.stdout).strip()}")
         return done.stdout
+
+    def tool_command(self, name: str, *arguments: str) -> list[str | Path]:
+        """Return the command that :meth:`run_tool` runs."""
+        servers = [] if _SERVERS in arguments else [_SERVERS, self.bootstrap_servers]
+        return [*self._java(96), name, *arguments, *servers]
 
     def read_metadata_log(self, controller: int | None = None) -> bytes:
         """Return the bytes of all segments of the metadata log of a controller; by default the first one's."""
@@ -263,14 +266,7 @@ class Sandbox:
             write_plan(self.plan, self.root)
             return
         first, *others = self._nodes.values()
-        tool: list[str | Path] = [
-            "kafka.tools.StorageTool",
-            "format",
-            "-t",
-            self.cluster_id,
-            "-c",
-            first.properties_file,
-        ]
+        tool = ["kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(first.properties_file)]
         done = subprocess.run([*self._java(96), *tool], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise ConfigurationError(f"Kafka cannot format the storage: {(done.stderr or done.stdout).strip()}")

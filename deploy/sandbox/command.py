@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from contextlib import suppress
@@ -30,6 +31,16 @@ Root = Annotated[Path, typer.Option("--root", help="Folder of the cluster: data,
 NodeId = Annotated[int, typer.Argument(help="A broker (1, 2, ...) or a controller (101, 102, ...).")]
 DEFAULT_ROOT = Path(".isrwatch/sandbox")
 _LOOK_SECONDS: Final = 0.3
+TOOLS: Final = {
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+}
+"""Kafka's scripts and the classes that they start, of the newest version; earlier ones have some elsewhere."""
 
 
 @app.command()
@@ -125,6 +136,24 @@ def create_topic(
         text = reason if isinstance(reason, str) else reason.str()
         raise ConfigurationError(f"Kafka refuses the topic {name}: {text}") from None
     console.print(f"topic {name} was created; replicas of each partition: {factor}")
+
+
+@app.command("tool", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def tool(
+    name: Annotated[str, typer.Argument(help=f"{', '.join(TOOLS)}; or the class of any other tool.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="As the tool takes them.")] = None,
+    *,
+    root: Root = DEFAULT_ROOT,
+) -> None:
+    """Run one of Kafka's own tools on the cluster; --bootstrap-server is added. Options of ours come before its name.
+
+    Example: isrwatch sandbox tool kafka-console-producer --topic orders
+    """
+    main = TOOLS.get(name, name)
+    if "." not in main:
+        raise ConfigurationError(f"there is no tool {name}; name one of {', '.join(TOOLS)}, or a class")
+    command = [str(part) for part in _opened(root).tool_command(main, *(arguments or ()))]
+    os.execv(command[0], command)  # noqa: S606 - it gets this terminal: what is typed, and Ctrl-C
 
 
 @app.command()

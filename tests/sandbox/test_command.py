@@ -28,6 +28,13 @@ def isrwatch(root: Path, *arguments: str, code: int = 0) -> str:
     return done.stdout + done.stderr
 
 
+def tool(root: Path, *arguments: str, typed: str = "") -> str:
+    command = [sys.executable, "-m", "streaming.commands", "sandbox", "tool", "--root", str(root), *arguments]
+    done = subprocess.run(command, input=typed, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def test_a_person_starts_breaks_repairs_and_ends_a_cluster(tmp_path: Path) -> None:
     root = tmp_path / "sandbox"
     (tmp_path / "jmx.yml").write_text(JMX)
@@ -43,6 +50,15 @@ def test_a_person_starts_breaks_repairs_and_ends_a_cluster(tmp_path: Path) -> No
         assert {partition: each.isr for partition, each in shown.items()} == {("orders", 0): {1}, ("orders", 1): {1}}
         told = isrwatch(root, "create-topic", "orders", code=2)
         assert "Kafka refuses the topic orders: Topic 'orders' already exists" in told
+        tool(root, "kafka-console-producer", "--topic", "orders", typed="one\ntwo\n")
+        read = tool(root, "kafka-console-consumer", "--topic", "orders", "--from-beginning", "--max-messages", "2",
+                    "--group", "billing")  # fmt: skip
+        assert sorted(read.split()) == ["one", "two"]
+        assert re.search(
+            r"billing +orders +\d", tool(root, "kafka-consumer-groups", "--describe", "--group", "billing")
+        )
+        assert "PartitionCount: 2" in tool(root, "kafka-topics", "--describe", "--topic", "orders")
+        assert "there is no tool kafka-nothing" in isrwatch(root, "tool", "kafka-nothing", code=2)
         isrwatch(root, "pause", "1")
         assert re.search(r"\b1 +│ broker +│ \S+ +│ frozen", isrwatch(root, "status"))
         assert f"Metrics of broker 1: {sandbox.metrics_url(1)}\n" in isrwatch(root, "status")
