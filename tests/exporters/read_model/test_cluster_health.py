@@ -75,9 +75,9 @@ def kinds(one: ClusterSnapshot, basis: HealthBasis = BASIS, **unreadable: str) -
     return status, set(reasons)
 
 
-def incident(severity: str | None, summary: str = "broker 3 was lost", kind: str = "broker_loss") -> ClusterIncidents:
-    row = {"incident_id": "loss:1", "incident_class": kind, "severity": severity, "summary": summary, "opened_at": 7}
-    return ClusterIncidents(({**row, "closed_at": None},))
+def incident(severity: str | None, kind: str = "broker_loss", recovered_at: int | None = None) -> ClusterIncidents:
+    row = {"incident_id": "loss:1", "incident_class": kind, "severity": severity, "summary": "broker 3 was lost"}
+    return ClusterIncidents(({**row, "opened_at": 7, "closed_at": None, "recovered_at": recovered_at},))
 
 
 def announced(number: int, until: int = NOW + SECOND) -> dict[int, BrokerState]:
@@ -177,7 +177,7 @@ def test_directories_and_voters_are_judged_by_their_samples() -> None:
         (incident("critical"), "unhealthy"),
         (incident("warning"), "unhealthy"),
         (incident("info", kind="rolling_restart"), "healthy"),
-        (incident("critical", "broker 3 was lost; recovered"), "healthy"),
+        (incident("critical", recovered_at=9), "healthy"),
         (incident(None), "unhealthy"),
         (incident(None, kind="rolling_restart"), "healthy"),
         (None, "healthy"),
