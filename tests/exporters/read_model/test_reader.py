@@ -14,6 +14,7 @@ from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
 from streaming.contracts.state import PartitionState
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.change_reader import ChangesRestarted
+from streaming.errors import TableUnreadable
 from tests.exporters.meaning import meaning
 
 if TYPE_CHECKING:
@@ -318,3 +319,19 @@ def test_changes_of_every_subject_are_applied(tables: Any, rows: Any, subject: S
     tables.commit(added)
     assert added["subject"] == subject
     assert meaning(reader.refresh()) != before
+
+
+def test_a_change_log_that_may_not_be_looked_at_is_refreshed_which_says_why(
+    busy_cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = TablesReader(busy_cluster.directory)
+    reader.refresh()
+    assert not reader.has_new_changes()
+
+    def refused(path: Path, **_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(type(busy_cluster.directory), "stat", refused)
+    assert reader.has_new_changes()
+    with pytest.raises(TableUnreadable, match="Permission denied; run this as a user who may read"):
+        reader.refresh()
