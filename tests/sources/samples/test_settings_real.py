@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from streaming.contracts.durability import TopicDurability, Weakness
 from streaming.contracts.features import BrokerVersions, FeatureLevels, versions_of
@@ -26,6 +26,7 @@ from streaming.sources.protocol.security import Security
 from streaming.sources.samples.settings import SettingsKind
 from streaming.sources.samples.source import SamplesSource
 from tests.jobs.driver.test_batch import published, rows
+from tests.plugins.local_http import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -284,13 +285,24 @@ def test_internal_topics_have_their_role_and_the_consequence(cluster: Sandbox, s
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "payments"})
     producer.init_transactions(30)
     with closing(Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "billing"})) as consumer:
-        consumer.committed([TopicPartition(STATE, 0)], timeout=30)  # who asks for a coordinator makes its topic
+        wait_until(lambda: has_coordinator(consumer))  # who asks for one makes its topic
     sampled.until(lambda: sampled.topic(STATE) and sampled.topic(OFFSETS), "the internal topics")
     row = sampled.topic(OFFSETS)
     assert (row["role"], row["cleanup_policy"]) == (TopicRole.CONSUMER_OFFSETS, "compact")
     assert row["consequence"] == "commits and rebalances of the groups kept there fail"
     assert "not_compacted" not in row["weaknesses"]
     assert sampled.topic(STATE)["role"] == TopicRole.TRANSACTION_STATE
+
+
+def has_coordinator(consumer: Consumer) -> bool:
+    """Ask for committed offsets; a coordinator that was just elected refuses for a moment."""
+    try:
+        consumer.committed([TopicPartition(STATE, 0)], timeout=30)
+    except KafkaException as error:
+        if error.args[0].code() not in {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}:
+            raise
+        return False
+    return True
 
 
 def _partitions(cluster: Sandbox, topic: str) -> int:
