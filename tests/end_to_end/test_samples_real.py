@@ -216,8 +216,9 @@ def test_offsets_sizes_directories_and_the_quorum_are_there(watched: Watched) ->
             and len(shown.own("quorum_member_voter", "node")) == 4
             and len(shown.own("broker_lagging_replicas", "broker")) == 3
             and shown.own("cluster_feature_level", "feature").get("metadata.version")
+            and set(shown.of("kafka_topic_partition_oldest_offset", "partition", topic="old").values()) == {10}
         ),
-        "every broker has answered",
+        "every broker has answered since records were deleted",
     )
     assert shown.of("kafka_brokers") == {(): 3}
     by_number = {str(number): 20 for number in range(PARTITIONS)}
