@@ -78,6 +78,7 @@ class Refresher(threading.Thread):
         super().__init__(name="refresher", daemon=True)
         self._reader = reader
         self._prepare = prepare
+        self.after_first: Callable[[], object] = lambda: None  # called once the first snapshot is prepared
         self._pause = refresh_seconds
         self._program_version = program_version
         self._stopped = threading.Event()
@@ -146,6 +147,8 @@ class Refresher(threading.Thread):
             self.last_error = None
         if self._reader.snapshot is not self.snapshot:
             self._prepare(self._reader.snapshot)
+            if self.snapshot.version == NO_TABLE:
+                self.after_first()
             self.snapshot = self._reader.snapshot
         self._seconds = time.perf_counter() - began
         self._report_tables()

@@ -10,6 +10,7 @@ from exporters.metrics.exposition import DEFAULT_INTERVALS, Exposition
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
 from exporters.web.server import Endpoints, application
+from streaming.runtime.garbage import freeze
 from streaming.runtime.listening import address_of, listen_all
 from streaming.web.protection import Protection, protection_of
 from streaming.web.server import WebServer
@@ -34,6 +35,8 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT."""
     server, refresher = _parts(tables, settings, opened, protected, collect)
+    # Most of the first snapshot stays, and collections of garbage that look at all of it would delay scrapes.
+    refresher.after_first = freeze
     refresher.start()
     try:
         server.run()

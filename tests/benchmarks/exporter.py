@@ -36,6 +36,7 @@ from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 from exporters.web.server import Endpoints, application
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState
+from streaming.runtime.garbage import freeze
 from streaming.runtime.listening import address_of, listen
 from tests.benchmarks._processes import cpu_seconds, memory
 
@@ -83,7 +84,8 @@ class MovingCluster:
         draft = ClusterDraft(cluster)
         for number in range(partitions):
             draft.put_partition(partition(number))
-        self.snapshot = ReplicationSnapshot(clusters={"id": draft.finish()}, version=1)
+        self.snapshot = ReplicationSnapshot()
+        self._cluster = draft.finish()
 
     def has_new_changes(self) -> bool:
         return time.monotonic() >= self._next
@@ -92,7 +94,7 @@ class MovingCluster:
         """Change some partitions, and every ten seconds all offsets."""
         now = time.monotonic()
         self._next, self._turn = now + COMMIT_SECONDS, self._turn + 1
-        last = self.snapshot.clusters["id"]
+        last = self._cluster
         draft = ClusterDraft(last)
         for place in range(CHANGED):
             number = (self._turn // 2 * CHANGED + place) * 7919 % self.partitions
@@ -108,7 +110,8 @@ class MovingCluster:
                 },
                 micros_now(),
             )
-        self.snapshot = ReplicationSnapshot(clusters={"id": draft.finish()}, version=1 + self._turn)
+        self._cluster = draft.finish()
+        self.snapshot = ReplicationSnapshot(clusters={"id": self._cluster}, version=self._turn)
         return self.snapshot
 
 
@@ -121,6 +124,7 @@ def serve(partitions: int, pipe: Connection) -> None:
         seconds.append(time.monotonic() - (reader._next - COMMIT_SECONDS))
 
     refresher = Refresher(reader, COMMIT_SECONDS, "bench", prepare)  # type: ignore[arg-type]
+    refresher.after_first = freeze  # as ``isrwatch export`` does
     endpoints = Endpoints(refresher, 60.0, exposition=exposition)
     opened = listen("127.0.0.1:0", "--listen")
     server = uvicorn.Server(
