@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from exporters.read_model.snapshot import ClusterSnapshot
     from streaming.contracts.state import PartitionState
 
-DETAIL_LIMIT: Final = 20_000
 _OF_PARTITION: Final = sum(isinstance(metric, PartitionMetric) and not metric.is_drop_in for metric in CATALOGUE)
 _OF_REPLICA: Final = sum(
     isinstance(metric, ReplicaMetric) or (isinstance(metric, SampledMetric) and metric.is_detail)

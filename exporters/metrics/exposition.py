@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import Block
-from exporters.metrics.detail import DETAIL_LIMIT, NO_DETAIL, choose
+from exporters.metrics.detail import NO_DETAIL, choose
 from exporters.metrics.headings import Heading
 from exporters.metrics.metric import (
     ClusterMetric,
@@ -30,14 +30,14 @@ from exporters.metrics.metric import (
     MetricType,
     SampledMetric,
 )
-from exporters.metrics.sample_ages import oldest_ages
+from exporters.metrics.sample_ages import oldest_ages, oldest_moment
 from exporters.metrics.sample_render_cache import ClusterSampleLines
 from exporters.metrics.text import line, metric_name
 from exporters.metrics.topic_render_cache import PER_TOPIC, ClusterLines
 from exporters.read_model.cluster_names import clusters_by_name
-from exporters.read_model.snapshot import ReplicationSnapshot
+from exporters.read_model.snapshot import SECOND, ReplicationSnapshot
 from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
-from streaming.settings import CollectSettings
+from streaming.settings import CollectSettings, ExportSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from exporters.read_model.snapshot import ClusterSnapshot
 
 DEFAULT_INTERVALS: Final = CollectSettings()
-MICROS: Final = 1_000_000
+DEFAULT_EXPORT: Final = ExportSettings()
 _OWN_NAMES: Final = frozenset(metric.name for metric in CATALOGUE)
 _TOPIC_INDEX: Final = {metric.name: index for index, metric in enumerate(PER_TOPIC)}
 _HEADINGS: Final = {metric.name: Heading(metric) for metric in CATALOGUE}
@@ -126,7 +126,7 @@ def stale_inputs(
         Freshness.ADVICE: (advised_until, stale_after),
     }
     return frozenset(
-        freshness for freshness, (at, oldest) in newest.items() if at is None or (now - at) / MICROS > oldest
+        freshness for freshness, (at, oldest) in newest.items() if at is None or (now - at) / SECOND > oldest
     )
 
 
@@ -137,7 +137,7 @@ class Exposition:
         self,
         stale_after_seconds: float,
         collect: CollectSettings = DEFAULT_INTERVALS,
-        detail_limit: int = DETAIL_LIMIT,
+        detail_limit: int = DEFAULT_EXPORT.detail_limit,
     ) -> None:
         """Start without rendered lines.
 
@@ -207,7 +207,7 @@ class Exposition:
         ]
         blocks = [block for metric in CATALOGUE for block in self._blocks(metric, clusters, now, request)]
         blocks += _health_blocks(clusters, now, self._stale_after, health, request)
-        blocks += _broker_blocks(clusters, now, self.oldest[BROKER_METRICS.name], request)
+        blocks += _broker_blocks(clusters, oldest_moment(self.oldest, BROKER_METRICS.name, now), request)
         left_out = {each.cluster.name: each.prepared.detail.left_out for each in clusters}
         series = sum(block.series for block in blocks)
         shown = tuple((each.cluster.name, int(len(clusters) == 1)) for each in clusters)
@@ -258,9 +258,7 @@ def _health_blocks(
             yield from _block(_HEADINGS[metric.name], metric, chain.from_iterable(judged))
 
 
-def _broker_blocks(
-    clusters: list[ClusterAtScrape], now: int, stale_after: float, request: ScrapeRequest
-) -> list[Block]:
+def _broker_blocks(clusters: list[ClusterAtScrape], since: int, request: ScrapeRequest) -> list[Block]:
     """Render the metrics that the brokers expose themselves, under their own names.
 
     The freshness of each sample counts, not the cluster's: a sample that its broker does not renew disappears, as it
@@ -270,8 +268,7 @@ def _broker_blocks(
     for each in clusters:
         for sample in sorted(each.cluster.samples.broker_metrics or ()):
             name = sample.metric
-            is_fresh = (now - sample.collected_at) / MICROS <= stale_after
-            if is_fresh and request.wants(name) and name not in _OWN_NAMES and metric_name(name):
+            if sample.collected_at >= since and request.wants(name) and name not in _OWN_NAMES and metric_name(name):
                 samples[name].append(((each.cluster.name, str(sample.broker)), sample.metric_value))
     blocks: list[Block] = []
     for name, rows in sorted(samples.items()):

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import Block
-from exporters.metrics.exposition import MICROS, stale_inputs
+from exporters.metrics.exposition import stale_inputs
 from exporters.metrics.headings import Heading
 from exporters.metrics.jmx_names import JMX_METRICS
 from exporters.metrics.mbean import LABELS
 from exporters.metrics.metric import ClusterMetric, Metric, MetricType
+from exporters.metrics.sample_ages import oldest_moment
 from exporters.metrics.text import line, metric_name
 from exporters.read_model.cluster_names import clusters_by_name
 from streaming.contracts.sample_tables import BROKER_METRICS
@@ -63,7 +64,7 @@ class JmxExposition:
         self, clusters: Sequence[ClusterSnapshot], now: int
     ) -> dict[str, dict[tuple[str, ...], Number | None]]:
         """Return what agents report, by name and labels; None is too old."""
-        since = now - int(self._oldest[BROKER_METRICS.name] * MICROS)
+        since = oldest_moment(self._oldest, BROKER_METRICS.name, now)
         reported: dict[str, dict[tuple[str, ...], Number | None]] = defaultdict(dict)
         for cluster in clusters:
             for row in cluster.samples.broker_metrics or ():
@@ -102,7 +103,7 @@ class JmxExposition:
                 if metric.freshness not in stale_inputs(cluster, now, self._stale_after):
                     yield from metric.samples(cluster, now)
             else:
-                since = now - int(self._oldest[metric.table] * MICROS)
+                since = oldest_moment(self._oldest, metric.table, now)
                 yield from ((labels, value) for labels, value, at in metric.samples(cluster) if at >= since)
 
 

@@ -43,6 +43,11 @@ def oldest_ages(stale_after: float, collect: CollectSettings) -> Mapping[str, fl
     return {table: max(stale_after, INTERVALS * getattr(collect, interval)) for table, interval in _INTERVAL_OF.items()}
 
 
+def oldest_moment(ages: Mapping[str, float], table: str, now: int) -> int:
+    """Return from when on samples of a table are exposed at ``now``; UTC microseconds."""
+    return now - int(ages[table] * SECOND)
+
+
 def _ages(cluster: ClusterSnapshot, now: int) -> Iterator[Sample]:
     newest = {
         name: max((row.collected_at for row in rows or ()), default=None)

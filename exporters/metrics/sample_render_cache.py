@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import Block
 from exporters.metrics.metric import SampledMetric
+from exporters.metrics.sample_ages import oldest_moment
 from exporters.metrics.text import line
 from streaming.contracts.sample_tables import BROKER_SETTINGS, REPLICA_OFFSETS, TOPIC_SETTINGS
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from exporters.read_model.snapshot import ClusterSnapshot
 
 SAMPLED_METRICS: Final = tuple(metric for metric in CATALOGUE if isinstance(metric, SampledMetric))
-MICROS: Final = 1_000_000
 _FIELDS: Final = {
     REPLICA_OFFSETS.name: ("lagging_replicas", "broker_offsets_at", "topic_sizes"),
     TOPIC_SETTINGS.name: (TOPIC_SETTINGS.name, BROKER_SETTINGS.name),
@@ -61,7 +61,7 @@ class ClusterSampleLines:
         return lines.block
 
     def _since(self, metric: SampledMetric, now: int) -> int:
-        return now - int(self._oldest[metric.table] * MICROS)
+        return oldest_moment(self._oldest, metric.table, now)
 
     def _rendered(self, metric: SampledMetric, cluster: ClusterSnapshot, detail: Detail, now: int) -> SampleLines:
         """Render the samples that are not too old; of labels that come twice the newest.

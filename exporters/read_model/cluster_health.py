@@ -130,20 +130,13 @@ def reasons_of(
     return tuple(sorted(reasons, key=lambda reason: order.index(reason.reason)))
 
 
-def observed_until(cluster: ClusterSnapshot) -> int | None:
-    """Return up to when a cluster is observed, by this machine's clock where the cluster's is ahead of it."""
-    if cluster.watermark is None or cluster.watermark_read_at is None:
-        return cluster.watermark
-    return min(cluster.watermark, cluster.watermark_read_at)
-
-
 def _judged(cluster: ClusterSnapshot, unreadable: Mapping[str, str], now: int, basis: HealthBasis) -> ClusterHealth:
     reasons = reasons_of(cluster, unreadable, now, basis)
     return ClusterHealth(
         cluster.cluster.cluster_id,
         cluster.name,
         _status(tuple(filter(basis.counts, reasons)), basis),
-        observed_until(cluster),
+        cluster.observed_until,
         cluster.age_seconds(now),
         reasons,
     )
@@ -162,7 +155,7 @@ def _status(reasons: tuple[HealthReason, ...], basis: HealthBasis) -> HealthStat
 def _blind_reasons(
     cluster: ClusterSnapshot, unreadable: Mapping[str, str], now: int, basis: HealthBasis
 ) -> Iterator[HealthReason]:
-    age, until = cluster.age_seconds(now), observed_until(cluster)
+    age, until = cluster.age_seconds(now), cluster.observed_until
     state = cluster.cluster
     if until is None or state.authority is SourceKind.NONE or not state.has_baseline:
         yield from reason_of(ReasonKind.NO_DATA, [cluster.name], str, age_seconds=age)

@@ -226,15 +226,17 @@ class ClusterSnapshot:
         """Newest time of the primary source; durations are counted up to here."""
         return self.cluster.authority_watermark
 
-    def age_seconds(self, now: int) -> float | None:
-        """Return the data age of the cluster; None before its primary source reported.
+    @property
+    def observed_until(self) -> int | None:
+        """The watermark by this machine's clock: of a cluster whose clock is ahead, when that last advanced."""
+        if self.watermark is None or self.watermark_read_at is None:
+            return self.watermark
+        return min(self.watermark, self.watermark_read_at)
 
-        Of a cluster whose clock is ahead of this machine's it is the time since that last advanced.
-        """
-        if self.watermark is None:
-            return None
-        since = self.watermark if self.watermark_read_at is None else min(self.watermark, self.watermark_read_at)
-        return max(0, now - since) / SECOND
+    def age_seconds(self, now: int) -> float | None:
+        """Return the data age of the cluster; None before its primary source reported."""
+        until = self.observed_until
+        return None if until is None else max(0, now - until) / SECOND
 
     def is_stale(self, now: int, stale_after_seconds: float) -> bool:
         """Return whether the data is too old to state anything."""
