@@ -96,7 +96,7 @@ def refused(request: Request, error: Exception) -> Response:
 
 
 def failed(request: Request, _: Exception) -> Response:
-    """Respond to a fault of our own, which is logged with its traceback: as JSON below ``/api``."""
+    """Respond to an error of the exporter, which is logged with its traceback: as JSON below ``/api``."""
     sentence = "a fault of isrwatch export; its log has the traceback"
     if request.url.path.startswith(_API):
         return error_response(sentence, 500)

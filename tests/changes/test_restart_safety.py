@@ -307,7 +307,7 @@ def test_the_order_beside_announced_work_waits_for_no_broker_that_has_no_place_i
 
 
 def test_a_broker_that_was_restarted_leads_nothing_and_is_not_the_first_to_restart_again(story: Story) -> None:
-    """Whoever asks before each restart comes to all but the controller."""
+    """An operator who asks before each restart is sent to every broker but the controller."""
     story.config("1")
     for broker in BROKERS:
         story.broker(broker, broker_epoch=broker)

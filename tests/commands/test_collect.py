@@ -63,9 +63,9 @@ def test_a_simulated_cluster_is_collected_until_it_is_stopped(
     process = collect("--simulate", "broker_loss", "--speed", "50", "--seed", "7")
     wait_for(lambda: b'"cause":' in contents(tmp_path / "bus", "simulated:collector-1"), process)
     process.send_signal(number)
-    _, told = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, told
-    lines = [re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO (.*)", line) for line in told.splitlines()]
+    _, output = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, output
+    lines = [re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO (.*)", line) for line in output.splitlines()]
     assert [line and line[1] for line in lines] == [
         f"isrwatch collect: simulated:collector-1: writing to {tmp_path / 'bus'}; Ctrl-C stops it cleanly",
         "isrwatch collect: stopped; the next start continues here",
@@ -122,10 +122,10 @@ def test_a_wrong_option_is_one_sentence(
     collect: Callable[..., subprocess.Popen[str]], arguments: list[str], code: int, sentence: str
 ) -> None:
     process = collect(*arguments)
-    _, told = process.communicate(timeout=PATIENCE)
+    _, output = process.communicate(timeout=PATIENCE)
     assert process.returncode == code
-    assert sentence in told
-    assert len(told.splitlines()) == 1
+    assert sentence in output
+    assert len(output.splitlines()) == 1
 
 
 def test_a_login_that_the_metadata_log_is_not_read_with_is_named_to_whoever_insists_on_the_log(
@@ -137,10 +137,10 @@ def test_a_login_that_the_metadata_log_is_not_read_with_is_named_to_whoever_insi
         '[cluster.client]\n"security.protocol" = "SASL_SSL"\n"sasl.mechanism" = "GSSAPI"\n'
     )
     process = collect("--config", str(config), "--bootstrap-servers", "127.0.0.1:1")
-    _, told = process.communicate(timeout=PATIENCE)
+    _, output = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
-    assert "cluster.client sasl.mechanism is 'GSSAPI'" in told
-    assert 'collect.primary_source = "poll"' in told
+    assert "cluster.client sasl.mechanism is 'GSSAPI'" in output
+    assert 'collect.primary_source = "poll"' in output
 
 
 def test_gssapi_that_librdkafka_lacks_ends_the_collector_with_how_to_get_it(
@@ -197,8 +197,8 @@ def test_a_real_cluster_is_followed_by_its_log_or_polled_on_demand(
     assert all(re.search(r'node="(1|101)",role="(broker|controller)"} 1\.0$', line) for line in listed), listed
     assert re.search(r'connection_requests_total\{cluster="kafka",node="101"\} [1-9]', scraped(address))
     process.send_signal(signal.SIGTERM)
-    _, told = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, told
+    _, output = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, output
     assert b'"snapshot_begin"' not in contents(bus, "admin:collector-1")
     checkpoint = json.loads((bus / "checkpoints" / "metadata_log-collector-1.json").read_text())["checkpoint"]
     assert checkpoint["cluster_id"] == cluster.cluster_id

@@ -134,7 +134,7 @@ def test_what_controllers_say_of_the_cluster_is_there_once(reader: TablesReader,
 def test_while_the_controller_is_unknown_the_cluster_has_its_counts_and_no_active_controller(
     reader: TablesReader, rows: Any, tables: Any, of_cluster: dict[str, Any]
 ) -> None:
-    """Of a polled cluster it is not known any more, whoever it was."""
+    """Of a polled cluster it is unknown, even if there was one before."""
     tables.commit(rows.cluster_row(rows.start, **of_cluster))
     values = shown(reader, rows.start)
     assert by_instance(values, f"{CONTROLLER}offlinepartitionscount") == {"controller": 1}

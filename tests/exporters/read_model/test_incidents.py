@@ -90,14 +90,17 @@ def test_the_api_tells_the_open_ones_newest_first_with_their_suspects(tables: An
         as_of=1,
     )
     answers = partial(json_answer, TablesReader(tables.directory).refresh(), rows.start + SECOND, "incidents")
-    told = answers()
-    assert [row["incident_id"] for row in told["incidents"]] == ["lag:3", "loss:1"]
-    assert {name: it["incidents_available"] for name, it in told["freshness"].items()} == {"main": True, "other": True}
+    answer = answers()
+    assert [row["incident_id"] for row in answer["incidents"]] == ["lag:3", "loss:1"]
+    assert {name: it["incidents_available"] for name, it in answer["freshness"].items()} == {
+        "main": True,
+        "other": True,
+    }
     (main,) = answers(cluster="main")["incidents"]
     assert (main["suspects"], main["brokers"], main["topics"]) == (suspects, (3,), ("orders",))
     assert (main["opened_at"], main["closed_at"]) == (rows.start, None)
     assert "carried" not in main
-    assert (told["count"], answers(limit="1")["incidents"]) == (2, told["incidents"][:1])
+    assert (answer["count"], answers(limit="1")["incidents"]) == (2, answer["incidents"][:1])
 
 
 def test_what_the_incidents_of_a_scenario_become_is_told_and_the_count_only_grows(tmp_path: Path) -> None:

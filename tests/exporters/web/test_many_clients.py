@@ -112,7 +112,7 @@ async def all_scraped(port: int) -> list[bytes]:
 
 
 @pytest.mark.slow
-def test_it_serves_whoever_asks_whatever_others_do_and_says_so_once(limited: LimitedExporter) -> None:
+def test_it_serves_every_client_whatever_others_do_and_says_so_once(limited: LimitedExporter) -> None:
     for sent in (b"", b"G"):
         with ExitStack() as clients:
             for _ in range(HALF_OPEN):
