@@ -69,6 +69,8 @@ def node_properties(
     }
     if zookeeper is not None:
         own = {"broker.id": str(node_id), "zookeeper.connect": f"{HOST}:{zookeeper}"}
+        # By default it is the time-out of sessions, which a test shortens; a ZooKeeper on a busy machine starts slower.
+        own["zookeeper.connection.timeout.ms"] = "60000"
         return common | _broker(brokers[node_id]) | own
     voters = ",".join(f"{node}@{HOST}:{ports.client}" for node, ports in controllers.items())
     common |= {"controller.quorum.voters": voters, "controller.listener.names": "CONTROLLER"}
