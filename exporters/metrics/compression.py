@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 import zlib
 from functools import cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ _HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
 _LAST_BLOCK: Final = b"\x03\x00"
 # Of CRC-32, bits reversed (RFC 1952).
 _POLYNOMIAL: Final = 0xEDB88320
+# Bytes up to which it is quicker to compress some lines anew than to combine what was computed of them before.
+_SMALL: Final = 1 << 15
 
 
 class Block:
@@ -51,9 +54,7 @@ class Block:
     def deflated(self) -> bytes:
         """Return the lines as a deflate stream without its final block."""
         if self._deflated is None:
-            compressor = zlib.compressobj(LEVEL, zlib.DEFLATED, _RAW)
-            plain = b"".join(self.pieces)
-            self._deflated = compressor.compress(plain) + compressor.flush(zlib.Z_SYNC_FLUSH)
+            self._deflated = _deflated(b"".join(self.pieces))
         return self._deflated
 
     def checksum(self) -> int:
@@ -78,14 +79,25 @@ def plain(blocks: Iterable[Block]) -> bytes:
     return b"".join([piece for block in blocks for piece in block.pieces])
 
 
-def gzipped(blocks: Sequence[Block]) -> bytes:
+def gzipped(blocks: Iterable[Block]) -> bytes:
     """Return some blocks as one gzip member."""
     checksum = size = 0
-    for block in blocks:
-        checksum = _shifted(checksum, block.size) ^ block.checksum()
-        size += block.size
-    trailer = struct.pack("<II", checksum, size & 0xFFFFFFFF)
-    return b"".join((_HEADER, *(block.deflated() for block in blocks), _LAST_BLOCK, trailer))
+    parts = [_HEADER]
+    for is_small, run in groupby(blocks, lambda block: block.size <= _SMALL):
+        if is_small:
+            lines = plain(run)
+            checksum, size = zlib.crc32(lines, checksum), size + len(lines)
+            parts.append(_deflated(lines))
+            continue
+        for block in run:
+            checksum, size = _shifted(checksum, block.size) ^ block.checksum(), size + block.size
+            parts.append(block.deflated())
+    return b"".join((*parts, _LAST_BLOCK, struct.pack("<II", checksum, size & 0xFFFFFFFF)))
+
+
+def _deflated(lines: bytes) -> bytes:
+    compressor = zlib.compressobj(LEVEL, zlib.DEFLATED, _RAW)
+    return compressor.compress(lines) + compressor.flush(zlib.Z_SYNC_FLUSH)
 
 
 def _shifted(checksum: int, size: int) -> int:

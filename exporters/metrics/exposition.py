@@ -85,10 +85,17 @@ class PreparedCluster:
 
 @dataclass(frozen=True, slots=True)
 class PreparedSnapshot:
-    """A snapshot whose lines are rendered; ``clusters`` by their unique names."""
+    """A snapshot whose lines are rendered.
+
+    Attributes:
+        snapshot: the snapshot.
+        clusters: by their unique names.
+        is_complete: False while offsets of the samples before are shown of some topics.
+    """
 
     snapshot: ReplicationSnapshot
     clusters: Mapping[str, PreparedCluster]
+    is_complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,31 +160,37 @@ class Exposition:
         self._lock = threading.Lock()
         self._prepared = PreparedSnapshot(ReplicationSnapshot(), {})
 
-    def prepare(self, snapshot: ReplicationSnapshot, now: int) -> PreparedSnapshot:
+    def prepare(self, snapshot: ReplicationSnapshot, now: int, *, in_steps: bool = False) -> PreparedSnapshot:
         """Render and compress what changed since the last snapshot, so that no scrape waits for it.
 
         Args:
             snapshot: content of the tables.
             now: UTC microseconds.
+            in_steps: leave some of the work for the next time when all offsets moved, so that a change in the meantime
+                is shown first.
         """
         with self._lock:
             for cluster_id in self._lines.keys() - snapshot.clusters.keys():
                 del self._lines[cluster_id]
             by_name = clusters_by_name(snapshot)
             details = choose(by_name.values(), self._detail_limit)
-            self._prepared = PreparedSnapshot(
-                snapshot, {name: self._prepare(cluster, details, now) for name, cluster in by_name.items()}
-            )
+            clusters = {
+                name: self._prepare(cluster, details, now, in_steps=in_steps) for name, cluster in by_name.items()
+            }
+            is_complete = all(topics.is_complete for topics, _ in self._lines.values())
+            self._prepared = PreparedSnapshot(snapshot, clusters, is_complete)
             return self._prepared
 
-    def _prepare(self, cluster: ClusterSnapshot, details: Mapping[str, Detail], now: int) -> PreparedCluster:
+    def _prepare(
+        self, cluster: ClusterSnapshot, details: Mapping[str, Detail], now: int, *, in_steps: bool
+    ) -> PreparedCluster:
         cluster_id = cluster.cluster.cluster_id
         detail = details.get(cluster_id, NO_DETAIL)
         topics, samples = self._lines.get(cluster_id, (None, None))
         if topics is None or samples is None or topics.name != cluster.name:  # the name is a label of every line
             topics, samples = ClusterLines(cluster.name), ClusterSampleLines(self.oldest)
             self._lines[cluster_id] = topics, samples
-        topics.update(cluster, detail)
+        topics.update(cluster, detail, in_steps=in_steps)
         samples.update(cluster, detail, now)
         return PreparedCluster(cluster, detail, topics.blocks, samples)
 

@@ -48,12 +48,16 @@ def _of_leader(offset: Callable[[ReplicaOffsets], int | None]) -> Callable[[Part
     """Return the leader's offset; while it has no sample, the largest offset of another replica."""
 
     def value(partition: PartitionState, view: TopicView) -> int | None:
-        samples = [
-            (replica.broker == partition.leader, position)
-            for replica in view.offsets.get(partition.partition, ())
-            if (position := offset(replica)) is not None
-        ]
-        return max(samples)[1] if samples else None
+        # Called for every partition whenever offsets moved: a loop, which ends at the leader, the first as a rule.
+        largest = None
+        for replica in view.offsets.get(partition.partition, ()):
+            position = offset(replica)
+            if position is None:
+                continue
+            if replica.broker == partition.leader:
+                return position
+            largest = position if largest is None else max(largest, position)
+        return largest
 
     return value
 

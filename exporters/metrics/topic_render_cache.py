@@ -33,6 +33,8 @@ PER_TOPIC: Final[tuple[TopicLevelMetric, ...]] = tuple(
     metric for metric in CATALOGUE if isinstance(metric, (PartitionMetric, ReplicaMetric, TopicMetric))
 )
 TOPICS_OF_A_PART: Final = 16
+OFFSETS_OF_A_STEP: Final = 10_000
+"""Partitions whose offsets are rendered in one step, at least; and at least an eighth of all, so that steps end."""
 _ALL: Final = tuple(range(len(PER_TOPIC)))
 _OF_DETAIL: Final = tuple(
     index for index, metric in enumerate(PER_TOPIC) if not isinstance(metric, TopicMetric) and not metric.is_drop_in
@@ -64,6 +66,11 @@ class TopicLines:
         self._prefixes: tuple[list[str], list[str]] = ([], [])
         self._topic_prefixes = ("", "")
         self.pieces = [b""] * len(PER_TOPIC)
+
+    @property
+    def offsets(self) -> PartitionOffsets | None:
+        """The offsets that are rendered; None before the first time."""
+        return None if self._view is None else self._view.offsets
 
     def update(self, view: TopicView, cluster: str) -> list[int]:
         """Render the metrics of which an input changed.
@@ -154,11 +161,14 @@ class ClusterLines:
         self._groups: list[list[TopicLines]] = []
         self._parts: list[list[Block | None]] = [[] for _ in PER_TOPIC]
         self.blocks: list[Block] = [_NOTHING] * len(PER_TOPIC)
+        self.is_complete = True
 
-    def update(self, cluster: ClusterSnapshot, detail: Detail) -> None:
+    def update(self, cluster: ClusterSnapshot, detail: Detail, *, in_steps: bool = False) -> None:
         """Render the topics that changed, and those of which other partitions are chosen.
 
-        After this, ``blocks`` has the bytes of ``pieces`` of all topics, in order, by metric; compressed.
+        After this, ``blocks`` has the bytes of ``pieces`` of all topics, in order, by metric; compressed. All offsets
+        may have moved at once: ``in_steps``, some are rendered now, and the others stay those of the samples before
+        until the next updates. ``is_complete`` says whether there are any.
         """
         live = _newest_of_each_name(cluster.topics.values())
         if [topic.topic_id for topic in live] != list(self._topics):
@@ -167,9 +177,14 @@ class ClusterLines:
             self._groups = [topics[at : at + TOPICS_OF_A_PART] for at in range(0, len(topics), TOPICS_OF_A_PART)]
             self._parts = [[None] * len(self._groups) for _ in PER_TOPIC]
             self.blocks = [_NOTHING] * len(PER_TOPIC)
-        observed = cluster.cluster.observed
+        observed, self.is_complete = cluster.cluster.observed, True
+        left = max(OFFSETS_OF_A_STEP, sum(len(topic.partitions) for topic in live) // 8) if in_steps else None
         for place, (topic, lines) in enumerate(zip(live, self._topics.values(), strict=True)):
             offsets = cluster.offsets.get(topic.topic_id, _NO_OFFSETS)
+            if left is not None and lines.offsets is not offsets and lines.offsets is not None:
+                left -= len(topic.partitions)
+                if left < 0:
+                    offsets, self.is_complete = lines.offsets, False
             view = TopicView(topic, offsets, observed, detail.of(topic.topic_id))
             for index in lines.update(view, self.name):
                 self._parts[index][place // TOPICS_OF_A_PART] = None
@@ -181,7 +196,11 @@ class ClusterLines:
         for place in changed:
             pieces = [piece for lines in self._groups[place] if (piece := lines.pieces[index])]
             parts[place] = Block(pieces, sum(piece.count(b"\n") for piece in pieces))
-        return Block.of([part for part in parts if part is not None and part.series]) if changed else self.blocks[index]
+        if not changed:
+            return self.blocks[index]
+        block = Block.of([part for part in parts if part is not None and part.series])
+        block.checksum()  # so that no scrape computes it
+        return block
 
 
 _NOTHING: Final = Block((), 0)

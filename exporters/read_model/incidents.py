@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
-    from deltalake import DeltaTable
 
     from exporters.read_model.draft import SnapshotDraft
 
@@ -35,11 +34,6 @@ class IncidentRow(NamedTuple):
     closed_at: int | None
     merged_into: str | None
     is_over: bool
-
-
-def count_expired_incidents(draft: SnapshotDraft, table: DeltaTable) -> None:
-    """Take over how many closed incidents of each cluster the table does not hold any more."""
-    draft.count_expired_incidents(table)
 
 
 def put_incidents(draft: SnapshotDraft, rows: pa.Table) -> None:

@@ -46,12 +46,16 @@ def micros_now() -> int:
 class TablesReader:
     """Follows the tables below one folder. Not for more than one thread; what it returns is for any."""
 
-    def __init__(self, tables: Path, clock: Callable[[], int] = micros_now) -> None:
+    def __init__(
+        self, tables: Path, clock: Callable[[], int] = micros_now, *, reads_side_tables_apart: bool = False
+    ) -> None:
         """Read nothing yet.
 
         Args:
             tables: the folder of the tables; it need not exist yet.
             clock: gives the time in UTC microseconds.
+            reads_side_tables_apart: another thread calls ``read_side_tables``, so that no change waits for a large
+                one; the first refresh reads them nevertheless.
         """
         self.tables = tables
         self._clock = clock
@@ -59,6 +63,7 @@ class TablesReader:
         self._as_of = AsOf()
         self._retry_at: float | None = None
         self._isr_meters = IsrMeters()
+        self.reads_side_tables_apart = reads_side_tables_apart
         self._side_tables = [SideTable(tables, content) for content in SIDE_CONTENTS]
         self._state_status = TableStatus(PARTITION_STATE_TABLE.name)
         self._changes_status = TableStatus(PARTITION_CHANGES.name)
@@ -74,11 +79,19 @@ class TablesReader:
         """Return how the last reading of each table went."""
         return self._changes_status, self._state_status, *(table.status for table in self._side_tables)
 
-    def has_new_changes(self) -> bool:
-        """Return whether the change log has a version that was not read, or may not be read any more: refresh says so.
+    @collected_after()
+    def read_side_tables(self) -> None:
+        """Read the side tables that have another version, for the next refresh. Raises nothing."""
+        for table in self._side_tables:
+            table.look()
+
+    def has_news(self) -> bool:
+        """Return whether a refresh would find something, or would say why the changes cannot be read any more.
 
         Costs two look-ups of a name.
         """
+        if any(table.has_news for table in self._side_tables):
+            return True
         changes = self._changes
         try:
             return changes is not None and changes.version > BEFORE_FIRST and has_moved(changes.path, changes.version)
@@ -133,6 +146,7 @@ class TablesReader:
             draft, changes = self._load()
         for table in self._side_tables:
             table.forget()
+        self.read_side_tables()
         return draft, changes
 
     def _load(self) -> tuple[SnapshotDraft, ChangeReader]:
@@ -174,9 +188,11 @@ class TablesReader:
             draft.events += newest_events(rows, EVENTS_KEPT)
 
     def _finish(self, draft: SnapshotDraft, version: int, read_at: int) -> None:
-        """Read the side tables into the draft, and make it the snapshot."""
+        """Take over the side tables into the draft, and make it the snapshot."""
+        if not self.reads_side_tables_apart:
+            self.read_side_tables()
         for table in self._side_tables:
-            table.read_into(draft)
+            table.put_into(draft)
         self._isr_meters.put_into(draft)
         has_news = draft.drafts or draft.incidents is not self.snapshot.incidents
         if has_news or version != self.snapshot.version:

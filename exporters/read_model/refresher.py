@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 PAUSE_AFTER_ERROR: Final = 1.0
 # A refresh that finds nothing costs a millisecond, checking the change log alone a hundredth of it.
 SECONDS_BETWEEN_CHECKS: Final = 0.02
+SECONDS_BETWEEN_LOOKS: Final = 0.1
+"""At the side tables; to find none with another version costs two look-ups of a name for each."""
 _PROCESS: Final = ProcessCollector(registry=None)
 _LOG = logging.getLogger(__name__)
 
@@ -65,7 +67,7 @@ class Refresher(threading.Thread):
         reader: TablesReader,
         refresh_seconds: float,
         program_version: str,
-        prepare: Callable[[ReplicationSnapshot], object] = lambda _: None,
+        prepare: Callable[[ReplicationSnapshot], bool] = lambda _: True,
     ) -> None:
         """Create the thread; nothing is read before ``start``.
 
@@ -73,7 +75,8 @@ class Refresher(threading.Thread):
             reader: used by this thread only from now on.
             refresh_seconds: longest pause between two refreshes; new changes end it.
             program_version: exposed by ``build_info``.
-            prepare: what is done with each new snapshot before it is shown.
+            prepare: what is done with each new snapshot before it is shown; returns whether nothing of it is left for
+                another time, so that the next change does not wait for it.
         """
         super().__init__(name="refresher", daemon=True)
         self._reader = reader
@@ -81,6 +84,7 @@ class Refresher(threading.Thread):
         self.after_first: Callable[[], object] = lambda: None  # called once the first snapshot is prepared
         self._pause = refresh_seconds
         self._program_version = program_version
+        self._is_prepared = True
         self._stopped = threading.Event()
         self._seconds = 0.0
         self._errors = 0
@@ -123,6 +127,8 @@ class Refresher(threading.Thread):
 
     def run(self) -> None:
         """Refresh periodically until stopped, and as soon as there are changes; after a failure pause for longer."""
+        if self._reader.reads_side_tables_apart:
+            threading.Thread(target=self._read_side_tables, name="side-tables", daemon=True).start()
         while not self._stopped.is_set():
             self.refresh_once()
             if self.last_error is None:
@@ -130,10 +136,14 @@ class Refresher(threading.Thread):
             else:
                 self._stopped.wait(max(self._pause, PAUSE_AFTER_ERROR))
 
+    def _read_side_tables(self) -> None:
+        while not self._stopped.wait(SECONDS_BETWEEN_LOOKS):
+            self._reader.read_side_tables()
+
     def _wait_for_changes(self) -> None:
         end = time.monotonic() + self._pause
-        while (left := end - time.monotonic()) > 0:
-            if self._stopped.wait(min(left, SECONDS_BETWEEN_CHECKS)) or self._reader.has_new_changes():
+        while self._is_prepared and (left := end - time.monotonic()) > 0:
+            if self._stopped.wait(min(left, SECONDS_BETWEEN_CHECKS)) or self._reader.has_news():
                 return
 
     def refresh_once(self) -> None:
@@ -145,8 +155,8 @@ class Refresher(threading.Thread):
             self._failed(error)
         else:
             self.last_error = None
-        if self._reader.snapshot is not self.snapshot:
-            self._prepare(self._reader.snapshot)
+        if self._reader.snapshot is not self.snapshot or not self._is_prepared:
+            self._is_prepared = self._prepare(self._reader.snapshot)
             if self.snapshot.version == NO_TABLE:
                 self.after_first()
             self.snapshot = self._reader.snapshot

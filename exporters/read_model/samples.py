@@ -1,8 +1,12 @@
-"""Newest samples, taken over into a draft, and how far the job has applied each source."""
+"""Newest samples, and how far the job has applied each source: read from rows, then taken over into a draft.
+
+Reading grows with the rows, and needs no draft: it may be done beside the thread that follows the changes.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -19,7 +23,8 @@ from streaming.delta.state_rows import states_of
 if TYPE_CHECKING:
     from exporters.read_model.draft import SnapshotDraft
 
-Rows = dict[str, list[Any]]
+Put = Callable[["SnapshotDraft"], None]
+"""Takes over what was read of a table into the draft of a snapshot."""
 
 
 class SampleOwner(NamedTuple):
@@ -44,23 +49,31 @@ OFFSETS_COLUMNS: Final = (
 _LOG_COLUMNS: Final = ("topic_id", "partition", "broker", "log_start_offset", "log_end_offset", "size_bytes")
 
 
-def put_rows(draft: SnapshotDraft, rows: pa.Table, name: str, row: type[Any], channel: Channel) -> None:
-    """Take over the whole of a table of samples, of the clusters whose state is there.
+def read_rows(rows: pa.Table, name: str, row: type[Any], channel: Channel) -> Put:
+    """Read the whole of a table of samples, of the clusters whose state is there.
 
     Args:
-        draft: of the next snapshot.
         rows: of the table.
         name: of the table, and of the field of ``ClusterSamples``.
-        row: what is taken over of each.
+        row: what is read of each.
         channel: that the samples came on.
+
+    Returns:
+        what takes them over.
     """
     owners, of_cluster = _by_cluster(rows, row)
-    _put_progress(draft, channel, rows)
-    for cluster_id in {*draft.last.clusters, *draft.drafts}:
-        if cluster_id in owners:
-            draft.cluster(cluster_id, owners[cluster_id]).put_samples(**{name: tuple(of_cluster[cluster_id])})
-        else:
-            _put_nothing(draft, cluster_id, name)
+    samples = {cluster_id: tuple(each) for cluster_id, each in of_cluster.items()}
+    put_progress_of_samples = _read_progress(channel, rows)
+
+    def put(draft: SnapshotDraft) -> None:
+        put_progress_of_samples(draft)
+        for cluster_id in {*draft.last.clusters, *draft.drafts}:
+            if cluster_id in owners:
+                draft.cluster(cluster_id, owners[cluster_id]).put_samples(**{name: samples[cluster_id]})
+            else:
+                _put_nothing(draft, cluster_id, name)
+
+    return put
 
 
 def drop_rows(draft: SnapshotDraft, *names: str) -> None:
@@ -78,8 +91,8 @@ def _put_nothing(draft: SnapshotDraft, cluster_id: str, name: str) -> None:
         draft.cluster(cluster_id, last.name).put_samples(**{name: ()})
 
 
-def put_offsets(draft: SnapshotDraft, rows: pa.Table) -> None:
-    """Take over the whole of ``replica_offsets``."""
+def read_offsets(rows: pa.Table) -> Put:
+    """Read the whole of ``replica_offsets``; return what takes it over into a draft."""
     columns = columns_of(rows, (*SampleOwner._fields, *PartitionKey._fields, *ReplicaOffsets._fields))
     owners = rows_as(SampleOwner, columns, rows.num_rows)
     keys = rows_as(PartitionKey, columns, rows.num_rows)
@@ -88,19 +101,24 @@ def put_offsets(draft: SnapshotDraft, rows: pa.Table) -> None:
     for owner, key, replica in zip(owners, keys, replicas, strict=True):
         partitions = clusters[owner][key.topic_id]
         partitions[key.partition] = (*partitions.get(key.partition, ()), replica)
-    _put_progress(draft, Channel.OFFSETS, rows)
+    put_progress_of_samples = _read_progress(Channel.OFFSETS, rows)
     lagging, asked_at, sizes = _lagging(rows), _asked_at(rows), _sizes(rows)
-    for owner, offsets in clusters.items():
-        of_cluster = asked_at[owner.cluster_id]
-        cluster, logs = draft.cluster(*owner), _logs(rows, owner.cluster_id)
-        cluster.put_offsets(offsets, max(of_cluster.values()))
-        cluster.put_samples(
-            lagging_replicas=tuple(lagging.get(owner.cluster_id, ())),
-            broker_offsets_at=tuple(sorted(of_cluster.items())),
-            topic_sizes=tuple(sizes.get(owner.cluster_id, ())),
-            replica_logs=logs,
-            messages_in=messages_in(cluster.samples.messages_in, cluster.samples.replica_logs, logs),
-        )
+    logs = {owner: _logs(rows, owner.cluster_id) for owner in clusters}
+
+    def put(draft: SnapshotDraft) -> None:
+        put_progress_of_samples(draft)
+        for owner, offsets in clusters.items():
+            of_cluster, cluster = asked_at[owner.cluster_id], draft.cluster(*owner)
+            cluster.put_offsets(offsets, max(of_cluster.values()))
+            cluster.put_samples(
+                lagging_replicas=tuple(lagging.get(owner.cluster_id, ())),
+                broker_offsets_at=tuple(sorted(of_cluster.items())),
+                topic_sizes=tuple(sizes.get(owner.cluster_id, ())),
+                replica_logs=logs[owner],
+                messages_in=messages_in(cluster.samples.messages_in, cluster.samples.replica_logs, logs[owner]),
+            )
+
+    return put
 
 
 def drop_offsets(draft: SnapshotDraft) -> None:
@@ -169,10 +187,15 @@ def _by_cluster(rows: pa.Table, row: type[Any]) -> tuple[dict[str, str], dict[st
     return names, of_cluster
 
 
-def _put_progress(draft: SnapshotDraft, channel: Channel, rows: pa.Table) -> None:
-    if "source" not in rows.column_names:
-        return
-    for row in _aggregated(rows, [*SampleOwner._fields, "source"], [("collected_at", "max")]):
-        if row["cluster_id"] in {*draft.last.clusters, *draft.drafts}:
-            cluster = draft.cluster(row["cluster_id"], row["cluster"])
-            cluster.put_sample_time(channel.value, row["source"], Micros(row["collected_at_max"]))
+def _read_progress(channel: Channel, rows: pa.Table) -> Put:
+    newest = []
+    if "source" in rows.column_names:
+        newest = _aggregated(rows, [*SampleOwner._fields, "source"], [("collected_at", "max")])
+
+    def put(draft: SnapshotDraft) -> None:
+        for row in newest:
+            if row["cluster_id"] in {*draft.last.clusters, *draft.drafts}:
+                cluster = draft.cluster(row["cluster_id"], row["cluster"])
+                cluster.put_sample_time(channel.value, row["source"], Micros(row["collected_at_max"]))
+
+    return put

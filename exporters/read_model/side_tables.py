@@ -5,7 +5,9 @@ What it added to the snapshots is dropped then, so that no number outlives what 
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -14,20 +16,20 @@ from exporters.read_model.advice import ADVICE_COLUMNS, TIMES_COLUMNS, drop_advi
 from exporters.read_model.incidents import (
     INCIDENT_COLUMNS,
     IS_OVER_SELECTED,
-    count_expired_incidents,
     drop_incidents,
     put_incidents,
 )
 from exporters.read_model.samples import (
     OFFSETS_COLUMNS,
     SAMPLED,
+    Put,
     SampleOwner,
     drop_lags,
     drop_offsets,
     drop_rows,
-    put_offsets,
     put_progress,
-    put_rows,
+    read_offsets,
+    read_rows,
 )
 from streaming.contracts import sample_tables
 from streaming.contracts.observations import Channel
@@ -69,17 +71,15 @@ class SideContent:
 
     Attributes:
         definition: the table.
-        put: takes over all its rows.
+        read: reads all its rows; returns what takes them over.
         drop: forgets what was taken over, of every cluster.
         selected: what is read of each row, in SQL; "" is every column.
-        put_log: takes over what is in its log beside the rows, before them.
     """
 
     definition: Table
-    put: Callable[[SnapshotDraft, pa.Table], None]
-    drop: Callable[[SnapshotDraft], None]
+    read: Callable[[DeltaTable, pa.Table], Put]
+    drop: Put
     selected: str = ""
-    put_log: Callable[[SnapshotDraft, DeltaTable], None] = lambda _draft, _table: None
 
 
 def _samples(definition: Table, row: type[Any], channel: Channel = Channel.OFFSETS) -> SideContent:
@@ -87,14 +87,29 @@ def _samples(definition: Table, row: type[Any], channel: Channel = Channel.OFFSE
     columns = [*SampleOwner._fields, *SAMPLED, *row._fields]
     return SideContent(
         definition,
-        lambda draft, rows: put_rows(draft, rows, definition.name, row, channel),
+        lambda _, rows: read_rows(rows, definition.name, row, channel),
         lambda draft: drop_rows(draft, definition.name),
         quoted(name for name in columns if name in definition.column_names()),
     )
 
 
+def _few(put: Callable[[SnapshotDraft, pa.Table], None]) -> Callable[[DeltaTable, pa.Table], Put]:
+    """Read rows that are so few that they may be read when they are taken over."""
+    return lambda _, rows: lambda draft: put(draft, rows)
+
+
+def _read_incidents(table: DeltaTable, rows: pa.Table) -> Put:
+    def put(draft: SnapshotDraft) -> None:
+        draft.count_expired_incidents(table)
+        put_incidents(draft, rows)
+
+    return put
+
+
 SIDE_CONTENTS: Final = (
-    SideContent(sample_tables.REPLICA_OFFSETS, put_offsets, drop_offsets, quoted(OFFSETS_COLUMNS)),
+    SideContent(
+        sample_tables.REPLICA_OFFSETS, lambda _, rows: read_offsets(rows), drop_offsets, quoted(OFFSETS_COLUMNS)
+    ),
     _samples(sample_tables.GROUPS, sampled.GroupRow),
     _samples(sample_tables.GROUP_OFFSETS, sampled.GroupOffsetsRow),
     _samples(sample_tables.LOG_DIRECTORIES, sampled.LogDirectoryRow),
@@ -106,21 +121,23 @@ SIDE_CONTENTS: Final = (
     _samples(sample_tables.BROKER_SPEED, sampled.BrokerSpeedRow),
     _samples(sample_tables.BROKER_METRICS, sampled.BrokerMetric, Channel.METRICS),
     _samples(sample_tables.ISR_RECONCILIATION, sampled.IsrReconciliationRow, Channel.METRICS),
-    SideContent(SOURCE_PROGRESS, put_progress, drop_lags),
-    SideContent(CLUSTER_STATE_TABLE, put_times, drop_times, quoted(TIMES_COLUMNS)),
-    SideContent(BROKER_STATE_TABLE, put_advice, drop_advice, quoted(ADVICE_COLUMNS)),
+    SideContent(SOURCE_PROGRESS, _few(put_progress), drop_lags),
+    SideContent(CLUSTER_STATE_TABLE, _few(put_times), drop_times, quoted(TIMES_COLUMNS)),
+    SideContent(BROKER_STATE_TABLE, _few(put_advice), drop_advice, quoted(ADVICE_COLUMNS)),
     SideContent(
         INCIDENTS,
-        put_incidents,
+        _read_incidents,
         drop_incidents,
         f"{quoted(INCIDENT_COLUMNS)}, {IS_OVER_SELECTED}",
-        count_expired_incidents,
     ),
 )
 
 
 class SideTable:
-    """One of these tables: all its rows are read when it has another version."""
+    """One of these tables: all its rows are read when it has another version.
+
+    ``look`` reads, and may be called by another thread than ``put_into``, which takes over what was read last.
+    """
 
     def __init__(self, tables: Path, content: SideContent) -> None:
         """Watch a table.
@@ -133,30 +150,50 @@ class SideTable:
         self._path = tables / content.definition.name
         self.status = TableStatus(content.definition.name)
         self._was_there = False
+        self._lock = threading.Lock()
+        self._read_last: deque[Put] = deque(maxlen=1)
         self.forget()
+
+    @property
+    def has_news(self) -> bool:
+        """Return whether something was read that is not taken over."""
+        return bool(self._read_last)
 
     def forget(self) -> None:
         """Read it again at the next look."""
         self._version = BEFORE_FIRST
         self._not_before = 0.0
 
-    def read_into(self, draft: SnapshotDraft) -> None:
+    def look(self) -> None:
         """Read the table if it has another version, and has rested from the last reading. Raises nothing."""
-        began = time.monotonic()
-        if began < self._not_before:
-            return
-        try:
-            has_read = self._read(draft)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with this table, the others must be served
-            self._fail(draft, error, began)
-            return
-        ended = time.monotonic()
-        seconds = ended - began if has_read else self.status.seconds
-        self.status = TableStatus(self.status.table, None, seconds, ended)
-        if has_read:
-            self._not_before = ended + (ended - began) * REST_PER_WORK
+        with self._lock:
+            began = time.monotonic()
+            if began < self._not_before:
+                return
+            try:
+                has_read = self._read()
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with this table, the others must be served
+                self._fail(error, began)
+                self._read_last.append(self._content.drop)
+                return
+            ended = time.monotonic()
+            seconds = ended - began if has_read else self.status.seconds
+            self.status = TableStatus(self.status.table, None, seconds, ended)
+            if has_read:
+                self._not_before = ended + (ended - began) * REST_PER_WORK
 
-    def _read(self, draft: SnapshotDraft) -> bool:
+    def put_into(self, draft: SnapshotDraft) -> None:
+        """Take over what was read since the last time. Raises nothing."""
+        if not self._read_last:
+            return
+        put = self._read_last.popleft()
+        try:
+            put(draft)
+        except Exception as error:  # noqa: BLE001 - as in ``look``
+            self._fail(error, time.monotonic())
+            self._content.drop(draft)
+
+    def _read(self) -> bool:
         """Read the rows of another version; return whether there was one."""
         if not has_moved(self._path, self._version) and not (self._was_there and self._version == BEFORE_FIRST):
             return False
@@ -166,13 +203,12 @@ class SideTable:
                 raise IsrwatchError(f"the table {self._path} is gone; bring back the whole folder of the tables")
             return False
         selected = self._content.selected or quoted(self._content.definition.column_names())
-        self._content.put_log(draft, table)
-        self._content.put(draft, query(table, f"SELECT {selected} FROM rows"))  # noqa: S608 - names of our own columns
+        rows = query(table, f"SELECT {selected} FROM rows")  # noqa: S608 - names of our own columns
+        self._read_last.append(self._content.read(table, rows))
         self._version, self._was_there = table.version(), True
         return True
 
-    def _fail(self, draft: SnapshotDraft, error: Exception, began: float) -> None:
-        self._content.drop(draft)
+    def _fail(self, error: Exception, began: float) -> None:
         self.forget()
         ended = time.monotonic()
         sentence = sentence_of(error, self._path)

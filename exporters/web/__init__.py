@@ -16,6 +16,7 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``openapi``     the OpenAPI document, made of these declarations
 - ``api_routes``  the routes of the JSON API
 - ``landing``     the index
+- ``scrape_bodies``  one body for all scrapers that ask in the same moment
 - ``server``      all routes
 - ``app``         the running exporter: refresher and HTTP server
 - ``command``     ``isrwatch export``

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from streaming.settings import CollectSettings, ExportSettings
 
 OPTION: Final = "--web.listen-address (export.listen)"
+SWITCH_SECONDS: Final = 0.0005
+"""After how long a thread of Python has to give way: a scrape passes from thread to thread, and while changes are read
+would wait at each step for as long as this, by default 5 ms."""
 
 
 def serve(
@@ -35,6 +39,7 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT."""
     server, refresher = _parts(tables, settings, opened, protected, collect)
+    sys.setswitchinterval(SWITCH_SECONDS)
     # Most of the first snapshot stays, and collections of garbage that look at all of it would delay scrapes.
     refresher.after_first = freeze
     refresher.start()
@@ -72,10 +77,10 @@ def _parts(
 ) -> tuple[WebServer, Refresher]:
     exposition = Exposition(settings.stale_after_seconds, collect, settings.detail_limit)
     refresher = Refresher(
-        TablesReader(tables),
+        TablesReader(tables, reads_side_tables_apart=True),
         settings.refresh_seconds,
         version("isrwatch"),
-        lambda snapshot: exposition.prepare(snapshot, micros_now()),
+        lambda snapshot: exposition.prepare(snapshot, micros_now(), in_steps=True).is_complete,
     )
     endpoints = Endpoints(
         refresher, settings.stale_after_seconds, exposition=exposition, telemetry_path=settings.telemetry_path

@@ -26,6 +26,7 @@ from exporters.read_model.reader import micros_now
 from exporters.read_model.snapshot import NO_TABLE
 from exporters.web.api_routes import ApiRoutes, failed, refused
 from exporters.web.landing import landing
+from exporters.web.scrape_bodies import ScrapeBodies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,6 +82,7 @@ class Endpoints:
         self._exposition = exposition or Exposition(stale_after_seconds)
         self.api = ApiRoutes(refresher, stale_after_seconds, clock)
         self._jmx_exposition = JmxExposition(stale_after_seconds, self._exposition.oldest)
+        self._bodies = ScrapeBodies(clock)
         self._without_drop_ins: tuple[str, ...] = ()
 
     def metrics(self, request: HttpRequest) -> Response:
@@ -129,13 +131,20 @@ class Endpoints:
         if cluster is not None and cluster not in clusters:
             return PlainTextResponse(f"unknown cluster {cluster}; known: {', '.join(clusters) or 'none yet'}\n", 404)
         selection = ScrapeRequest(cluster, frozenset(request.query_params.getlist("name[]")))
-        blocks = render(snapshot, self._clock(), selection)
         is_openmetrics = choose_encoder(request.headers.get("Accept", ""))[1].startswith("application/openmetrics-text")
-        blocks = in_openmetrics(blocks) if is_openmetrics else blocks
         headers = {"Content-Type": OPENMETRICS if is_openmetrics else TEXT, "Vary": "Accept, Accept-Encoding"}
-        if accepts_gzip(request.headers.get("Accept-Encoding", "")):
-            return Response(gzipped(blocks), headers={**headers, "Content-Encoding": "gzip"})
-        return Response(plain(blocks), headers=headers)
+
+        def blocks(now: int) -> list[Block]:
+            rendered = render(snapshot, now, selection)
+            return in_openmetrics(rendered) if is_openmetrics else rendered
+
+        is_zipped = accepts_gzip(request.headers.get("Accept-Encoding", ""))
+        if is_zipped:
+            headers["Content-Encoding"] = "gzip"
+        put_together = gzipped if is_zipped else plain
+        asked = (request.url.path, selection, is_openmetrics, is_zipped)
+        body = self._bodies.shared(asked, snapshot, lambda now: put_together(blocks(now)))
+        return Response(body, headers=headers)
 
     def healthy(self, _: HttpRequest) -> Response:
         """Respond 200 while the thread that refreshes from the tables runs, else 503."""

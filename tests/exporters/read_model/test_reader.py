@@ -326,12 +326,12 @@ def test_a_change_log_that_may_not_be_looked_at_is_refreshed_which_says_why(
 ) -> None:
     reader = TablesReader(busy_cluster.directory)
     reader.refresh()
-    assert not reader.has_new_changes()
+    assert not reader.has_news()
 
     def refused(path: Path, **_: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(type(busy_cluster.directory), "stat", refused)
-    assert reader.has_new_changes()
+    assert reader.has_news()
     with pytest.raises(TableUnreadable, match="Permission denied; run this as a user who may read"):
         reader.refresh()

@@ -1,0 +1,58 @@
+"""The bodies of responses to scrapes, each made once for all scrapers that ask in the same moment."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from exporters.read_model.snapshot import ReplicationSnapshot
+
+SHARED_MICROS: Final = 100_000
+"""For how long a body is shared; ages in it are at most that much too small."""
+# A client may ask for any names: what was asked for longest ago is dropped.
+_MOST: Final = 16
+# Bytes above which a body is not held in memory: that of 100,000 partitions, not compressed, has 60 million.
+_LARGE: Final = 1 << 23
+
+
+@dataclass(slots=True)
+class _Body:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    snapshot: ReplicationSnapshot | None = None
+    made_at: int = 0
+    content: bytes = b""
+
+
+class ScrapeBodies:
+    """Shares bodies. Safe to call from any thread; whoever asks for one that is being made waits for it."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        """Share nothing yet; ``clock`` returns the time in UTC microseconds."""
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._bodies: dict[Hashable, _Body] = {}
+
+    def shared(self, asked: Hashable, snapshot: ReplicationSnapshot, make: Callable[[int], bytes]) -> bytes:
+        """Return a body.
+
+        Args:
+            asked: what is asked for.
+            snapshot: what it is made of.
+            make: makes it, at a time in UTC microseconds.
+        """
+        with self._lock:
+            body = self._bodies[asked] = self._bodies.pop(asked, _Body())
+            if len(self._bodies) > _MOST:
+                del self._bodies[next(iter(self._bodies))]
+        with body.lock:
+            now = self._clock()
+            if body.snapshot is not snapshot or not 0 <= now - body.made_at < SHARED_MICROS:
+                content = make(now)
+                if len(content) > _LARGE:
+                    return content
+                body.content, body.snapshot, body.made_at = content, snapshot, now
+            return body.content

@@ -1,0 +1,83 @@
+"""When all offsets moved at once they are rendered in steps, between which a change is shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from exporters.metrics import topic_render_cache
+from exporters.metrics.compression import plain
+from exporters.metrics.exposition import Exposition, ScrapeRequest
+from exporters.read_model.cluster_samples import ReplicaOffsets
+from exporters.read_model.draft import ClusterDraft
+from exporters.read_model.refresher import ExporterHealth
+from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
+from tests.exporters.metrics.test_detail import NOW, cluster_of, partition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TOPICS: Final = 32
+A_STEP: Final = 8
+HEALTH: Final = ExporterHealth("1.2.3", 1, 0.1, 0)
+
+
+@pytest.fixture(autouse=True)
+def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_render_cache, "OFFSETS_OF_A_STEP", A_STEP)
+
+
+def with_offsets(cluster: ClusterSnapshot, offset: int) -> ClusterSnapshot:
+    draft = ClusterDraft(cluster)
+    draft.put_offsets({each: {0: (ReplicaOffsets(1, 1, offset),)} for each in cluster.topics}, NOW)
+    return draft.finish()
+
+
+def snapshot_of(cluster: ClusterSnapshot, version: int) -> ReplicationSnapshot:
+    return ReplicationSnapshot(clusters={"id": cluster}, version=version, read_at=NOW)
+
+
+def offsets_in(page: str) -> list[str]:
+    lines = page.splitlines()
+    return [each.split()[-1] for each in lines if each.startswith("kafka_topic_partition_current_offset{")]
+
+
+def steps(exposition: Exposition, snapshot: ReplicationSnapshot) -> Iterator[str]:
+    while True:
+        is_complete = exposition.prepare(snapshot, NOW, in_steps=True).is_complete
+        yield plain(exposition.render(snapshot, HEALTH, NOW, ScrapeRequest())).decode()
+        if is_complete:
+            return
+
+
+def test_each_step_moves_some_offsets_until_the_lines_are_those_rendered_at_once() -> None:
+    exposition = Exposition(60.0)
+    before = with_offsets(cluster_of(partition(f"topic-{number:02}", 0) for number in range(TOPICS)), 100)
+    (first,) = steps(exposition, snapshot_of(before, 1))
+    assert offsets_in(first) == ["100"] * TOPICS
+    moved = snapshot_of(with_offsets(before, 200), 2)
+    pages = list(steps(exposition, moved))
+    assert [offsets_in(each).count("200") for each in pages] == [8, 16, 24, 32]
+    assert pages[-1] == plain(Exposition(60.0).render(moved, HEALTH, NOW, ScrapeRequest())).decode()
+
+
+def test_a_change_is_shown_before_the_offsets_that_are_left() -> None:
+    exposition = Exposition(60.0)
+    before = with_offsets(cluster_of(partition(f"topic-{number:02}", 0) for number in range(TOPICS)), 100)
+    list(steps(exposition, snapshot_of(before, 1)))
+    moved = with_offsets(before, 200)
+    next(steps(exposition, snapshot_of(moved, 2)))
+    changed = cluster_of([partition("topic-31", 0)._replace(leader=3)], last=moved)
+    page = next(steps(exposition, snapshot_of(changed, 3)))
+    assert 'kafka_topic_partition_leader{topic="topic-31",partition="0"} 3' in page.splitlines()
+    assert offsets_in(page).count("200") == 2 * A_STEP
+
+
+def test_a_snapshot_that_nobody_prepared_is_rendered_whole() -> None:
+    exposition = Exposition(60.0)
+    before = with_offsets(cluster_of(partition(f"topic-{number:02}", 0) for number in range(TOPICS)), 100)
+    exposition.prepare(snapshot_of(before, 1), NOW, in_steps=True)
+    moved = snapshot_of(with_offsets(before, 200), 2)
+    page = plain(exposition.render(moved, HEALTH, NOW, ScrapeRequest())).decode()
+    assert offsets_in(page) == ["200"] * TOPICS

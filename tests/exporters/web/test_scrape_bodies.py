@@ -1,0 +1,88 @@
+"""Scrapers that ask in the same moment share what is sent to them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from exporters.read_model.snapshot import ReplicationSnapshot
+from exporters.web.scrape_bodies import SHARED_MICROS, ScrapeBodies
+
+SCRAPERS = 100
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_790_000_000_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def test_a_hundred_scrapers_at_once_cost_one_body() -> None:
+    bodies, snapshot, made = ScrapeBodies(Clock()), ReplicationSnapshot(), []
+    at_once = threading.Barrier(SCRAPERS)
+
+    def make(now: int) -> bytes:
+        time.sleep(0.05)
+        made.append(now)
+        return b"body %d" % len(made)
+
+    def scrape(_: int) -> bytes:
+        at_once.wait()
+        return bodies.shared("/metrics", snapshot, make)
+
+    with ThreadPoolExecutor(SCRAPERS) as pool:
+        assert set(pool.map(scrape, range(SCRAPERS))) == {b"body 1"}
+    assert len(made) == 1
+
+
+def test_a_body_is_shared_for_a_moment_and_as_long_as_nothing_changed() -> None:
+    clock, first, second = Clock(), ReplicationSnapshot(), ReplicationSnapshot(version=1)
+    bodies = ScrapeBodies(clock)
+
+    def made_at(snapshot: ReplicationSnapshot) -> int:
+        return int(bodies.shared("/metrics", snapshot, lambda now: b"%d" % now))
+
+    began = clock.now
+    assert made_at(first) == began
+    clock.now = began + SHARED_MICROS - 1
+    assert (made_at(first), made_at(second)) == (began, clock.now)
+    clock.now += SHARED_MICROS
+    assert made_at(second) == clock.now
+    clock.now -= 10  # a clock that was set back
+    assert made_at(second) == clock.now
+
+
+def test_what_is_asked_for_differently_is_not_shared_and_does_not_accumulate() -> None:
+    bodies, snapshot = ScrapeBodies(Clock()), ReplicationSnapshot()
+    for number in range(1_000):
+        assert bodies.shared(("/metrics", number), snapshot, lambda _, own=number: b"%d" % own) == b"%d" % number
+    assert len(bodies._bodies) == 16
+
+
+def test_a_body_that_would_take_much_memory_is_not_held() -> None:
+    bodies, snapshot, made = ScrapeBodies(Clock()), ReplicationSnapshot(), []
+
+    def make(_: int) -> bytes:
+        made.append(bytes((1 << 23) + 1))
+        return made[-1]
+
+    assert all(len(bodies.shared("/metrics", snapshot, make)) == (1 << 23) + 1 for _ in range(2))
+    assert len(made) == 2
+
+
+def test_a_body_that_cannot_be_made_is_asked_for_again() -> None:
+    bodies, snapshot = ScrapeBodies(Clock()), ReplicationSnapshot()
+
+    def fail(_: int) -> bytes:
+        raise RuntimeError
+
+    for _ in range(2):
+        try:
+            bodies.shared("/metrics", snapshot, fail)
+        except RuntimeError:
+            continue
+        raise AssertionError
+    assert bodies.shared("/metrics", snapshot, lambda _: b"made") == b"made"
