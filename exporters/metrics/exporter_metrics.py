@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from exporters.metrics.metric import OWN_PREFIX, ExporterMetric, MetricType
+from streaming.web.http_counts import HTTP_METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from exporters.metrics.metric import Number, Sample
     from exporters.read_model.refresher import ExporterHealth, TableHealth
+    from streaming.web.http_counts import HttpMetric
 
 
 def metrics_path(cluster: str) -> str:
@@ -28,6 +30,17 @@ def _per_table(name: str, text: str, value: Callable[[TableHealth], Number | Non
 
     return ExporterMetric(
         name=f"{OWN_PREFIX}exporter_table_{name}", labels=("table",), help=text, unit=unit, samples=samples
+    )
+
+
+def _http(metric: HttpMetric) -> ExporterMetric:
+    return ExporterMetric(
+        name=f"{OWN_PREFIX}exporter_{metric.name}",
+        kind=MetricType.COUNTER if metric.name.endswith("_total") else MetricType.GAUGE,
+        labels=metric.labels,
+        help=metric.help,
+        unit=metric.unit,
+        samples=lambda health: metric.samples(health.http),
     )
 
 
@@ -85,6 +98,7 @@ EXPORTER_METRICS: Final = (
         "0 while only the path has them, since they have no label for one of several clusters.",
         samples=lambda health: [((name, metrics_path(name)), flag) for name, flag in health.drop_in_names],
     ),
+    *map(_http, HTTP_METRICS),
     ExporterMetric(
         name=f"{OWN_PREFIX}exporter_series",
         help="Samples in this exposition.",

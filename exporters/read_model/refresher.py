@@ -12,6 +12,7 @@ from prometheus_client import ProcessCollector
 
 from exporters.read_model.snapshot import NO_TABLE
 from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.web.http_counts import HttpCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,7 +46,7 @@ class ExporterHealth:
 
     ``process`` has what Prometheus' client libraries collect of a process, by name; ``without_detail`` counts the
     partitions that are left out, by cluster; ``drop_in_names`` has a flag for each cluster: whether the names of
-    kafka_exporter are shown.
+    kafka_exporter are shown; ``http`` counts the requests of the server.
     """
 
     program_version: str
@@ -57,6 +58,7 @@ class ExporterHealth:
     process: Mapping[str, float] = field(default_factory=dict)
     without_detail: Mapping[str, int] = field(default_factory=dict)
     drop_in_names: tuple[tuple[str, int], ...] = ()
+    http: HttpCounts = field(default_factory=HttpCounts)
 
 
 class Refresher(threading.Thread):

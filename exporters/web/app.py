@@ -85,4 +85,6 @@ def _parts(
     endpoints = Endpoints(
         refresher, settings.stale_after_seconds, exposition=exposition, telemetry_path=settings.telemetry_path
     )
-    return WebServer(application(endpoints), opened, protected), refresher
+    server = WebServer(application(endpoints), opened, protected)
+    endpoints.http = server.counts
+    return server, refresher

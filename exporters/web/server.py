@@ -27,6 +27,7 @@ from exporters.read_model.snapshot import NO_TABLE
 from exporters.web.api_routes import ApiRoutes, failed, refused
 from exporters.web.landing import landing
 from exporters.web.scrape_bodies import ScrapeBodies
+from streaming.web.http_counts import HttpCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -83,6 +84,7 @@ class Endpoints:
         self.api = ApiRoutes(refresher, stale_after_seconds, clock)
         self._jmx_exposition = JmxExposition(stale_after_seconds, self._exposition.oldest)
         self._bodies = ScrapeBodies(clock)
+        self.http = HttpCounts()  # replaced by those of the server
         self._without_drop_ins: tuple[str, ...] = ()
 
     def metrics(self, request: HttpRequest) -> Response:
@@ -110,7 +112,8 @@ class Endpoints:
                 "are only at %s",
                 ", ".join(map(metrics_path, clusters)),
             )
-        return self._exposition.render(snapshot, self._refresher.health, now, selection)
+        health = replace(self._refresher.health, http=self.http)
+        return self._exposition.render(snapshot, health, now, selection)
 
     def _render_drop_ins(self, snapshot: ReplicationSnapshot, now: int, selection: ScrapeRequest) -> list[Block]:
         names = _DROP_INS & (selection.names or _DROP_INS)

@@ -146,6 +146,7 @@ def _refuse_written(directory: Path, collector: Collector | Collectors) -> None:
 def _status_server(settings: CollectSettings, collector: Collector | Collectors) -> AbstractContextManager[object]:
     """Serve the collector's own metrics and health, if there is an address."""
     from streaming.runtime.listening import listen_all
+    from streaming.sources.collector_metrics import PREFIX
     from streaming.web.protection import protection_of
     from streaming.web.status import StatusServer
 
@@ -157,6 +158,7 @@ def _status_server(settings: CollectSettings, collector: Collector | Collectors)
         collector.registry,
         collector.problems,
         program="collect",
+        prefix=PREFIX,
         healthy="a source reads partition state",
         protected=protected,
     )

@@ -15,7 +15,7 @@ from streaming.delta.durable import cut_unflushed, flush
 from streaming.delta.rollback import roll_back
 from streaming.delta.storage import make_folder
 from streaming.errors import ConfigurationError, IsrwatchError
-from streaming.jobs.metrics import JobMetrics
+from streaming.jobs.metrics import PREFIX, JobMetrics
 from streaming.jobs.registry import QUERIES, chosen, register_sources
 from streaming.jobs.reporting import Reporter
 from streaming.jobs.supervised import SupervisedQuery
@@ -180,6 +180,7 @@ def _server(settings: JobSettings, application: Application) -> StatusServer | N
         application.metrics.registry,
         application.problems,
         program="job",
+        prefix=PREFIX,
         healthy="every query runs",
         protected=protected,
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from streaming.web.http_counts import HttpCounts, Refusal
 from streaming.web.tls import has_allowed_name
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class HttpConnection(H11Protocol):
         loop: asyncio.AbstractEventLoop,
         *,
         closed: Callable[[HttpConnection], None],
+        counts: HttpCounts,
         allowed_names: Collection[str] = (),
     ) -> None:
         """Begin to wait for a request.
@@ -86,10 +88,11 @@ class HttpConnection(H11Protocol):
             server: uvicorn's.
             loop: the event loop of the server.
             closed: is called once the connection is lost.
+            counts: of the server.
             allowed_names: names of which the certificate of a client that has one must have one; empty allows all.
         """
         super().__init__(server.config, server.server_state, server.lifespan.state, loop)
-        self._closed, self._allowed_names = closed, allowed_names
+        self._closed, self._counts, self._allowed_names = closed, counts, allowed_names
         self.is_connected = False
         self._enter(Phase.REQUEST)
 
@@ -98,6 +101,7 @@ class HttpConnection(H11Protocol):
         self.is_connected = True
         super().connection_made(transport)
         if not has_allowed_name(transport.get_extra_info("peercert"), self._allowed_names):
+            self._counts.refuse(Refusal.TLS)
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -114,6 +118,11 @@ class HttpConnection(H11Protocol):
         is_responding = self.cycle is not None and not self.cycle.response_complete
         if is_responding and self.phase is not Phase.READER:
             self._enter(Phase.RESPONSE)
+
+    def send_400_response(self, msg: str) -> None:
+        """Respond to what is no HTTP; no application sees it."""
+        self._counts.unparseable()
+        super().send_400_response(msg)
 
     def pause_writing(self) -> None:
         """Wait for a client that reads slowly."""

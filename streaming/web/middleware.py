@@ -1,20 +1,25 @@
-"""What every request and response gets, whatever program it is of: a login, security headers, a body in parts."""
+"""What every request and response gets, in every program: a count, a login, security headers, a body in parts."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Final
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
+from starlette.routing import Match, Mount, Route
 
+from streaming.web.http_counts import OTHER
 from streaming.web.markup import STYLE_HASH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from streaming.web.http_counts import HttpCounts
     from streaming.web.protection import Protection
 
 SECURITY_HEADERS: Final = {
@@ -63,6 +68,52 @@ class Secured:
             await PlainTextResponse("log in\n", 401, {"WWW-Authenticate": "Basic"})(scope, receive, send_secured)
         else:
             await self._application(scope, receive, send_secured)
+
+
+class CountedRequests:
+    """An ASGI application whose requests are counted, those that are refused a login included."""
+
+    def __init__(self, application: ASGIApp, routes: Sequence[BaseRoute], counts: HttpCounts) -> None:
+        self._application, self._routes, self._counts = application, routes, counts
+        counts.expect((*_paths(routes), OTHER))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Respond to one request."""
+        began, status = time.perf_counter(), 500  # uvicorn responds 500 for an application that fails before
+        handler = _handler(self._routes, scope)  # a mounted application changes the scope
+
+        async def send_counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        self._counts.begin()
+        try:
+            await self._application(scope, receive, send_counted)
+        finally:
+            self._counts.end(handler, status, time.perf_counter() - began)
+
+
+def _paths(routes: Sequence[BaseRoute], prefix: str = "") -> Iterator[str]:
+    for route in routes:
+        if isinstance(route, Mount):
+            yield from _paths(route.routes, prefix + route.path)
+        elif isinstance(route, Route):
+            yield prefix + route.path
+
+
+def _handler(routes: Sequence[BaseRoute], scope: Scope, prefix: str = "") -> str:
+    """Return the path, or its pattern, of the route of a request, whatever its method."""
+    for route in routes:
+        match, inner = route.matches(scope)
+        if match is Match.NONE:
+            continue
+        if isinstance(route, Mount):
+            return _handler(route.routes, {**scope, **inner}, prefix + route.path)
+        if isinstance(route, Route):
+            return prefix + route.path
+    return OTHER
 
 
 def _parts(message: Message) -> Iterator[Message]:

@@ -19,7 +19,8 @@ import uvicorn
 
 from streaming.web import protection
 from streaming.web.connections import HEADER_BYTES, HttpConnection, Phase, TimeLimits, connection_limit
-from streaming.web.middleware import Secured
+from streaming.web.http_counts import HttpCounts, Refusal
+from streaming.web.middleware import CountedRequests, Secured
 from streaming.web.occurrences import OncePerMinute
 from streaming.web.protection import Protection
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterator, Sequence
 
-    from starlette.types import ASGIApp
+    from starlette.applications import Starlette
 
 STOP_SECONDS: Final = 2
 START_SECONDS: Final = 30
@@ -44,7 +45,7 @@ class WebServer(uvicorn.Server):
 
     def __init__(
         self,
-        application: ASGIApp,
+        application: Starlette,
         sockets: Sequence[socket.socket],
         protected: Protection | None = None,
         *,
@@ -62,8 +63,9 @@ class WebServer(uvicorn.Server):
         """
         self._limits = limits or TimeLimits()
         self._protection = protected or Protection()
+        self.counts: Final = HttpCounts()
         config = uvicorn.Config(
-            Secured(application, self._protection),
+            CountedRequests(Secured(application, self._protection), application.routes, self.counts),
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -108,7 +110,7 @@ class WebServer(uvicorn.Server):
         self._ticks += 1
         if self._ticks % _TICKS_PER_SWEEP == 0:
             for connection in self._overdue(at_limit=False):
-                self._close(connection)
+                self._refuse(connection, Refusal.SLOW)
             self._once.log_left_out()
         return await super().on_tick(counter)
 
@@ -124,6 +126,7 @@ class WebServer(uvicorn.Server):
         except OSError as error:
             if error.errno in _OUT_OF_DESCRIPTORS:
                 _LOG.warning("no HTTP connection can be accepted: %s; raise the limit of open files", error.strerror)
+                self.counts.refuse(Refusal.DESCRIPTORS)
                 self._pause_shortly()
             return  # the client gave up before
         accepted.setblocking(False)
@@ -132,6 +135,7 @@ class WebServer(uvicorn.Server):
             self,
             self._loop,
             closed=self._forget,
+            counts=self.counts,
             allowed_names=rules.allowed_names,
         )
         self._connections[connection] = self._loop.create_task(self._connect(connection, accepted, rules.context))
@@ -149,7 +153,7 @@ class WebServer(uvicorn.Server):
         )
         if spared is None:
             return False
-        self._close(spared)
+        self._refuse(spared, Refusal.LIMIT)
         return True
 
     async def _connect(
@@ -159,8 +163,16 @@ class WebServer(uvicorn.Server):
         try:
             await self._loop.connect_accepted_socket(lambda: connection, accepted, ssl=context, **times)
         except OSError:
+            if context is not None:
+                self.counts.refuse(Refusal.TLS)
             accepted.close()
             self._forget(connection)
+
+    def _refuse(self, connection: HttpConnection, reason: Refusal) -> None:
+        """Disconnect a client; one that is idle after its response loses nothing."""
+        if connection.phase is not Phase.NEXT_REQUEST:
+            self.counts.refuse(reason)
+        self._close(connection)
 
     def _close(self, connection: HttpConnection) -> None:
         """Disconnect a client; what the kernel has already taken of a response still reaches it."""

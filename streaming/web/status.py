@@ -5,22 +5,27 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from streaming.web.connections import connection_limit
+from streaming.web.http_counts import HTTP_METRICS
 from streaming.web.markup import document, link_list, sentence
 from streaming.web.server import WebServer, serving
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from prometheus_client import CollectorRegistry
+    from prometheus_client import Metric
     from starlette.requests import Request
 
+    from streaming.web.http_counts import HttpCounts
     from streaming.web.protection import Protection
 
 MOST_CONNECTIONS: Final = 64
@@ -37,6 +42,7 @@ class StatusServer:
         problems: Callable[[], list[str]],
         *,
         program: str,
+        prefix: str,
         healthy: str,
         protected: Protection | None = None,
     ) -> None:
@@ -47,6 +53,7 @@ class StatusServer:
             registry: the metrics of ``/metrics``.
             problems: returns one sentence for each thing that makes the program unhealthy.
             program: the name of the command.
+            prefix: of the names of its metrics.
             healthy: what is so while there are no problems.
             protected: the web configuration file, as it is now.
         """
@@ -61,6 +68,8 @@ class StatusServer:
         server = WebServer(
             Starlette(routes=routes), opened, protected, most_connections=connection_limit(MOST_CONNECTIONS)
         )
+        self._http = CollectorRegistry()
+        self._http.register(_HttpFamilies(server.counts, prefix))
         self._serving = ExitStack()
         self._serving.enter_context(serving(server))
 
@@ -69,7 +78,8 @@ class StatusServer:
         self._serving.close()
 
     def _metrics(self, _: Request) -> Response:
-        return Response(generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        exposition = b"".join(map(generate_latest, (self._registry, self._http)))
+        return Response(exposition, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     def _health(self, _: Request) -> Response:
         problems = self._problems()
@@ -83,3 +93,19 @@ class StatusServer:
         }
         state = [sentence(problem, is_good=False) for problem in problems] or [sentence(self._healthy, is_good=True)]
         return HTMLResponse(document(f"isrwatch {self._program}", *state, link_list(links)))
+
+
+class _HttpFamilies(Collector):
+    """The metrics of a server, as the client library has them."""
+
+    def __init__(self, counts: HttpCounts, prefix: str) -> None:
+        self._counts, self._prefix = counts, prefix
+
+    def collect(self) -> Iterator[Metric]:
+        """Read the counts."""
+        for metric in HTTP_METRICS:
+            kind = CounterMetricFamily if metric.name.endswith("_total") else GaugeMetricFamily
+            family = kind(f"{self._prefix}{metric.name}", metric.help, labels=metric.labels)
+            for labels, value in metric.samples(self._counts):
+                family.add_metric(labels, value)
+            yield family

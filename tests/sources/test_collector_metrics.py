@@ -67,7 +67,7 @@ def page() -> Iterator[Any]:
         address = address_of(opened)
         metrics = collector.metrics
         servers.append(
-            StatusServer([opened], metrics.registry, metrics.problems, program="collect", healthy="it reads")
+            StatusServer([opened], metrics.registry, metrics.problems, program="collect", prefix="", healthy="it reads")
         )
 
         def get(path: str) -> tuple[int, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import subprocess
 import urllib.error
 import urllib.request
 from contextlib import closing
@@ -37,7 +38,7 @@ def program(tmp_path: Path) -> Iterator[Program]:
     address = address_of(opened)
     protected = protection_of(str(web))
     status = StatusServer(
-        [opened], registry, lambda: problems, program="job", healthy="all <is> well", protected=protected
+        [opened], registry, lambda: problems, program="job", prefix="job_", healthy="all <is> well", protected=protected
     )
     with closing(status):
         yield address, problems, ssl.create_default_context(cafile=str(tmp_path / "authority.crt"))
@@ -60,6 +61,23 @@ def test_metrics_and_health_are_served_with_tls_and_security_headers(program: Pr
     for path in ("/-/healthy", "/healthz"):
         assert get(program, path)[::2] == (200, "all <is> well\n")
     assert get(program, "/other")[0] == 404
+
+
+def test_its_requests_are_among_its_metrics(program: Program) -> None:
+    get(program, "/healthz")
+    get(program, "/healthz")
+    text = get(program, "/metrics")[2]
+    assert 'job_http_requests_total{code="200",handler="/healthz"} 2.0' in text
+    assert "\njob_http_requests_in_flight 1.0" in text
+    names = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE job_")]
+    assert names == [
+        "job_http_requests_total",
+        "job_http_request_duration_seconds_total",
+        "job_http_requests_in_flight",
+        "job_http_refused_connections_total",
+    ]
+    checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
 def test_problems_are_shown_with_the_links(program: Program) -> None:

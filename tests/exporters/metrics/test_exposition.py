@@ -20,6 +20,7 @@ from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth, TableHealth
 from streaming.changes.incident_signals import FAMILY_OF
 from streaming.contracts.events import Cause
+from streaming.web.http_counts import HttpCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,10 @@ def exposed(
     snapshot = reader.refresh()
     tables = (TableHealth("partition_changes", True, 0.5, 0.125), TableHealth("incidents", False, None, 0.0))
     process = {metric.name: 20.0 for metric in PROCESS_METRICS}
-    health = ExporterHealth("1.2.3", snapshot.version, 0.25, 7, tables=tables, process=process)
+    counts = HttpCounts()
+    counts.expect(["/metrics"])
+    counts.begin()
+    health = ExporterHealth("1.2.3", snapshot.version, 0.25, 7, tables=tables, process=process, http=counts)
     blocks = (exposition or Exposition(STALE_AFTER)).render(snapshot, health, now, request or ScrapeRequest())
     return plain(blocks).decode()
 

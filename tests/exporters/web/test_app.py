@@ -162,6 +162,25 @@ def test_the_names_of_mbeans_are_at_a_path_of_their_own(address: str) -> None:
     assert ask(address, "/metrics/jmx?cluster=nobody")[0] == 404
 
 
+def test_requests_are_counted_by_the_pattern_of_their_path(address: str) -> None:
+    for path in ("/clusters/main/metrics", "/clusters/nobody/metrics", "/api/v1/clusters", "/wp-login.php", "/a/b"):
+        ask(address, path)
+    text = ask(address, "/metrics")[2].decode()
+    name = "kafka_replication_exporter_http_"
+    for line in (
+        'requests_total{handler="/clusters/{cluster:path}/metrics",code="200"} 1',
+        'requests_total{handler="/clusters/{cluster:path}/metrics",code="404"} 1',
+        'requests_total{handler="/api/v1/clusters",code="200"} 1',
+        'requests_total{handler="/api/v1/events",code="200"} 0',
+        'requests_total{handler="other",code="404"} 2',
+        "requests_in_flight 1",
+        'refused_connections_total{reason="limit"} 0',
+    ):
+        assert f"\n{name}{line}\n" in text
+    (seconds,) = re.findall(rf'{name}request_duration_seconds_total{{handler="/api/v1/clusters"}} (\S+)', text)
+    assert 0 < float(seconds) < 30
+
+
 def test_the_json_api_lists_clusters_with_their_data_age(address: str) -> None:
     (cluster,) = json_of(address, "/api/v1/clusters")["clusters"]
     assert (cluster["cluster"], cluster["cluster_id"], cluster["is_stale"]) == ("main", "id-of-main", False)
