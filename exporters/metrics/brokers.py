@@ -78,7 +78,9 @@ def _partition_count(
     return samples
 
 
-def _advice(name: str, text: str, value: Callable[[BrokerAdvice], Number | None], unit: str = "") -> ClusterMetric:
+def _advice(
+    name: str, text: str, column: str, value: Callable[[BrokerAdvice], Number | None], unit: str = ""
+) -> ClusterMetric:
     def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
         for number, advice in sorted(cluster.advice.brokers.items() if cluster.advice else ()):
             sample = value(advice)
@@ -91,6 +93,7 @@ def _advice(name: str, text: str, value: Callable[[BrokerAdvice], Number | None]
         help=f"{text}; {_DERIVED}.",
         unit=unit,
         freshness=Freshness.ADVICE,
+        source=f"broker_state.{column}",
         samples=samples,
     )
 
@@ -113,6 +116,7 @@ BROKER_METRICS: Final = (
         name=f"{_PREFIX}info",
         labels=(*LABELS, "rack", "host"),
         help="Rack and host of the broker; always 1, for joins.",
+        source="broker_state.rack, broker_state.host",
         samples=_info,
     ),
     ClusterMetric(
@@ -120,6 +124,7 @@ BROKER_METRICS: Final = (
         labels=LABELS,
         help="1 while the broker is registered with the controller; absent while unknown: "
         "of one that polls do not list and that has no replicas.",
+        source="broker_state.is_registered",
         samples=_registered,
     ),
     ClusterMetric(
@@ -127,24 +132,28 @@ BROKER_METRICS: Final = (
         labels=LABELS,
         help="1 while the broker is fenced: it may neither lead nor be in an ISR; "
         "absent while unknown, and of one that is not registered.",
+        source="broker_state.is_fenced",
         samples=_of_registered(lambda broker: flag(broker.is_fenced)),
     ),
     ClusterMetric(
         name=f"{_PREFIX}shutting_down",
         labels=LABELS,
         help="1 from a controlled shutdown of the broker until it registers again; absent while unknown.",
+        source="broker_state.is_shutting_down",
         samples=_of_broker(lambda broker: flag(broker.is_shutting_down)),
     ),
     ClusterMetric(
         name=f"{_PREFIX}online_log_dirs",
         labels=LABELS,
         help="Log directories that the broker can use; absent while unknown, and of one that is not registered.",
+        source="broker_state.log_dirs",
         samples=_of_registered(lambda broker: None if broker.log_dirs is None else len(broker.log_dirs)),
     ),
     ClusterMetric(
         name=f"{_PREFIX}maintenance",
         labels=LABELS,
         help="1 while planned work on the broker is announced and its time is not over.",
+        source="broker_state.maintenance_until",
         samples=_of_broker(lambda broker: flag(broker.maintenance_until is not None)),
     ),
     ClusterMetric(
@@ -152,24 +161,28 @@ BROKER_METRICS: Final = (
         labels=LABELS,
         help="1 while the broker is not back although the time of planned work on it is over; "
         "absent of one that is not registered.",
+        source="broker_state.maintenance_overran_at",
         samples=_of_registered(lambda broker: flag(broker.maintenance_overran_at is not None)),
     ),
     ClusterMetric(
         name=f"{_PREFIX}led_partitions",
         labels=LABELS,
         help="Partitions that the broker leads.",
+        source="partition_state.leader",
         samples=_partition_count(lambda counts: counts.led),
     ),
     ClusterMetric(
         name=f"{_PREFIX}hosted_partitions",
         labels=LABELS,
         help="Partitions of which a replica is assigned to the broker.",
+        source="partition_state.replicas",
         samples=_partition_count(lambda counts: counts.hosted),
     ),
     ClusterMetric(
         name=f"{_PREFIX}in_sync_partitions",
         labels=LABELS,
         help="Partitions whose ISR contains the broker.",
+        source="partition_state.isr",
         samples=_partition_count(lambda counts: counts.in_sync),
     ),
     ClusterMetric(
@@ -178,41 +191,49 @@ BROKER_METRICS: Final = (
         labels=(*LABELS, "cause"),
         help="ISR removals: how often the broker left the ISR of a partition, by cause.",
         freshness=Freshness.NOT_REQUIRED,
+        source="broker_state.isr_departures, partition_changes.left_isr, partition_changes.cause",
         samples=_isr_removals,
     ),
     _advice(
         "would_go_under_min_isr_partitions",
         "Partitions that would go under min ISR if the broker stopped now",
+        "would_go_under_min_isr",
         lambda advice: advice.would_go_under_min_isr,
     ),
     _advice(
         "would_go_offline_partitions",
         "Partitions that nobody could lead if the broker stopped now",
+        "would_go_offline",
         lambda advice: advice.would_go_offline,
     ),
     _advice(
         "unavoidable_offline_partitions",
         "Partitions that a restart of the broker takes offline in any order: they have one replica",
+        "unavoidable_offline",
         lambda advice: advice.unavoidable_offline,
     ),
     _advice(
         "unavoidable_under_min_isr_partitions",
         "Partitions that a restart of the broker takes under min ISR in any order: they have no more replicas than it",
+        "unavoidable_under_min_isr",
         lambda advice: advice.unavoidable_under_min_isr,
     ),
     _advice(
         "safe_to_stop",
         "1 if no partition is or would be offline or under min ISR with this one broker stopped; absent while unknown",
+        "is_safe_to_stop",
         lambda advice: flag(advice.is_safe_to_stop),
     ),
     _advice(
         "restart_order",
         "Position in the recommended restart order, from 1; absent if any order loses what is avoidable, or it is down",
+        "restart_order",
         lambda advice: advice.restart_order,
     ),
     _advice(
         "suspect_score",
         "Share of the current ISR shrinks that the broker explains, 0 to 1",
+        "suspect_score",
         lambda advice: advice.suspect_score,
         unit="ratio",
     ),

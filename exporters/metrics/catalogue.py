@@ -48,12 +48,20 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
 
 def reference() -> str:
     """Render the catalogue, and the names of MBeans, as Markdown tables."""
-    lines = ["| Metric | Type | Labels | Meaning | Stability |", "|---|---|---|---|---|"]
+    lines = ["| Metric | Type | Labels | Meaning | Source | Stability |", "|---|---|---|---|---|---|"]
     for metric in CATALOGUE:
         labels = ", ".join(metric.labels) or "none"
-        lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} | {metric.stability} |")
-    lines += ["", "At /metrics/jmx:", "", "| Metric | Type | Labels | Meaning | MBean |", "|---|---|---|---|---|"]
+        lines.append(
+            f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} | {metric.source} | {metric.stability} |"
+        )
+    lines += [
+        "",
+        "At /metrics/jmx:",
+        "",
+        "| Metric | Type | Labels | Meaning | Source | MBean |",
+        "|---|---|---|---|---|---|",
+    ]
     for mbean, metric, _ in JMX_METRICS:
         labels = ", ".join(metric.labels)
-        lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} | `{mbean}` |")
+        lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} | {metric.source} | `{mbean}` |")
     return "\n".join(lines) + "\n"

@@ -28,6 +28,12 @@ def _counts(cluster: ClusterSnapshot, unreadable: Mapping[str, str], now: int, s
             yield (cluster.name, kind.value), counts.get(kind, 0)
 
 
+_SOURCE: Final = (
+    "partition_state.is_offline, partition_state.is_under_min_isr, partition_state.is_under_replicated, "
+    "partition_state.is_at_min_isr, partition_state.min_isr_effective, broker_state.is_registered, "
+    "broker_state.is_fenced, broker_state.maintenance_until, "
+    "log_directories.is_online, quorum_members.last_caught_up_at, incidents.severity, source_progress.observed_until"
+)
 HEALTH_METRICS: Final = (
     JudgedMetric(
         name=f"{OWN_PREFIX}cluster_unhealthy",
@@ -35,6 +41,7 @@ HEALTH_METRICS: Final = (
         help="What keeps the cluster from being healthy, by reason: how many partitions, brokers or other things; "
         "0 for none. While the state is stale only what can be said without it.",
         freshness=Freshness.NOT_REQUIRED,
+        source=_SOURCE,
         samples=_counts,
     ),
 )

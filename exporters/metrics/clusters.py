@@ -18,17 +18,18 @@ SOURCE_LABELS: Final = ("cluster", "channel", "source")
 _PREFIX: Final = f"{OWN_PREFIX}cluster_"
 
 
-def _gauge(name: str, text: str, value: Callable[[ClusterSnapshot], Number | None]) -> ClusterMetric:
-    return ClusterMetric(name=f"{_PREFIX}{name}", labels=LABELS, help=text, samples=_one(value))
+def _gauge(name: str, text: str, source: str, value: Callable[[ClusterSnapshot], Number | None]) -> ClusterMetric:
+    return ClusterMetric(name=f"{_PREFIX}{name}", labels=LABELS, help=text, source=source, samples=_one(value))
 
 
-def _counter(name: str, text: str, value: Callable[[ClusterSnapshot], Number | None]) -> ClusterMetric:
+def _counter(name: str, text: str, source: str, value: Callable[[ClusterSnapshot], Number | None]) -> ClusterMetric:
     return ClusterMetric(
         name=f"{_PREFIX}{name}_total",
         kind=MetricType.COUNTER,
         labels=LABELS,
         help=text,
         freshness=Freshness.NOT_REQUIRED,
+        source=source,
         samples=_one(value),
     )
 
@@ -40,6 +41,14 @@ def _one(value: Callable[[ClusterSnapshot], Number | None]) -> Callable[[Cluster
             yield (cluster.name,), sample
 
     return samples
+
+
+def _total(name: str, text: str) -> ClusterMetric:
+    def value(cluster: ClusterSnapshot) -> int:
+        count: int = getattr(cluster.totals, name)
+        return count
+
+    return _counter(name, text, f"partition_state.{name}, cluster_state.expired_{name}", value)
 
 
 def _in_state(state: str) -> Callable[[ClusterSnapshot], int | None]:
@@ -66,7 +75,7 @@ def _seconds(name: str, text: str) -> ClusterMetric:
         seconds = None if cluster.times is None else getattr(cluster.times, f"{name}_seconds")
         return None if seconds is None else round(seconds, 6)
 
-    return replace(_counter(f"{name}_seconds", text, value), unit="seconds")
+    return replace(_counter(f"{name}_seconds", text, f"cluster_state.{name}_seconds", value), unit="seconds")
 
 
 def _age(cluster: ClusterSnapshot, now: int) -> Iterator[Sample]:
@@ -81,84 +90,94 @@ CLUSTER_METRICS: Final = (
         labels=(*LABELS, "cluster_id", "authority"),
         help="Kafka's cluster id, and the kind of the primary source (label authority); always 1, for joins.",
         freshness=Freshness.NOT_REQUIRED,
+        source="cluster_state.cluster_id, cluster_state.authority",
         samples=_info,
     ),
-    _gauge("partitions", "Partitions of all topics.", _in_state(health.PARTITIONS)),
+    _gauge("partitions", "Partitions of all topics.", "partition_state.partition", _in_state(health.PARTITIONS)),
     _gauge(
         "under_replicated_partitions",
         "Partitions with fewer replicas in sync than assigned.",
+        "partition_state.is_under_replicated",
         _in_state(health.UNDER_REPLICATED),
     ),
     _gauge(
         "under_min_isr_partitions",
         "Partitions that refuse writes with acks=all.",
+        "partition_state.is_under_min_isr",
         _in_state(health.UNDER_MIN_ISR),
     ),
     _gauge(
         "at_min_isr_partitions",
         "Partitions that refuse writes with acks=all after the loss of one more replica.",
+        "partition_state.is_at_min_isr",
         _in_state(health.AT_MIN_ISR),
     ),
     _gauge(
         "unknown_min_isr_partitions",
         "Partitions whose min.insync.replicas is unknown; not counted as under or at min ISR.",
+        "partition_state.min_isr_effective",
         _in_state(health.UNKNOWN_MIN_ISR),
     ),
-    _gauge("offline_partitions", "Partitions without a leader.", _in_state(health.OFFLINE)),
+    _gauge(
+        "offline_partitions", "Partitions without a leader.", "partition_state.is_offline", _in_state(health.OFFLINE)
+    ),
     _gauge(
         "off_preferred_leader_partitions",
         "Partitions not led by their preferred leader, the first of their replicas.",
+        "partition_state.is_off_preferred_leader",
         _in_state(health.OFF_PREFERRED_LEADER),
     ),
     _gauge(
         "diskless_partitions",
         "Partitions of diskless topics, whose ISR means nothing (KIP-1150): no count of unhealthy ones has them.",
+        "partition_state.is_diskless",
         _in_state(health.DISKLESS),
     ),
     _gauge(
         "brokers",
         "Registered brokers; of a polled cluster those that are listed or have replicas.",
+        "broker_state.is_registered",
         ClusterSnapshot.registered_brokers,
     ),
-    _gauge("fenced_brokers", "Registered brokers that are fenced; absent while unknown.", _fenced),
+    _gauge(
+        "fenced_brokers", "Registered brokers that are fenced; absent while unknown.", "broker_state.is_fenced", _fenced
+    ),
     _gauge(
         "controller",
         "Id of the active controller; absent while unknown.",
+        "cluster_state.controller",
         lambda cluster: cluster.controller,
     ),
     _gauge(
         "controller_epoch",
         "Raft epoch of the active controller; absent while unknown.",
+        "cluster_state.controller_epoch",
         lambda cluster: None if cluster.controller is None else cluster.cluster.controller_epoch,
     ),
-    _counter(
+    _total(
         "isr_shrinks",
         "Changes in which a broker left an ISR, deleted topics included.",
-        lambda cluster: cluster.totals.isr_shrinks,
     ),
-    _counter(
+    _total(
         "isr_expands",
         "Changes in which a broker joined an ISR, deleted topics included.",
-        lambda cluster: cluster.totals.isr_expands,
     ),
-    _counter(
+    _total(
         "leader_changes",
         "Changes of a partition's leader, deleted topics included.",
-        lambda cluster: cluster.totals.leader_changes,
     ),
-    _counter(
+    _total(
         "unclean_elections",
         "Leaders elected from outside ISR and ELR, deleted topics included; committed records may be lost.",
-        lambda cluster: cluster.totals.unclean_elections,
     ),
-    _counter(
+    _total(
         "missed_changes",
         "Changes inferred from epoch gaps but never observed, deleted topics included.",
-        lambda cluster: cluster.totals.missed_changes,
     ),
     _counter(
         "controller_changes",
         "Failovers of the active controller.",
+        "cluster_state.controller_changes",
         lambda cluster: cluster.cluster.controller_changes,
     ),
     _seconds("offline", f"Time that partitions were offline, {_SUMMED}."),
@@ -171,6 +190,7 @@ CLUSTER_METRICS: Final = (
         help="Data age: time since the newest observation of the cluster's primary source.",
         unit="seconds",
         freshness=Freshness.NOT_REQUIRED,
+        source="cluster_state.authority_watermark",
         samples=_age,
     ),
 )
@@ -199,17 +219,18 @@ def _source_age(source: SourceProgress, now: int) -> float | None:
 def _source_metric(
     name: str,
     text: str,
+    column: str,
     value: Callable[[SourceProgress, int], Number | None],
     unit: str = "",
-    kind: MetricType = MetricType.GAUGE,
 ) -> ClusterMetric:
     return ClusterMetric(
         name=f"{OWN_PREFIX}{name}",
-        kind=kind,
+        kind=MetricType.COUNTER if name.endswith("_total") else MetricType.GAUGE,
         labels=SOURCE_LABELS,
         help=text,
         unit=unit,
         freshness=Freshness.NOT_REQUIRED,
+        source=f"source_progress.{column}",
         samples=_per_source(value),
     )
 
@@ -219,51 +240,50 @@ def _report_age(source: SourceProgress, now: int) -> float | None:
 
 
 SOURCE_METRICS: Final = (
-    ClusterMetric(
-        name=f"{OWN_PREFIX}source_observed_timestamp_seconds",
-        labels=SOURCE_LABELS,
-        help="Time of the newest observation of the source, in seconds since 1970.",
+    _source_metric(
+        "source_observed_timestamp_seconds",
+        "Time of the newest observation of the source, in seconds since 1970.",
+        "observed_until",
+        _observed_at,
         unit="seconds",
-        freshness=Freshness.NOT_REQUIRED,
-        samples=_per_source(_observed_at),
     ),
-    ClusterMetric(
-        name=f"{OWN_PREFIX}source_age_seconds",
-        labels=SOURCE_LABELS,
-        help="Time since the newest observation of the source.",
+    _source_metric(
+        "source_age_seconds",
+        "Time since the newest observation of the source.",
+        "observed_until",
+        _source_age,
         unit="seconds",
-        freshness=Freshness.NOT_REQUIRED,
-        samples=_per_source(_source_age),
     ),
-    ClusterMetric(
-        name=f"{OWN_PREFIX}quarantined_total",
-        kind=MetricType.COUNTER,
-        labels=SOURCE_LABELS,
-        help="Unparsable observations of the source; the table quarantine has the first ones verbatim.",
-        freshness=Freshness.NOT_REQUIRED,
-        samples=_per_source(lambda source, _: source.state.quarantined if source.is_counted else None),
+    _source_metric(
+        "quarantined_total",
+        "Unparsable observations of the source; the table quarantine has the first ones verbatim.",
+        "quarantined",
+        lambda source, _: source.state.quarantined if source.is_counted else None,
     ),
     _source_metric(
         "source_behind_bytes",
         "Bytes of the source's log on the bus that the job had not applied at its last report.",
+        "behind_bytes",
         lambda source, _: source.lag.behind_bytes,
         unit="bytes",
     ),
     _source_metric(
         "source_report_age_seconds",
         "Time since the job last reported on the source; it reports every 5 s, also while a query is down.",
+        "reported_at",
         _report_age,
         unit="seconds",
     ),
     _source_metric(
         "source_query_up",
         "1 if the query that applies the source was running at the job's last report.",
+        "is_query_up",
         lambda source, _: flag(source.lag.is_query_up),
     ),
     _source_metric(
         "source_query_restarts_total",
         "Restarts after a failure of the query that applies the source, since the job started.",
+        "restarts",
         lambda source, _: source.lag.restarts,
-        kind=MetricType.COUNTER,
     ),
 )

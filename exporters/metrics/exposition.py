@@ -286,7 +286,13 @@ def _broker_blocks(clusters: list[ClusterAtScrape], since: int, request: ScrapeR
     blocks: list[Block] = []
     for name, rows in sorted(samples.items()):
         kind = MetricType.COUNTER if name.endswith("_total") else MetricType.GAUGE
-        metric = Metric(name=name, kind=kind, labels=("cluster", "broker"), help="Metric of the broker itself.")
+        metric = Metric(
+            name=name,
+            kind=kind,
+            labels=("cluster", "broker"),
+            help="Metric of the broker itself.",
+            source="broker_metrics.metric_value",
+        )
         blocks += _block(Heading(metric), metric, rows)
     return blocks
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.metric import OWN_PREFIX, Number, SampledMetric
 from exporters.read_model.snapshot import SECOND
-from streaming.contracts.sample_tables import GROUP_OFFSETS, GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -90,14 +89,14 @@ GROUP_METRICS: Final = (
         name=f"{_PREFIX}info",
         labels=(*LABELS, "protocol", "state", "coordinator"),
         help="State, coordinator and protocol of a group: classic, consumer, share, streams or spark; always 1.",
-        table=GROUPS.name,
+        source="groups.group_state, groups.group_protocol, groups.coordinator",
         samples=_info,
     ),
     SampledMetric(
         name=f"{_PREFIX}members",
         labels=LABELS,
         help="Members of a group; absent where its coordinator does not describe it.",
-        table=GROUPS.name,
+        source="groups.members",
         samples=_of_cluster(members),
     ),
     SampledMetric(
@@ -105,7 +104,7 @@ GROUP_METRICS: Final = (
         labels=LABELS,
         help="Time since a query of Spark last began or finished a batch; only of groups of this protocol.",
         unit="seconds",
-        table=GROUPS.name,
+        source="groups.last_progress_at",
         samples=_progress_ages,
     ),
     SampledMetric(
@@ -113,7 +112,7 @@ GROUP_METRICS: Final = (
         labels=(*LABELS, "topic", "partition"),
         help="Records up to the high watermark that a group has yet to read, never negative; absent while unknown.",
         unit="records",
-        table=GROUP_OFFSETS.name,
+        source="group_offsets.lag",
         samples=_of_cluster(per_partition(lambda row: row.lag)),
     ),
     SampledMetric(
@@ -122,7 +121,7 @@ GROUP_METRICS: Final = (
         help="For how long a group could have read the oldest record of a topic that it has yet to read; "
         "absent while that is unknown of one of the partitions, as after an outage.",
         unit="seconds",
-        table=GROUP_OFFSETS.name,
+        source="group_offsets.lag_seconds",
         samples=_of_cluster(per_topic(lambda row: row.lag_seconds, max)),
     ),
     SampledMetric(
@@ -130,7 +129,7 @@ GROUP_METRICS: Final = (
         labels=(*LABELS, "topic"),
         help="The same of those partitions of which it is known: the lag of the topic is at least that.",
         unit="seconds",
-        table=GROUP_OFFSETS.name,
+        source="group_offsets.lag_seconds",
         samples=_of_cluster(per_topic(lambda row: row.lag_seconds, max, of_known=True)),
     ),
     SampledMetric(
@@ -138,7 +137,7 @@ GROUP_METRICS: Final = (
         labels=(*LABELS, "topic"),
         help="Records of a topic that were deleted before a group read them, as of its committed offsets.",
         unit="records",
-        table=GROUP_OFFSETS.name,
+        source="group_offsets.records_lost",
         samples=_of_cluster(per_topic(lambda row: row.records_lost)),
     ),
 )

@@ -42,6 +42,7 @@ INCIDENT_METRICS: Final = (
         name=f"{OWN_PREFIX}cluster_open_incidents",
         labels=LABELS,
         help="Open incidents, by class; derived by the job, a second or two behind the state.",
+        source="incidents.incident_class, incidents.closed_at",
         samples=_by_class(ClusterIncidents.open_by_class),
     ),
     ClusterMetric(
@@ -49,6 +50,7 @@ INCIDENT_METRICS: Final = (
         labels=("cluster", "incident", "class", "severity", "suspects"),
         help="When an open incident began, in seconds since 1970; suspects are broker ids, the likeliest first.",
         unit="seconds",
+        source="incidents.opened_at, incidents.severity, incidents.suspects",
         samples=_open,
     ),
     ClusterMetric(
@@ -57,6 +59,7 @@ INCIDENT_METRICS: Final = (
         labels=LABELS,
         help="Closed incidents, by class; counted once they are final, up to 15 minutes after their end.",
         freshness=Freshness.NOT_REQUIRED,
+        source="incidents.incident_class, incidents.closed_at",
         samples=_by_class(lambda incidents: incidents.over),
     ),
 )

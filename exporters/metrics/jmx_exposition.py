@@ -109,4 +109,5 @@ class JmxExposition:
 
 def _of_agents(name: str) -> Metric:
     kind = MetricType.COUNTER if name.endswith("_total") else MetricType.GAUGE
-    return Metric(name=name, kind=kind, labels=LABELS, help="As the broker's own agent reports it.")
+    text = "As the broker's own agent reports it."
+    return Metric(name=name, kind=kind, labels=LABELS, help=text, source="broker_metrics.metric_value")

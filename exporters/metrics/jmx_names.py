@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 from exporters.metrics.jmx_partitions import PARTITION_MBEANS
 from exporters.metrics.mbean import MBeanMetric, derived, running, sampled
 from streaming.contracts import health
-from streaming.contracts.sample_tables import LOG_DIRECTORIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from streaming.contracts.state import PartitionState
 
 _RUNNING, _SHUTTING_DOWN = 3, 6  # of org.apache.kafka.metadata.BrokerState
+_ISR_CHANGES: Final = "partition_changes.left_isr, partition_changes.joined_isr, partition_changes.cause"
 UNKNOWN_CONTROLLER: Final = "controller"
 """The instance of a cluster's gauges while the id of its active controller is unknown."""
 
@@ -66,9 +66,9 @@ def _led(
 
 
 def _replica_manager(
-    name: str, text: str, values: Callable[[ClusterSnapshot], Mapping[int, Number] | None]
+    name: str, text: str, source: str, values: Callable[[ClusterSnapshot], Mapping[int, Number] | None]
 ) -> MBeanMetric:
-    return derived(f"kafka.server:type=ReplicaManager,name={name}", text, _of_brokers(values))
+    return derived(f"kafka.server:type=ReplicaManager,name={name}", text, source, _of_brokers(values))
 
 
 def _isr_meter(name: str, change: str, place: int) -> MBeanMetric:
@@ -79,18 +79,18 @@ def _isr_meter(name: str, change: str, place: int) -> MBeanMetric:
     text = (
         f"ISR {change} that the broker asked for as leader, since this exporter started, not those of the controller."
     )
-    return derived(f"kafka.server:type=ReplicaManager,name={name}", text, samples)
+    return derived(f"kafka.server:type=ReplicaManager,name={name}", text, _ISR_CHANGES, samples)
 
 
 def _of_cluster(
-    name: str, text: str, value: Callable[[ClusterSnapshot], Number | None], bean: str = "KafkaController"
+    name: str, text: str, source: str, value: Callable[[ClusterSnapshot], Number | None], bean: str = "KafkaController"
 ) -> MBeanMetric:
     def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
         sample = value(cluster)
         if sample is not None:
             yield (cluster.name, _controller(cluster)), sample
 
-    return derived(f"kafka.controller:type={bean},name={name}", text, samples, is_of_cluster=True)
+    return derived(f"kafka.controller:type={bean},name={name}", text, source, samples, is_of_cluster=True)
 
 
 def _messages_in(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
@@ -133,27 +133,36 @@ def _offline_directories(cluster: ClusterSnapshot) -> Iterable[DatedSample]:
 
 JMX_METRICS: Final = (
     _replica_manager(
-        "PartitionCount", "Partitions of which the broker has a replica.", lambda each: each.counts.hosted
+        "PartitionCount",
+        "Partitions of which the broker has a replica.",
+        "partition_state.replicas",
+        lambda each: each.counts.hosted,
     ),
-    _replica_manager("LeaderCount", "Partitions that the broker leads.", lambda each: each.counts.led),
+    _replica_manager(
+        "LeaderCount", "Partitions that the broker leads.", "partition_state.leader", lambda each: each.counts.led
+    ),
     _replica_manager(
         "UnderReplicatedPartitions",
         "Partitions that the broker leads and that have fewer replicas in sync than assigned.",
+        "partition_state.is_under_replicated",
         _led(lambda each: each.is_under_replicated),
     ),
     _replica_manager(
         "UnderMinIsrPartitionCount",
         "Partitions that the broker leads and that refuse writes with acks=all.",
+        "partition_state.is_under_min_isr",
         _led(lambda each: each.is_under_min_isr, health.UNDER_MIN_ISR),
     ),
     _replica_manager(
         "AtMinIsrPartitionCount",
         "Partitions that the broker leads and that refuse writes after the loss of one more replica.",
+        "partition_state.is_at_min_isr",
         _led(lambda each: each.is_at_min_isr, health.AT_MIN_ISR),
     ),
     _replica_manager(
         "ReassigningPartitions",
         "Partitions that the broker leads and that are being reassigned.",
+        "partition_state.adding_replicas",
         _led(lambda each: each.adding_replicas or each.removing_replicas),
     ),
     _isr_meter("IsrShrinksPerSec", "shrinks", 0),
@@ -161,50 +170,63 @@ JMX_METRICS: Final = (
     derived(
         "kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec",
         "Records appended to the logs that the broker leads, by the samples of their ends since this exporter started.",
+        "replica_offsets.log_end_offset",
         _messages_in,
     ),
     derived(
         "kafka.server:type=KafkaServer,name=BrokerState",
         "3 while the broker runs, 6 in its controlled shutdown; absent while it is fenced.",
+        "broker_state.is_fenced, broker_state.is_shutting_down",
         _of_brokers(_broker_state),
     ),
     derived(
         "kafka.controller:type=KafkaController,name=ActiveControllerCount",
         "1 of the active controller, 0 of the other voters; absent while unknown.",
+        "cluster_state.controller, cluster_state.quorum_voters",
         _active_controller,
     ),
     _of_cluster(
         "OfflinePartitionsCount",
         "Partitions without a leader.",
+        "partition_state.is_offline",
         lambda each: each.counts.in_state(health.OFFLINE),
     ),
     _of_cluster(
         "PreferredReplicaImbalanceCount",
         "Partitions that their preferred leader, the first of their replicas, does not lead.",
+        "partition_state.is_off_preferred_leader, partition_state.is_offline",
         _without_preferred_leader,
     ),
-    _of_cluster("GlobalTopicCount", "Topics.", lambda each: len(each.topics)),
-    _of_cluster("GlobalPartitionCount", "Partitions.", lambda each: each.counts.in_state(health.PARTITIONS)),
+    _of_cluster("GlobalTopicCount", "Topics.", "partition_state.topic_id", lambda each: len(each.topics)),
+    _of_cluster(
+        "GlobalPartitionCount",
+        "Partitions.",
+        "partition_state.partition",
+        lambda each: each.counts.in_state(health.PARTITIONS),
+    ),
     _of_cluster(
         "ActiveBrokerCount",
         "Registered brokers that are not fenced; absent while unknown.",
+        "broker_state.is_fenced",
         lambda each: _fenced(each, is_fenced=False),
     ),
     _of_cluster(
         "FencedBrokerCount",
         "Registered brokers that are fenced; absent while unknown.",
+        "broker_state.is_fenced",
         lambda each: _fenced(each, is_fenced=True),
     ),
     _of_cluster(
         "UncleanLeaderElectionsPerSec",
         "Leaders elected from outside ISR and ELR.",
+        "partition_state.unclean_elections, cluster_state.expired_unclean_elections",
         lambda each: each.totals.unclean_elections,
         "ControllerStats",
     ),
     sampled(
         "kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
         "Log directories of the broker that it cannot use.",
-        LOG_DIRECTORIES,
+        "log_directories.is_online",
         _offline_directories,
     ),
     *PARTITION_MBEANS,

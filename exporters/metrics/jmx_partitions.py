@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.mbean import PARTITION_LABELS, MBeanMetric, derived, running, sampled
 from streaming.contracts import health
-from streaming.contracts.sample_tables import REPLICA_OFFSETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -16,7 +15,9 @@ if TYPE_CHECKING:
     from streaming.contracts.state import PartitionState
 
 
-def _partition(name: str, text: str, is_counted: Callable[[PartitionState], object], state: str) -> MBeanMetric:
+def _partition(
+    name: str, text: str, column: str, is_counted: Callable[[PartitionState], object], state: str
+) -> MBeanMetric:
     """Define a flag of partitions: 1 of each for which it holds, and one 0 of the broker for all the others.
 
     An empty label is no label: a sum has all that it needs, without a series for every healthy partition.
@@ -33,7 +34,8 @@ def _partition(name: str, text: str, is_counted: Callable[[PartitionState], obje
             if is_counted(each) and each.leader in brokers:
                 yield (cluster.name, str(each.leader), each.topic, str(each.partition)), 1
 
-    return derived(f"kafka.cluster:type=Partition,name={name},topic=*,partition=*", text, samples, PARTITION_LABELS)
+    mbean = f"kafka.cluster:type=Partition,name={name},topic=*,partition=*"
+    return derived(mbean, text, f"partition_state.{column}", samples, PARTITION_LABELS)
 
 
 def _log(name: str, column: str, text: str) -> MBeanMetric:
@@ -48,25 +50,28 @@ def _log(name: str, column: str, text: str) -> MBeanMetric:
                 yield (cluster.name, str(broker), topic.topic, str(partition)), value, at
 
     mbean = f"kafka.log:type=Log,name={name},topic=*,partition=*"
-    return sampled(mbean, text, REPLICA_OFFSETS, samples, PARTITION_LABELS)
+    return sampled(mbean, text, f"replica_offsets.{column}", samples, PARTITION_LABELS)
 
 
 PARTITION_MBEANS: Final = (
     _partition(
         "UnderReplicated",
         "1 of an under-replicated partition; one 0 of its leader for all others.",
+        "is_under_replicated",
         lambda each: each.is_under_replicated,
         health.UNDER_REPLICATED,
     ),
     _partition(
         "UnderMinIsr",
         "1 of a partition that refuses writes with acks=all; one 0 of its leader for all others.",
+        "is_under_min_isr",
         lambda each: each.is_under_min_isr,
         health.UNDER_MIN_ISR,
     ),
     _partition(
         "AtMinIsr",
         "1 of a partition that refuses writes after the loss of one more replica; one 0 of its leader for all others.",
+        "is_at_min_isr",
         lambda each: each.is_at_min_isr,
         health.AT_MIN_ISR,
     ),

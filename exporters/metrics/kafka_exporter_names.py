@@ -19,7 +19,6 @@ from exporters.metrics.metric import (
     TopicMetric,
     TopicView,
 )
-from streaming.contracts.sample_tables import GROUP_OFFSETS, GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,17 +62,24 @@ def _of_leader(offset: Callable[[ReplicaOffsets], int | None]) -> Callable[[Part
 
 
 DROP_IN_METRICS: Final = (
-    ClusterMetric(name="kafka_brokers", help="Number of brokers that are registered and not fenced.", samples=_brokers),
+    ClusterMetric(
+        name="kafka_brokers",
+        help="Number of brokers that are registered and not fenced.",
+        source="broker_state.is_registered, broker_state.is_fenced",
+        samples=_brokers,
+    ),
     ClusterMetric(
         name="kafka_broker_info",
         labels=("id", "address"),
         help="Address of a registered broker; always 1.",
+        source="broker_state.host, broker_state.port",
         samples=_broker_info,
     ),
     TopicMetric(
         name="kafka_topic_partitions",
         labels=("topic",),
         help="Number of partitions of a topic.",
+        source="partition_state.partition",
         value=lambda view: len(view.topic.partitions),
     ),
     PartitionMetric(
@@ -82,6 +88,7 @@ DROP_IN_METRICS: Final = (
         help="Current offset of a partition: its high watermark.",
         freshness=Freshness.OFFSETS,
         depends=Depends.OFFSETS,
+        source="replica_offsets.high_watermark",
         value=_of_leader(lambda replica: replica.high_watermark),
     ),
     PartitionMetric(
@@ -90,71 +97,77 @@ DROP_IN_METRICS: Final = (
         help="Oldest offset of a partition: the start of its log.",
         freshness=Freshness.OFFSETS,
         depends=Depends.OFFSETS,
+        source="replica_offsets.log_start_offset",
         value=_of_leader(lambda replica: replica.log_start_offset),
     ),
     PartitionMetric(
         name="kafka_topic_partition_in_sync_replica",
         labels=LABELS,
         help="Number of in-sync replicas of a partition.",
+        source="partition_state.isr",
         value=lambda partition, _: len(partition.isr),
     ),
     PartitionMetric(
         name="kafka_topic_partition_leader",
         labels=LABELS,
         help="Broker id of a partition's leader; -1 if there is none.",
+        source="partition_state.leader",
         value=lambda partition, _: partition.leader,
     ),
     PartitionMetric(
         name="kafka_topic_partition_leader_is_preferred",
         labels=LABELS,
         help="1 if a partition is led by its preferred leader, the first of its replicas.",
+        source="partition_state.leader, partition_state.replicas",
         value=lambda partition, _: int(partition.replicas[:1] == (partition.leader,)),
     ),
     PartitionMetric(
         name="kafka_topic_partition_replicas",
         labels=LABELS,
         help="Number of replicas of a partition.",
+        source="partition_state.replicas",
         value=lambda partition, _: len(partition.replicas),
     ),
     PartitionMetric(
         name="kafka_topic_partition_under_replicated_partition",
         labels=LABELS,
         help="1 if a partition is under-replicated.",
+        source="partition_state.is_under_replicated",
         value=lambda partition, _: int(partition.is_under_replicated),
     ),
     SampledMetric(
         name="kafka_consumergroup_members",
         labels=GROUP_LABELS[:1],
         help="Number of members of a group, of every protocol.",
-        table=GROUPS.name,
+        source="groups.members",
         samples=members,
     ),
     SampledMetric(
         name="kafka_consumergroup_current_offset",
         labels=(*GROUP_LABELS, "partition"),
         help="Committed offset of a group in a partition; absent without a commit.",
-        table=GROUP_OFFSETS.name,
+        source="group_offsets.committed_offset",
         samples=per_partition(lambda row: row.committed_offset),
     ),
     SampledMetric(
         name="kafka_consumergroup_current_offset_sum",
         labels=GROUP_LABELS,
         help="Sum of the committed offsets of a group in a topic.",
-        table=GROUP_OFFSETS.name,
+        source="group_offsets.committed_offset",
         samples=per_topic(lambda row: row.committed_offset),
     ),
     SampledMetric(
         name="kafka_consumergroup_lag",
         labels=(*GROUP_LABELS, "partition"),
         help="Lag of a group in a partition, in records, never negative; absent while unknown.",
-        table=GROUP_OFFSETS.name,
+        source="group_offsets.lag",
         samples=per_partition(lambda row: row.lag),
     ),
     SampledMetric(
         name="kafka_consumergroup_lag_sum",
         labels=GROUP_LABELS,
         help="Sum of the lag of a group in a topic, in records; absent while it is unknown of a partition.",
-        table=GROUP_OFFSETS.name,
+        source="group_offsets.lag",
         samples=per_topic(lambda row: row.lag),
     ),
     SampledMetric(
@@ -162,7 +175,7 @@ DROP_IN_METRICS: Final = (
         labels=(*GROUP_LABELS, "partition"),
         help="For how many milliseconds a group could have read the oldest record of a partition that it has yet to "
         "read, as the exporter built into Grafana Alloy names it; absent while unknown.",
-        table=GROUP_OFFSETS.name,
+        source="group_offsets.lag_seconds",
         samples=per_partition(lambda row: None if row.lag_seconds is None else round(row.lag_seconds * 1000)),
     ),
 )

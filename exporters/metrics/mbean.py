@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from exporters.metrics.metric import DatedSample, Sample
     from exporters.read_model.snapshot import ClusterSnapshot
-    from streaming.contracts.columns import Table
 
 LABELS: Final = ("kafka_cluster", "instance")
 PARTITION_LABELS: Final = (*LABELS, "topic", "partition")
@@ -43,9 +42,10 @@ def name_of(mbean: str) -> str:
     return f"{name.removesuffix('persec')}_total" if name.endswith("persec") else name
 
 
-def derived(
+def derived(  # noqa: PLR0913 - what a metric is made of
     mbean: str,
     text: str,
+    source: str,
     samples: Callable[[ClusterSnapshot, int], Iterable[Sample]],
     labels: tuple[str, ...] = LABELS,
     *,
@@ -59,6 +59,7 @@ def derived(
         labels=labels,
         help=text,
         freshness=Freshness.NOT_REQUIRED if is_meter else Freshness.STATE,
+        source=source,
         samples=samples,
     )
     return MBeanMetric(mbean, metric, is_of_cluster)
@@ -67,12 +68,12 @@ def derived(
 def sampled(
     mbean: str,
     text: str,
-    table: Table,
+    source: str,
     samples: Callable[[ClusterSnapshot], Iterable[DatedSample]],
     labels: tuple[str, ...] = LABELS,
 ) -> MBeanMetric:
     """Define a metric that follows from the newest rows of a table of samples."""
-    metric = SampledMetric(name=name_of(mbean), labels=labels, help=text, table=table.name, samples=samples)
+    metric = SampledMetric(name=name_of(mbean), labels=labels, help=text, source=source, samples=samples)
     return MBeanMetric(mbean, metric)
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 OWN_PREFIX: Final = "kafka_replication_"
 PROCESS_PREFIX: Final = "process_"
+OWN: Final = "the exporter itself"
+"""The source of what the exporter measures of itself."""
 
 Number = int | float
 Sample = tuple[tuple[str, ...], "Number"]
@@ -68,7 +70,7 @@ class Metric:
         labels: label names, in the order of the samples' label values.
         help: one sentence.
         unit: of the value; "" for a count, a flag or an id.
-        stability: a stable metric keeps name, labels and meaning within a major version.
+        source: the columns that its values come from, as ``table.column``, with commas between; or ``OWN``.
         freshness: the input that must be fresh for the metric to be exposed.
     """
 
@@ -77,13 +79,18 @@ class Metric:
     labels: tuple[str, ...] = ()
     help: str
     unit: str = ""
-    stability: str = "stable"
+    source: str
     freshness: Freshness = Freshness.STATE
 
     @property
     def is_drop_in(self) -> bool:
         """Return whether this is a metric of kafka_exporter, which has no label ``cluster``."""
         return not self.name.startswith((OWN_PREFIX, PROCESS_PREFIX))
+
+    @property
+    def stability(self) -> str:
+        """Return who decides on name, labels and meaning: we, within a major version, or another exporter."""
+        return "kafka_exporter's" if self.is_drop_in else "stable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,20 +145,23 @@ class ClusterMetric(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledMetric(Metric):
-    """Samples of one cluster from the newest rows of a table; each is exposed while it is fresh.
+    """Samples of one cluster from the newest rows of a table (the first of ``source``), each exposed while it is fresh.
 
     Attributes:
-        table: its name.
         samples: of one cluster.
         is_of_topics: they also depend on what is known of topics and partitions.
         is_detail: labels begin with cluster, topic and partition, and only partitions that are chosen have samples.
     """
 
-    table: str
     samples: Callable[[ClusterSnapshot], Iterable[DatedSample]]
     freshness: Freshness = Freshness.SAMPLE
     is_of_topics: bool = False
     is_detail: bool = False
+
+    @property
+    def table(self) -> str:
+        """Return the table whose samples decide how fresh it is: the first of its source."""
+        return self.source.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +175,7 @@ class JudgedMetric(Metric):
 class ExporterMetric(Metric):
     """Samples of the exporter process."""
 
+    source: str = OWN
     freshness: Freshness = Freshness.NOT_REQUIRED
     samples: Callable[[ExporterHealth], Iterable[Sample]]
 

@@ -24,20 +24,34 @@ if TYPE_CHECKING:
 
 LABELS: Final = ("cluster", "topic", "partition")
 _PREFIX: Final = f"{OWN_PREFIX}partition_"
+_GROWS_BY: Final = {
+    **{name: f"{name}_since" for name in ("under_replicated", "under_min_isr", "offline")},
+    "unknown": "unobserved_micros",
+}
+"""What the seconds in a state grow by, while an episode is open."""
 _UP_TO: Final = "counted up to the newest observation of the cluster's primary source"
 
 
-def _state(name: str, text: str, value: Callable[[PartitionState, TopicView], Number | None]) -> PartitionMetric:
-    return PartitionMetric(name=f"{_PREFIX}{name}", labels=LABELS, help=text, value=value)
+def _state(
+    name: str, text: str, column: str, value: Callable[[PartitionState, TopicView], Number | None]
+) -> PartitionMetric:
+    return PartitionMetric(
+        name=f"{_PREFIX}{name}", labels=LABELS, help=text, source=f"partition_state.{column}", value=value
+    )
 
 
-def _counter(name: str, text: str, value: Callable[[PartitionState, TopicView], Number]) -> PartitionMetric:
+def _counter(name: str, text: str) -> PartitionMetric:
+    def value(partition: PartitionState, _: TopicView) -> int:
+        count: int = getattr(partition, name)
+        return count
+
     return PartitionMetric(
         name=f"{_PREFIX}{name}_total",
         kind=MetricType.COUNTER,
         labels=LABELS,
         help=text,
         freshness=Freshness.NOT_REQUIRED,
+        source=f"partition_state.{name}",
         value=value,
     )
 
@@ -60,6 +74,7 @@ def _seconds(name: str, text: str) -> PartitionMetric:
         unit="seconds",
         freshness=Freshness.NOT_REQUIRED,
         depends=Depends.WATERMARK,
+        source=f"partition_state.{name}_seconds, partition_state.{_GROWS_BY[name]}",
         value=value,
     )
 
@@ -72,63 +87,73 @@ def _since(name: str, text: str) -> PartitionMetric:
         return None if since is None else since / SECOND
 
     return PartitionMetric(
-        name=f"{_PREFIX}{name}_since_timestamp_seconds", labels=LABELS, help=text, unit="seconds", value=value
+        name=f"{_PREFIX}{name}_since_timestamp_seconds",
+        labels=LABELS,
+        help=text,
+        unit="seconds",
+        source=f"partition_state.{name}_since",
+        value=value,
     )
 
 
 PARTITION_METRICS: Final = (
-    _state("in_sync_replicas", "Replicas in the ISR.", lambda partition, _: len(partition.isr)),
+    _state("in_sync_replicas", "Replicas in the ISR.", "isr", lambda partition, _: len(partition.isr)),
     _state(
         "replicas",
         "Replicas assigned, those being added or removed included.",
+        "replicas",
         lambda partition, _: len(partition.replicas),
     ),
     _state(
         "min_in_sync_replicas",
         "Effective min.insync.replicas: the configured value, at most the replica count; absent while unknown.",
+        "min_isr_effective",
         lambda partition, _: partition.min_isr_effective,
     ),
-    _state("leader", "Broker id of the leader; -1 if there is none.", lambda partition, _: partition.leader),
+    _state("leader", "Broker id of the leader; -1 if there is none.", "leader", lambda partition, _: partition.leader),
     _state(
         "leader_epoch",
         "Leader epoch; absent where the source does not report it.",
+        "leader_epoch",
         lambda partition, _: partition.leader_epoch,
     ),
     _state(
         "under_replicated",
         "1 while fewer replicas are in sync than assigned, not counting replicas being added (KIP-352).",
+        "is_under_replicated",
         lambda partition, _: flag(partition.is_under_replicated),
     ),
     _state(
         "under_min_isr",
         "1 while writes with acks=all are refused; absent while min ISR is unknown.",
+        "is_under_min_isr",
         lambda partition, _: flag(partition.is_under_min_isr),
     ),
     _state(
         "at_min_isr",
         "1 while the loss of one more in-sync replica stops writes; absent while min ISR is unknown (KIP-427).",
+        "is_at_min_isr",
         lambda partition, _: flag(partition.is_at_min_isr),
     ),
     _state(
         "offline",
         "1 while the partition has no leader: neither reads nor writes.",
+        "is_offline",
         lambda partition, _: flag(partition.is_offline),
     ),
     _since("offline", "When the partition lost its leader, in seconds since 1970; absent while it has one."),
     _since("under_min_isr", "Since when acks=all writes are refused, in seconds since 1970; absent unless they are."),
     _since("under_replicated", "Since when replicas are missing, in seconds since 1970; absent unless some are."),
-    _counter("isr_shrinks", "Changes in which a broker left the ISR.", lambda partition, _: partition.isr_shrinks),
-    _counter("isr_expands", "Changes in which a broker joined the ISR.", lambda partition, _: partition.isr_expands),
-    _counter("leader_changes", "Changes of the leader.", lambda partition, _: partition.leader_changes),
+    _counter("isr_shrinks", "Changes in which a broker left the ISR."),
+    _counter("isr_expands", "Changes in which a broker joined the ISR."),
+    _counter("leader_changes", "Changes of the leader."),
     _counter(
         "unclean_elections",
         "Leaders elected from outside ISR and ELR; committed records may be lost.",
-        lambda partition, _: partition.unclean_elections,
     ),
     _counter(
         "missed_changes",
         "Changes inferred from epoch gaps but never observed.",
-        lambda partition, _: partition.missed_changes,
     ),
     _seconds(
         "under_replicated",
@@ -150,6 +175,7 @@ PARTITION_METRICS: Final = (
         name=f"{OWN_PREFIX}replica_isr_member",
         labels=(*LABELS, "broker"),
         help="1 while the replica is in the ISR, 0 while it is not.",
+        source="partition_state.isr, partition_state.replicas",
         value=lambda partition, broker: int(broker in partition.isr),
     ),
 )

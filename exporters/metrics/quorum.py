@@ -8,7 +8,6 @@ from exporters.metrics.metric import OWN_PREFIX, SampledMetric
 from exporters.read_model.cluster_samples import behind_seconds
 from streaming.contracts.health import is_late, lag
 from streaming.contracts.identifiers import Micros
-from streaming.contracts.sample_tables import ISR_RECONCILIATION, QUORUM_MEMBERS, TRANSACTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ _LISTED: Final = 3
 def _member(
     name: str,
     text: str,
+    column: str,
     value: Callable[[QuorumMemberRow, QuorumMemberRow | None], Number | None],
     unit: str = "",
 ) -> SampledMetric:
@@ -40,12 +40,14 @@ def _member(
         labels=MEMBER_LABELS,
         help=text,
         unit=unit,
-        table=QUORUM_MEMBERS.name,
+        source=f"quorum_members.{column}",
         samples=samples,
     )
 
 
-def _transactions(name: str, text: str, is_counted: Callable[[TransactionRow], bool | None]) -> SampledMetric:
+def _transactions(
+    name: str, text: str, column: str, is_counted: Callable[[TransactionRow], bool | None]
+) -> SampledMetric:
     def samples(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
         rows, at = cluster.samples.transactions, looked_at(cluster)
         if rows is not None and at is not None:
@@ -55,7 +57,7 @@ def _transactions(name: str, text: str, is_counted: Callable[[TransactionRow], b
         name=f"{OWN_PREFIX}cluster_{name}_transactions",
         labels=("cluster",),
         help=text,
-        table=TRANSACTIONS.name,
+        source=f"transactions.{column}",
         samples=samples,
     )
 
@@ -88,16 +90,23 @@ def _unrecorded(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
 
 
 QUORUM_METRICS: Final = (
-    _member("voter", "1 of a voter of the metadata quorum, 0 of an observer.", lambda each, _: int(each.is_voter)),
+    _member(
+        "voter",
+        "1 of a voter of the metadata quorum, 0 of an observer.",
+        "is_voter",
+        lambda each, _: int(each.is_voter),
+    ),
     _member(
         "lag_records",
         "Records of the metadata log that the quorum's leader has and the member has not, as the leader sees it.",
+        "log_end_offset",
         lambda each, leader: None if leader is None else lag(each.log_end_offset, leader.log_end_offset),
         "records",
     ),
     _member(
         "behind_seconds",
         "Time since the member had all that the quorum's leader has, by the leader's clock.",
+        "last_caught_up_at",
         lambda each, leader: (
             None if leader is None else behind_seconds(each.last_caught_up_at, leader.last_caught_up_at)
         ),
@@ -105,10 +114,11 @@ QUORUM_METRICS: Final = (
     ),
 )
 TRANSACTION_METRICS: Final = (
-    _transactions("open", "Transactions that are not complete.", lambda row: not row.is_hanging),
+    _transactions("open", "Transactions that are not complete.", "is_hanging", lambda row: not row.is_hanging),
     _transactions(
         "late",
         "Transactions that are open for longer than their timeout.",
+        "started_at",
         lambda row: is_late(
             None if row.started_at is None else Micros(row.started_at), row.timeout_ms, Micros(row.collected_at)
         ),
@@ -116,13 +126,14 @@ TRANSACTION_METRICS: Final = (
     _transactions(
         "hanging",
         "Transactions that a partition has open and no coordinator will end: read_committed consumers stop there.",
+        "is_hanging",
         lambda row: row.is_hanging,
     ),
     SampledMetric(
         name=f"{OWN_PREFIX}hanging_transaction_info",
         labels=("cluster", "producer_id", "producer_epoch", "transactional_id", "partitions"),
         help="A hanging transaction; always 1. kafka-transactions abort ends it.",
-        table=TRANSACTIONS.name,
+        source="transactions.is_hanging",
         samples=_hanging,
     ),
 )
@@ -131,7 +142,7 @@ RECONCILIATION_METRICS: Final = (
         name=f"{OWN_PREFIX}broker_unrecorded_isr_changes",
         labels=("cluster", "broker", "meter"),
         help="ISR changes that the broker counted as leader and that were not recorded, at least, within the window.",
-        table=ISR_RECONCILIATION.name,
+        source="isr_reconciliation.missed",
         samples=_unrecorded,
     ),
 )

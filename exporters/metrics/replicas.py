@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.metric import OWN_PREFIX, SampledMetric, flag
 from exporters.read_model.snapshot import SECOND
-from streaming.contracts.sample_tables import BROKER_SPEED, LOG_DIRECTORIES, REPLICA_OFFSETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,7 +57,9 @@ def _sizes(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
             yield (cluster.name, each.topic), each.size_bytes, each.collected_at
 
 
-def _speed(name: str, text: str, value: Callable[[BrokerSpeedRow], Number | None], unit: str = "") -> SampledMetric:
+def _speed(
+    name: str, text: str, column: str, value: Callable[[BrokerSpeedRow], Number | None], unit: str = ""
+) -> SampledMetric:
     def samples(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
         for row in cluster.samples.broker_speed or ():
             sample = value(row)
@@ -70,13 +71,13 @@ def _speed(name: str, text: str, value: Callable[[BrokerSpeedRow], Number | None
         labels=BROKER_LABELS,
         help=text,
         unit=unit,
-        table=BROKER_SPEED.name,
+        source=f"broker_speed.{column}",
         samples=samples,
     )
 
 
 def _directory(
-    name: str, text: str, value: Callable[[LogDirectoryRow], Number | None], unit: str = ""
+    name: str, text: str, column: str, value: Callable[[LogDirectoryRow], Number | None], unit: str = ""
 ) -> SampledMetric:
     def samples(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
         for row in cluster.samples.log_directories or ():
@@ -89,7 +90,7 @@ def _directory(
         labels=DIRECTORY_LABELS,
         help=text,
         unit=unit,
-        table=LOG_DIRECTORIES.name,
+        source=f"log_directories.{column}",
         samples=samples,
     )
 
@@ -101,7 +102,7 @@ REPLICA_METRICS: Final = (
         labels=REPLICA_LABELS,
         help=f"Records that its leader has and the replica has not; {_BEHIND}.",
         unit="records",
-        table=REPLICA_OFFSETS.name,
+        source="replica_offsets.lag",
         is_of_topics=True,
         is_detail=True,
         samples=_per_replica(lambda each: each.lag),
@@ -111,7 +112,7 @@ REPLICA_METRICS: Final = (
         labels=REPLICA_LABELS,
         help=f"Time from the first sample since which the replica has not caught up to the newest; {_BEHIND}.",
         unit="seconds",
-        table=REPLICA_OFFSETS.name,
+        source="replica_offsets.behind_since, replica_offsets.collected_at",
         is_of_topics=True,
         is_detail=True,
         samples=_per_replica(lambda each: (each.collected_at - each.behind_since) / SECOND),
@@ -121,7 +122,7 @@ REPLICA_METRICS: Final = (
         labels=REPLICA_LABELS,
         help="Time until a replica that is behind has caught up, at its present pace; absent unless its lag shrinks.",
         unit="seconds",
-        table=REPLICA_OFFSETS.name,
+        source="replica_offsets.seconds_until_caught_up",
         is_of_topics=True,
         is_detail=True,
         samples=_per_replica(lambda each: each.seconds_until_caught_up),
@@ -130,7 +131,7 @@ REPLICA_METRICS: Final = (
         name=f"{OWN_PREFIX}broker_lagging_replicas",
         labels=BROKER_LABELS,
         help="Replicas of the broker that have not caught up with their leaders between two samples.",
-        table=REPLICA_OFFSETS.name,
+        source="replica_offsets.behind_since",
         is_of_topics=True,
         samples=_per_broker(len),
     ),
@@ -139,7 +140,7 @@ REPLICA_METRICS: Final = (
         labels=BROKER_LABELS,
         help="The largest lag of those replicas; 0 without any.",
         unit="records",
-        table=REPLICA_OFFSETS.name,
+        source="replica_offsets.lag",
         is_of_topics=True,
         samples=_per_broker(lambda lags: max(lags, default=0)),
     ),
@@ -148,55 +149,71 @@ REPLICA_METRICS: Final = (
         labels=("cluster", "topic"),
         help="Size of the logs of all replicas of a topic; of a broker that does not answer they are left out.",
         unit="bytes",
-        table=REPLICA_OFFSETS.name,
+        source="replica_offsets.size_bytes",
         is_of_topics=True,
         samples=_sizes,
     ),
-    _directory("online", "1 while the broker can use its log directory, else 0.", lambda row: int(row.is_online)),
-    _directory("replica_bytes", "Size of the replicas in the log directory.", lambda row: row.replica_bytes, "bytes"),
+    _directory(
+        "online", "1 while the broker can use its log directory, else 0.", "is_online", lambda row: int(row.is_online)
+    ),
+    _directory(
+        "replica_bytes",
+        "Size of the replicas in the log directory.",
+        "replica_bytes",
+        lambda row: row.replica_bytes,
+        "bytes",
+    ),
     _directory(
         "total_bytes",
         "Size of the volume of the log directory; absent before Kafka 3.3 (KIP-827).",
+        "total_bytes",
         lambda row: row.total_bytes,
         "bytes",
     ),
     _directory(
         "usable_bytes",
         "Free bytes of the volume of the log directory; absent before Kafka 3.3 (KIP-827).",
+        "usable_bytes",
         lambda row: row.usable_bytes,
         "bytes",
     ),
     _directory(
         "growth_bytes_per_second",
         "By how much the used bytes of the volume grow, over about 20 minutes; negative while they shrink.",
+        "bytes_per_second",
         lambda row: row.bytes_per_second,
         "bytes_per_second",
     ),
     _directory(
         "until_full_seconds",
         "Time until the volume of the log directory is full, at this pace; absent unless it fills.",
+        "seconds_until_full",
         lambda row: row.seconds_until_full,
         "seconds",
     ),
     _speed(
         "slow",
         "1 while the broker is slower than it was and than its peers, else 0; absent while unknown.",
+        "is_slow",
         lambda row: flag(row.is_slow),
     ),
     _speed(
         "overloaded",
         "1 while so many brokers are slower than before that none of them is to blame, else 0; absent while unknown.",
+        "is_overloaded",
         lambda row: flag(row.is_overloaded),
     ),
     _speed(
         "response_seconds",
         "Median time of a request to the broker that touches no log.",
+        "response_micros",
         lambda row: row.response_micros / SECOND,
         "seconds",
     ),
     _speed(
         "append_seconds",
         "Mean time of the broker's own part of a produce request, by its metrics agent; absent while unknown.",
+        "append_micros",
         lambda row: None if row.append_micros is None else row.append_micros / SECOND,
         "seconds",
     ),

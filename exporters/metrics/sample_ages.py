@@ -31,6 +31,8 @@ _INTERVAL_OF: Final = {
     tables.BROKER_METRICS.name: "broker_metrics_seconds",
     tables.ISR_RECONCILIATION.name: "broker_metrics_seconds",
 }
+# The times of a reconciliation are those of other samples.
+_TABLES: Final = tuple(table for table in _INTERVAL_OF if table != tables.ISR_RECONCILIATION.name)
 
 
 def oldest_ages(stale_after: float, collect: CollectSettings) -> Mapping[str, float]:
@@ -52,7 +54,7 @@ def _ages(cluster: ClusterSnapshot, now: int) -> Iterator[Sample]:
     newest = {
         name: max((row.collected_at for row in rows or ()), default=None)
         for name, rows in cluster.samples._asdict().items()
-        if name in _INTERVAL_OF and name != tables.ISR_RECONCILIATION.name
+        if name in _TABLES
     }
     for table, at in {tables.REPLICA_OFFSETS.name: cluster.offsets_at, **newest}.items():
         if at is not None:
@@ -66,6 +68,7 @@ SAMPLE_AGE_METRICS: Final = (
         help="Time since the newest sample of the table was collected; absent while the table has none.",
         unit="seconds",
         freshness=Freshness.NOT_REQUIRED,
+        source=", ".join(f"{table}.collected_at" for table in _TABLES),
         samples=_ages,
     ),
 )

@@ -9,7 +9,6 @@ from exporters.metrics.metric import OWN_PREFIX, SampledMetric
 from exporters.read_model.sampled_settings import feature_levels, throttles_left
 from streaming.contracts.durability import WORST_FIRST, Weakness
 from streaming.contracts.features import versions_of
-from streaming.contracts.sample_tables import BROKER_FEATURES, TOPIC_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,12 +79,16 @@ def _levels(rows: tuple[BrokerFeatureRow, ...]) -> Iterator[tuple[tuple[str, ...
 
 
 _LEFT: Final = "though nothing is being reassigned"
+_THROTTLES: Final = (
+    "topic_settings.leader_throttled_replicas, topic_settings.follower_throttled_replicas, "
+    "broker_settings.leader_throttled_rate, broker_settings.follower_throttled_rate"
+)
 SETTINGS_METRICS: Final = (
     SampledMetric(
         name=f"{OWN_PREFIX}cluster_weak_topics",
         labels=("cluster", "weakness"),
         help="Topics whose settings risk records or availability, by weakness; isrwatch state --settings names them.",
-        table=TOPIC_SETTINGS.name,
+        source="topic_settings.weaknesses",
         is_of_topics=True,
         samples=_weak,
     ),
@@ -93,7 +96,7 @@ SETTINGS_METRICS: Final = (
         name=f"{OWN_PREFIX}cluster_left_throttles",
         labels=("cluster",),
         help=f"Topics and brokers with a throttle of replication, {_LEFT}.",
-        table=TOPIC_SETTINGS.name,
+        source=_THROTTLES,
         is_of_topics=True,
         samples=_left(lambda left: iter((((), len(left.topics) + len(left.brokers)),))),
     ),
@@ -101,7 +104,7 @@ SETTINGS_METRICS: Final = (
         name=f"{OWN_PREFIX}topic_left_throttle_info",
         labels=("cluster", "topic"),
         help=f"A topic that lists throttled replicas, {_LEFT}; always 1.",
-        table=TOPIC_SETTINGS.name,
+        source=_THROTTLES,
         is_of_topics=True,
         samples=_left(lambda left: (((topic,), 1) for topic in left.topics)),
     ),
@@ -109,7 +112,7 @@ SETTINGS_METRICS: Final = (
         name=f"{OWN_PREFIX}broker_left_throttle_info",
         labels=("cluster", "broker"),
         help=f"A broker with a throttled rate of replication, {_LEFT}; always 1.",
-        table=TOPIC_SETTINGS.name,
+        source=_THROTTLES,
         is_of_topics=True,
         samples=_left(lambda left: (((str(broker),), 1) for broker in left.brokers)),
     ),
@@ -117,21 +120,21 @@ SETTINGS_METRICS: Final = (
         name=f"{OWN_PREFIX}cluster_older_version_brokers",
         labels=("cluster",),
         help="Brokers that support less of a feature than another broker: they run an older version of Kafka.",
-        table=BROKER_FEATURES.name,
+        source="broker_features.supported_level",
         samples=_of_features(_older),
     ),
     SampledMetric(
         name=f"{OWN_PREFIX}cluster_unfinished_upgrade",
         labels=("cluster",),
         help="1 while every broker supports a newer metadata.version than the cluster uses, else 0.",
-        table=BROKER_FEATURES.name,
+        source="broker_features.supported_level, broker_features.finalized_level",
         samples=_of_features(_unfinished),
     ),
     SampledMetric(
         name=f"{OWN_PREFIX}cluster_feature_level",
         labels=("cluster", "feature"),
         help="The level of a feature that the cluster uses, such as metadata.version; 0 is off.",
-        table=BROKER_FEATURES.name,
+        source="broker_features.finalized_level",
         samples=_of_features(_levels),
     ),
 )

@@ -20,10 +20,12 @@ _PREFIX: Final = f"{OWN_PREFIX}topic_"
 
 
 def _partitions(name: str, text: str, is_counted: Callable[[PartitionState], bool | None]) -> TopicMetric:
+    """Define a count of the partitions in a state; ``name`` is the state's."""
     return TopicMetric(
         name=f"{_PREFIX}{name}_partitions",
         labels=LABELS,
         help=text,
+        source=f"partition_state.is_{name}",
         value=lambda view: sum(map(bool, map(is_counted, view.topic.partitions.values()))),
     )
 
@@ -35,7 +37,9 @@ def _by_minimum(name: str, text: str, is_counted: Callable[[PartitionState], boo
         with_isr = [is_counted(each) for each in view.topic.partitions.values() if not each.is_diskless]
         return health.known_by_minimum(sum(map(bool, with_isr)), len(with_isr), with_isr.count(None))
 
-    return TopicMetric(name=f"{_PREFIX}{name}_partitions", labels=LABELS, help=text, value=value)
+    return TopicMetric(
+        name=f"{_PREFIX}{name}_partitions", labels=LABELS, help=text, source=f"partition_state.is_{name}", value=value
+    )
 
 
 def _counter(name: str, text: str, count: Callable[[PartitionState], int]) -> TopicMetric:
@@ -45,6 +49,7 @@ def _counter(name: str, text: str, count: Callable[[PartitionState], int]) -> To
         labels=LABELS,
         help=text,
         freshness=Freshness.NOT_REQUIRED,
+        source=f"partition_state.{name}",
         value=lambda view: sum(map(count, view.topic.partitions.values())),
     )
 
@@ -64,6 +69,7 @@ def _seconds(name: str, text: str) -> TopicMetric:
         unit="seconds",
         freshness=Freshness.NOT_REQUIRED,
         depends=Depends.WATERMARK,
+        source=f"partition_state.{name}_seconds, partition_state.{name}_since",
         value=value,
     )
 

@@ -43,23 +43,27 @@ def _is_at_most_at_min_isr(partition: PartitionState) -> bool:
     return bool(partition.is_at_min_isr or partition.is_under_min_isr or partition.is_offline)
 
 
+_AT_MINIMUM: Final = "partition_state.isr, partition_state.is_at_min_isr, partition_state.is_under_min_isr"
 UNSETTLED_METRICS: Final = (
     ClusterMetric(
         name=f"{OWN_PREFIX}cluster_reassigning_partitions",
         labels=("cluster",),
         help="Partitions with a reassignment that is not complete.",
+        source="partition_state.adding_replicas, partition_state.removing_replicas",
         samples=_reassigning,
     ),
     ClusterMetric(
         name=f"{OWN_PREFIX}broker_missing_from_isr_partitions",
         labels=("cluster", "broker"),
         help="Under-replicated partitions that the broker is assigned to, while it is not in their ISR.",
+        source="partition_state.replicas, partition_state.isr",
         samples=_by_missing_broker(lambda _: True),
     ),
     ClusterMetric(
         name=f"{OWN_PREFIX}broker_missing_at_min_isr_partitions",
         labels=("cluster", "broker"),
         help="Partitions at or under min ISR, or offline, that the broker is assigned to, while not in their ISR.",
+        source=_AT_MINIMUM,
         samples=_by_missing_broker(_is_at_most_at_min_isr),
     ),
 )
