@@ -28,6 +28,7 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``detail``                which partitions have series of their own
 - ``sample_render_cache``   rendered lines of samples, kept until there are newer ones
 - ``topic_render_cache``    rendered lines per topic, kept until the topic changes
+- ``prepared``              what is rendered of a snapshot before a scrape asks for it
 - ``exposition``            the whole response, put together at a scrape
 - ``jmx_exposition``        the response under the names of MBeans
 """

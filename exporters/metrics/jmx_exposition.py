@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import Block
-from exporters.metrics.exposition import stale_inputs
 from exporters.metrics.headings import Heading
 from exporters.metrics.jmx_names import JMX_METRICS
 from exporters.metrics.mbean import LABELS
 from exporters.metrics.metric import ClusterMetric, Metric, MetricType
+from exporters.metrics.prepared import stale_inputs
 from exporters.metrics.sample_ages import oldest_moment
 from exporters.metrics.text import line, metric_name
 from exporters.read_model.cluster_names import clusters_by_name
