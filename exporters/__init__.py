@@ -6,5 +6,6 @@ In the order of the data:
 - ``metrics``     the metric catalogue, and the Prometheus exposition rendered from a snapshot
 - ``web``         the HTTP server: exposition, health checks, JSON API (``isrwatch export``)
 - ``terminal``    the commands that query the tables: ``isrwatch state``, ``isrwatch events`` and others
+- ``backtest``    ``isrwatch backtest``: which alerts would have fired in the recorded past
 - ``demo``        ``isrwatch demo``: the whole pipeline on a simulated cluster, watched live
 """

@@ -41,7 +41,7 @@ def as_of(tables: Path, text: str, clock: Clock) -> int:
         if not oldest <= version <= newest:
             raise ConfigurationError(f"--as-of {version}: {path} has the versions {oldest} to {newest}")
         return version
-    at_time = _newest_version(table, f"committed_at <= {_MOMENT.format(clock.read(text))}")
+    at_time = newest_version_at(table, clock.read(text))
     if at_time is None or at_time < oldest:
         first = _oldest_moment(table, oldest)
         if first is None:
@@ -77,7 +77,9 @@ def _oldest_moment(table: DeltaTable, oldest: int) -> int | None:
     return rows[0]["moment"]
 
 
-def _newest_version(table: DeltaTable, where: str) -> int | None:
+def newest_version_at(table: DeltaTable, moment: int) -> int | None:
+    """Return the newest version committed by a time in UTC microseconds; None where there is none."""
+    where = f"committed_at <= {_MOMENT.format(moment)}"
     newest = query(table, f"SELECT max(version) AS version FROM rows WHERE {where}")  # noqa: S608 - our own columns
     rows: list[dict[str, int | None]] = newest.to_pylist()
     return rows[0]["version"]

@@ -107,6 +107,11 @@ COMMANDS: Final[dict[str, Command]] = {
         help="Show whether clusters are healthy, as an exit code; --wait is a gate for rolling restarts.",
         extra="export",
     ),
+    "backtest": Command(
+        target="exporters.backtest.command:backtest",
+        help="Show which alerts would have fired in the recorded past, under any rules.",
+        extra="export",
+    ),
     "maintenance": Command(
         target="streaming.commands.maintenance:maintenance",
         help="Announce planned work on brokers, so that what it causes is not reported as a failure.",

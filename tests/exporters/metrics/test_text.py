@@ -17,7 +17,7 @@ values = st.integers(-(2**53), 2**53) | st.floats()
 
 @given(label=texts, value=values, text=texts)
 def test_any_label_value_help_and_number_survive_a_strict_reader(label: str, value: float, text: str) -> None:
-    metric = Metric(name="m", labels=("a", "b"), help=text)
+    metric = Metric(name="m", labels=("a", "b"), help=text, source="groups.members")
     exposition = header(metric) + line("m", metric.labels, (label, "x"), value)
     (family,) = text_string_to_metric_families(exposition)
     (sample,) = family.samples

@@ -1,0 +1,147 @@
+"""Prometheus' own rule engine, by ``promtool test rules``, evaluates rules over series of the past.
+
+Each scrape is a test that expects no firing alert; what promtool prints of those that fail is what fired. A first test
+that always fails shows that the print-out is read rightly.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from exporters.backtest.rule_files import at_another_time
+from streaming.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from exporters.backtest.rule_files import Judgement, RuleFile
+    from exporters.backtest.series import ScrapedSeries
+
+SECOND: Final = 1_000_000
+_FIRING: Final = 'ALERTS{alertstate="firing"}'
+_CANARY: Final = 'label_replace(vector(7), "canary", "a \\"b\\", {c}", "", "")'
+_CANARY_LABELS: Final = (("canary", 'a "b", {c}'),)
+_TEST: Final = re.compile(r'^\s*expr: "(?:[^"\\]|\\.)*", time: (\S+),?\s*\n\s*exp:.*\n\s*got:(.*)$', re.MULTILINE)
+_SAMPLE: Final = re.compile(r'\{((?:[^"{}]|"(?:[^"\\]|\\.)*")*)\}')
+_LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_DURATION: Final = re.compile(r"(\d+)(ms|[smhdwy])")
+_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800, "y": 31_536_000}
+
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """One alert that fired: its labels, and the first and last scrape at which it did, UTC microseconds."""
+
+    alert: str
+    labels: Labels
+    began_at: int
+    last_at: int
+
+
+def firings(
+    files: Iterable[RuleFile], judgement: Judgement, scraped: ScrapedSeries, times: range, folder: Path
+) -> list[Firing]:
+    """Evaluate rules at every scrape.
+
+    Args:
+        files: the rules.
+        judgement: which of them are evaluated.
+        scraped: the series that they read.
+        times: of the scrapes, UTC microseconds.
+        folder: an empty one, for what promtool reads.
+
+    Returns:
+        what fired, by time.
+
+    Raises:
+        ConfigurationError: promtool is missing, or refuses the rules.
+    """
+    seconds = times.step // SECOND
+    names = [_write_rules(folder, number, file, judgement, times[0]) for number, file in enumerate(files)]
+    expected_nothing = [{"expr": _FIRING, "eval_time": f"{place * seconds}s"} for place in range(len(times))]
+    test = {
+        "interval": f"{seconds}s",
+        "input_series": [{"series": key, "values": values} for key, values in scraped.written()],
+        "promql_expr_test": [{"expr": _CANARY, "eval_time": "0s"}, *expected_nothing],
+    }
+    document = {"rule_files": names, "evaluation_interval": f"{seconds}s", "tests": [test]}
+    (folder / "tests.yml").write_text(json.dumps(document), encoding="utf-8")  # JSON is YAML
+    (canary, *fired) = _failed(_promtool(folder / "tests.yml"))
+    if canary != (0.0, [_CANARY_LABELS]):
+        raise ConfigurationError(
+            "this promtool prints the outcome of tests in another way; use one of Prometheus 2.42 to 3"
+        )
+    return _joined(fired, times)
+
+
+def _write_rules(folder: Path, number: int, file: RuleFile, judgement: Judgement, begin: int) -> str:
+    """Write the rules that are evaluated, on a clock that begins at the first scrape; return the file's name."""
+    groups = []
+    for group in file.groups:
+        rules = [
+            {**rule, "expr": at_another_time(str(rule["expr"]), begin / SECOND)}
+            for rule in group["rules"]
+            if judgement.is_needed(rule)
+        ]
+        groups.append({**{key: value for key, value in group.items() if key != "interval"}, "rules": rules})
+    name = f"rules-{number}.yml"
+    (folder / name).write_text(yaml.safe_dump({"groups": groups}, sort_keys=False), encoding="utf-8")
+    return name
+
+
+def _promtool(tests: Path) -> str:
+    program = shutil.which("promtool")
+    if program is None:
+        raise ConfigurationError("backtest needs promtool, which comes with Prometheus; put it on PATH")
+    command = [program, "test", "rules", str(tests)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - Prometheus' own tool
+    text = done.stdout + done.stderr
+    if not _TEST.search(text):
+        raise ConfigurationError(f"promtool cannot evaluate the rules: {text.strip()}")
+    return text
+
+
+def _failed(text: str) -> Iterator[tuple[float, list[Labels]]]:
+    """Yield the time of each test that failed, in seconds, and the labels of the samples that it got."""
+    for time, got in _TEST.findall(text):
+        samples = [
+            tuple(sorted((name, json.loads(f'"{value}"')) for name, value in _LABEL.findall(labels)))
+            for labels in _SAMPLE.findall(got)
+        ]
+        yield sum(int(count) * _UNITS[unit] for count, unit in _DURATION.findall(time)), samples
+
+
+def _joined(fired: Iterable[tuple[float, list[Labels]]], times: range) -> list[Firing]:
+    """Join scrapes that follow each other."""
+    at: Mapping[Labels, list[int]] = defaultdict(list)
+    for seconds, samples in fired:
+        for labels in samples:
+            at[labels].append(times[0] + round(seconds * SECOND))
+    joined = [_firing(labels, run) for labels, moments in at.items() for run in _runs(sorted(moments), times.step)]
+    return sorted(joined, key=lambda each: (each.began_at, each.alert, each.labels))
+
+
+def _runs(moments: list[int], step: int) -> list[list[int]]:
+    runs: list[list[int]] = []
+    for moment in moments:
+        if runs and moment - runs[-1][-1] <= step:
+            runs[-1].append(moment)
+        else:
+            runs.append([moment])
+    return runs
+
+
+def _firing(labels: Labels, run: list[int]) -> Firing:
+    hidden: Any = {"__name__", "alertname", "alertstate"}
+    return Firing(dict(labels)["alertname"], tuple(each for each in labels if each[0] not in hidden), run[0], run[-1])

@@ -1,0 +1,98 @@
+"""What ``/metrics`` showed at every scrape of a time range: the changes are applied anew, as they were committed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow.compute as pc
+
+from exporters.metrics.compression import plain
+from exporters.metrics.exposition import Exposition, ScrapeRequest
+from exporters.read_model.draft import SnapshotDraft
+from exporters.read_model.rebuilt import isr_removals, state_of_changes
+from exporters.read_model.refresher import ExporterHealth
+from exporters.read_model.snapshot import ReplicationSnapshot
+from exporters.terminal.versions import newest_version_at, oldest_known
+from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta.change_reader import ChangeReader
+from streaming.delta.queries import open_ours
+from streaming.delta.state_reader import AsOf, apply_changes, count_isr_removals
+from streaming.delta.table_log import BEFORE_FIRST
+from streaming.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    from streaming.settings import ExportSettings
+
+SECOND: Final = 1_000_000
+
+
+def replayed(tables: Path, times: range, names: frozenset[str], settings: ExportSettings) -> Iterator[str]:
+    """Yield the exposition of each scrape.
+
+    Args:
+        tables: the folder of the tables.
+        times: of the scrapes, UTC microseconds.
+        names: metrics that are rendered.
+        settings: of the exporter.
+
+    Raises:
+        ConfigurationError: the first scrape is before the oldest state that the rows of the table still give.
+    """
+    exposition = Exposition(settings.stale_after_seconds, detail_limit=settings.detail_limit)
+    version, snapshot = _begin(tables, times[0])
+    waiting = iter(_changes(tables, version, times[-1]))
+    following = next(waiting, None)
+    for now in times:
+        draft = SnapshotDraft(snapshot)
+        while following is not None and _committed_at(following[1]) <= now:
+            version, rows = following
+            apply_changes(draft, rows)
+            count_isr_removals(draft, rows, AsOf())
+            following = next(waiting, None)
+        snapshot = draft.finish(version, now, 0)
+        blocks = exposition.render(snapshot, ExporterHealth("", version, 0.0, 0), now, ScrapeRequest(None, names))
+        yield plain(blocks).decode()
+
+
+def _begin(tables: Path, at: int) -> tuple[int, ReplicationSnapshot]:
+    """Return the newest version committed by a time, and the state as of it; nothing before the first one."""
+    changes = open_ours(tables, PARTITION_CHANGES)
+    if changes is None:
+        raise ConfigurationError(f"{tables / PARTITION_CHANGES.name} has no version yet")
+    version, oldest = newest_version_at(changes, at), oldest_known(changes)
+    if version is None and not oldest:
+        return BEFORE_FIRST, ReplicationSnapshot()
+    if version is None or version < oldest:
+        raise ConfigurationError(
+            "the time range begins before the oldest state that the rows still give (tables.history_days); give a "
+            "later --since"
+        )
+    draft = state_of_changes(changes, version)
+    _count_removals(draft, changes, oldest, version)
+    return version, draft.finish(version, at, 0)
+
+
+def _changes(tables: Path, version: int, until: int) -> list[tuple[int, pa.Table]]:
+    """Return the rows of each version after one, up to a time."""
+    changes = open_ours(tables, PARTITION_CHANGES)
+    newest = None if changes is None else newest_version_at(changes, until)
+    if newest is None or newest <= version:
+        return []
+    return ChangeReader(tables / PARTITION_CHANGES.name, version).poll(newest)
+
+
+def _count_removals(draft: SnapshotDraft, changes: DeltaTable, oldest: int, version: int) -> None:
+    """Count the removals from ISRs that the rows still have: rules ask by how much counters grow."""
+    for cluster_id, broker, cause, count in isr_removals(changes, oldest - 1, version):
+        if cluster_id in draft.drafts:
+            draft.drafts[cluster_id].add_isr_removals(broker, cause, count)
+
+
+def _committed_at(rows: pa.Table) -> int:
+    return int(pc.max(rows["committed_at"].cast("int64")).as_py())

@@ -1,0 +1,62 @@
+"""``isrwatch backtest`` on tables: what fired, what could not be judged, in words and as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from streaming.commands import app
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.prometheus
+
+RULES = [
+    {"alert": "Fenced", "expr": "kafka_replication_broker_fenced == 1", "labels": {"severity": "page"}},
+    {"alert": "Lag", "expr": "kafka_consumergroup_lag > 100"},
+]
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.yml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "g", "rules": RULES}]}))
+    return path
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["backtest", *map(str, arguments)])
+
+
+def test_it_says_what_fired_and_what_could_not_be_judged(busy_cluster: Any, rules: Path, tmp_path: Path) -> None:
+    config = tmp_path / "isrwatch.toml"
+    config.write_text("[export]\nstale_after_seconds = 1000000000\n")  # the observations are not of now
+    options = (rules, "--since", "1m", "--step", "5", "--tables", busy_cluster.directory, "--config", config)
+    shown = run(*options).stdout
+    assert "Fenced  page  " in shown
+    assert "still fires  broker=3, cluster=main" in shown
+    assert "not judged: Lag: reads kafka_consumergroup_lag, of which no table keeps the past" in shown
+    assert "1 of 1 alerts fired, 1 times in all, from " in shown
+    (row,) = map(json.loads, run(*options, "--format", "json").stdout.splitlines())
+    assert (row["alert"], row["severity"], row["ended"]) == ("Fenced", "page", None)
+    assert row["labels"] == {"broker": "3", "cluster": "main"}
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--since", "1m", "--until", "2m"), "--since 1m is after --until 2m; swap them"),
+        (("--since", "7d", "--step", "1"), "604,801 scrapes are too many; give --step 13 or a later --since"),
+    ],
+)
+def test_a_range_that_makes_no_sense_is_refused(
+    busy_cluster: Any, rules: Path, options: tuple[str, ...], sentence: str
+) -> None:
+    outcome = run(rules, "--tables", busy_cluster.directory, *options)
+    assert outcome.exit_code != 0
+    assert sentence in str(outcome.stderr or outcome.output)

@@ -1,0 +1,82 @@
+"""What the past shows when it is applied anew is what the exporter showed then."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from exporters.backtest.replay import replayed
+from exporters.backtest.rule_files import has_history
+from exporters.metrics.catalogue import CATALOGUE
+from exporters.metrics.compression import plain
+from exporters.metrics.exposition import Exposition, ScrapeRequest
+from exporters.read_model.reader import TablesReader, micros_now
+from exporters.read_model.refresher import ExporterHealth
+from streaming.errors import ConfigurationError
+from streaming.jobs.driver.batch import ReplicationBatch
+from streaming.settings import ExportSettings
+from tests.exporters.histories import History, batches, logs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from exporters.read_model.snapshot import ReplicationSnapshot
+
+SECOND: Final = 1_000_000
+NAMES: Final = frozenset(metric.name for metric in CATALOGUE if has_history(metric))
+# The tables are made now, of observations of another time: none of it is stale.
+SETTINGS: Final = ExportSettings(stale_after_seconds=1e9)
+
+
+def shown(snapshot: ReplicationSnapshot, now: int) -> set[str]:
+    blocks = Exposition(SETTINGS.stale_after_seconds).render(
+        snapshot, ExporterHealth("", 0, 0.0, 0), now, ScrapeRequest(None, NAMES)
+    )
+    return set(plain(blocks).decode().splitlines())
+
+
+def test_metrics_with_a_history_are_made_of_the_changes_alone(busy_cluster: Any) -> None:
+    now = micros_now()
+    (page,) = replayed(busy_cluster.directory, range(now, now + 1), NAMES, SETTINGS)
+    assert set(page.splitlines()) == shown(TablesReader(busy_cluster.directory).refresh(), now)
+    assert {line.split()[2] for line in page.splitlines() if line.startswith("# TYPE")} > {
+        "kafka_replication_cluster_offline_partitions",
+        "kafka_replication_cluster_state_age_seconds",
+        "kafka_replication_broker_isr_departures_total",
+        "kafka_topic_partition_in_sync_replica",
+    }
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_each_moment_shows_what_the_exporter_showed_then(tmp_path: Path, world: int) -> None:
+    history = History(tmp_path, ReplicationBatch(tmp_path), TablesReader(tmp_path))
+    pages: dict[int, set[str]] = {}
+    for number, batch in enumerate(batches(logs(world), Random(world))):
+        history.apply(batch)
+        if number % 5 == 0:
+            pages[micros_now()] = shown(history.reader.snapshot, micros_now())
+    assert len(pages) > 3
+    for moment, expected in pages.items():
+        (from_there,) = replayed(tmp_path, range(moment, moment + 1), NAMES, SETTINGS)
+        assert without_ages(from_there.splitlines()) == without_ages(expected)
+        *_, from_before = replayed(tmp_path, range(min(pages), moment + 1, moment - min(pages) or 1), NAMES, SETTINGS)
+        assert without_ages(from_before.splitlines()) == without_ages(expected)
+
+
+def without_ages(lines: Iterable[str]) -> set[str]:
+    return {line for line in lines if "age_seconds{" not in line}
+
+
+def test_before_the_first_commit_nothing_is_shown(busy_cluster: Any, rows: Any) -> None:
+    times = range(rows.start - 3_600 * SECOND, rows.start - 3_599 * SECOND, SECOND)
+    assert list(replayed(busy_cluster.directory, times, NAMES, SETTINGS)) == [""]
+
+
+def test_a_time_whose_history_has_expired_is_refused(busy_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("exporters.backtest.replay.oldest_known", lambda _: 99)
+    now = micros_now()
+    with pytest.raises(ConfigurationError, match="before the oldest state that the rows still give"):
+        next(replayed(busy_cluster.directory, range(now, now + 1), NAMES, SETTINGS))
