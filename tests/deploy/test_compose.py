@@ -54,6 +54,30 @@ def test_every_lasting_service_tells_whether_it_is_healthy(name: str) -> None:
     assert {"interval", "timeout", "retries", "start_period"} <= set(check)
 
 
+@pytest.mark.parametrize("name", [*OURS, "prometheus", "alertmanager"])
+def test_what_serves_http_is_asked_whether_it_is_alive_and_not_whether_it_has_data(name: str) -> None:
+    # Not /-/ready: an exporter waits there for tables, and is not to be restarted for that.
+    (address,) = re.findall(r"http://[^'\s]+", " ".join(SERVICES[name]["healthcheck"]["test"]))
+    (published,) = SERVICES[name]["ports"]
+    host, port, inside = published.split(":")
+    assert port == inside
+    assert address == f"http://{host}:{port}/-/healthy"
+
+
+def test_the_pages_of_our_programs_are_where_they_listen() -> None:
+    settings = load_settings(DEPLOY / "isrwatch.toml")
+    listening = {"collector": settings.collect.listen, "job": settings.job.listen, "exporter": settings.export.listen}
+    assert {name: f":{SERVICES[name]['ports'][0].rpartition(':')[2]}" for name in OURS} == listening
+
+
+@pytest.mark.parametrize("service", ["prometheus", "grafana"])
+def test_the_generated_files_are_mounted_as_a_folder_so_that_new_ones_come_in(service: str) -> None:
+    generated = DEPLOY.parent / "dashboards" / "generated"
+    sources = [(DEPLOY / source).resolve() for source, _, _ in mounts(SERVICES[service]) if source.startswith(".")]
+    assert generated in sources
+    assert [source for source in sources if generated in source.parents] == []
+
+
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_waits_for_what_exists_and_can_become_ready(name: str) -> None:
     for other, how in SERVICES[name].get("depends_on", {}).items():

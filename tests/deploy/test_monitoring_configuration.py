@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -34,12 +35,29 @@ def mounted(service: str, target: Path) -> Path:
     return target
 
 
+def rules_of(container: Path) -> dict[Path, list[dict[str, Any]]]:
+    """The groups of each rule file that Prometheus loads, by the globs of its configuration."""
+    folder = container / "etc/prometheus"
+    globs = yaml.safe_load((folder / "prometheus.yml").read_text())["rule_files"]
+    paths = sorted(path for pattern in globs for path in folder.glob(pattern))
+    return {path: yaml.safe_load(path.read_text())["groups"] for path in paths}
+
+
 @pytest.mark.prometheus
 def test_promtool_accepts_the_configuration_with_its_rules(tmp_path: Path) -> None:
     outcome = run("promtool", "check", "config", mounted("prometheus", tmp_path) / "etc/prometheus/prometheus.yml")
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
-    assert "1 rule files found" in outcome.stdout
-    assert "21 rules found" in outcome.stdout
+    rules = rules_of(tmp_path)
+    assert f"{len(rules)} rule files found" in outcome.stdout
+    counts = [sum(len(group["rules"]) for group in groups) for groups in rules.values()]
+    assert [int(count) for count in re.findall(r"SUCCESS: (\d+) rules found", outcome.stdout)] == counts
+
+
+def test_every_generated_rule_is_loaded_by_prometheus_and_nothing_else(tmp_path: Path) -> None:
+    mounted("prometheus", tmp_path)
+    written = [path.name for path in (ROOT / "dashboards/generated").rglob("*.yml")]
+    assert "alerts.yml" in written
+    assert [path.name for path in rules_of(tmp_path)] == sorted(written)
 
 
 @pytest.mark.prometheus
@@ -96,7 +114,12 @@ def test_grafana_finds_its_data_source_and_its_dashboards(tmp_path: Path) -> Non
     assert source["jsonData"]["timeInterval"] == prometheus["global"]["scrape_interval"]
     (provider,) = yaml.safe_load((provisioning / "dashboards/isrwatch.yml").read_text())["providers"]
     assert not provider["allowUiUpdates"]
-    (dashboard,) = (seen / provider["options"]["path"].lstrip("/")).iterdir()
-    assert json.loads(dashboard.read_text())["uid"] == "isrwatch-replication-overview"
+    boards = list((seen / provider["options"]["path"].lstrip("/")).rglob("*.json"))
+    uids = [json.loads(board.read_text())["uid"] for board in boards]
+    assert "isrwatch-replication-overview" in uids
+    assert len(set(uids)) == len(uids)
+    assert [board.name for board in sorted(boards)] == sorted(
+        board.name for board in (ROOT / "dashboards/generated").rglob("*.json")
+    )
     home = SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
-    assert Path(home).name == dashboard.name
+    assert seen / home.lstrip("/") in boards
