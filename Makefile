@@ -27,7 +27,7 @@ SAY := @printf '\033[1m%s\033[0m\n'
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-dev jars tools demo test check format generated bench chaos chaos-kafka drill judge fuzz mutants package lock clean
+.PHONY: help env env-dev jars tools demo test check format generated docs bench chaos chaos-kafka drill judge fuzz mutants package lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,6 +90,9 @@ test: check jars tools ## check, then every test against real Spark, Kafka and P
 	@# A process of the tests that is aborted ends the run: with another one in its place xdist may wait for ever.
 	@ISRWATCH_NO_SKIPS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder \
 		--max-worker-restart 0 --cov --random-order $(ARGS)
+
+docs: $(DEV_READY) ## build the documentation in build/docs; a wrong link, anchor or page fails
+	@$(BIN)/python -m docs.builder
 
 bench: $(DEV_READY) jars ## measure on this machine, and print what was measured
 	@for bench in tests/benchmarks/[a-z]*.py; do \

@@ -27,7 +27,7 @@ from streaming.sources.simulated.scenario_file import load_scenario
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("streaming", "exporters", "dashboards")
-ROOMS = (*PACKAGES, "deploy")
+ROOMS = (*PACKAGES, "deploy", "docs")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 FUNCTION_LINES = 50
@@ -127,7 +127,8 @@ def test_the_lock_has_every_package_that_the_project_asks_for() -> None:
     extras = PROJECT["project"]["optional-dependencies"]
     asked = {name(line) for lines in extras.values() for line in lines} - {"isrwatch"}
     asked |= {name(line) for line in PROJECT["project"]["dependencies"] + PROJECT["build-system"]["requires"]}
-    development = {name(line) for line in PROJECT["dependency-groups"]["dev"] if isinstance(line, str)}
+    groups = PROJECT["dependency-groups"]
+    development = {name(line) for group in ("dev", "docs") for line in groups[group] if isinstance(line, str)}
     assert asked - locked("run.txt") == set()
     assert (asked | development) - locked("dev.txt") == set()
 

@@ -17,7 +17,7 @@ from streaming.contracts.columns import Column
 from streaming.contracts.tables import TABLES
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("streaming", "exporters", "dashboards", "deploy")
+ROOMS = ("streaming", "exporters", "dashboards", "deploy", "docs")
 
 _STORED = "a stored name: it changes only by a step of the table's layout"
 _METRIC = "a metric's name or label is an interface: it changes only with a major version"
@@ -40,6 +40,8 @@ STANDARD_IN = {
     ("truth", "streaming/sources/simulated"): "the ground truth that a simulation is compared with",
     ("truth", "streaming/model/invariants"): "the same, of the invariants",
     ("page", "exporters/web"): "some of the rows of a JSON API, which a cursor continues",
+    ("page", "docs"): "a page of the documentation",
+    ("pages", "docs"): "the same, of several",
 }
 # The words that are wrong in prose, too; the others have a standard meaning somewhere ("this page").
 IN_PROSE = frozenset(

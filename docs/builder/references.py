@@ -1,0 +1,24 @@
+"""The pages that are rendered from the code, by their place in the site."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from docs.builder.api import api_page
+from docs.builder.command_line import commands_page
+from docs.builder.configuration import configuration_page
+from docs.builder.metrics import metrics_page
+from docs.builder.statements import statements_page
+from exporters.terminal.reference import markdown as tables_page
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+RENDERED: Final[Mapping[str, Callable[[], str]]] = {
+    "reference/api.md": api_page,
+    "reference/commands.md": commands_page,
+    "reference/configuration.md": configuration_page,
+    "reference/metrics.md": metrics_page,
+    "reference/statements.md": statements_page,
+    "reference/tables.md": tables_page,
+}

@@ -1,0 +1,142 @@
+"""The documentation is built without a warning, and its references have everything that there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+
+from docs.builder.build import DocumentationBroken, build, write_html
+from docs.builder.links import with_site_links
+from docs.builder.pages import places
+from docs.builder.references import RENDERED
+from exporters.metrics.catalogue import CATALOGUE
+from exporters.metrics.jmx_names import JMX_METRICS
+from exporters.web.endpoints import ENDPOINTS
+from streaming.commands import COMMANDS, load
+from streaming.contracts.tables import TABLES
+from streaming.model.statements import STATEMENTS
+from streaming.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_page_is_built_and_every_link_of_it_leads_to_one(tmp_path: Path) -> None:
+    build(tmp_path / "site")
+    missing = [
+        place for place in places(ROOT).values() if not (tmp_path / "site" / place).with_suffix(".html").is_file()
+    ]
+    assert missing == []
+    targets = {
+        (page.parent / link).resolve()
+        for page in (tmp_path / "site").rglob("*.html")
+        for link in re.findall(r'href="(?![a-z]+:)([^"#?]+)[^"]*"', page.read_text())
+    }
+    assert len(targets) > len(places(ROOT))
+    assert [str(target) for target in targets if not target.exists()] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[gone](gone.md)", "gone"),
+        ("[gone](other.md#gone)", "gone"),
+        ("[gone](#gone)", "gone"),
+        ("![gone](gone.png)", "gone.png"),
+    ],
+)
+def test_a_link_an_anchor_or_a_picture_that_is_missing_fails_the_build(
+    text: str, complaint: str, tmp_path: Path
+) -> None:
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "index.md").write_text(f"# One\n\n{text}\n\n```{{toctree}}\nother\n```\n")
+    (pages / "other.md").write_text("# Other\n\n## Here\n")
+    with pytest.raises(DocumentationBroken, match=complaint):
+        write_html(pages, tmp_path / "site")
+
+
+def test_a_page_that_no_list_leads_to_fails_the_build_and_right_pages_do_not(tmp_path: Path) -> None:
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "index.md").write_text("# One\n\n[two](other.md#here-too)\n\n```{toctree}\nother\n```\n")
+    (pages / "other.md").write_text("# Other\n\n## Here, too\n")
+    write_html(pages, tmp_path / "site")
+    assert 'href="other.html#here-too"' in (tmp_path / "site" / "index.html").read_text()
+    (pages / "forgotten.md").write_text("# Forgotten\n")
+    with pytest.raises(DocumentationBroken, match="forgotten"):
+        write_html(pages, tmp_path / "site")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "files"),
+    [
+        ("[a](../dashboards/runbook.md#x)", "[a](runbook.md#x)", set()),
+        ("[a](reference/metrics.md)", "[a](reference/metrics.md)", set()),
+        ("[a](../deploy/spark)", "[a](spark.md)", set()),
+        ("[a](../conf/isrwatch.toml)", "[a](files/conf/isrwatch.toml)", {"conf/isrwatch.toml"}),
+        ("[a](#x) [b](mailto:c) [d](/e)", "[a](#x) [b](mailto:c) [d](/e)", set()),
+        ("`[a](../dashboards/runbook.md)`", "`[a](../dashboards/runbook.md)`", set()),
+        ("```\n[a](../dashboards/runbook.md)\n```", "```\n[a](../dashboards/runbook.md)\n```", set()),
+        ("[a](../gone.md)", "[a](../gone.md)", set()),
+    ],
+)
+def test_a_link_between_files_becomes_one_of_the_site(text: str, expected: str, files: set[str]) -> None:
+    changed = with_site_links(text, "docs/api.md", places(ROOT), lambda name: (ROOT / name).is_file())
+    assert changed == (expected, files)
+
+
+def settings_keys() -> set[str]:
+    """Every key of the configuration that is not chosen by the user."""
+    keys: set[str] = set()
+    for section, settings in get_type_hints(Settings).items():
+        keys |= {f"{section}.{key}" for key in get_type_hints(settings)}
+    return keys
+
+
+def options(command: Any) -> set[str]:
+    own = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    return own.union(*(options(child) for child in getattr(command, "commands", {}).values()))
+
+
+def test_the_references_have_every_metric_table_path_and_statement() -> None:
+    metrics = {metric.name for metric in CATALOGUE} | {each.metric.name for each in JMX_METRICS}
+    assert {name for name in metrics if f"| `{name}` |" not in RENDERED["reference/metrics.md"]()} == set()
+    headings = {place: re.findall(r"^#+ (.*)$", render(), re.MULTILINE) for place, render in RENDERED.items()}
+    assert set(TABLES) - set(headings["reference/tables.md"]) == set()
+    assert {endpoint.path for endpoint in ENDPOINTS} - set(headings["reference/api.md"]) == set()
+    numbers = [heading.partition(".")[0] for heading in headings["reference/statements.md"][1:]]
+    assert numbers == [str(number) for number in STATEMENTS]
+
+
+def test_the_reference_of_the_api_has_every_parameter_and_column() -> None:
+    text = RENDERED["reference/api.md"]()
+    names = {parameter.name for endpoint in ENDPOINTS for parameter in endpoint.parameters}
+    names |= {column for each in ENDPOINTS for schema in each.schemas.values() for column in schema["properties"]}
+    assert {name for name in names if f"| `{name}` |" not in text} == set()
+
+
+def test_the_reference_of_commands_has_each_with_all_its_options() -> None:
+    sections = re.split(r"^## isrwatch ", RENDERED["reference/commands.md"](), flags=re.MULTILINE)[1:]
+    assert [section.split("\n")[0] for section in sections] == list(COMMANDS)
+    missing = [
+        f"{name} {option}"
+        for name, section in zip(COMMANDS, sections, strict=True)
+        for option in options(load(name)) - {"--help", "-h"}
+        if option.startswith("-") and f"`{option}`" not in section
+    ]
+    assert missing == []
+
+
+def test_the_reference_of_the_configuration_has_every_key() -> None:
+    text = RENDERED["reference/configuration.md"]()
+    headings = set(re.findall(r"^###? (\S+)$", text, re.MULTILINE))
+    assert settings_keys() - headings == set()
+
+
+def test_what_the_builder_writes_of_a_statement_is_what_explain_prints() -> None:
+    text = re.sub(r"\\([*<\[\]_])", r"\1", RENDERED["reference/statements.md"]())
+    said = [part for each in STATEMENTS.values() for part in (each.claim, each.does, each.differs)]
+    assert [part for part in said if part.replace("``", "`") not in text] == []
