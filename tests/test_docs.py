@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.builder.references import RENDERED
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.jmx_names import JMX_METRICS
 from streaming.sources.permissions import EXTRA_PERMISSIONS, PERMISSIONS, Grantee
@@ -69,7 +70,26 @@ def test_every_path_of_the_documentation_exists(page: str) -> None:
     links = set(re.findall(r"\]\((?!https?:)([^)#]+)(?:#[\w-]*)?\)", text))
     here = (ROOT / page).parent
     assert {path for path in paths if not (ROOT / path).exists()} == set()
-    assert {link for link in links if not (here / link).exists()} == set()
+    assert {link for link in links if not (here / link).exists() and link not in RENDERED} == set()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_anchor_of_the_documentation_is_a_heading(page: str) -> None:
+    # The build of the site checks its own; README is no page of it.
+    links = re.findall(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)", (ROOT / page).read_text())
+    places = {target: ROOT / page if not target else (ROOT / page).parent / target for target, _ in links}
+    missing = [
+        f"{target}#{anchor}"
+        for target, anchor in links
+        if target not in RENDERED and anchor not in anchors_of(places[target].read_text())
+    ]
+    assert missing == []
+
+
+def anchors_of(text: str) -> set[str]:
+    """The anchors that a forge gives the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_picture_of_the_flow_has_the_steps_of_its_tables_in_order() -> None:

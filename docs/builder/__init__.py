@@ -13,5 +13,6 @@ those of the site, and Sphinx makes HTML of it. A link, an anchor or a page that
 - ``configuration``  every key of the configuration
 - ``metrics``        every metric
 - ``statements``     what ``isrwatch explain`` prints
+- ``event_values``   what each cause and class of incidents means
 - ``markdown``       tables and text in Markdown
 """

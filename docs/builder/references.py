@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from docs.builder.api import api_page
 from docs.builder.command_line import commands_page
 from docs.builder.configuration import configuration_page
+from docs.builder.event_values import events_page
 from docs.builder.metrics import metrics_page
 from docs.builder.statements import statements_page
 from exporters.terminal.reference import markdown as tables_page
@@ -21,4 +22,5 @@ RENDERED: Final[Mapping[str, Callable[[], str]]] = {
     "reference/metrics.md": metrics_page,
     "reference/statements.md": statements_page,
     "reference/tables.md": tables_page,
+    "reference/events.md": events_page,
 }

@@ -56,24 +56,44 @@ class Cause(StrEnum):
     """Why an ISR or a leader changed (the rules: ``streaming.sources.causes``)."""
 
     LAG = "lag"
+    """The leader removed a follower that had not caught up within ``replica.lag.time.max.ms``. Never proven: a leader
+    that stood still itself removes its followers by the same records."""
     LEADER_STALL = "leader_stall"
+    """The leader stood still, and then removed followers that were healthy."""
     FENCED = "fenced"
+    """The session of the broker expired, so the controller fenced it: it crashed, hung or was cut off."""
     CONTROLLED_SHUTDOWN = "controlled_shutdown"
+    """The broker said that it stops, and the controller moved its leaders first."""
     RESTART = "restart"
+    """The broker registered again before it was fenced: it was restarted."""
     UNCLEAN_RESTART = "unclean_restart"
+    """The same, after a stop that was not clean, so that it lost its eligibility to lead (KIP-966)."""
     DIR_FAILURE = "dir_failure"
+    """A log directory of the broker failed."""
     UNREGISTERED = "unregistered"
+    """The broker was removed from the cluster."""
     REASSIGNMENT = "reassignment"
+    """The replicas of the partition were changed."""
     PREFERRED_ELECTION = "preferred_election"
+    """The first replica was elected again."""
     UNCLEAN_ELECTION = "unclean_election"
+    """A replica outside of ISR and ELR was elected: acknowledged records may be lost."""
     LAST_KNOWN_LEADER = "last_known_leader"
+    """The last leader was elected from an empty ISR and ELR (KIP-966): what it lost in a crash is lost."""
     ELR_ELECTION = "elr_election"
+    """An eligible leader replica was elected from an empty ISR (KIP-966): no acknowledged record is lost."""
     UNFENCED = "unfenced"
+    """The broker is back, and leads a partition again that had no leader."""
     EXPAND = "expand"
+    """A follower has caught up, and its leader added it to the ISR."""
     CREATED = "created"
+    """The topic, or this partition of it, was created."""
     DELETED = "deleted"
+    """The topic was deleted."""
     CONFIG = "config"
+    """A configuration of the topic was changed."""
     UNKNOWN = "unknown"
+    """The records allow no explanation, or nobody saw the step."""
 
 
 OF_LEADERS: Final = frozenset({Cause.LAG, Cause.LEADER_STALL})
@@ -81,12 +101,11 @@ OF_LEADERS: Final = frozenset({Cause.LAG, Cause.LEADER_STALL})
 
 
 class Evidence(StrEnum):
-    """How a cause is known.
-
-    ``proven``: the record sequence allows no other. ``ambiguous``: it allows the listed candidates.
-    ``inferred``: from two polls or across a gap, so nobody saw the step itself; or by far the likeliest, not proven.
-    """
+    """How a cause is known."""
 
     PROVEN = "proven"
+    """The order of the controller's records allows no other cause."""
     AMBIGUOUS = "ambiguous"
+    """It allows several causes, which are listed as candidates."""
     INFERRED = "inferred"
+    """From two polls or across a gap, so nobody saw the step itself; or by far the likeliest, not proven."""

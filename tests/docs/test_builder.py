@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
 
 from docs.builder.build import DocumentationBroken, build, write_html
+from docs.builder.event_values import meanings
 from docs.builder.links import with_site_links
 from docs.builder.pages import places
 from docs.builder.references import RENDERED
@@ -16,6 +18,8 @@ from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.jmx_names import JMX_METRICS
 from exporters.web.endpoints import ENDPOINTS
 from streaming.commands import COMMANDS, load
+from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.incidents import IncidentClass, Severity
 from streaming.contracts.tables import TABLES
 from streaming.model.statements import STATEMENTS
 from streaming.settings import Settings
@@ -134,6 +138,13 @@ def test_the_reference_of_the_configuration_has_every_key() -> None:
     text = RENDERED["reference/configuration.md"]()
     headings = set(re.findall(r"^###? (\S+)$", text, re.MULTILINE))
     assert settings_keys() - headings == set()
+
+
+@pytest.mark.parametrize("values", [Cause, Evidence, IncidentClass, Severity])
+def test_every_value_of_a_cause_or_an_incident_has_its_meaning_in_the_code(values: type[StrEnum]) -> None:
+    assert list(meanings(values)) == [str(value) for value in values]
+    text = RENDERED["reference/events.md"]()
+    assert [value for value in values if f"| `{value}` |" not in text] == []
 
 
 def test_what_the_builder_writes_of_a_statement_is_what_explain_prints() -> None:
