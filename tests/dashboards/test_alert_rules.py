@@ -143,10 +143,10 @@ def test_every_runbook_anchor_exists_and_every_heading_is_of_an_alert(
     assert anchors == {alert["annotations"]["runbook_url"] for alert in alerts}
 
 
-def test_the_readme_lists_the_alerts_that_announced_work_keeps_quiet(
+def test_the_documentation_lists_the_alerts_that_announced_work_keeps_quiet(
     alerts: list[dict[str, Any]], repository: Path
 ) -> None:
-    section = (repository / "README.md").read_text().split("\n## Announce planned work\n")[1].split("\n## ")[0]
+    section = (repository / "docs" / "planned-work.md").read_text().split("\n## Announce it\n")[1].split("\n## ")[0]
     listed = re.search(r"are quiet:(.*?)\.", section, re.DOTALL)
     assert listed is not None
     quiet = {alert["alert"] for alert in alerts if "kafka_replication_broker_maintenance" in alert["expr"]}
