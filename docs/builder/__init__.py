@@ -9,6 +9,7 @@ those of the site, and Sphinx makes HTML of it. A link, an anchor or a page that
 - ``build``          writes all pages and runs Sphinx
 - ``references``     the pages that are rendered, by their place in the site
 - ``api``            the paths, parameters and rows of the JSON API
+- ``changelog``      the changelog, with what is not released yet
 - ``command_line``   every command with its arguments and options
 - ``configuration``  every key of the configuration
 - ``metrics``        every metric

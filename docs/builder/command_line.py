@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ _HEAD: Final = """# Commands
 `--debug`, which shows the traceback of an error. Exit code 2 means a wrong option or configuration, 1 any other error;
 where a command has others, it says so.
 """
-_EXAMPLE: Final = "Example: "
+_COMMAND: Final = re.compile(r"(?:^|: )((?:isrwatch [a-z]+|spark-submit) .*)$")
 Declared = Any  # a command or a parameter of typer, whose classes are not public
 
 
@@ -43,11 +44,13 @@ def _command(path: str, command: Declared, level: int) -> Iterator[str]:
 
 
 def _paragraph(text: str) -> Iterator[str]:
-    sentence, example, command = text.partition(_EXAMPLE)
-    if sentence or not example:
-        yield plain(sentence or text)
+    """Show a command as code: one that a paragraph is, or that stands behind its colon."""
+    example = _COMMAND.search(text)
+    sentence = text[: example.start(1)] if example else text
+    if sentence and sentence not in {"Example: ", "Examples: "}:
+        yield plain(sentence.strip())
     if example:
-        yield from ("```", command, "```")
+        yield from ("```", example[1], "```")
 
 
 def _spelled(parameter: Declared, context: typer.Context) -> str:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-# Pages that stand beside what they describe. TABLES.md is what `reference/tables.md` is rendered as.
+# Pages that stand beside what they describe, and files in whose place a page is rendered.
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -39,7 +39,6 @@ def texts(root: Path) -> dict[str, str]:
 
     README.md is no page: the site begins with docs/index.md, which is where links to it lead.
     """
-    files = [path for path in places(root) if path != "README.md" and (root / path).is_file()]
-    return {
-        path: (root / path).read_text(encoding="utf-8") for path in files if path != "streaming/contracts/TABLES.md"
-    } | {f"docs/{place}": render() for place, render in RENDERED.items()}
+    files = [path for path, place in places(root).items() if path != "README.md" and place not in RENDERED]
+    rendered = {f"docs/{place}": render() for place, render in RENDERED.items()}
+    return {**{path: (root / path).read_text(encoding="utf-8") for path in files}, **rendered}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from docs.builder.api import api_page
+from docs.builder.changelog import changelog_page
 from docs.builder.command_line import commands_page
 from docs.builder.configuration import configuration_page
 from docs.builder.event_values import events_page
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 RENDERED: Final[Mapping[str, Callable[[], str]]] = {
+    "changelog.md": changelog_page,
     "reference/api.md": api_page,
     "reference/commands.md": commands_page,
     "reference/configuration.md": configuration_page,

@@ -33,6 +33,8 @@ def test_every_page_is_built_and_every_link_of_it_leads_to_one(tmp_path: Path) -
         place for place in places(ROOT).values() if not (tmp_path / "site" / place).with_suffix(".html").is_file()
     ]
     assert missing == []
+    # As text, too, an option begins with two hyphens.
+    assert "without --broker, list" in (tmp_path / "site" / "reference" / "commands.html").read_text()
     targets = {
         (page.parent / link).resolve()
         for page in (tmp_path / "site").rglob("*.html")
@@ -103,6 +105,13 @@ def settings_keys() -> set[str]:
 def options(command: Any) -> set[str]:
     own = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     return own.union(*(options(child) for child in getattr(command, "commands", {}).values()))
+
+
+def test_the_changelog_has_every_fragment_of_what_is_not_released() -> None:
+    page = RENDERED["changelog.md"]()
+    fragments = sorted((ROOT / "changelog.d").glob("*.md"))
+    assert fragments
+    assert [path.name for path in fragments if f"- {' '.join(path.read_text().split())}\n" not in page] == []
 
 
 def test_the_references_have_every_metric_table_path_and_statement() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import typer
 
+from docs.builder.references import RENDERED
 from streaming.commands import COMMANDS, load
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +74,13 @@ def test_every_command_of_the_documentation_can_be_parsed(page: str) -> None:
         except (typer.TyperException, KeyError, AssertionError, ValueError) as error:
             wrong.append(f"{command}: {error!r}")
     assert wrong == []
+
+
+def test_every_example_of_a_help_text_is_shown_as_code_and_can_be_parsed() -> None:
+    shown = IN_A_BLOCK.findall(RENDERED["reference/commands.md"]())
+    assert len(shown) >= sum("xample" in (parser.help or "") for parser in map(load, COMMANDS)) > 5
+    for command in shown:
+        parse(command)
 
 
 @pytest.mark.parametrize(
