@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.jmx_partitions import PARTITION_MBEANS
 from exporters.metrics.mbean import MBeanMetric, derived, running, sampled
+from exporters.read_model.reassignments import is_reassigned
 from streaming.contracts import health
 
 if TYPE_CHECKING:
@@ -162,8 +163,8 @@ JMX_METRICS: Final = (
     _replica_manager(
         "ReassigningPartitions",
         "Partitions that the broker leads and that are being reassigned.",
-        "partition_state.adding_replicas",
-        _led(lambda each: each.adding_replicas or each.removing_replicas),
+        "partition_state.adding_replicas, partition_state.removing_replicas",
+        _led(is_reassigned),
     ),
     _isr_meter("IsrShrinksPerSec", "shrinks", 0),
     _isr_meter("IsrExpandsPerSec", "expands", 1),

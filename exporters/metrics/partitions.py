@@ -110,6 +110,18 @@ PARTITION_METRICS: Final = (
         "min_isr_effective",
         lambda partition, _: partition.min_isr_effective,
     ),
+    _state(
+        "eligible_leader_replicas",
+        "Replicas in the ELR, which may be elected without loss besides the ISR (KIP-966); absent while it is empty.",
+        "elr",
+        lambda partition, _: len(partition.elr) or None,
+    ),
+    _state(
+        "last_known_leader",
+        "Broker id of the last leader, while neither ISR nor ELR has a replica; absent otherwise.",
+        "last_known_elr",
+        lambda partition, _: next(iter(partition.last_known_elr), None),
+    ),
     _state("leader", "Broker id of the leader; -1 if there is none.", "leader", lambda partition, _: partition.leader),
     _state(
         "leader_epoch",

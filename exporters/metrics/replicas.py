@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from exporters.metrics.metric import OWN_PREFIX, SampledMetric, flag
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from exporters.metrics.metric import OWN_PREFIX, Freshness, SampledMetric, flag
+from exporters.read_model.reassignments import bytes_to_go, is_reassigned
 from exporters.read_model.snapshot import SECOND
 
 if TYPE_CHECKING:
@@ -49,6 +53,22 @@ def _per_broker(value: Callable[[list[int]], int]) -> Callable[[ClusterSnapshot]
             yield (cluster.name, str(broker)), value(lags[broker]), at
 
     return samples
+
+
+def _bytes_to_go(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
+    """Add up what all reassignments have yet to copy; nothing while that is unknown of one of them."""
+    logs, at = cluster.samples.replica_logs, cluster.offsets_at
+    if logs is None or at is None:
+        return
+    moving = list(filter(is_reassigned, cluster.unsettled.values()))
+    sizes: dict[tuple[str, int], dict[int, int | None]] = defaultdict(dict)
+    if moving:
+        for row in logs.filter(pc.is_in(logs["topic_id"], pa.array({each.topic_id for each in moving}))).to_pylist():
+            sizes[row["topic_id"], row["partition"]][row["broker"]] = row["size_bytes"]
+            at = min(at, row["collected_at"])
+    amounts = [bytes_to_go(each, sizes[each.topic_id, each.partition]) for each in moving]
+    if None not in amounts:
+        yield (cluster.name,), sum(filter(None, amounts)), at
 
 
 def _sizes(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
@@ -152,6 +172,17 @@ REPLICA_METRICS: Final = (
         source="replica_offsets.size_bytes",
         is_of_topics=True,
         samples=_sizes,
+    ),
+    SampledMetric(
+        name=f"{OWN_PREFIX}cluster_reassignment_remaining_bytes",
+        labels=("cluster",),
+        help="Bytes that the replicas which reassignments add have yet to copy, by the sizes of logs; absent while "
+        "that of one of them, or of its leader, is unknown.",
+        unit="bytes",
+        source="replica_offsets.size_bytes, partition_state.adding_replicas, partition_state.isr",
+        freshness=Freshness.OFFSETS,
+        is_of_topics=True,
+        samples=_bytes_to_go,
     ),
     _directory(
         "online", "1 while the broker can use its log directory, else 0.", "is_online", lambda row: int(row.is_online)

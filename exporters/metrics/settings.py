@@ -78,6 +78,12 @@ def _levels(rows: tuple[BrokerFeatureRow, ...]) -> Iterator[tuple[tuple[str, ...
         yield (name,), levels.finalized
 
 
+def _roles(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
+    for row in cluster.samples.topic_settings or ():
+        if row.role is not None and row.topic_id in cluster.topics:
+            yield (cluster.name, row.topic, row.role), 1, row.collected_at
+
+
 _LEFT: Final = "though nothing is being reassigned"
 _THROTTLES: Final = (
     "topic_settings.leader_throttled_replicas, topic_settings.follower_throttled_replicas, "
@@ -91,6 +97,15 @@ SETTINGS_METRICS: Final = (
         source="topic_settings.weaknesses",
         is_of_topics=True,
         samples=_weak,
+    ),
+    SampledMetric(
+        name=f"{OWN_PREFIX}topic_role_info",
+        labels=("cluster", "topic", "role"),
+        help="What a topic is for that is none of an application's own, such as consumer_offsets; always 1, for joins. "
+        "Of Kafka Connect and Kafka Streams a guess by its name.",
+        source="topic_settings.role",
+        is_of_topics=True,
+        samples=_roles,
     ),
     SampledMetric(
         name=f"{OWN_PREFIX}cluster_left_throttles",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.metric import OWN_PREFIX, Depends, Freshness, MetricType, TopicMetric, TopicView
+from exporters.read_model.reassignments import is_reassigned
 from streaming.contracts import health
 
 if TYPE_CHECKING:
@@ -90,6 +91,13 @@ TOPIC_METRICS: Final = (
         "under_replicated",
         "Partitions of the topic with fewer replicas in sync than assigned.",
         lambda partition: partition.is_under_replicated,
+    ),
+    TopicMetric(
+        name=f"{_PREFIX}reassigning_partitions",
+        labels=LABELS,
+        help="Partitions of the topic with a reassignment that is not complete.",
+        source="partition_state.adding_replicas, partition_state.removing_replicas",
+        value=lambda view: sum(map(is_reassigned, view.topic.partitions.values())),
     ),
     _counter("isr_shrinks", "Changes in which a broker left an ISR of the topic.", lambda each: each.isr_shrinks),
     _counter("leader_changes", "Changes of a leader of the topic.", lambda each: each.leader_changes),

@@ -1,4 +1,4 @@
-"""Metrics that count the partitions that are not as they should be: by missing broker, being reassigned.
+"""Metrics that count the partitions that are not as they should be: by missing broker, being reassigned, with an ELR.
 
 They are counted at each scrape: few partitions are in such a state, unless much is wrong.
 """
@@ -9,6 +9,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.metric import OWN_PREFIX, ClusterMetric, Sample
+from exporters.read_model.reassignments import is_reassigned
+from streaming.contracts.observations import SourceKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,8 +37,14 @@ def _by_missing_broker(
 
 
 def _reassigning(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
-    moving = (each.adding_replicas or each.removing_replicas for each in cluster.unsettled.values())
-    yield (cluster.name,), sum(map(bool, moving))
+    yield (cluster.name,), sum(map(is_reassigned, cluster.unsettled.values()))
+
+
+def _with_elr(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+    """Count only what is unsettled: a partition with an ELR lacks its replicas in the ISR."""
+    count = sum(bool(each.elr) for each in cluster.unsettled.values())
+    if count or cluster.cluster.authority is SourceKind.METADATA_LOG:
+        yield (cluster.name,), count
 
 
 def _is_at_most_at_min_isr(partition: PartitionState) -> bool:
@@ -51,6 +59,14 @@ UNSETTLED_METRICS: Final = (
         help="Partitions with a reassignment that is not complete.",
         source="partition_state.adding_replicas, partition_state.removing_replicas",
         samples=_reassigning,
+    ),
+    ClusterMetric(
+        name=f"{OWN_PREFIX}cluster_elr_partitions",
+        labels=("cluster",),
+        help="Partitions with eligible leader replicas, which may be elected without loss besides the ISR (KIP-966); "
+        "of a polled cluster absent at 0: brokers before Kafka 3.7 do not report them.",
+        source="partition_state.elr",
+        samples=_with_elr,
     ),
     ClusterMetric(
         name=f"{OWN_PREFIX}broker_missing_from_isr_partitions",

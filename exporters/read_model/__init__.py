@@ -1,6 +1,7 @@
 """Follows the tables without a JVM: each refresh gives an immutable snapshot of their content.
 
 - ``cluster_samples``  the newest samples of one cluster, as values
+- ``reassignments``  what a reassignment has yet to do
 - ``snapshot``       the content of the tables at one version, as values that never change
 - ``cluster_names``  the names of clusters, where two have the same one
 - ``isr_meters``     ISR changes by the leader that made them

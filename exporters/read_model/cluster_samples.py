@@ -141,6 +141,7 @@ class TopicSettingsRow(NamedTuple):
     leader_throttled_replicas: str | None
     follower_throttled_replicas: str | None
     weaknesses: tuple[str, ...] | None
+    role: str | None
     collected_at: int
 
 

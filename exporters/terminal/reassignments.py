@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from exporters.read_model.reassignments import bytes_to_go, is_reassigned, replicas_to_go
 from exporters.terminal.event_filter import matches_topic
 from exporters.terminal.output import Field
 from exporters.terminal.state_samples import size
@@ -60,7 +61,7 @@ def show_reassignments(output: RowOutput, selection: StateSelection) -> None:
 
 def reassigned_in(cluster: ClusterSnapshot, topics: tuple[str, ...]) -> list[PartitionState]:
     """Return the partitions that are being reassigned, by name."""
-    moving = (each for each in cluster.unsettled.values() if each.adding_replicas or each.removing_replicas)
+    moving = filter(is_reassigned, cluster.unsettled.values())
     return sorted(
         (each for each in moving if matches_topic(each.topic, topics)), key=lambda each: (each.topic, each.partition)
     )
@@ -87,14 +88,12 @@ def reassignment_rows(
 ) -> Iterator[Row]:
     """Return a row per partition: what is added and removed, and what those that are added have yet to copy.
 
-    ``bytes_to_go`` compares the sizes of logs, so it counts what a follower need not copy because retention deletes it
-    first; ``records_to_go`` compares their ends. Both are null while the leader or one of them has no sample.
+    ``bytes_to_go`` compares the sizes of logs, ``records_to_go`` their ends. Both are null while the leader or one of
+    them has no sample.
     """
     for each in partitions:
         sampled = replicas.get((each.topic_id, each.partition), {})
-        leader = sampled.get(each.leader, {})
-        waiting = [broker for broker in each.adding_replicas if broker not in each.isr]
-        rows = [sampled.get(broker, {}) for broker in waiting]
+        waiting = replicas_to_go(each)
         yield {
             **freshness,
             "topic_id": each.topic_id,
@@ -103,13 +102,9 @@ def reassignment_rows(
             "adding_replicas": list(each.adding_replicas),
             "removing_replicas": list(each.removing_replicas),
             "replicas_to_go": waiting,
-            "bytes_to_go": _total(
-                None if None in {leader.get("size_bytes"), row.get("size_bytes")}
-                else max(0, leader["size_bytes"] - row["size_bytes"])
-                for row in rows
-            ),
-            "records_to_go": _total(row.get("lag") for row in rows),
-        }  # fmt: skip
+            "bytes_to_go": bytes_to_go(each, {broker: row["size_bytes"] for broker, row in sampled.items()}),
+            "records_to_go": _total(sampled.get(broker, {}).get("lag") for broker in waiting),
+        }
 
 
 def _total(amounts: Iterator[int | None]) -> int | None:

@@ -278,8 +278,10 @@ def busy_cluster(tables: Tables, rows: Rows) -> Tables:
         under_replicated_seconds=1.5,
         isr_shrinks=2,
         isr_expands=1,
+        elr=[1],
     )
-    offline = rows.state([1, 3], [3], -1, min_isr=None, offline_since=START + 25 * SECOND, leader_epoch=None)
+    unled = {"offline_since": START + 25 * SECOND, "leader_epoch": None, "last_known_elr": [1]}
+    offline = rows.state([1, 3], [3], -1, min_isr=None, **unled)
     tables.commit(
         rows.cluster_row(controller_changes=2),
         *(rows.broker(number, is_fenced=number == 3) for number in (1, 2, 3)),
@@ -383,7 +385,13 @@ def put_settings(tables: Tables, common: dict[str, Any]) -> None:
     tables.put(
         TOPIC_SETTINGS.name,
         {**topic, "leader_throttled_replicas": "0:1", "weaknesses": ["unclean_election", "min_isr_one"]},
-        {**topic, "topic_id": 'id-of-odd "topic"\\', "topic": 'odd "topic"\\', "weaknesses": ["min_isr_one"]},
+        {
+            **topic,
+            "topic_id": 'id-of-odd "topic"\\',
+            "topic": 'odd "topic"\\',
+            "weaknesses": ["min_isr_one"],
+            "role": "streams_repartition",
+        },
         {**topic, "topic_id": "gone", "topic": "gone", "weaknesses": ["one_replica"], "leader_throttled_replicas": "*"},
     )
     tables.put(BROKER_SETTINGS.name, {**common, "broker": 1, "leader_throttled_rate": 1000}, {**common, "broker": 2})
