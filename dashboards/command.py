@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ import typer
 from dashboards.alerts import AlertSettings
 from dashboards.render import differing, rendered, write
 from streaming.errors import ConfigurationError
+from streaming.setting_values import check_pattern
 
 GENERATED = Path(__file__).parent / "generated"
 _DEFAULTS = AlertSettings()
@@ -48,10 +48,7 @@ def render(  # noqa: PLR0917 - one parameter per option
 
     Example: isrwatch dashboards render --output out --expect-cluster prod --exclude-topics 'tmp-.*'
     """
-    try:
-        re.compile(exclude_topics)
-    except re.error as error:
-        raise ConfigurationError(f"--exclude-topics {exclude_topics!r} is no regular expression: {error}") from None
+    check_pattern("--exclude-topics", exclude_topics)
     settings = AlertSettings(
         runbook_url=runbook_url,
         dashboard_url=dashboard_url,

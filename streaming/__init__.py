@@ -18,6 +18,7 @@ Packages in the order of the data. Each depends only on the contract of the one 
 - ``runtime``           Java and jars, found or fetched
 - ``settings``          the configuration; every key is checked
 - ``cluster_settings``  the same of several clusters, each as if it stood alone
+- ``setting_values``    what single values of the configuration must be
 - ``secret_values``     values of the configuration that stand elsewhere: in the environment, in files
 - ``resources``         where the files of ``conf/`` lie, in a checkout and in an installed package
 - ``errors``            the errors that a user may see

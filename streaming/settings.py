@@ -7,13 +7,13 @@ A wrong key, type or value raises :class:`ConfigurationError` with one sentence 
 from __future__ import annotations
 
 import math
-import re
 import tomllib
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
 
 from streaming.errors import ConfigurationError
+from streaming.setting_values import check_folders, check_pattern, check_seconds, check_telemetry_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +22,11 @@ T = TypeVar("T")
 DRIVER: Final = "driver"
 DISTRIBUTED: Final = "distributed"
 _LONGEST_LEASE_HOURS: Final = 168
+EXPORT_FAMILIES: Final = (
+    *("incidents", "topics", "partitions", "replicas", "groups", "quorum", "transactions", "settings"),
+    *("reconciliation", "kafka_exporter"),
+)
+"""The families of metrics that an exporter may leave out."""
 
 # Old key, or key and value -> the rest of the error message, with what to write now.
 RENAMED: Final[dict[str, str]] = {
@@ -122,12 +127,21 @@ class JobSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportSettings:
-    """The exporter."""
+    """The exporter.
+
+    The filters are regular expressions that occur in names of topics or groups, as in kafka_exporter; ``without`` names
+    families of metrics.
+    """
 
     listen: str = "127.0.0.1:9308"
     refresh_seconds: float = 0.1
     stale_after_seconds: float = 60.0
     detail_limit: int = 20_000
+    topic_filter: str = ".*"
+    topic_exclude: str = "^$"
+    group_filter: str = ".*"
+    group_exclude: str = "^$"
+    without: tuple[str, ...] = ()
     telemetry_path: str = "/metrics"
     web_config_file: str = ""
 
@@ -248,7 +262,7 @@ def _checked(settings: Settings) -> Settings:
         section = getattr(settings, name)
         for item in fields(section):
             if item.name.endswith("_seconds"):
-                _check_seconds(f"{name}.{item.name}", getattr(section, item.name))
+                check_seconds(f"{name}.{item.name}", getattr(section, item.name))
     for key, number, least in (
         ("bus.segment_bytes", settings.bus.segment_bytes, 1024),  # at least one observation
         ("bus.max_bytes", settings.bus.max_bytes, 1024 * 1024),
@@ -259,37 +273,18 @@ def _checked(settings: Settings) -> Settings:
     ):
         if not least <= number < math.inf:  # not "number < least", which no NaN is
             raise ConfigurationError(f"{key} is {number}; it must be at least {least}, and finite")
-    _check_folders(settings.collect.spark_checkpoints)
+    check_folders(settings.collect.spark_checkpoints)
     check_telemetry_path("export.telemetry_path", settings.export.telemetry_path)
+    _check_series(settings.export)
     hours = settings.maintenance.max_hours
     if not 0 < hours <= _LONGEST_LEASE_HOURS:
         raise ConfigurationError(f"maintenance.max_hours is {hours}; it must be above 0 and at most 168, a week")
     return settings
 
 
-def _check_folders(folders: Mapping[str, str]) -> None:
-    for name, folder in folders.items():
-        if not name or not folder or re.match(r"\w+:/", folder):
-            raise ConfigurationError(
-                f"collect.spark_checkpoints: {name!r} = {folder!r} must be a name and the path of a folder that this "
-                "machine can read, no URL; mount it where it is in an object store"
-            )
-
-
-def check_telemetry_path(key: str, path: str) -> None:
-    """Refuse a path that is none, or that of something else.
-
-    Raises:
-        ConfigurationError: it does; the sentence names the key.
-    """
-    if not re.fullmatch(r"/[\w.~/-]+", path, re.ASCII) or path.startswith(
-        ("/-/", "/api/", "/healthz", "/clusters/", "/metrics/")
-    ):
-        raise ConfigurationError(f"{key} is {path!r}; write a path that nothing else has, for example /metrics")
-
-
-def _check_seconds(key: str, value: float) -> None:
-    may_be_zero = key == "job.trigger_seconds"  # Spark starts the next micro-batch at once
-    if not (0 < value < math.inf or (value == 0 and may_be_zero)):
-        bound = "0 or more" if may_be_zero else "above 0"
-        raise ConfigurationError(f"{key} is {value}; it must be {bound}, and finite")
+def _check_series(export: ExportSettings) -> None:
+    for name in ("topic_filter", "topic_exclude", "group_filter", "group_exclude"):
+        check_pattern(f"export.{name}", getattr(export, name))
+    unknown = sorted({*export.without} - {*EXPORT_FAMILIES})
+    if unknown:
+        raise ConfigurationError(f"export.without has {unknown[0]!r}; use some of {', '.join(EXPORT_FAMILIES)}")

@@ -127,6 +127,12 @@ def test_the_example_with_a_token_command_is_one_that_prints_a_token(tmp_path: P
         ),
         ("[export]\ntelemetry_path = '/api/v1/x'\n", "export.telemetry_path is '/api/v1/x'; write a path"),
         ("[cluster\n", "is not TOML"),
+        ("[export]\ntopic_filter = '('\n", r"export.topic_filter '\(' is no regular expression: missing \)"),
+        (
+            "[export]\ngroup_exclude = 'tmp-*'\n",
+            r"export.group_exclude is 'tmp-\*', but it is a regular expression, .*: write 'tmp-\.\*', or put that",
+        ),
+        ("[export]\nwithout = ['lags']\n", "export.without has 'lags'; use some of incidents, topics, partitions"),
     ],
 )
 def test_a_wrong_configuration_is_one_sentence_that_names_the_key(text: str, sentence: str, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``replicas``              metrics of followers that are behind, of sizes and log directories
 - ``quorum``                metrics of the metadata quorum and of transactions
 - ``settings``              metrics of settings that are not safe, and of versions
-- ``sample_ages``           until which age a sample is exposed; ages of the newest ones
+- ``sample_ages``           until which age state and samples are exposed; ages of the newest ones
 - ``kafka_exporter_names``  the metrics of kafka_exporter, with its names and labels
 - ``mbean``                 a metric that Kafka has as an MBean
 - ``jmx_partitions``        the MBeans of partitions and logs
@@ -25,6 +25,7 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``exporter_metrics``      metrics of the exporter itself
 - ``process_metrics``       metrics of its process
 - ``catalogue``             every metric, in the order of the exposition
+- ``series_filter``         which series are left out by choice
 - ``detail``                which partitions have series of their own
 - ``sample_render_cache``   rendered lines of samples, kept until there are newer ones
 - ``topic_render_cache``    rendered lines per topic, kept until the topic changes

@@ -11,7 +11,7 @@ from exporters.metrics.exporter_metrics import EXPORTER_METRICS
 from exporters.metrics.groups import GROUP_METRICS
 from exporters.metrics.incidents import INCIDENT_METRICS
 from exporters.metrics.jmx_names import JMX_METRICS
-from exporters.metrics.kafka_exporter_names import DROP_IN_METRICS
+from exporters.metrics.kafka_exporter_names import DROP_IN_METRICS, DROP_INS_OF_GROUPS
 from exporters.metrics.partitions import PARTITION_METRICS
 from exporters.metrics.process_metrics import PROCESS_METRICS
 from exporters.metrics.quorum import QUORUM_METRICS, RECONCILIATION_METRICS, TRANSACTION_METRICS
@@ -44,6 +44,20 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
     *EXPORTER_METRICS,
     *PROCESS_METRICS,
 )
+
+FAMILIES: Final[dict[str, tuple[Metric, ...]]] = {
+    "incidents": INCIDENT_METRICS,
+    "topics": TOPIC_METRICS,
+    "partitions": PARTITION_METRICS,
+    "replicas": REPLICA_METRICS,
+    "groups": (*GROUP_METRICS, *DROP_INS_OF_GROUPS),
+    "quorum": QUORUM_METRICS,
+    "transactions": TRANSACTION_METRICS,
+    "settings": SETTINGS_METRICS,
+    "reconciliation": RECONCILIATION_METRICS,
+    "kafka_exporter": DROP_IN_METRICS,
+}
+"""What may be left out (``streaming.settings.EXPORT_FAMILIES``); the others say whether all is well, and how fresh."""
 
 
 def reference() -> str:

@@ -15,7 +15,7 @@ from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.metric import PartitionMetric, ReplicaMetric, SampledMetric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from exporters.read_model.snapshot import ClusterSnapshot
     from streaming.contracts.state import PartitionState
@@ -44,7 +44,9 @@ class Detail(NamedTuple):
 NO_DETAIL: Final = Detail({})
 
 
-def choose(clusters: Iterable[ClusterSnapshot], limit: int) -> dict[str, Detail]:
+def choose(
+    clusters: Iterable[ClusterSnapshot], limit: int, shows_topic: Callable[[str], bool] = lambda _: True
+) -> dict[str, Detail]:
     """Choose the partitions that have series: offline ones first, then by what else is wrong, then by the last change.
 
     Among equals those stay that were chosen before, so that series do not come and go.
@@ -52,6 +54,7 @@ def choose(clusters: Iterable[ClusterSnapshot], limit: int) -> dict[str, Detail]
     Args:
         clusters: all that are exposed together.
         limit: the most series that partitions and replicas have beside those of every partition.
+        shows_topic: whether a topic has series at all.
 
     Returns:
         by cluster id.
@@ -60,21 +63,24 @@ def choose(clusters: Iterable[ClusterSnapshot], limit: int) -> dict[str, Detail]
     chosen: dict[str, set[Key]] = {each.cluster.cluster_id: set() for each in together}
     series = 0
     for cluster, key, partition in _worst_first(together):
+        if not shows_topic(partition.topic):
+            continue
         of_cluster = chosen[cluster.cluster.cluster_id]
         if key not in of_cluster:
             series += _OF_PARTITION + _OF_REPLICA * len(partition.replicas)
             if series > limit:
                 break
             of_cluster.add(key)
-    return {each.cluster.cluster_id: _detail(each, chosen[each.cluster.cluster_id]) for each in together}
+    return {each.cluster.cluster_id: _detail(each, chosen[each.cluster.cluster_id], shows_topic) for each in together}
 
 
-def _detail(cluster: ClusterSnapshot, chosen: set[Key]) -> Detail:
+def _detail(cluster: ClusterSnapshot, chosen: set[Key], shows_topic: Callable[[str], bool]) -> Detail:
     by_topic: dict[str, set[int]] = defaultdict(set)
     for topic_id, number in chosen:
         by_topic[topic_id].add(number)
-    eligible = len(cluster.unsettled.keys() | cluster.recent.keys() | _lagging(cluster).keys())
-    return Detail({topic_id: frozenset(numbers) for topic_id, numbers in by_topic.items()}, eligible - len(chosen))
+    eligible = {**cluster.unsettled, **cluster.recent, **_lagging(cluster)}
+    left_out = sum(shows_topic(each.topic) for each in eligible.values()) - len(chosen)
+    return Detail({topic_id: frozenset(numbers) for topic_id, numbers in by_topic.items()}, left_out)
 
 
 def _lagging(cluster: ClusterSnapshot) -> dict[Key, PartitionState]:

@@ -30,9 +30,10 @@ from exporters.metrics.metric import (
     MetricType,
     SampledMetric,
 )
-from exporters.metrics.prepared import ClusterAtScrape, PreparedCluster, PreparedSnapshot, stale_inputs
-from exporters.metrics.sample_ages import oldest_ages, oldest_moment
+from exporters.metrics.prepared import ClusterAtScrape, PreparedCluster, PreparedSnapshot
+from exporters.metrics.sample_ages import oldest_ages, oldest_moment, stale_inputs
 from exporters.metrics.sample_render_cache import ClusterSampleLines
+from exporters.metrics.series_filter import EVERYTHING, SeriesFilter
 from exporters.metrics.text import line, metric_name
 from exporters.metrics.topic_render_cache import PER_TOPIC, ClusterLines
 from exporters.read_model.cluster_names import clusters_by_name
@@ -57,14 +58,15 @@ _HEADINGS: Final = {metric.name: Heading(metric) for metric in CATALOGUE}
 
 @dataclass(frozen=True, slots=True)
 class ScrapeRequest:
-    """What one scrape selects: a cluster by name (None: all), metrics by name (empty: all)."""
+    """What one scrape selects: a cluster by name (None: all), metrics by name (empty: all, but those left out)."""
 
     cluster: str | None = None
     names: frozenset[str] = frozenset()
+    left_out: frozenset[str] = frozenset()
 
     def wants(self, name: str) -> bool:
         """Return whether a metric is selected."""
-        return not self.names or name in self.names
+        return (not self.names or name in self.names) and name not in self.left_out
 
 
 class Exposition:
@@ -75,6 +77,7 @@ class Exposition:
         stale_after_seconds: float,
         collect: CollectSettings = DEFAULT_INTERVALS,
         detail_limit: int = DEFAULT_EXPORT.detail_limit,
+        chosen: SeriesFilter = EVERYTHING,
     ) -> None:
         """Start without rendered lines.
 
@@ -82,10 +85,12 @@ class Exposition:
             stale_after_seconds: data age beyond which a cluster's state is left out.
             collect: how often samples are taken; one stays for two intervals, if that is longer.
             detail_limit: the most series of partitions beside those that every partition has.
+            chosen: what is left out by choice.
         """
         self._stale_after = stale_after_seconds
         self.oldest: Final = oldest_ages(stale_after_seconds, collect)
         self._detail_limit = detail_limit
+        self.chosen: Final = chosen
         self._lines: dict[str, tuple[ClusterLines, ClusterSampleLines]] = {}
         self._lock = threading.Lock()
         self._prepared = PreparedSnapshot(ReplicationSnapshot(), {})
@@ -103,7 +108,7 @@ class Exposition:
             for cluster_id in self._lines.keys() - snapshot.clusters.keys():
                 del self._lines[cluster_id]
             by_name = clusters_by_name(snapshot)
-            details = choose(by_name.values(), self._detail_limit)
+            details = choose(by_name.values(), self._detail_limit, self.chosen.shows_topic)
             clusters = {
                 name: self._prepare(cluster, details, now, in_steps=in_steps) for name, cluster in by_name.items()
             }
@@ -118,7 +123,8 @@ class Exposition:
         detail = details.get(cluster_id, NO_DETAIL)
         topics, samples = self._lines.get(cluster_id, (None, None))
         if topics is None or samples is None or topics.name != cluster.name:  # the name is a label of every line
-            topics, samples = ClusterLines(cluster.name), ClusterSampleLines(self.oldest)
+            topics = ClusterLines(cluster.name, self.chosen.shows_topic)
+            samples = ClusterSampleLines(self.oldest, self.chosen)
             self._lines[cluster_id] = topics, samples
         topics.update(cluster, detail, in_steps=in_steps)
         samples.update(cluster, detail, now)
@@ -139,7 +145,7 @@ class Exposition:
             blocks of whole lines: the samples of a metric consecutive, as the format demands, a header only where
             samples follow.
         """
-        prepared = self._prepared
+        prepared, request = self._prepared, replace(request, left_out=self.chosen.left_out)
         # A newer one was prepared since this scrape began: it must not be undone.
         if prepared.snapshot is not snapshot and prepared.snapshot.read_at <= snapshot.read_at:
             prepared = self.prepare(snapshot, now)
@@ -154,6 +160,7 @@ class Exposition:
         left_out = {each.cluster.name: each.prepared.detail.left_out for each in clusters}
         series = sum(block.series for block in blocks)
         shown = tuple((each.cluster.name, int(len(clusters) == 1)) for each in clusters)
+        health = replace(health, filters=self.chosen.patterns, families=self.chosen.families)
         health = replace(health, without_detail=left_out, drop_in_names=shown)
         return blocks + _exporter_blocks(health, series, request)
 

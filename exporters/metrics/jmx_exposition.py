@@ -16,8 +16,8 @@ from exporters.metrics.headings import Heading
 from exporters.metrics.jmx_names import JMX_METRICS
 from exporters.metrics.mbean import LABELS
 from exporters.metrics.metric import ClusterMetric, Metric, MetricType
-from exporters.metrics.prepared import stale_inputs
-from exporters.metrics.sample_ages import oldest_moment
+from exporters.metrics.sample_ages import oldest_moment, stale_inputs
+from exporters.metrics.series_filter import EVERYTHING, SeriesFilter
 from exporters.metrics.text import line, metric_name
 from exporters.read_model.cluster_names import clusters_by_name
 from streaming.contracts.sample_tables import BROKER_METRICS
@@ -38,13 +38,17 @@ _Values = dict[tuple[str, ...], "Number"]
 class JmxExposition:
     """Renders snapshots under the names of Kafka's MBeans."""
 
-    def __init__(self, stale_after_seconds: float, oldest: Mapping[str, float]) -> None:
+    def __init__(
+        self, stale_after_seconds: float, oldest: Mapping[str, float], chosen: SeriesFilter = EVERYTHING
+    ) -> None:
         """Render nothing yet.
 
         Args:
             stale_after_seconds: data age beyond which a cluster's state is left out.
             oldest: up to which age samples are exposed, in seconds, by table.
+            chosen: what is left out by choice.
         """
+        self._filter = chosen
         self._stale_after = stale_after_seconds
         self._oldest = oldest
 
@@ -91,8 +95,9 @@ class JmxExposition:
                 values[labels] = value
             elif metric.kind is MetricType.COUNTER:
                 values.pop(labels, None)
-        if values:
-            lines = [line(name, metric.labels, labels, value) for labels, value in values.items()]
+        shows = self._filter.of_labels(metric.labels)
+        lines = [line(name, metric.labels, labels, value) for labels, value in values.items() if shows(labels)]
+        if lines:
             yield Heading(metric)
             yield Block(("".join(lines).encode(),), len(lines))
 

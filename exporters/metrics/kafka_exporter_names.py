@@ -61,7 +61,7 @@ def _of_leader(offset: Callable[[ReplicaOffsets], int | None]) -> Callable[[Part
     return value
 
 
-DROP_IN_METRICS: Final = (
+_OF_TOPICS: Final = (
     ClusterMetric(
         name="kafka_brokers",
         help="Number of brokers that are registered and not fenced.",
@@ -135,6 +135,8 @@ DROP_IN_METRICS: Final = (
         source="partition_state.is_under_replicated",
         value=lambda partition, _: int(partition.is_under_replicated),
     ),
+)
+DROP_INS_OF_GROUPS: Final = (
     SampledMetric(
         name="kafka_consumergroup_members",
         labels=GROUP_LABELS[:1],
@@ -179,3 +181,4 @@ DROP_IN_METRICS: Final = (
         samples=per_partition(lambda row: None if row.lag_seconds is None else round(row.lag_seconds * 1000)),
     ),
 )
+DROP_IN_METRICS: Final = (*_OF_TOPICS, *DROP_INS_OF_GROUPS)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from exporters.metrics.metric import Freshness, Metric
-from exporters.read_model.snapshot import SECOND, ReplicationSnapshot
+from exporters.read_model.snapshot import ReplicationSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,25 +64,3 @@ class ClusterAtScrape:
     def shows(self, metric: Metric) -> bool:
         """Return whether the input that a metric requires is fresh."""
         return metric.freshness not in self.stale
-
-
-def stale_inputs(
-    cluster: ClusterSnapshot, now: int, stale_after: float, offsets_after: float | None = None
-) -> frozenset[Freshness]:
-    """Return the inputs of a cluster that are older than ``stale_after`` seconds at ``now`` (UTC microseconds).
-
-    Without a fresh primary source every input is stale: offsets and advice refer to the partitions it observes. Age is
-    measured from the newest observation, not from the newest commit: a job that commits the backlog of an hour ago is
-    writing, and its state is still an hour old. Exactly ``stale_after`` is still fresh, as in the alert; of offsets
-    ``offsets_after``.
-    """
-    if cluster.is_stale(now, stale_after):
-        return frozenset({Freshness.STATE, Freshness.OFFSETS, Freshness.ADVICE})
-    advised_until = None if cluster.advice is None else cluster.advice.until
-    newest = {
-        Freshness.OFFSETS: (cluster.offsets_at, offsets_after or stale_after),
-        Freshness.ADVICE: (advised_until, stale_after),
-    }
-    return frozenset(
-        freshness for freshness, (at, oldest) in newest.items() if at is None or (now - at) / SECOND > oldest
-    )

@@ -1,4 +1,4 @@
-"""Until which age a sample is exposed, and how old the newest of each table is."""
+"""Until which age state and samples are exposed, and how old the newest sample of each table is."""
 
 from __future__ import annotations
 
@@ -48,6 +48,28 @@ def oldest_ages(stale_after: float, collect: CollectSettings) -> Mapping[str, fl
 def oldest_moment(ages: Mapping[str, float], table: str, now: int) -> int:
     """Return from when on samples of a table are exposed at ``now``; UTC microseconds."""
     return now - int(ages[table] * SECOND)
+
+
+def stale_inputs(
+    cluster: ClusterSnapshot, now: int, stale_after: float, offsets_after: float | None = None
+) -> frozenset[Freshness]:
+    """Return the inputs of a cluster that are older than ``stale_after`` seconds at ``now`` (UTC microseconds).
+
+    Without a fresh primary source every input is stale: offsets and advice refer to the partitions it observes. Age is
+    measured from the newest observation, not from the newest commit: a job that commits the backlog of an hour ago is
+    writing, and its state is still an hour old. Exactly ``stale_after`` is still fresh, as in the alert; of offsets
+    ``offsets_after``.
+    """
+    if cluster.is_stale(now, stale_after):
+        return frozenset({Freshness.STATE, Freshness.OFFSETS, Freshness.ADVICE})
+    advised_until = None if cluster.advice is None else cluster.advice.until
+    newest = {
+        Freshness.OFFSETS: (cluster.offsets_at, offsets_after or stale_after),
+        Freshness.ADVICE: (advised_until, stale_after),
+    }
+    return frozenset(
+        freshness for freshness, (at, oldest) in newest.items() if at is None or (now - at) / SECOND > oldest
+    )
 
 
 def _ages(cluster: ClusterSnapshot, now: int) -> Iterator[Sample]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from exporters.metrics.detail import Detail
     from exporters.metrics.metric import Number
+    from exporters.metrics.series_filter import SeriesFilter
     from exporters.read_model.snapshot import ClusterSnapshot
 
 SAMPLED_METRICS: Final = tuple(metric for metric in CATALOGUE if isinstance(metric, SampledMetric))
@@ -38,10 +39,11 @@ class ClusterSampleLines:
 
     Args:
         oldest: up to which age samples are exposed, in seconds, by table.
+        chosen: what is left out by choice.
     """
 
-    def __init__(self, oldest: Mapping[str, float]) -> None:
-        self._oldest = oldest
+    def __init__(self, oldest: Mapping[str, float], chosen: SeriesFilter) -> None:
+        self._oldest, self._filter = oldest, chosen
         self._inputs: dict[str, tuple[Any, ...]] = {}
         self._lines: dict[str, SampleLines] = {}
 
@@ -72,8 +74,9 @@ class ClusterSampleLines:
         since = self._since(metric, now)
         newest: dict[tuple[str, ...], tuple[Number, int]] = {}
         chosen = _chosen(cluster, detail) if metric.is_detail else None
+        shows = self._filter.of_labels(metric.labels)
         for labels, value, at in metric.samples(cluster):
-            if at < since or (chosen is not None and labels[1:3] not in chosen):
+            if at < since or not shows(labels) or (chosen is not None and labels[1:3] not in chosen):
                 continue
             if labels not in newest or newest[labels][1] < at:
                 newest[labels] = value, at

@@ -20,7 +20,7 @@ from exporters.metrics.metric import Depends, PartitionMetric, ReplicaMetric, To
 from exporters.metrics.text import escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from exporters.metrics.detail import Detail
     from exporters.read_model.cluster_samples import PartitionOffsets
@@ -150,13 +150,15 @@ def _is_open(partition: PartitionState) -> bool:
 class ClusterLines:
     """The lines of all topics of one cluster, concatenated by metric."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, shows_topic: Callable[[str], bool]) -> None:
         """Render nothing yet.
 
         Args:
             name: value of the label ``cluster``.
+            shows_topic: whether a topic has series.
         """
         self.name = name
+        self._shows_topic = shows_topic
         self._topics: dict[str, TopicLines] = {}
         self._groups: list[list[TopicLines]] = []
         self._parts: list[list[Block | None]] = [[] for _ in PER_TOPIC]
@@ -170,7 +172,7 @@ class ClusterLines:
         may have moved at once: ``in_steps``, some are rendered now, and the others stay those of the samples before
         until the next updates. ``is_complete`` says whether there are any.
         """
-        live = _newest_of_each_name(cluster.topics.values())
+        live = _newest_of_each_name(each for each in cluster.topics.values() if self._shows_topic(each.topic))
         if [topic.topic_id for topic in live] != list(self._topics):
             self._topics = {topic.topic_id: self._topics.get(topic.topic_id) or TopicLines() for topic in live}
             topics = list(self._topics.values())

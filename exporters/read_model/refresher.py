@@ -46,7 +46,8 @@ class ExporterHealth:
 
     ``process`` has what Prometheus' client libraries collect of a process, by name; ``without_detail`` counts the
     partitions that are left out, by cluster; ``drop_in_names`` has a flag for each cluster: whether the names of
-    kafka_exporter are shown; ``http`` counts the requests of the server.
+    kafka_exporter are shown; ``http`` counts the requests of the server; ``filters`` has the regular expressions of
+    names, by option, and ``families`` whether each family of metrics is exposed.
     """
 
     program_version: str
@@ -59,6 +60,8 @@ class ExporterHealth:
     without_detail: Mapping[str, int] = field(default_factory=dict)
     drop_in_names: tuple[tuple[str, int], ...] = ()
     http: HttpCounts = field(default_factory=HttpCounts)
+    filters: tuple[tuple[str, str], ...] = ()
+    families: tuple[tuple[str, bool], ...] = ()
 
 
 class Refresher(threading.Thread):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.exposition import DEFAULT_INTERVALS, Exposition
+from exporters.metrics.series_filter import SeriesFilter
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
 from exporters.web.server import Endpoints, application
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from streaming.settings import CollectSettings, ExportSettings
 
+_LOG: Final = logging.getLogger(__name__)
 OPTION: Final = "--web.listen-address (export.listen)"
 SWITCH_SECONDS: Final = 0.0005
 """After how long a thread of Python has to give way: a scrape passes from thread to thread, and while changes are read
@@ -75,7 +78,10 @@ def _parts(
     protected: Protection,
     collect: CollectSettings = DEFAULT_INTERVALS,
 ) -> tuple[WebServer, Refresher]:
-    exposition = Exposition(settings.stale_after_seconds, collect, settings.detail_limit)
+    chosen = SeriesFilter(settings)
+    if sentence := chosen.sentence():
+        _LOG.info("%s", sentence)
+    exposition = Exposition(settings.stale_after_seconds, collect, settings.detail_limit, chosen)
     refresher = Refresher(
         TablesReader(tables, reads_side_tables_apart=True),
         settings.refresh_seconds,

@@ -2,17 +2,67 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from streaming.errors import ConfigurationError
-from streaming.settings import CollectSettings, ExportSettings, check_telemetry_path, load
+from streaming.setting_values import check_pattern, check_telemetry_path
+from streaming.settings import EXPORT_FAMILIES, CollectSettings, ExportSettings, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_PATTERNS: Final = {
+    "topic.filter": "Topics in whose names it occurs have series",
+    "topic.exclude": "Topics in whose names it occurs have none",
+    "group.filter": "Groups in whose names it occurs have series",
+    "group.exclude": "Groups in whose names it occurs have none",
+}
+"""The options of kafka_exporter about names, and what they mean; each is the key of the same name."""
+_PANEL: Final = "What has series"
 
 
+def with_series_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command, which takes them as ``**series``, the options about what has series.
+
+    Those about names are kafka_exporter's, those about families of metrics are named as node_exporter's.
+    """
+    options: dict[str, Any] = {
+        _key(option): Annotated[
+            str | None,
+            typer.Option(
+                f"--{option}",
+                metavar="REGEX",
+                help=f"{meaning}; default: export.{_key(option)}.",
+                rich_help_panel=_PANEL,
+            ),
+        ]
+        for option, meaning in _PATTERNS.items()
+    }
+    for family in EXPORT_FAMILIES:
+        text = f"Expose the metrics of the family {family}, or not; default: unless export.without has it."
+        switch = typer.Option(f"--collector.{family}/--no-collector.{family}", help=text, rich_help_panel=_PANEL)
+        options[family] = Annotated[bool | None, switch]
+    signature = inspect.signature(command, eval_str=True)
+    own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    more = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in options.items()
+    ]
+    command.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+    return command
+
+
+def _key(option: str) -> str:
+    return option.replace(".", "_")
+
+
+@with_series_options
 def export(
     *,
     config_file: Annotated[
@@ -38,6 +88,7 @@ def export(
     list_metrics: Annotated[
         bool, typer.Option("--list-metrics", help="Print every metric as a Markdown table and exit.")
     ] = False,
+    **series: Any,  # noqa: ANN401 - of each option its own type
 ) -> None:
     """Serve the Delta tables to Prometheus and as JSON until Ctrl-C. Needs neither Spark nor Java.
 
@@ -53,6 +104,7 @@ def export(
         return
     settings = load(config_file)
     exporting = _overridden(settings.export, listen_address, telemetry_path, web_config_file)
+    exporting = _with_series(exporting, series)
     folder = Path(settings.tables.directory) if tables is None else tables
     if folder.is_file():
         raise ConfigurationError(f"{folder} is a file; point tables.directory (--tables) at the folder of the tables")
@@ -87,3 +139,14 @@ def _overridden(
         check_telemetry_path("--web.telemetry-path", telemetry_path)
         settings = replace(settings, telemetry_path=telemetry_path)
     return settings
+
+
+def _with_series(settings: ExportSettings, series: Mapping[str, Any]) -> ExportSettings:
+    """Apply the options about what has series."""
+    patterns = {option: series[_key(option)] for option in _PATTERNS if series.get(_key(option)) is not None}
+    for option, pattern in patterns.items():
+        check_pattern(f"--{option}", pattern)
+    exposed = {family: family not in settings.without for family in EXPORT_FAMILIES}
+    exposed |= {family: series[family] for family in EXPORT_FAMILIES if series.get(family) is not None}
+    without = tuple(family for family, is_exposed in exposed.items() if not is_exposed)
+    return replace(settings, without=without, **{_key(option): pattern for option, pattern in patterns.items()})

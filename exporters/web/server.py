@@ -82,7 +82,7 @@ class Endpoints:
         self._clock = clock
         self._exposition = exposition or Exposition(stale_after_seconds)
         self.api = ApiRoutes(refresher, stale_after_seconds, clock)
-        self._jmx_exposition = JmxExposition(stale_after_seconds, self._exposition.oldest)
+        self._jmx_exposition = JmxExposition(stale_after_seconds, self._exposition.oldest, self._exposition.chosen)
         self._bodies = ScrapeBodies(clock)
         self.http = HttpCounts()  # replaced by those of the server
         self._without_drop_ins: tuple[str, ...] = ()

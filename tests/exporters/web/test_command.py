@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.jmx_names import JMX_METRICS
+from exporters.web import command
 from exporters.web.command import export
 from streaming.errors import ConfigurationError
 from tests.plugins.certificates import make_certificate
@@ -117,6 +118,38 @@ def test_a_telemetry_path_of_something_else_is_refused() -> None:
     outcome = CliRunner().invoke(app, ["--web.telemetry-path", "/-/healthy"])
     assert isinstance(outcome.exception, ConfigurationError)
     assert str(outcome.exception).startswith("--web.telemetry-path is '/-/healthy'; write a path that nothing else has")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], {"topic_filter": "^a", "without": ("quorum",)}),
+        (["--topic.filter", "^b", "--group.exclude", "x"], {"topic_filter": "^b", "group_exclude": "x"}),
+        (["--no-collector.groups"], {"without": ("groups", "quorum")}),
+        (["--collector.quorum", "--no-collector.kafka_exporter"], {"without": ("kafka_exporter",)}),
+    ],
+)
+def test_options_about_series_override_the_settings(
+    options: list[str], expected: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[Any] = []
+    monkeypatch.setattr(command, "_serve", lambda _folder, exporting, _collect: served.append(exporting))
+    config = tmp_path / "isrwatch.toml"
+    config.write_text('[export]\ntopic_filter = "^a"\nwithout = ["quorum"]\n')
+    app = Typer()
+    app.command()(export)
+    outcome = CliRunner().invoke(app, ["--config", str(config), *options])
+    assert outcome.exit_code == 0, outcome.output
+    (exporting,) = served
+    assert {key: getattr(exporting, key) for key in expected} == expected
+
+
+def test_a_pattern_of_file_names_is_refused_where_a_regular_expression_is_needed() -> None:
+    app = Typer()
+    app.command()(export)
+    outcome = CliRunner().invoke(app, ["--topic.exclude", "tmp-*"])
+    assert isinstance(outcome.exception, ConfigurationError)
+    assert str(outcome.exception).startswith("--topic.exclude is 'tmp-*', but it is a regular expression")
 
 
 def test_an_address_that_is_taken_ends_the_program_with_one_sentence(tmp_path: Path) -> None:
