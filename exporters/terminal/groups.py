@@ -1,8 +1,6 @@
 """Groups from the newest samples: state, members, total lag, and the partition with the largest.
 
-What is unknown stays unknown: a group without offsets has no lag, and one that is not described no members. In
-seconds the lag of a group is the largest one of its partitions; while that of one is unknown, it is at least the
-largest of the others.
+What is unknown stays unknown: a group without offsets has no lag, and one that is not described no members.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ def group_rows(folder: Path, topics: tuple[str, ...], now: int) -> Iterator[Row]
         if matches_topic(row["topic"], topics):
             groups.setdefault(_key(row), []).append(row)
     for key, rows in sorted(groups.items()):
-        yield {**_newest([*filter(None, [described.get(key)]), *rows], now), **summed(rows), **_of_unknown(rows)}
+        yield {**_newest([*filter(None, [described.get(key)]), *rows], now), **summed(rows)}
 
 
 def _key(row: Row) -> tuple[str, str, str]:
@@ -56,13 +54,4 @@ def _newest(rows: list[Row], now: int) -> Row:
         **{name: newest.get(name) for name in _OF_GROUP},
         "idle_seconds": None if progress_at is None else max(0, now - progress_at) / SECOND,
         "sample_age_seconds": newest["sample_age_seconds"],
-    }
-
-
-def _of_unknown(rows: list[Row]) -> Row:
-    """Return of how many partitions the lag is unknown, and by those of which it is not, how long it is at least."""
-    seconds = (row["lag_seconds"] for row in rows if row["lag_seconds"] is not None)
-    return {
-        "partitions_of_unknown_lag": sum(row["lag"] is None for row in rows),
-        "lag_seconds_at_least": max(seconds, default=None),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -40,11 +41,13 @@ def serve(
     protected: Protection,
     collect: CollectSettings,
 ) -> None:
-    """Serve until SIGTERM or SIGINT."""
+    """Serve until SIGTERM or SIGINT; a second SIGINT does not wait for responses."""
     server, refresher = _parts(tables, settings, opened, protected, collect)
     sys.setswitchinterval(SWITCH_SECONDS)
     # Most of the first snapshot stays, and collections of garbage that look at all of it would delay scrapes.
     refresher.after_first = freeze
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, server.handle_exit)
     refresher.start()
     try:
         server.run()

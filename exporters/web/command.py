@@ -74,7 +74,10 @@ def export(
     ] = None,
     telemetry_path: Annotated[
         str | None,
-        typer.Option("--web.telemetry-path", help="Path of the metrics; default: export.telemetry_path."),
+        typer.Option(
+            "--web.telemetry-path",
+            help="Path of the metrics; default: export.telemetry_path. /metrics/jmx and /clusters/NAME/metrics stay.",
+        ),
     ] = None,
     web_config_file: Annotated[
         str | None,
@@ -125,6 +128,7 @@ def _serve(folder: Path, exporting: ExportSettings, collect: CollectSettings) ->
     addresses = ", ".join(f"{scheme}://{address_of(each)}{exporting.telemetry_path}" for each in opened)
     typer.echo(f"serving {folder} on {addresses}", err=True)
     serve(folder, exporting, opened, protected, collect)
+    typer.echo("stopped", err=True)
 
 
 def _overridden(

@@ -23,6 +23,8 @@ _SUMS: Final = (
     required("partitions", "long", "partitions for which it has committed something, or that its members read"),
     Column("lag", "long", "records that it has yet to read, of all partitions; null while unknown of one"),
     Column("lag_seconds", "double", "the largest lag of its partitions in seconds; null while unknown of one"),
+    Column("lag_seconds_at_least", "double", "the same of those of which it is known; null while it is of none"),
+    required("partitions_of_unknown_lag", "long", "partitions whose lag is unknown"),
     Column("records_lost", "long", "records that were deleted before it read them"),
     Column("worst_partition", "string", "the partition with the largest lag"),
     Column("worst_lag", "long", "the lag of that"),

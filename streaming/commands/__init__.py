@@ -9,7 +9,7 @@ needs neither Spark nor Java. This file contains the names and one-line help tex
 - ``doctor_listeners``  what listeners and certificates show, of the cluster and our own
 - ``doctor_polling``   what it learns from the brokers, asking as the collector does
 - ``doctor_samples``   the same of samples
-- ``doctor_machine``   folders, tables, Java, jars and ports
+- ``doctor_machine``   folders, tables, Java, jars, ports and web configuration files
 - ``doctor_tables``    whether the tables can be read, are current, and belong to the bus
 - ``collect``          ``isrwatch collect``
 - ``job``              ``isrwatch job``

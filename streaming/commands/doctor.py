@@ -30,7 +30,7 @@ def doctor(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per finding and line.")] = False,
 ) -> None:
-    """Check a configuration and what it needs: brokers, permissions, clocks, folders, tables, Java, jars, ports.
+    """Check a configuration and what it needs: brokers, permissions, clocks, folders, tables, Java, ports, TLS.
 
     Every finding is one sentence, with the fix. It changes nothing, and prints no password. The exit code is 1 if there
     is a problem; a warning is none.

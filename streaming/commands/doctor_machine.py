@@ -1,4 +1,4 @@
-"""What ``isrwatch doctor`` checks of this machine: folders, tables, Java, jars and ports."""
+"""What ``isrwatch doctor`` checks of this machine: folders, tables, Java, jars, ports and web configuration files."""
 
 from __future__ import annotations
 
@@ -76,9 +76,37 @@ def _ports(settings: Settings) -> Iterator[tuple[Status, str]]:
             yield Status.OK, f"{key}: {address} is free"
 
 
+def _web_files(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.web.protection import protection_of
+
+    files = {
+        "collect.web_config_file": settings.collect.web_config_file,
+        "job.web_config_file": settings.job.web_config_file,
+        "export.web_config_file": settings.export.web_config_file,
+    }
+    for key, file in files.items():
+        if not file:
+            continue
+        try:
+            protects = protection_of(file).rules.protects()
+        except ConfigurationError as error:
+            yield Status.PROBLEM, f"{key}: {error}"
+            continue
+        given = [name for name, is_given in zip(_PROTECTIONS, protects, strict=True) if is_given]
+        if given:
+            yield Status.OK, f"{key}: {file} gives {', '.join(given)}"
+        else:
+            yield (
+                Status.WARNING,
+                f"{key}: {file} protects nothing; write TLS or logins into it, as in conf/web-config.yml",
+            )
+
+
+_PROTECTIONS: Final = ("TLS", "certificates of clients", "logins")
 CHECKS_OF_THE_MACHINE: Final[Mapping[str, Callable[[Settings], Iterator[tuple[Status, str]]]]] = {
     "folders": _folders,
     "tables": _tables,
     "Java and jars": _java,
     "ports": _ports,
+    "web files": _web_files,
 }

@@ -83,6 +83,11 @@ class WebServer(uvicorn.Server):
         self._ticks = 0
         self._once = OncePerMinute()
 
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the program: uvicorn would stop, and then end the process by the same signal."""
+        yield
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to accept connections."""
         await super().startup(sockets=sockets or [])

@@ -279,6 +279,14 @@ def test_a_group_has_the_sums_of_its_partitions_and_null_for_what_is_unknown(add
     payments = rows["payments"]
     assert (payments["members"], payments["partitions"], payments["lag"], payments["worst_lag"]) == (2, 3, None, 10)
     assert (payments["worst_partition"], payments["records_lost"]) == ("orders-0", 4)
+    in_seconds = ("lag_seconds", "lag_seconds_at_least", "partitions_of_unknown_lag")
+    assert {group: tuple(row[name] for name in in_seconds) for group, row in rows.items()} == {
+        "payments": (None, 61.0, 1),
+        "other": (None, None, 1),
+        "idle": (None, None, 0),
+        "undescribed": (None, None, 0),
+        "etl": (None, None, 0),
+    }
     assert (rows["other"]["group_state"], rows["other"]["partitions"]) == (None, 2)
     assert rows["idle"]["lag"] is None
     by_state = answer(address, "/api/v1/groups", state="Empty")

@@ -271,6 +271,7 @@ def test_it_listens_on_several_addresses_and_serves_the_metrics_at_the_path_of_c
             wait_until(lambda server=other: ask(server, "/-/ready")[0] == 200)
             assert b"kafka_replication_cluster_info" in ask(other, "/probe/all")[2]
             assert ask(other, "/metrics")[0] == 404
+            assert [ask(other, path)[0] for path in ("/metrics/jmx", "/clusters/main/metrics")] == [200, 200]
             assert ask(other, "/healthz")[2] == ask(other, "/-/healthy")[2] != b""
             assert b'href="/probe/all"' in ask(other, "/")[2]
 

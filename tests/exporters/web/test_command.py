@@ -56,8 +56,10 @@ def test_the_program_serves_the_configured_tables_and_stops_on_a_signal(
     finally:
         os.kill(program.pid, stop)
         _, errors = program.communicate(timeout=60)
-    assert f"serving {tables.directory} on http://{address}/metrics" in errors
+    lines = errors.splitlines()
+    assert (lines[0], lines[-1]) == (f"serving {tables.directory} on http://{address}/metrics", "stopped")
     assert "Traceback" not in errors
+    assert program.returncode == 0
 
 
 def test_a_file_in_place_of_the_tables_is_refused_at_the_start() -> None:

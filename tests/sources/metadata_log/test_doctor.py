@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tests.plugins.fake_kafka import FakeKafka
     from tests.plugins.mock_kafka import MockKafka
 
+HASH = "$2y$04$PTGfq2o8T0Lq0Ja3oFKlV.bDZNIuhrfBoGAPCLlBTCEzVjJHdcoIC"
+
 
 def settings_for(servers: str, **collect: Any) -> Settings:
     return Settings(cluster=ClusterSettings(bootstrap_servers=servers), collect=CollectSettings(**collect))
@@ -125,6 +127,39 @@ def test_a_folder_that_cannot_be_written_a_full_disk_and_a_port_in_use_are_found
     settings = replace(settings, export=replace(settings.export, listen=f"127.0.0.1:{opened.getsockname()[1]}"))
     assert Status.WARNING in {status for status, _ in CHECKS_OF_THE_MACHINE["ports"](settings)}
     opened.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "said"),
+    [
+        (f"basic_auth_users: {{me: {HASH}}}", Status.OK, "gives logins"),
+        ("basic_auth_users: {me: secret}", Status.PROBLEM, "basic_auth_users.me is no bcrypt hash"),
+        (
+            "tls_server_config: {cert_file: a.crt, key_file: a.key}",
+            Status.PROBLEM,
+            "cannot load",
+        ),
+        ("http_server_config: {http2: false}", Status.WARNING, "protects nothing; write TLS or logins into it"),
+        (None, Status.PROBLEM, "cannot read the web configuration"),
+    ],
+)
+@pytest.mark.parametrize("program", ["collect", "job", "export"])
+def test_the_web_configuration_of_each_program_is_checked(
+    program: str, text: str | None, status: Status, said: str, tmp_path: Path
+) -> None:
+    web = tmp_path / "web.yml"
+    if text is not None:
+        web.write_text(text)
+    settings = Settings()
+    assert list(CHECKS_OF_THE_MACHINE["web files"](settings)) == []
+    configured: dict[str, Any] = {program: replace(getattr(settings, program), web_config_file=str(web))}
+    settings = replace(settings, **configured)
+    ((found, sentence),) = CHECKS_OF_THE_MACHINE["web files"](settings)
+    assert found is status
+    assert sentence.startswith(
+        f"{program}.web_config_file: {web}" if text is not None else f"{program}.web_config_file:"
+    )
+    assert said in sentence
 
 
 def test_the_command_prints_findings_as_json_ends_with_1_at_a_problem_and_shows_no_password(tmp_path: Path) -> None:
