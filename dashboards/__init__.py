@@ -3,8 +3,7 @@
 In the order in which each is built from the one before:
 
 - ``promql``                a signal and the PromQL expressions rendered from it
-- ``signals``               every metric that a panel or a rule uses: name, meaning, unit, type; defined once
-- ``monitor_signals``       those of the monitor itself; part of ``signals``
+- ``signals``               every metric that a panel or a rule uses: name, meaning, unit, type; a module per subject
 - ``style``                 the panel types, over grafanalib
 - ``panel_queries``         the queries that panels are made of
 - ``panels``                one entry per panel

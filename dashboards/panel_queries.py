@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards import signals, style
+from dashboards import style
 from dashboards.promql import Scope, Signal
+from dashboards.signals import clusters
 from dashboards.style import PanelQuery
 
 SELECTED: Final = Scope({"cluster": 'cluster=~"$cluster"', "topic": 'topic=~"$topic"'})
@@ -29,7 +30,7 @@ def in_range(signal: Signal, by: tuple[str, ...], *more: str) -> str:
     return f"round({signal.increase(RANGE, SELECTED, *more, by=by)})"
 
 
-FRESH: Final = signals.OFFLINE.now(SELECTED)
+FRESH: Final = clusters.OFFLINE.now(SELECTED)
 """Present for each cluster whose state is exposed, whatever its value."""
 
 

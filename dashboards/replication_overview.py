@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from grafanalib import core
 
-from dashboards import signals
 from dashboards.normalise import normalised
 from dashboards.panel_queries import SELECTED, WINDOW
 from dashboards.promql import Scope
 from dashboards.rows import ROWS, placed
+from dashboards.signals import changes, clusters, topics
 from dashboards.style import DATASOURCE, ORANGE, RED
 
 UID: Final = "isrwatch-replication-overview"
@@ -45,8 +45,8 @@ def _variables() -> list[core.Template]:
     return [
         core.Template(name="datasource", label="Data source", type="datasource", query="prometheus"),
         # Ages stay exposed while state is withdrawn, so a stale cluster can still be selected.
-        _names("cluster", "Cluster", signals.DATA_AGE.series()),
-        _names("topic", "Topic", signals.TOPIC_OFFLINE.series(_IN_CLUSTER)),
+        _names("cluster", "Cluster", clusters.DATA_AGE.series()),
+        _names("topic", "Topic", topics.OFFLINE.series(_IN_CLUSTER)),
     ]
 
 
@@ -69,7 +69,7 @@ def _annotations() -> list[dict[str, Any]]:
         _annotation(
             "Pages", 'ALERTS{alertname=~"Kafka.*", alertstate="firing", severity="page", cluster=~"$cluster"}', RED
         ),
-        _annotation("Unclean elections", f"{signals.UNCLEAN_ELECTIONS.increase(WINDOW, SELECTED)} > 0", ORANGE),
+        _annotation("Unclean elections", f"{changes.UNCLEAN_ELECTIONS.increase(WINDOW, SELECTED)} > 0", ORANGE),
     ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dashboards import signals
 from dashboards.alerts.templates import (
     FRESH,
     THIS_CLUSTER,
@@ -20,6 +19,7 @@ from dashboards.alerts.templates import (
     top,
 )
 from dashboards.promql import EVERYWHERE
+from dashboards.signals import brokers, changes, clusters, monitor, partitions, quorum, topics
 
 if TYPE_CHECKING:
     from dashboards.alerts.settings import AlertSettings
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 def offline(settings: AlertSettings) -> Rule:
     """Page for partitions without a leader."""
     name = "KafkaOfflinePartitions"
-    count = partitions_in(signals.OFFLINE, signals.TOPIC_OFFLINE, settings)
+    count = partitions_in(clusters.OFFLINE, topics.OFFLINE, settings)
     return rule(
         name,
         "page",
-        or_as_before(name, f"{count} > 0\nor ({_flapping(signals.PARTITION_OFFLINE_SECONDS, settings)})", settings),
+        or_as_before(name, f"{count} > 0\nor ({_flapping(partitions.OFFLINE_SECONDS, settings)})", settings),
         "Partitions of {{ $labels.cluster }} are offline: neither reads nor writes",
-        f"Cluster {{{{ $labels.cluster }}}}: {number(signals.OFFLINE.now(THIS_CLUSTER))} partitions have no leader"
-        f"{_if_stale()}. Topics: {_topics(signals.TOPIC_OFFLINE)}. {_causes(settings)}",
+        f"Cluster {{{{ $labels.cluster }}}}: {number(clusters.OFFLINE.now(THIS_CLUSTER))} partitions have no leader"
+        f"{_if_stale()}. Topics: {_topics(topics.OFFLINE)}. {_causes(settings)}",
         settings,
         lasting=settings.offline_for,
     )
@@ -45,11 +45,11 @@ def offline(settings: AlertSettings) -> Rule:
 def under_min_isr(settings: AlertSettings) -> Rule:
     """Page for partitions that refuse writes: for a minute, or again and again."""
     name = "KafkaUnderMinIsr"
-    count = partitions_in(signals.UNDER_MIN_ISR, signals.TOPIC_UNDER_MIN_ISR, settings)
-    seconds = signals.PARTITION_UNDER_MIN_ISR_SECONDS
+    count = partitions_in(clusters.UNDER_MIN_ISR, topics.UNDER_MIN_ISR, settings)
+    seconds = partitions.UNDER_MIN_ISR_SECONDS
     worst = number(_longest(seconds, settings, settings.flapping_window, THIS_CLUSTER))
-    missing = f"{signals.REPLICA_IN_SYNC.now(THIS_CLUSTER)} == 0"
-    refusing = f"{signals.PARTITION_UNDER_MIN_ISR.now(THIS_CLUSTER)} == 1"
+    missing = f"{partitions.REPLICA_IN_SYNC.now(THIS_CLUSTER)} == 0"
+    refusing = f"{partitions.UNDER_MIN_ISR.now(THIS_CLUSTER)} == 1"
     brokers = f"count by (broker) (({missing}) and on (cluster, topic, partition) ({refusing}))"
     return rule(
         name,
@@ -60,10 +60,10 @@ def under_min_isr(settings: AlertSettings) -> Rule:
             settings,
         ),
         "Partitions of {{ $labels.cluster }} refuse writes: under min ISR",
-        f"Cluster {{{{ $labels.cluster }}}}: {number(signals.UNDER_MIN_ISR.now(THIS_CLUSTER))} partitions are under "
+        f"Cluster {{{{ $labels.cluster }}}}: {number(clusters.UNDER_MIN_ISR.now(THIS_CLUSTER))} partitions are under "
         f"min ISR now (producers with acks=all are refused){_if_stale()}; the worst was so for "
         f"{worst} s of {settings.flapping_window}. "
-        f"Topics: {_topics(signals.TOPIC_UNDER_MIN_ISR)}. Brokers missing from these ISRs: "
+        f"Topics: {_topics(topics.UNDER_MIN_ISR)}. Brokers missing from these ISRs: "
         f"{top(brokers, '{{ .Labels.broker }} ({{ .Value }})')}. {_causes(settings)}",
         settings,
         lasting=settings.under_min_isr_for,
@@ -85,8 +85,8 @@ def more(settings: AlertSettings) -> Rule:
     grown = (
         f"({partitions_in(cluster, topic, settings)} > ({least_partitions_in(cluster, topic, settings, window)} > 0))"
         for cluster, topic in (
-            (signals.OFFLINE, signals.TOPIC_OFFLINE),
-            (signals.UNDER_MIN_ISR, signals.TOPIC_UNDER_MIN_ISR),
+            (clusters.OFFLINE, topics.OFFLINE),
+            (clusters.UNDER_MIN_ISR, topics.UNDER_MIN_ISR),
         )
     )
     return rule(
@@ -95,9 +95,9 @@ def more(settings: AlertSettings) -> Rule:
         "\nor ".join(grown),
         "More partitions of {{ $labels.cluster }} are offline or refuse writes than before",
         f"Cluster {{{{ $labels.cluster }}}}: besides partitions that have been unavailable for {window}, there are "
-        f"more. Offline now: {number(signals.OFFLINE.now(THIS_CLUSTER))}, under min ISR now: "
-        f"{number(signals.UNDER_MIN_ISR.now(THIS_CLUSTER))}. Offline topics: {_topics(signals.TOPIC_OFFLINE)}. "
-        f"Topics under min ISR: {_topics(signals.TOPIC_UNDER_MIN_ISR)}. {_causes(settings)}",
+        f"more. Offline now: {number(clusters.OFFLINE.now(THIS_CLUSTER))}, under min ISR now: "
+        f"{number(clusters.UNDER_MIN_ISR.now(THIS_CLUSTER))}. Offline topics: {_topics(topics.OFFLINE)}. "
+        f"Topics under min ISR: {_topics(topics.UNDER_MIN_ISR)}. {_causes(settings)}",
         settings,
         lasting=settings.under_min_isr_for,
     )
@@ -105,7 +105,7 @@ def more(settings: AlertSettings) -> Rule:
 
 def unclean_election(settings: AlertSettings) -> Rule:
     """Page for leaders elected from outside the in-sync replicas: acknowledged records may be lost."""
-    elected = signals.UNCLEAN_ELECTIONS.increase(settings.election_window, EVERYWHERE)
+    elected = changes.UNCLEAN_ELECTIONS.increase(settings.election_window, EVERYWHERE)
     return rule(
         "KafkaUncleanElection",
         "page",
@@ -124,12 +124,12 @@ def no_controller(settings: AlertSettings) -> Rule:
 
     Where polls have taken over from the log, the controller is not known any more.
     """
-    age, up, behind, controller = signals.SOURCE_AGE, signals.QUERY_UP, signals.BEHIND, signals.CONTROLLER
+    age, up, behind, controller = monitor.SOURCE_AGE, monitor.QUERY_UP, monitor.BEHIND, quorum.CONTROLLER
     log, other = (_of_collector(age, matcher) for matcher in (_LOG, 'channel!="replication"'))
     silent = (
         f"max by (cluster) ({log} > {settings.stale_seconds} "
         f"and on (cluster, collector) {other} <= {settings.stale_seconds})\n"
-        f"and on (cluster) {signals.DATA_AGE.now()} > {settings.stale_seconds}"
+        f"and on (cluster) {clusters.DATA_AGE.now()} > {settings.stale_seconds}"
     )
     applied = (
         f"min by (cluster) ({up.series(EVERYWHERE, _REPLICATION)}) == 1 "
@@ -172,12 +172,12 @@ def _topics(signal: Signal) -> str:
 
 
 def _if_stale() -> str:
-    fresh = query(signals.OFFLINE.now(THIS_CLUSTER))
+    fresh = query(clusters.OFFLINE.now(THIS_CLUSTER))
     return f"{{{{ if not ({fresh}) }}}} (monitoring data is stale: as it was){{{{ end }}}}"
 
 
 def _causes(settings: AlertSettings) -> str:
-    removals = f"{signals.ISR_REMOVALS.increase(settings.suspects_window, THIS_CLUSTER)} > 0"
+    removals = f"{brokers.ISR_REMOVALS.increase(settings.suspects_window, THIS_CLUSTER)} > 0"
     return (
         f"Left an ISR within {settings.suspects_window}: "
         + top(removals, 'broker {{ .Labels.broker }} by {{ .Labels.cause }} ({{ .Value | printf "%.0f" }})')

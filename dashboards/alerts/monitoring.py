@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dashboards import signals
 from dashboards.alerts.templates import THIS_CLUSTER, Rule, quoted, rule, top
-from dashboards.monitor_signals import CLIENT_CERTIFICATE, LISTENER_CERTIFICATE
 from dashboards.promql import EVERYWHERE
+from dashboards.signals import changes, clusters, labels, monitor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +33,7 @@ def monitor_blind(settings: AlertSettings) -> Iterator[Rule]:
 
 
 def _without_data(cluster: str, settings: AlertSettings) -> str:
-    age = signals.DATA_AGE.series(EVERYWHERE, f"cluster={quoted(cluster)}")
+    age = clusters.DATA_AGE.series(EVERYWHERE, f"cluster={quoted(cluster)}")
     name = quoted(cluster.replace("$", "$$"))
     return f'label_replace(absent(min({age}) <= {settings.stale_seconds}), "cluster", {name}, "", "")'
 
@@ -55,7 +54,7 @@ def monitor_stale(settings: AlertSettings) -> Rule:
 
 def _sources() -> str:
     return top(
-        signals.SOURCE_AGE.now(THIS_CLUSTER),
+        monitor.SOURCE_AGE.now(THIS_CLUSTER),
         "{{ .Labels.source }} ({{ .Value | humanizeDuration }})",
         otherwise="the exporter is not responding",
     )
@@ -63,7 +62,7 @@ def _sources() -> str:
 
 def _stale_condition(settings: AlertSettings) -> str:
     """Compare the data age; without an exporter, the age of the newest observation it ever exposed."""
-    age, observed = signals.DATA_AGE, signals.SOURCE_OBSERVED
+    age, observed = clusters.DATA_AGE, monitor.SOURCE_OBSERVED
     newest = f"last_over_time({observed.series(EVERYWHERE, _REPLICATION)}[{settings.remembered}])"
     return "\n".join((
         f"{age.now()} > {settings.stale_seconds}",
@@ -74,7 +73,7 @@ def _stale_condition(settings: AlertSettings) -> str:
 
 def query_down(settings: AlertSettings) -> Rule:
     """Ticket for a channel of the bus that is not applied: its query is down, or the whole job."""
-    up, age = signals.QUERY_UP, signals.REPORT_AGE
+    up, age = monitor.QUERY_UP, monitor.REPORT_AGE
     return rule(
         "KafkaReplicationJobQueryDown",
         "ticket",
@@ -89,7 +88,7 @@ def query_down(settings: AlertSettings) -> Rule:
         "keeps failing; the job restarts it.{{ end }} "
         "No data is lost: the bus retains what is not applied. Backlog: "
         + top(
-            f"{signals.BEHIND.now(THIS_CLUSTER)} > 0",
+            f"{monitor.BEHIND.now(THIS_CLUSTER)} > 0",
             "{{ .Labels.source }} ({{ .Value | humanize1024 }}B)",
             otherwise="none reported",
         )
@@ -104,7 +103,7 @@ def table_unreadable(settings: AlertSettings) -> Rule:
     return rule(
         "KafkaReplicationTableUnreadable",
         "ticket",
-        f"{signals.TABLE_READABLE.now()} == 0",
+        f"{monitor.TABLE_READABLE.now()} == 0",
         "The exporter cannot read the table {{ $labels.table }}",
         f"The exporter has not been able to read the table {{{{ $labels.table }}}} for {settings.table_for}. What "
         "comes from it is absent: panels have no value, and alerts on it cannot fire. /-/ready of the exporter and its "
@@ -119,7 +118,7 @@ def source_refused(settings: AlertSettings) -> Rule:
     return rule(
         "KafkaReplicationSourceRefused",
         "ticket",
-        f"{signals.COLLECTOR_SOURCE_UP.now()} == 0",
+        f"{monitor.COLLECTOR_SOURCE_UP.now()} == 0",
         "{{ $labels.cluster }} does not answer {{ $labels.source }}",
         "Cluster {{ $labels.cluster }} has refused the source {{ $labels.source }} of a collector for "
         f"{settings.refused_for}, or has not answered it: what only this source reads is not known. In the place of a "
@@ -133,7 +132,7 @@ def source_refused(settings: AlertSettings) -> Rule:
 def certificate_expires(settings: AlertSettings) -> Rule:
     """Ticket for a cluster of which a certificate, or one of the collector for it, expires soon or has expired."""
     limit = settings.certificate_days * 86_400
-    certificates = LISTENER_CERTIFICATE, CLIENT_CERTIFICATE
+    certificates = monitor.LISTENER_CERTIFICATE, monitor.CLIENT_CERTIFICATE
     every = "\nor ".join(signal.now() for signal in certificates)
     these = " or ".join(signal.now(THIS_CLUSTER) for signal in certificates)
     return rule(
@@ -159,7 +158,7 @@ def min_isr_unknown(settings: AlertSettings) -> Rule:
     return rule(
         "KafkaMinIsrUnknown",
         "ticket",
-        f"{signals.UNKNOWN_MIN_ISR.now()} > 0",
+        f"{clusters.UNKNOWN_MIN_ISR.now()} > 0",
         "min.insync.replicas of {{ $value }} partitions of {{ $labels.cluster }} is unknown",
         "Cluster {{ $labels.cluster }}: of {{ $value }} partitions min.insync.replicas is unknown. They may refuse "
         "writes without an alert: KafkaUnderMinIsr does not count them.",
@@ -170,8 +169,8 @@ def min_isr_unknown(settings: AlertSettings) -> Rule:
 
 def missed_changes(settings: AlertSettings) -> Rule:
     """Ticket for changes that the metadata log had and nobody observed; polling misses some by its nature."""
-    missed = signals.MISSED_CHANGES.increase(settings.counted_window, EVERYWHERE)
-    logged = f'{signals.CLUSTER_INFO.full_name}{{authority="metadata_log"}}'
+    missed = changes.MISSED_CHANGES.increase(settings.counted_window, EVERYWHERE)
+    logged = f'{clusters.INFO.full_name}{{authority="metadata_log"}}'
     return rule(
         "KafkaReplicationChangesMissed",
         "ticket",
@@ -186,7 +185,7 @@ def missed_changes(settings: AlertSettings) -> Rule:
 
 def quarantined(settings: AlertSettings) -> Rule:
     """Ticket for observations that could not be parsed."""
-    refused = signals.QUARANTINED.increase(settings.counted_window, EVERYWHERE, by=signals.CLUSTER)
+    refused = monitor.QUARANTINED.increase(settings.counted_window, EVERYWHERE, by=labels.CLUSTER)
     return rule(
         "KafkaReplicationRecordsQuarantined",
         "ticket",

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards import signals
+from dashboards.signals import brokers
 
 # Causes of planned operations. Any other cause raises the alert, also one that a later version introduces.
 PLANNED_CAUSES: Final = ("controlled_shutdown", "reassignment", "restart")
 UNPLANNED_CAUSES: Final = f'cause!~"{"|".join(PLANNED_CAUSES)}"'
 
 DOWN: Final = (
-    f"({signals.BROKER_FENCED.now()} == 1 or ({signals.BROKER_REGISTERED.now()} == 0 "
-    f"and on (cluster, broker) {signals.HOSTED.now()} > 0))"
+    f"({brokers.FENCED.now()} == 1 or ({brokers.REGISTERED.now()} == 0 "
+    f"and on (cluster, broker) {brokers.HOSTED.now()} > 0))"
 )
 """Brokers that are fenced, or are not registered although replicas are assigned to them, by cluster and broker."""
-STOPPED_ON_PURPOSE: Final = f"({signals.BROKER_SHUTTING_DOWN.now()} == 1)"
+STOPPED_ON_PURPOSE: Final = f"({brokers.SHUTTING_DOWN.now()} == 1)"
 """Brokers that shut down in a controlled way and have not registered since, by cluster and broker."""
 
 
@@ -30,7 +30,7 @@ def unannounced(condition: str, within: str = "") -> str:
 
     A condition that looks back says how far (``within``): what it counts may have happened during work that is over.
     """
-    announced = signals.BROKER_MAINTENANCE
+    announced = brokers.MAINTENANCE
     past = f"max by (cluster, broker) (max_over_time({announced.series()}[{within}]))"
     return f"{condition}\nunless on (cluster, broker) ({past if within else announced.now()} == 1)"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dashboards import signals
 from dashboards.alerts.planned import DOWN, STOPPED_ON_PURPOSE, UNPLANNED_CAUSES, unannounced, unplanned
 from dashboards.alerts.templates import THIS_CLUSTER, Rule, number, or_as_before, rule, suspects, top
 from dashboards.promql import EVERYWHERE
+from dashboards.signals import brokers, clusters, labels
 
 if TYPE_CHECKING:
     from dashboards.alerts.settings import AlertSettings
@@ -19,7 +19,7 @@ def broker_lost(settings: AlertSettings) -> Rule:
     """Page for a broker that nobody stopped, and without which partitions are at min ISR."""
     name = "KafkaBrokerLost"
     lost = unplanned(DOWN)
-    at_risk = f"{signals.MISSING_AT_MIN_ISR.now()} > 0"
+    at_risk = f"{brokers.MISSING_AT_MIN_ISR.now()} > 0"
     return rule(
         name,
         "page",
@@ -28,7 +28,7 @@ def broker_lost(settings: AlertSettings) -> Rule:
         "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been down for "
         f"{settings.broker_lost_for} and was not stopped on purpose. {{{{ $value }}}} of its partitions are at min "
         "ISR, or below: the next broker to leave stops their writes. At min ISR in the cluster: "
-        f"{number(signals.AT_MIN_ISR.now(THIS_CLUSTER))}, under: {number(signals.UNDER_MIN_ISR.now(THIS_CLUSTER))}. "
+        f"{number(clusters.AT_MIN_ISR.now(THIS_CLUSTER))}, under: {number(clusters.UNDER_MIN_ISR.now(THIS_CLUSTER))}. "
         f"{suspects()}",
         settings,
         lasting=settings.broker_lost_for,
@@ -40,11 +40,11 @@ def under_replicated(settings: AlertSettings) -> Rule:
     return rule(
         "KafkaUnderReplicated",
         "ticket",
-        unannounced(f"{signals.MISSING_FROM_ISR.now()} > 0"),
+        unannounced(f"{brokers.MISSING_FROM_ISR.now()} > 0"),
         "Broker {{ $labels.broker }} of {{ $labels.cluster }} is missing from ISRs",
         "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been missing from the ISR of partitions for "
         f"{settings.under_replicated_for}; now of {{{{ $value }}}}. Under-replicated partitions in the cluster: "
-        f"{number(signals.UNDER_REPLICATED.now(THIS_CLUSTER))}. {suspects()}",
+        f"{number(clusters.UNDER_REPLICATED.now(THIS_CLUSTER))}. {suspects()}",
         settings,
         lasting=settings.under_replicated_for,
     )
@@ -59,7 +59,7 @@ def broker_down(settings: AlertSettings) -> Rule:
         "Broker {{ $labels.broker }} of {{ $labels.cluster }} is down",
         "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been fenced or unregistered for "
         f"{settings.broker_down_for}, without a controlled shutdown. Fenced brokers in the cluster: "
-        f"{number(signals.FENCED_BROKERS.now(THIS_CLUSTER))}. {suspects()}",
+        f"{number(clusters.FENCED_BROKERS.now(THIS_CLUSTER))}. {suspects()}",
         settings,
         lasting=settings.broker_down_for,
     )
@@ -74,7 +74,7 @@ def broker_stopped(settings: AlertSettings) -> Rule:
         "Broker {{ $labels.broker }} of {{ $labels.cluster }} was stopped and has not returned",
         "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} shut down in a controlled way and has not "
         f"registered again for {settings.broker_stopped_for}. Under-replicated partitions in the cluster: "
-        f"{number(signals.UNDER_REPLICATED.now(THIS_CLUSTER))}.",
+        f"{number(clusters.UNDER_REPLICATED.now(THIS_CLUSTER))}.",
         settings,
         lasting=settings.broker_stopped_for,
     )
@@ -82,7 +82,7 @@ def broker_stopped(settings: AlertSettings) -> Rule:
 
 def isr_flapping(settings: AlertSettings) -> Rule:
     """Ticket for a broker that leaves ISRs again and again."""
-    left = signals.ISR_REMOVALS.increase(settings.flaps_step, EVERYWHERE, UNPLANNED_CAUSES, by=signals.BROKER)
+    left = brokers.ISR_REMOVALS.increase(settings.flaps_step, EVERYWHERE, UNPLANNED_CAUSES, by=labels.BROKER)
     return rule(
         "KafkaIsrFlapping",
         "ticket",
@@ -99,7 +99,7 @@ def isr_flapping(settings: AlertSettings) -> Rule:
 
 def isr_shrink(settings: AlertSettings) -> Rule:
     """Info about unplanned ISR removals: one alert per broker and cause."""
-    left = signals.ISR_REMOVALS.increase(settings.removals_window, EVERYWHERE, UNPLANNED_CAUSES)
+    left = brokers.ISR_REMOVALS.increase(settings.removals_window, EVERYWHERE, UNPLANNED_CAUSES)
     return rule(
         "KafkaIsrShrink",
         "info",
@@ -108,8 +108,8 @@ def isr_shrink(settings: AlertSettings) -> Rule:
         "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} left in-sync replicas, cause "
         '{{ $labels.cause }}: about {{ $value | printf "%.0f" }} ISR removals '
         f"within {settings.removals_window}. "
-        f"Under-replicated partitions now: {number(signals.UNDER_REPLICATED.now(THIS_CLUSTER))}, "
-        f"under min ISR: {number(signals.UNDER_MIN_ISR.now(THIS_CLUSTER))}. {suspects()}",
+        f"Under-replicated partitions now: {number(clusters.UNDER_REPLICATED.now(THIS_CLUSTER))}, "
+        f"under min ISR: {number(clusters.UNDER_MIN_ISR.now(THIS_CLUSTER))}. {suspects()}",
         settings,
         keep_firing=settings.removals_keep_firing,
     )
@@ -117,7 +117,7 @@ def isr_shrink(settings: AlertSettings) -> Rule:
 
 def log_dir_offline(settings: AlertSettings) -> Rule:
     """Ticket for a broker with fewer usable log directories than it had."""
-    online = signals.ONLINE_LOG_DIRS
+    online = brokers.ONLINE_LOG_DIRS
     before = f"max by (cluster, broker) (max_over_time({online.series()}[{settings.log_dir_window}]))"
     return rule(
         "KafkaLogDirOffline",
@@ -128,7 +128,7 @@ def log_dir_offline(settings: AlertSettings) -> Rule:
         f"within the last {settings.log_dir_window}: a disk failed. ISR removals by a failed directory within the last "
         f"hour: "
         + top(
-            f"{signals.ISR_REMOVALS.increase('1h', THIS_CLUSTER, _DIR_FAILURE)} > 0",
+            f"{brokers.ISR_REMOVALS.increase('1h', THIS_CLUSTER, _DIR_FAILURE)} > 0",
             'broker {{ .Labels.broker }} ({{ .Value | printf "%.0f" }})',
         )
         + ".",
@@ -138,7 +138,7 @@ def log_dir_offline(settings: AlertSettings) -> Rule:
 
 def reassignment_stuck(settings: AlertSettings) -> Rule:
     """Ticket for reassignments of which none ends for long."""
-    moving, window = signals.REASSIGNING, settings.reassignment_window
+    moving, window = clusters.REASSIGNING, settings.reassignment_window
     before = f"max by (cluster) ({moving.full_name} offset {window}) > 0"
     unchanged = f"max by (cluster) (changes({moving.full_name}[{window}])) == 0"
     return rule(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from dashboards import signals
 from dashboards.promql import EVERYWHERE, Scope, Signal
+from dashboards.signals import brokers, clusters, incidents, labels
 
 if TYPE_CHECKING:
     from dashboards.alerts.settings import AlertSettings
@@ -14,7 +14,7 @@ Rule = dict[str, Any]
 
 # Template queries run inside printf: %[1]q inserts the alert's cluster, quoted, wherever it occurs.
 THIS_CLUSTER: Final = Scope({"cluster": "cluster=%[1]q"})
-FRESH: Final = signals.OFFLINE.now()
+FRESH: Final = clusters.OFFLINE.now()
 """Present for each cluster whose state is exposed, whatever its value: data is fresh."""
 
 
@@ -52,7 +52,7 @@ def or_as_before(alert: str, condition: str, settings: AlertSettings, labels: st
         condition,
         f"or ({firing}",
         f"  unless on (cluster) {FRESH})",
-        f"  and on (cluster) {signals.DATA_AGE.last_known(settings.remembered)}",
+        f"  and on (cluster) {clusters.DATA_AGE.last_known(settings.remembered)}",
     ))  # fmt: skip
 
 
@@ -60,7 +60,7 @@ def partitions_in(cluster: Signal, topic: Signal, settings: AlertSettings, scope
     """Count the partitions of a cluster in a state, without those of excluded topics."""
     if not settings.excluded_topics:
         return cluster.now(scope)
-    return f"({topic.now(scope, _counted(settings), by=signals.CLUSTER)} or 0 * {cluster.now(scope)})"
+    return f"({topic.now(scope, _counted(settings), by=labels.CLUSTER)} or 0 * {cluster.now(scope)})"
 
 
 def _counted(settings: AlertSettings) -> str:
@@ -104,10 +104,10 @@ def suspects() -> str:
     return (
         "Suspects now: "
         + top(
-            f"{signals.SUSPECT_SCORE.now(THIS_CLUSTER)} > 0",
+            f"{brokers.SUSPECT_SCORE.now(THIS_CLUSTER)} > 0",
             '{{ .Labels.broker }} (score {{ .Value | printf "%.2f" }})',
         )
         + ". Open incidents: "
-        + top(f"{signals.OPEN_INCIDENTS.now(THIS_CLUSTER)} > 0", "{{ .Labels.class }} ({{ .Value }})")
+        + top(f"{incidents.OPEN.now(THIS_CLUSTER)} > 0", "{{ .Labels.class }} ({{ .Value }})")
         + "."
     )

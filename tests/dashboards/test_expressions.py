@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from itertools import product
+from pkgutil import iter_modules
 from typing import Any
 
 import promql_parser
@@ -18,6 +20,7 @@ from dashboards import signals
 from dashboards.alerts import PLANNED_CAUSES, AlertSettings, rule_file
 from dashboards.promql import PREFIX, Scope, Signal, SignalType
 from dashboards.render import as_yaml
+from dashboards.signals import clusters, partitions
 from exporters.metrics.brokers import ISR_REMOVAL_CAUSES
 from exporters.metrics.catalogue import CATALOGUE
 from streaming.contracts.incidents import IncidentClass
@@ -32,6 +35,12 @@ COLLECTORS = {
     "isrwatch_collector_client_certificate_expiry_timestamp_seconds": set(PROPERTY),
 }
 """Of the collector's own page: metric to labels."""
+SIGNALS = [
+    one
+    for module in iter_modules(signals.__path__)
+    for one in vars(import_module(f"{signals.__name__}.{module.name}")).values()
+    if isinstance(one, Signal)
+]
 LABELS_OF = (
     {metric.name: set(metric.labels) for metric in CATALOGUE}
     | COLLECTORS
@@ -149,13 +158,13 @@ def test_what_is_asked_of_the_collectors_page_is_on_it() -> None:
     registry = CollectorMetrics([], "demo").registry
     registry.register(ConnectionMetrics(Settings(), dict, Peers()))
     exposed = {metric.name for metric in registry.collect()}
-    asked = [signal for signal in signals.SIGNALS if signal.full_name not in {metric.name for metric in CATALOGUE}]
+    asked = [signal for signal in SIGNALS if signal.full_name not in {metric.name for metric in CATALOGUE}]
     assert {signal.full_name: set(signal.labels) for signal in asked} == COLLECTORS
     assert exposed >= COLLECTORS.keys()
 
 
 @pytest.mark.parametrize(
-    "signal", [each for each in signals.SIGNALS if each.prefix == PREFIX], ids=lambda signal: signal.metric
+    "signal", [each for each in SIGNALS if each.prefix == PREFIX], ids=lambda signal: signal.metric
 )
 def test_every_signal_is_a_metric_of_the_catalogue_and_is_used(signal: Signal, files: dict[str, str]) -> None:
     (metric,) = [metric for metric in CATALOGUE if metric.name == signal.full_name]
@@ -174,13 +183,13 @@ def test_planned_causes_are_causes_of_isr_removals_and_the_others_are_in_the_run
 
 def test_a_gauge_has_no_rate() -> None:
     with pytest.raises(AssertionError, match="cluster_offline_partitions is not a counter"):
-        signals.OFFLINE.increase("5m")
+        clusters.OFFLINE.increase("5m")
 
 
 def test_a_scope_matches_only_labels_that_a_signal_has() -> None:
     scope = Scope({"cluster": 'cluster="a"', "topic": 'topic="b"'})
-    assert signals.OFFLINE.series(scope) == 'kafka_replication_cluster_offline_partitions{cluster="a"}'
-    assert signals.PARTITION_OFFLINE.series(scope, 'partition="0"') == (
+    assert clusters.OFFLINE.series(scope) == 'kafka_replication_cluster_offline_partitions{cluster="a"}'
+    assert partitions.OFFLINE.series(scope, 'partition="0"') == (
         'kafka_replication_partition_offline{cluster="a", topic="b", partition="0"}'
     )
 

@@ -1,4 +1,4 @@
-"""The signals of the monitor itself: sources, queries of the job, tables. They are part of ``signals``."""
+"""Of the monitor itself: sources, queries of the job, tables, certificates."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from functools import partial
 from typing import Final
 
 from dashboards.promql import Signal, SignalType, Unit
+from dashboards.signals.labels import SOURCE
 
-SOURCE: Final = ("cluster", "channel", "source")
 _source = partial(Signal, labels=SOURCE)
 
 SOURCE_AGE: Final = _source(
@@ -62,7 +62,6 @@ QUARANTINED: Final = _source(
     ),
     kind=SignalType.COUNTER,
 )
-
 TABLE_READABLE: Final = Signal(
     name="Tables that can be read",
     meaning="Whether the exporter could read each table when it last tried; if not, what comes from it is absent.",

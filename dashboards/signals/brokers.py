@@ -1,0 +1,74 @@
+"""Of each broker: its registration, its replicas, what its stop would cost, how suspect it is."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from dashboards.promql import Signal, SignalType, Unit
+from dashboards.signals.labels import BROKER
+
+_broker = partial(Signal, labels=BROKER)
+
+INFO: Final = Signal(
+    name="Broker",
+    meaning="Rack and host of the broker.",
+    metric="broker_info",
+    labels=(*BROKER, "rack", "host"),
+)
+REGISTERED: Final = _broker("Registered", "broker_registered", "1 while the broker is registered with the controller.")
+FENCED: Final = _broker("Fenced", "broker_fenced", "1 while the broker is fenced by the controller.")
+SHUTTING_DOWN: Final = _broker(
+    "Stopped on purpose", "broker_shutting_down", "1 from a controlled shutdown of the broker until it registers again."
+)
+MAINTENANCE: Final = _broker("In maintenance", "broker_maintenance", "1 while planned work on it is announced.")
+ONLINE_LOG_DIRS: Final = _broker(
+    "Online log directories", "broker_online_log_dirs", "Log directories that the broker can use."
+)
+LED: Final = _broker("Led partitions", "broker_led_partitions", "Partitions that the broker leads.")
+HOSTED: Final = _broker(
+    "Hosted partitions", "broker_hosted_partitions", "Partitions of which a replica is assigned to the broker."
+)
+IN_SYNC: Final = _broker("In-sync partitions", "broker_in_sync_partitions", "Partitions whose ISR contains the broker.")
+MISSING_FROM_ISR: Final = _broker(
+    "Missing from ISRs",
+    "broker_missing_from_isr_partitions",
+    "Under-replicated partitions that the broker is assigned to, while it is not in their ISR.",
+)
+MISSING_AT_MIN_ISR: Final = _broker(
+    "Missing at min ISR",
+    "broker_missing_at_min_isr_partitions",
+    "Of those, the partitions that are at or under min ISR, or offline.",
+)
+ISR_REMOVALS: Final = Signal(
+    name="ISR removals by broker and cause",
+    meaning=(
+        "How often each broker left an ISR, and why. controlled_shutdown, restart and reassignment are planned. "
+        "lag: disk or network of that broker. leader_stall: the leader stalled, the followers are fine. "
+        "fenced: process, host or connection to the controllers. dir_failure: a disk failed."
+    ),
+    metric="broker_isr_departures_total",
+    labels=(*BROKER, "cause"),
+    kind=SignalType.COUNTER,
+)
+SUSPECT_SCORE: Final = _broker(
+    "Suspect score", "broker_suspect_score", "Share of the current ISR shrinks that the broker explains, 0 to 1."
+)
+SAFE_TO_STOP: Final = _broker(
+    "Safe to stop",
+    "broker_safe_to_stop",
+    "1 if no partition would go offline or under min ISR if this one broker stopped now.",
+)
+RESTART_ORDER: Final = _broker(
+    "Restart order", "broker_restart_order", "Position in the recommended restart order, from 1.", unit=Unit.BARE
+)
+WOULD_GO_UNDER_MIN_ISR: Final = _broker(
+    "Would go under min ISR",
+    "broker_would_go_under_min_isr_partitions",
+    "Partitions that would refuse writes if the broker stopped now.",
+)
+WOULD_GO_OFFLINE: Final = _broker(
+    "Would go offline",
+    "broker_would_go_offline_partitions",
+    "Partitions that would have no leader if the broker stopped now.",
+)

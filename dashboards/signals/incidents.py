@@ -1,0 +1,22 @@
+"""Of incidents: how many are open and closed, by class."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards.promql import Signal, SignalType
+from dashboards.signals.labels import INCIDENT
+
+OPEN: Final = Signal(
+    name="Open now",
+    meaning="Open incidents, by class.",
+    metric="cluster_open_incidents",
+    labels=INCIDENT,
+)
+CLOSED: Final = Signal(
+    name="Closed in this time range",
+    meaning="Closed incidents that are final, by class.",
+    metric="cluster_closed_incidents_total",
+    labels=INCIDENT,
+    kind=SignalType.COUNTER,
+)

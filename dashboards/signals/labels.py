@@ -1,0 +1,12 @@
+"""The labels that identify one series, by what it is about."""
+
+from __future__ import annotations
+
+from typing import Final
+
+CLUSTER: Final = ("cluster",)
+BROKER: Final = ("cluster", "broker")
+TOPIC: Final = ("cluster", "topic")
+PARTITION: Final = ("cluster", "topic", "partition")
+INCIDENT: Final = ("cluster", "class")
+SOURCE: Final = ("cluster", "channel", "source")

@@ -1,0 +1,47 @@
+"""Of single partitions and replicas; only those that are not healthy, or changed, have series."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from dashboards.promql import Signal, SignalType, Unit
+from dashboards.signals.labels import PARTITION
+
+_partition = partial(Signal, labels=PARTITION)
+
+OFFLINE: Final = _partition("Offline", "partition_offline", "1 while the partition has no leader.")
+UNDER_MIN_ISR: Final = _partition(
+    "Under min ISR", "partition_under_min_isr", "1 while producers with acks=all are refused."
+)
+UNDER_REPLICATED: Final = _partition(
+    "Under-replicated", "partition_under_replicated", "1 while fewer replicas are in sync than assigned."
+)
+LEADER: Final = _partition(
+    "Leader", "partition_leader", "Broker id of the leader; -1 if there is none.", unit=Unit.BARE
+)
+IN_SYNC: Final = _partition("In sync", "partition_in_sync_replicas", "Size of the ISR.")
+REPLICAS: Final = _partition("Replicas", "partition_replicas", "Assigned replicas.")
+MIN_ISR: Final = _partition("Min ISR", "partition_min_in_sync_replicas", "Effective min.insync.replicas.")
+UNDER_REPLICATED_SINCE: Final = _partition(
+    "Under-replicated for",
+    "partition_under_replicated_since_timestamp_seconds",
+    "Since when replicas of the partition are missing, in seconds since 1970.",
+    unit=Unit.SECONDS,
+)
+UNDER_MIN_ISR_SECONDS: Final = _partition(
+    "Time under min ISR",
+    "partition_under_min_isr_seconds_total",
+    "Seconds in which producers with acks=all were refused; exact, independent of the scrape interval.",
+    kind=SignalType.COUNTER,
+    unit=Unit.SECONDS,
+)
+OFFLINE_SECONDS: Final = _partition(
+    "Offline time", "partition_offline_seconds_total", "Seconds without a leader.", kind=SignalType.COUNTER
+)
+REPLICA_IN_SYNC: Final = Signal(
+    name="Replica in sync",
+    meaning="1 while the broker is in the ISR of the partition.",
+    metric="replica_isr_member",
+    labels=(*PARTITION, "broker"),
+)
