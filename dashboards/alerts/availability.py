@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from dashboards.alerts.templates import (
     FRESH,
+    OF_CLUSTER,
     THIS_CLUSTER,
     Rule,
     least_partitions_in,
     number,
-    or_as_before,
     partitions_in,
     query,
     quoted,
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 
 def offline(settings: AlertSettings) -> Rule:
     """Page for partitions without a leader."""
-    name = "KafkaOfflinePartitions"
     count = partitions_in(clusters.OFFLINE, topics.OFFLINE, settings)
     return rule(
-        name,
+        "KafkaOfflinePartitions",
         "page",
-        or_as_before(name, f"{count} > 0\nor ({_flapping(partitions.OFFLINE_SECONDS, settings)})", settings),
+        f"{count} > 0\nor ({_flapping(partitions.OFFLINE_SECONDS, settings)})",
         "Partitions of {{ $labels.cluster }} are offline: neither reads nor writes",
         f"Cluster {{{{ $labels.cluster }}}}: {number(clusters.OFFLINE.now(THIS_CLUSTER))} partitions have no leader"
         f"{_if_stale()}. Topics: {_topics(topics.OFFLINE)}. {_causes(settings)}",
         settings,
+        run="isrwatch state",
+        goes_on=OF_CLUSTER,
         lasting=settings.offline_for,
     )
 
 
 def under_min_isr(settings: AlertSettings) -> Rule:
     """Page for partitions that refuse writes: for a minute, or again and again."""
-    name = "KafkaUnderMinIsr"
     count = partitions_in(clusters.UNDER_MIN_ISR, topics.UNDER_MIN_ISR, settings)
     seconds = partitions.UNDER_MIN_ISR_SECONDS
     worst = number(_longest(seconds, settings, settings.flapping_window, THIS_CLUSTER))
@@ -52,13 +52,9 @@ def under_min_isr(settings: AlertSettings) -> Rule:
     refusing = f"{partitions.UNDER_MIN_ISR.now(THIS_CLUSTER)} == 1"
     brokers = f"count by (broker) (({missing}) and on (cluster, topic, partition) ({refusing}))"
     return rule(
-        name,
+        "KafkaUnderMinIsr",
         "page",
-        or_as_before(
-            name,
-            "\n".join((f"{count} > 0", f"or ({_flapping(seconds, settings)})")),
-            settings,
-        ),
+        f"{count} > 0\nor ({_flapping(seconds, settings)})",
         "Partitions of {{ $labels.cluster }} refuse writes: under min ISR",
         f"Cluster {{{{ $labels.cluster }}}}: {number(clusters.UNDER_MIN_ISR.now(THIS_CLUSTER))} partitions are under "
         f"min ISR now (producers with acks=all are refused){_if_stale()}; the worst was so for "
@@ -66,6 +62,8 @@ def under_min_isr(settings: AlertSettings) -> Rule:
         f"Topics: {_topics(topics.UNDER_MIN_ISR)}. Brokers missing from these ISRs: "
         f"{top(brokers, '{{ .Labels.broker }} ({{ .Value }})')}. {_causes(settings)}",
         settings,
+        run="isrwatch state",
+        goes_on=OF_CLUSTER,
         lasting=settings.under_min_isr_for,
         keep_firing=settings.under_min_isr_keep_firing,
     )
@@ -99,6 +97,8 @@ def more(settings: AlertSettings) -> Rule:
         f"{number(clusters.UNDER_MIN_ISR.now(THIS_CLUSTER))}. Offline topics: {_topics(topics.OFFLINE)}. "
         f"Topics under min ISR: {_topics(topics.UNDER_MIN_ISR)}. {_causes(settings)}",
         settings,
+        run="isrwatch incidents",
+        goes_on=OF_CLUSTER,
         lasting=settings.under_min_isr_for,
     )
 
@@ -115,6 +115,7 @@ def unclean_election(settings: AlertSettings) -> Rule:
         f"in-sync replicas within {settings.election_window}. Records that only the others had are discarded. "
         f"{suspects()}",
         settings,
+        run="isrwatch events --event unclean_election --since 2h",
         keep_firing=settings.election_keep_firing,
     )
 
@@ -145,6 +146,7 @@ def no_controller(settings: AlertSettings) -> Rule:
         "while it still reads the brokers. Leaders are not elected, ISRs do not change, topics cannot be created. "
         f"Last active controller: {number(controller.last_known(settings.remembered, THIS_CLUSTER))}.",
         settings,
+        run="kafka-metadata-quorum.sh --bootstrap-controller HOST:PORT describe --status",
         lasting=settings.no_controller_for,
     )
 

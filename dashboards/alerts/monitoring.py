@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dashboards.alerts.templates import THIS_CLUSTER, Rule, quoted, rule, top
+from dashboards.alerts.templates import OF_CLUSTER, THIS_CLUSTER, Rule, quoted, rule, top, value
 from dashboards.promql import EVERYWHERE
 from dashboards.signals import changes, clusters, labels, monitor
 
@@ -28,6 +28,7 @@ def monitor_blind(settings: AlertSettings) -> Iterator[Rule]:
             f"There has been no fresh data of the expected cluster {{{{ $labels.cluster }}}} for {settings.blind_for}: "
             "nobody would be alerted to data loss. Sources: " + _sources() + ".",
             settings,
+            run="isrwatch doctor --config FILE",
             lasting=settings.blind_for,
         )
 
@@ -48,6 +49,7 @@ def monitor_stale(settings: AlertSettings) -> Rule:
         "The newest observation of cluster {{ $labels.cluster }} is {{ $value | humanizeDuration }} old. No other "
         f"replication alert of this cluster can begin. Sources: {_sources()}.",
         settings,
+        run="isrwatch doctor --config FILE",
         lasting=settings.stale_for,
     )
 
@@ -94,6 +96,7 @@ def query_down(settings: AlertSettings) -> Rule:
         )
         + ".",
         settings,
+        run="isrwatch tables source_progress",
         lasting=settings.query_down_for,
     )  # fmt: skip
 
@@ -109,6 +112,7 @@ def table_unreadable(settings: AlertSettings) -> Rule:
         "comes from it is absent: panels have no value, and alerts on it cannot fire. /-/ready of the exporter and its "
         "log have the reason.",
         settings,
+        run="isrwatch tables",
         lasting=settings.table_for,
     )
 
@@ -125,6 +129,7 @@ def source_refused(settings: AlertSettings) -> Rule:
         "metadata log the brokers are polled, which misses what happens between two polls, and proves no cause. The "
         "log of the collector has the reason.",
         settings,
+        run="isrwatch doctor --config FILE",
         lasting=settings.refused_for,
     )
 
@@ -150,6 +155,7 @@ def certificate_expires(settings: AlertSettings) -> Rule:
         )
         + ". With an expired one no client that verifies it connects any more, and the collector reads nothing there.",
         settings,
+        run="isrwatch doctor --config FILE",
     )
 
 
@@ -159,10 +165,12 @@ def min_isr_unknown(settings: AlertSettings) -> Rule:
         "KafkaMinIsrUnknown",
         "ticket",
         f"{clusters.UNKNOWN_MIN_ISR.now()} > 0",
-        "min.insync.replicas of {{ $value }} partitions of {{ $labels.cluster }} is unknown",
-        "Cluster {{ $labels.cluster }}: of {{ $value }} partitions min.insync.replicas is unknown. They may refuse "
+        "min.insync.replicas of partitions of {{ $labels.cluster }} is unknown",
+        f"Cluster {{{{ $labels.cluster }}}}: of {value()} partitions min.insync.replicas is unknown. They may refuse "
         "writes without an alert: KafkaUnderMinIsr does not count them.",
         settings,
+        run="isrwatch doctor --config FILE",
+        goes_on=OF_CLUSTER,
         lasting=settings.unknown_min_isr_for,
     )
 
@@ -179,6 +187,7 @@ def missed_changes(settings: AlertSettings) -> Rule:
         'Cluster {{ $labels.cluster }}: about {{ $value | printf "%.0f" }} changes of partitions within '
         f"{settings.counted_window} are known from their epochs only. What happened in them, and why, is in no table.",
         settings,
+        run="isrwatch events --event changes_missed --since 2h",
         keep_firing=settings.counted_keep_firing,
     )
 
@@ -194,5 +203,6 @@ def quarantined(settings: AlertSettings) -> Rule:
         'Cluster {{ $labels.cluster }}: about {{ $value | printf "%.0f" }} observations within '
         f"{settings.counted_window} could not be parsed. They are kept in the table quarantine, and change no state.",
         settings,
+        run="isrwatch tables quarantine",
         keep_firing=settings.counted_keep_firing,
     )

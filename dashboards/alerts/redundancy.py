@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from dashboards.alerts.planned import DOWN, STOPPED_ON_PURPOSE, UNPLANNED_CAUSES, unannounced, unplanned
-from dashboards.alerts.templates import THIS_CLUSTER, Rule, number, or_as_before, rule, suspects, top
+from dashboards.alerts.templates import OF_BROKER, OF_CLUSTER, THIS_CLUSTER, Rule, number, rule, suspects, top, value
 from dashboards.promql import EVERYWHERE
 from dashboards.signals import brokers, clusters, labels
 
@@ -17,20 +17,21 @@ _DIR_FAILURE: Final = 'cause="dir_failure"'
 
 def broker_lost(settings: AlertSettings) -> Rule:
     """Page for a broker that nobody stopped, and without which partitions are at min ISR."""
-    name = "KafkaBrokerLost"
     lost = unplanned(DOWN)
     at_risk = f"{brokers.MISSING_AT_MIN_ISR.now()} > 0"
     return rule(
-        name,
+        "KafkaBrokerLost",
         "page",
-        or_as_before(name, f"({at_risk}) and on (cluster, broker) ({lost})", settings, "cluster, broker"),
+        f"({at_risk}) and on (cluster, broker) ({lost})",
         "Broker {{ $labels.broker }} of {{ $labels.cluster }} is lost, and partitions depend on the rest",
         "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been down for "
-        f"{settings.broker_lost_for} and was not stopped on purpose. {{{{ $value }}}} of its partitions are at min "
+        f"{settings.broker_lost_for} and was not stopped on purpose. {value()} of its partitions are at min "
         "ISR, or below: the next broker to leave stops their writes. At min ISR in the cluster: "
         f"{number(clusters.AT_MIN_ISR.now(THIS_CLUSTER))}, under: {number(clusters.UNDER_MIN_ISR.now(THIS_CLUSTER))}. "
         f"{suspects()}",
         settings,
+        run="isrwatch state --brokers",
+        goes_on=OF_BROKER,
         lasting=settings.broker_lost_for,
     )
 
@@ -43,9 +44,11 @@ def under_replicated(settings: AlertSettings) -> Rule:
         unannounced(f"{brokers.MISSING_FROM_ISR.now()} > 0"),
         "Broker {{ $labels.broker }} of {{ $labels.cluster }} is missing from ISRs",
         "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been missing from the ISR of partitions for "
-        f"{settings.under_replicated_for}; now of {{{{ $value }}}}. Under-replicated partitions in the cluster: "
+        f"{settings.under_replicated_for}; now of {value()}. Under-replicated partitions in the cluster: "
         f"{number(clusters.UNDER_REPLICATED.now(THIS_CLUSTER))}. {suspects()}",
         settings,
+        run="isrwatch state --replicas",
+        goes_on=OF_BROKER,
         lasting=settings.under_replicated_for,
     )
 
@@ -61,6 +64,8 @@ def broker_down(settings: AlertSettings) -> Rule:
         f"{settings.broker_down_for}, without a controlled shutdown. Fenced brokers in the cluster: "
         f"{number(clusters.FENCED_BROKERS.now(THIS_CLUSTER))}. {suspects()}",
         settings,
+        run="isrwatch state --brokers",
+        goes_on=OF_BROKER,
         lasting=settings.broker_down_for,
     )
 
@@ -76,6 +81,8 @@ def broker_stopped(settings: AlertSettings) -> Rule:
         f"registered again for {settings.broker_stopped_for}. Under-replicated partitions in the cluster: "
         f"{number(clusters.UNDER_REPLICATED.now(THIS_CLUSTER))}.",
         settings,
+        run="isrwatch state --brokers",
+        goes_on=OF_BROKER,
         lasting=settings.broker_stopped_for,
     )
 
@@ -91,9 +98,11 @@ def isr_flapping(settings: AlertSettings) -> Rule:
             within=settings.flaps_window,
         ),
         "Broker {{ $labels.broker }} of {{ $labels.cluster }} leaves ISRs again and again",
-        "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} left in-sync replicas in {{ $value }} spells "
-        f"of {settings.flaps_step} within {settings.flaps_window}. {suspects()}",
+        "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} left in-sync replicas in "
+        f"{value()} spells of {settings.flaps_step} within {settings.flaps_window}. {suspects()}",
         settings,
+        run="isrwatch events --event isr_shrink --since 1h",
+        goes_on=OF_BROKER,
     )
 
 
@@ -111,6 +120,7 @@ def isr_shrink(settings: AlertSettings) -> Rule:
         f"Under-replicated partitions now: {number(clusters.UNDER_REPLICATED.now(THIS_CLUSTER))}, "
         f"under min ISR: {number(clusters.UNDER_MIN_ISR.now(THIS_CLUSTER))}. {suspects()}",
         settings,
+        run="isrwatch events --event isr_shrink --since 1h",
         keep_firing=settings.removals_keep_firing,
     )
 
@@ -124,15 +134,17 @@ def log_dir_offline(settings: AlertSettings) -> Rule:
         "ticket",
         f"{before} - {online.now()} > 0",
         "A log directory of broker {{ $labels.broker }} of {{ $labels.cluster }} is offline",
-        "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} can use {{ $value }} log directories less than "
-        f"within the last {settings.log_dir_window}: a disk failed. ISR removals by a failed directory within the last "
-        f"hour: "
+        "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} can use "
+        f"{value()} log directories less than within the last {settings.log_dir_window}: a disk failed. "
+        "ISR removals by a failed directory within the last hour: "
         + top(
             f"{brokers.ISR_REMOVALS.increase('1h', THIS_CLUSTER, _DIR_FAILURE)} > 0",
             'broker {{ .Labels.broker }} ({{ .Value | printf "%.0f" }})',
         )
         + ".",
         settings,
+        run="isrwatch state --directories",
+        goes_on=OF_BROKER,
     )
 
 
@@ -146,7 +158,9 @@ def reassignment_stuck(settings: AlertSettings) -> Rule:
         "ticket",
         f"{moving.now()} > 0\nand on (cluster) {before}\nand on (cluster) {unchanged}",
         "Reassignments of {{ $labels.cluster }} are stuck",
-        "Cluster {{ $labels.cluster }}: {{ $value }} partitions are being reassigned, and for "
+        f"Cluster {{{{ $labels.cluster }}}}: {value()} partitions are being reassigned, and for "
         f"{window} none was completed, cancelled or begun.",
         settings,
+        run="isrwatch state --reassignments",
+        goes_on=OF_CLUSTER,
     )

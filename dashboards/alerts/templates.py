@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from dashboards.promql import EVERYWHERE, Scope, Signal
-from dashboards.signals import brokers, clusters, incidents, labels
+from dashboards.signals import brokers, clusters, incidents
+from dashboards.signals.labels import BROKER, CLUSTER
 
 if TYPE_CHECKING:
     from dashboards.alerts.settings import AlertSettings
@@ -18,49 +20,93 @@ FRESH: Final = clusters.OFFLINE.now()
 """Present for each cluster whose state is exposed, whatever its value: data is fresh."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continuation:
+    """How an alert goes on while the data that it reads is withdrawn: blind is never resolved.
+
+    Attributes:
+        labels: those of the alert.
+        fresh: a gauge that has series for as long as the data is fresh, whatever their value.
+        by: its labels that say of whom the data is; each is a label of the alert.
+    """
+
+    labels: tuple[str, ...] = CLUSTER
+    fresh: Signal = clusters.OFFLINE
+    by: tuple[str, ...] = CLUSTER
+
+    def added_to(self, condition: str, alert: str, settings: AlertSettings) -> str:
+        """Return the condition, or that the alert fires while nothing is fresh of whom is still remembered."""
+        whom = ", ".join(self.by)
+        firing = f'max by ({", ".join(self.labels)}) (ALERTS{{alertname="{alert}", alertstate="firing"}})'
+        if self.by == CLUSTER:
+            remembered = clusters.DATA_AGE.last_known(settings.remembered)
+        else:
+            remembered = f"max by ({whom}) (last_over_time({self.fresh.series()}[{settings.remembered}]))"
+        return "\n".join((
+            condition,
+            f"or ({firing}",
+            f"  unless on ({whom}) max by ({whom}) ({self.fresh.series()}))",
+            f"  and on ({whom}) {remembered}",
+        ))  # fmt: skip
+
+
+OF_CLUSTER: Final = Continuation()
+OF_BROKER: Final = Continuation(labels=BROKER)
+
+
 def rule(  # noqa: PLR0913, PLR0917 - the parts of a rule
     alert: str,
     severity: str,
-    expression: str,
+    condition: str,
     summary: str,
     description: str,
     settings: AlertSettings,
     *,
+    run: str,
     lasting: str = "",
     keep_firing: str = "",
+    goes_on: Continuation | None = None,
 ) -> Rule:
-    """Return a rule with its links; ``lasting`` is its ``for``."""
+    """Return a rule with its links.
+
+    Args:
+        alert: its name.
+        severity: page, ticket or info.
+        condition: PromQL under which it is pending.
+        summary: one line, a template.
+        description: whom it concerns, why, and what follows, a template.
+        settings: the links.
+        run: the command to begin with.
+        lasting: for how long the condition holds before it fires.
+        keep_firing: for how long it fires after the condition has ended.
+        goes_on: how it continues while data is stale; None ends it.
+    """
     return {
         "alert": alert,
-        "expr": expression,
+        "expr": goes_on.added_to(condition, alert, settings) if goes_on else condition,
         **({"for": lasting} if lasting else {}),
         **({"keep_firing_for": keep_firing} if keep_firing else {}),
         "labels": {"severity": severity},
         "annotations": {
             "summary": summary,
-            "description": description,
+            "description": f"{description} Run: {run}",
             "runbook_url": f"{settings.runbook_url}#{alert.lower()}",
             "dashboard_url": f"{settings.dashboard_url}?var-cluster={{{{ $labels.cluster | urlquery }}}}",
         },
     }
 
 
-def or_as_before(alert: str, condition: str, settings: AlertSettings, labels: str = "cluster") -> str:
-    """Continue an alert that fires while the data of its cluster is stale; for a cluster that is still remembered."""
-    firing = f'max by ({labels}) (ALERTS{{alertname="{alert}", alertstate="firing"}})'
-    return "\n".join((
-        condition,
-        f"or ({firing}",
-        f"  unless on (cluster) {FRESH})",
-        f"  and on (cluster) {clusters.DATA_AGE.last_known(settings.remembered)}",
-    ))  # fmt: skip
+def value(fresh: Signal = clusters.OFFLINE, text: str = "{{ $value }}") -> str:
+    """Return a template for the value of an alert of a cluster, which says so where the alert only continues."""
+    present = query(f"max by (cluster) ({fresh.series(THIS_CLUSTER)})")
+    return f"{{{{ if {present} }}}}{text}{{{{ else }}}}an unknown number{{{{ end }}}}"
 
 
 def partitions_in(cluster: Signal, topic: Signal, settings: AlertSettings, scope: Scope = EVERYWHERE) -> str:
     """Count the partitions of a cluster in a state, without those of excluded topics."""
     if not settings.excluded_topics:
         return cluster.now(scope)
-    return f"({topic.now(scope, _counted(settings), by=labels.CLUSTER)} or 0 * {cluster.now(scope)})"
+    return f"({topic.now(scope, _counted(settings), by=CLUSTER)} or 0 * {cluster.now(scope)})"
 
 
 def _counted(settings: AlertSettings) -> str:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from exporters.metrics.brokers import ISR_REMOVAL_CAUSES
 
 HOURS = 4
@@ -122,9 +124,16 @@ def _labels(alert: str) -> str:
     return "{" + ", ".join([*labels, *([more] if more else [])]) + "}"
 
 
+def without_texts(rules: str) -> str:
+    content = yaml.safe_load(rules)
+    for rule in (rule for group in content["groups"] for rule in group["rules"]):
+        rule.pop("annotations", None)
+    return yaml.safe_dump(content, sort_keys=False)
+
+
 def run(directory: Path, name: str, scene: Scene, rules: str) -> subprocess.CompletedProcess[str]:
-    """Let promtool play a scene under some rules."""
-    (directory / "alerts.yml").write_text(rules)
+    """Let promtool play a scene under some rules, without the texts: their queries take most of the time."""
+    (directory / "alerts.yml").write_text(without_texts(rules))
     test = {"rule_files": ["alerts.yml"], "evaluation_interval": "30s", "tests": [scene.case(name)]}
     (directory / "scene.yml").write_text(json.dumps(test))
     command = ["promtool", "test", "rules", str(directory / "scene.yml")]

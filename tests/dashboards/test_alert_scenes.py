@@ -197,7 +197,7 @@ SCENES = {
         | {broker(name): f"0x19 {value}x99 stale" for name, value in (("fenced", 1), ("shutting_down", 0))}
         | {broker(name): "0x19 100x99 stale" for name in ("missing_from_isr_partitions", "hosted_partitions")}
         | {broker("missing_at_min_isr_partitions"): "0x19 100x99 stale"},
-        {LATE: {STALE, LOST}},
+        {LATE: {STALE, LOST, DOWN, MISSING}},
     ),
     "a broker that polls no longer list, until its replicas are moved": Scene(
         Removal(SourceKind.POLL).not_listed(10).moved(150).series(),
