@@ -1,29 +1,27 @@
-"""Pages about partitions: offline, under min ISR, more than before, elected uncleanly, and no controller."""
+"""Pages about partitions: offline, under min ISR, more than before, elected uncleanly."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dashboards.alerts.recording import counted, longest
 from dashboards.alerts.templates import (
-    FRESH,
     OF_CLUSTER,
     THIS_CLUSTER,
     Rule,
-    least_partitions_in,
     number,
     partitions_in,
     query,
-    quoted,
     rule,
     suspects,
     top,
 )
 from dashboards.promql import EVERYWHERE
-from dashboards.signals import brokers, changes, clusters, monitor, partitions, quorum, topics
+from dashboards.signals import brokers, changes, clusters, partitions, topics
 
 if TYPE_CHECKING:
     from dashboards.alerts.settings import AlertSettings
-    from dashboards.promql import Scope, Signal
+    from dashboards.promql import Signal
 
 
 def offline(settings: AlertSettings) -> Rule:
@@ -47,7 +45,7 @@ def under_min_isr(settings: AlertSettings) -> Rule:
     """Page for partitions that refuse writes: for a minute, or again and again."""
     count = partitions_in(clusters.UNDER_MIN_ISR, topics.UNDER_MIN_ISR, settings)
     seconds = partitions.UNDER_MIN_ISR_SECONDS
-    worst = number(_longest(seconds, settings, settings.flapping_window, THIS_CLUSTER))
+    worst = number(longest(seconds, settings.flapping_window, THIS_CLUSTER))
     missing = f"{partitions.REPLICA_IN_SYNC.now(THIS_CLUSTER)} == 0"
     refusing = f"{partitions.UNDER_MIN_ISR.now(THIS_CLUSTER)} == 1"
     brokers = f"count by (broker) (({missing}) and on (cluster, topic, partition) ({refusing}))"
@@ -72,8 +70,8 @@ def under_min_isr(settings: AlertSettings) -> Rule:
 def _flapping(seconds: Signal, settings: AlertSettings) -> str:
     """Return the clusters with a partition that was in a state for long in sum, and was so just now."""
     return (
-        f"{_longest(seconds, settings, settings.flapping_window)} > {settings.flapping_seconds} "
-        f"and on (cluster) {_longest(seconds, settings, settings.flapping_until)} > 0"
+        f"{longest(seconds, settings.flapping_window)} > {settings.flapping_seconds} "
+        f"and on (cluster) {longest(seconds, settings.flapping_until)} > 0"
     )
 
 
@@ -81,7 +79,7 @@ def more(settings: AlertSettings) -> Rule:
     """Page for trouble that is added to an old one, which pages already."""
     window = settings.growth_window
     grown = (
-        f"({partitions_in(cluster, topic, settings)} > ({least_partitions_in(cluster, topic, settings, window)} > 0))"
+        f"({partitions_in(cluster, topic, settings)} > ({_least_in(cluster, settings)} > 0))"
         for cluster, topic in (
             (clusters.OFFLINE, topics.OFFLINE),
             (clusters.UNDER_MIN_ISR, topics.UNDER_MIN_ISR),
@@ -103,6 +101,12 @@ def more(settings: AlertSettings) -> Rule:
     )
 
 
+def _least_in(cluster: Signal, settings: AlertSettings) -> str:
+    """Return the smallest number of partitions in a state within the window of growth."""
+    series = counted(cluster) if settings.excluded_topics else cluster.series()
+    return f"max by (cluster) (min_over_time({series}[{settings.growth_window}]))"
+
+
 def unclean_election(settings: AlertSettings) -> Rule:
     """Page for leaders elected from outside the in-sync replicas: acknowledged records may be lost."""
     elected = changes.UNCLEAN_ELECTIONS.increase(settings.election_window, EVERYWHERE)
@@ -118,55 +122,6 @@ def unclean_election(settings: AlertSettings) -> Rule:
         run="isrwatch events --event unclean_election --since 2h",
         keep_firing=settings.election_keep_firing,
     )
-
-
-def no_controller(settings: AlertSettings) -> Rule:
-    """Page for a metadata quorum without a leader: the metadata log stands still while the brokers answer.
-
-    Where polls have taken over from the log, the controller is not known any more.
-    """
-    age, up, behind, controller = monitor.SOURCE_AGE, monitor.QUERY_UP, monitor.BEHIND, quorum.CONTROLLER
-    log, other = (_of_collector(age, matcher) for matcher in (_LOG, 'channel!="replication"'))
-    silent = (
-        f"max by (cluster) ({log} > {settings.stale_seconds} "
-        f"and on (cluster, collector) {other} <= {settings.stale_seconds})\n"
-        f"and on (cluster) {clusters.DATA_AGE.now()} > {settings.stale_seconds}"
-    )
-    applied = (
-        f"min by (cluster) ({up.series(EVERYWHERE, _REPLICATION)}) == 1 "
-        f"and on (cluster) max by (cluster) ({behind.series(EVERYWHERE, _REPLICATION)}) == 0"
-    )
-    forgotten = f"{controller.last_known(settings.remembered)} unless on (cluster) {controller.now()}"
-    return rule(
-        "KafkaNoController",
-        "page",
-        f"({silent} and on (cluster) ({applied}))\nor (({forgotten}) and on (cluster) {FRESH})",
-        "{{ $labels.cluster }} has no active controller",
-        "Cluster {{ $labels.cluster }}: no controller answers the collector as the leader of the metadata quorum, "
-        "while it still reads the brokers. Leaders are not elected, ISRs do not change, topics cannot be created. "
-        f"Last active controller: {number(controller.last_known(settings.remembered, THIS_CLUSTER))}.",
-        settings,
-        run="kafka-metadata-quorum.sh --bootstrap-controller HOST:PORT describe --status",
-        lasting=settings.no_controller_for,
-    )
-
-
-# Offsets and broker metrics have channels of their own and contain no ISR changes.
-_REPLICATION = 'channel="replication"'
-# Beside it in that channel: who votes, leases, and the poller, all of which go on without a controller.
-_LOG = 'channel="replication", source=~"metadata_log:.*"'
-
-
-def _of_collector(signal: Signal, matcher: str) -> str:
-    """Return the youngest age by cluster and collector; the name of a source ends with its collector's."""
-    renamed = f'label_replace({signal.series(EVERYWHERE, matcher)}, "collector", "$1", "source", "[^:]*:(.*)")'
-    return f"min by (cluster, collector) ({renamed})"
-
-
-def _longest(seconds: Signal, settings: AlertSettings, window: str, scope: Scope = EVERYWHERE) -> str:
-    """Return the seconds in a state, within a window, of the partition of a cluster that has most of them."""
-    excluded = (f"topic!~{quoted(settings.excluded_topics)}",) if settings.excluded_topics else ()
-    return f"max by (cluster) (increase({seconds.series(scope, *excluded)}[{window}]))"
 
 
 def _topics(signal: Signal) -> str:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.signals import brokers
+from dashboards.promql import EVERYWHERE
+from dashboards.signals import brokers, monitor
 
 # Causes of planned operations. Any other cause raises the alert, also one that a later version introduces.
 PLANNED_CAUSES: Final = ("controlled_shutdown", "reassignment", "restart")
 UNPLANNED_CAUSES: Final = f'cause!~"{"|".join(PLANNED_CAUSES)}"'
 
+_OF_BROKERS: Final = 'role="broker"'
 DOWN: Final = (
     f"({brokers.FENCED.now()} == 1 or ({brokers.REGISTERED.now()} == 0 "
     f"and on (cluster, broker) {brokers.HOSTED.now()} > 0))"
@@ -23,6 +25,12 @@ DOWN: Final = (
 """Brokers that are fenced, or are not registered although replicas are assigned to them, by cluster and broker."""
 STOPPED_ON_PURPOSE: Final = f"({brokers.SHUTTING_DOWN.now()} == 1)"
 """Brokers that shut down in a controlled way and have not registered since, by cluster and broker."""
+
+ANSWERING: Final = (
+    f"label_replace(max by (cluster, node) ({monitor.LISTENER_UP.series(EVERYWHERE, _OF_BROKERS)}) == 1, "
+    '"broker", "$1", "node", "(.+)")'
+)
+"""Brokers of which a listener answers the collector, by cluster and broker."""
 
 
 def unannounced(condition: str, within: str = "") -> str:

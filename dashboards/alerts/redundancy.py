@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from dashboards.alerts.planned import DOWN, STOPPED_ON_PURPOSE, UNPLANNED_CAUSES, unannounced, unplanned
-from dashboards.alerts.templates import OF_BROKER, OF_CLUSTER, THIS_CLUSTER, Rule, number, rule, suspects, top, value
+from dashboards.alerts.planned import ANSWERING, DOWN, STOPPED_ON_PURPOSE, UNPLANNED_CAUSES, unannounced, unplanned
+from dashboards.alerts.templates import OF_BROKER, OF_CLUSTER, THIS_CLUSTER, Rule, number, rule, suspects, value
 from dashboards.promql import EVERYWHERE
 from dashboards.signals import brokers, clusters, labels
 
 if TYPE_CHECKING:
     from dashboards.alerts.settings import AlertSettings
-
-_DIR_FAILURE: Final = 'cause="dir_failure"'
 
 
 def broker_lost(settings: AlertSettings) -> Rule:
@@ -58,7 +56,9 @@ def broker_down(settings: AlertSettings) -> Rule:
     return rule(
         "KafkaBrokerDown",
         "ticket",
-        unplanned(DOWN),
+        unplanned(
+            f"{DOWN}\nunless on (cluster, broker) ({brokers.FENCED.now()} == 1 and on (cluster, broker) {ANSWERING})"
+        ),
         "Broker {{ $labels.broker }} of {{ $labels.cluster }} is down",
         "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been fenced or unregistered for "
         f"{settings.broker_down_for}, without a controlled shutdown. Fenced brokers in the cluster: "
@@ -122,29 +122,6 @@ def isr_shrink(settings: AlertSettings) -> Rule:
         settings,
         run="isrwatch events --event isr_shrink --since 1h",
         keep_firing=settings.removals_keep_firing,
-    )
-
-
-def log_dir_offline(settings: AlertSettings) -> Rule:
-    """Ticket for a broker with fewer usable log directories than it had."""
-    online = brokers.ONLINE_LOG_DIRS
-    before = f"max by (cluster, broker) (max_over_time({online.series()}[{settings.log_dir_window}]))"
-    return rule(
-        "KafkaLogDirOffline",
-        "ticket",
-        f"{before} - {online.now()} > 0",
-        "A log directory of broker {{ $labels.broker }} of {{ $labels.cluster }} is offline",
-        "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} can use "
-        f"{value()} log directories less than within the last {settings.log_dir_window}: a disk failed. "
-        "ISR removals by a failed directory within the last hour: "
-        + top(
-            f"{brokers.ISR_REMOVALS.increase('1h', THIS_CLUSTER, _DIR_FAILURE)} > 0",
-            'broker {{ .Labels.broker }} ({{ .Value | printf "%.0f" }})',
-        )
-        + ".",
-        settings,
-        run="isrwatch state --directories",
-        goes_on=OF_BROKER,
     )
 
 

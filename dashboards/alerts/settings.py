@@ -47,6 +47,49 @@ class AlertSettings:
         certificate_days: a certificate that expires sooner is a ticket: time to renew it by hand.
         counted_window: window in which missed changes and quarantined records are counted.
         counted_keep_firing: they stay a ticket for this long after the last of them.
+        full_share_urgent: less of a volume free is a page, and twice that if it fills.
+        full_hours_urgent: so is a volume that will be full within so many hours.
+        full_urgent_for: covers the end of a burst.
+        full_share_ticket: less of a volume free is a ticket.
+        full_hours_ticket: so is a volume that will be full within so many hours.
+        full_ticket_for: covers a reassignment.
+        group_window_minutes: a group whose lag grows with the time for so long stands still.
+        lag_seconds: less lag than this is no matter.
+        lag_growth_seconds: a lag that grows by more within the window of a group grows.
+        lag_for: covers a peak of the load.
+        lost_for: a group that resets its offsets is back within it.
+        stopped_lost_for: the same of a group without members.
+        hanging_for: covers a transaction that is ended by its coordinator after all.
+        controllers_window: window in which elections of controllers are counted.
+        controller_changes: more of them are a ticket; a rolling restart of three controllers has at most three.
+        voter_seconds: a voter that lacks records for longer is behind.
+        voter_for: covers a restart of a controller.
+        settings_for: covers a topic that is being configured.
+        throttle_for: covers the moment between two reassignments.
+        mixed_for: a rolling upgrade takes less.
+        unfinished_for: so long an upgrade may be tried before it is finished.
+        fenced_for: a broker that starts, or recovers its logs, does not answer yet.
+        loop_window: window in which restarts are counted.
+        loop_restarts: more of one broker are a loop.
+        slow_for: covers a peak.
+        overloaded_for: the same, of all.
+        overrun_for: covers a broker that is just coming back.
+        gone_window: window in which the most brokers are remembered.
+        gone_for: covers a broker that registers again.
+        imbalance_share: Kafka's own leader.imbalance.per.broker.percentage.
+        imbalance_for: Kafka moves leaders back every five minutes.
+        skew: so many times the average is skewed.
+        skew_least_partitions: with fewer on average a skew means nothing.
+        skew_for: covers a reassignment.
+        most_partitions: more of them on a broker are very many.
+        sample_seconds: older samples have stopped; longer than twice the longest interval of the collector.
+        source_seconds: a source that has reported nothing for so long has stopped.
+        stopped_for: covers a restart.
+        program_jobs: a regular expression: Prometheus' scrape jobs of collectors and jobs.
+        program_for: covers a restart, and an exposition that grows for a moment.
+        sample_limit: of Prometheus' scrape job of the exporter.
+        sample_limit_share: more of it is a ticket.
+        availability_target: share of the time of partitions in which they are available: the objective of burn rates.
         remembered: for how long a cluster that disappeared raises the alert. Silence it for a decommissioned cluster.
         runbook_url: URL of the runbook, which has one section per alert.
         dashboard_url: URL of the overview.
@@ -89,6 +132,49 @@ class AlertSettings:
     certificate_days: int = 14
     counted_window: str = "15m"
     counted_keep_firing: str = "1h"
+    full_share_urgent: float = 0.05
+    full_hours_urgent: int = 2
+    full_urgent_for: str = "10m"
+    full_share_ticket: float = 0.15
+    full_hours_ticket: int = 24
+    full_ticket_for: str = "30m"
+    group_window_minutes: int = 15
+    lag_seconds: int = 300
+    lag_growth_seconds: int = 60
+    lag_for: str = "15m"
+    lost_for: str = "5m"
+    stopped_lost_for: str = "15m"
+    hanging_for: str = "5m"
+    controllers_window: str = "1h"
+    controller_changes: int = 4
+    voter_seconds: int = 60
+    voter_for: str = "5m"
+    settings_for: str = "30m"
+    throttle_for: str = "1h"
+    mixed_for: str = "1d"
+    unfinished_for: str = "7d"
+    fenced_for: str = "5m"
+    loop_window: str = "1h"
+    loop_restarts: int = 5
+    slow_for: str = "10m"
+    overloaded_for: str = "15m"
+    overrun_for: str = "5m"
+    gone_window: str = "7d"
+    gone_for: str = "15m"
+    imbalance_share: float = 0.1
+    imbalance_for: str = "30m"
+    skew: float = 1.5
+    skew_least_partitions: int = 20
+    skew_for: str = "1h"
+    most_partitions: int = 4000
+    sample_seconds: int = 900
+    source_seconds: int = 300
+    stopped_for: str = "5m"
+    program_jobs: str = "isrwatch-(collector|job)"
+    program_for: str = "15m"
+    sample_limit: int = 500_000
+    sample_limit_share: float = 0.8
+    availability_target: float = 0.999
     remembered: str = "1d"
     runbook_url: str = "dashboards/runbook.md"
     dashboard_url: str = "http://127.0.0.1:3000/d/isrwatch-replication-overview"

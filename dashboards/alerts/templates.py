@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 Rule = dict[str, Any]
 
+_OF_ITS_CLUSTER: Final = "?var-cluster={{ $labels.cluster | urlquery }}"
+
 # Template queries run inside printf: %[1]q inserts the alert's cluster, quoted, wherever it occurs.
 THIS_CLUSTER: Final = Scope({"cluster": "cluster=%[1]q"})
 FRESH: Final = clusters.OFFLINE.now()
@@ -91,7 +93,7 @@ def rule(  # noqa: PLR0913, PLR0917 - the parts of a rule
             "summary": summary,
             "description": f"{description} Run: {run}",
             "runbook_url": f"{settings.runbook_url}#{alert.lower()}",
-            "dashboard_url": f"{settings.dashboard_url}?var-cluster={{{{ $labels.cluster | urlquery }}}}",
+            "dashboard_url": settings.dashboard_url + (_OF_ITS_CLUSTER if "$labels.cluster" in summary else ""),
         },
     }
 
@@ -106,18 +108,12 @@ def partitions_in(cluster: Signal, topic: Signal, settings: AlertSettings, scope
     """Count the partitions of a cluster in a state, without those of excluded topics."""
     if not settings.excluded_topics:
         return cluster.now(scope)
-    return f"({topic.now(scope, _counted(settings), by=CLUSTER)} or 0 * {cluster.now(scope)})"
+    return f"({topic.now(scope, *not_excluded(settings), by=CLUSTER)} or 0 * {cluster.now(scope)})"
 
 
-def _counted(settings: AlertSettings) -> str:
-    return f"topic!~{quoted(settings.excluded_topics)}"
-
-
-def least_partitions_in(cluster: Signal, topic: Signal, settings: AlertSettings, window: str) -> str:
-    """Return the smallest such count within a window."""
-    if not settings.excluded_topics:
-        return f"max by (cluster) (min_over_time({cluster.series()}[{window}]))"
-    return f"min_over_time({partitions_in(cluster, topic, settings)}[{window}:1m])"
+def not_excluded(settings: AlertSettings) -> tuple[str, ...]:
+    """Return the matcher that leaves out excluded topics, if there are any."""
+    return (f"topic!~{quoted(settings.excluded_topics)}",) if settings.excluded_topics else ()
 
 
 def quoted(text: str) -> str:

@@ -72,3 +72,18 @@ WOULD_GO_OFFLINE: Final = _broker(
     "broker_would_go_offline_partitions",
     "Partitions that would have no leader if the broker stopped now.",
 )
+MAINTENANCE_OVERRUN: Final = _broker(
+    "Maintenance overrun",
+    "broker_maintenance_overrun",
+    "1 while the broker is not back although the time of planned work on it is over.",
+)
+SLOW: Final = _broker("Slow", "broker_slow", "1 while the broker is slower than it was and than its peers.")
+OVERLOADED: Final = _broker(
+    "Overloaded", "broker_overloaded", "1 while so many brokers are slower than before that none of them is to blame."
+)
+RESPONSE_SECONDS: Final = _broker(
+    "Response time",
+    "broker_response_seconds",
+    "Median time of a request to the broker that touches no log.",
+    unit=Unit.SECONDS,
+)

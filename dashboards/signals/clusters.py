@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from dashboards.promql import Signal, Unit
+from dashboards.promql import Signal, SignalType, Unit
 from dashboards.signals.labels import CLUSTER
 
 _cluster = partial(Signal, labels=CLUSTER)
@@ -91,4 +91,19 @@ INFO: Final = Signal(
     meaning="Kafka's cluster id and the kind of the primary source.",
     metric="cluster_info",
     labels=(*CLUSTER, "cluster_id", "authority"),
+)
+PARTITIONS: Final = _cluster("Partitions", "cluster_partitions", "Partitions of all topics.")
+OFFLINE_SECONDS: Final = _cluster(
+    "Time offline",
+    "cluster_offline_seconds_total",
+    "Seconds that partitions were offline, summed over all partitions.",
+    kind=SignalType.COUNTER,
+    unit=Unit.SECONDS,
+)
+UNDER_MIN_ISR_SECONDS: Final = _cluster(
+    "Time under min ISR",
+    "cluster_under_min_isr_seconds_total",
+    "Seconds that partitions refused writes with acks=all, summed over all partitions.",
+    kind=SignalType.COUNTER,
+    unit=Unit.SECONDS,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.promql import Signal, SignalType
+from dashboards.promql import Signal, SignalType, Unit
 from dashboards.signals.labels import INCIDENT
 
 OPEN: Final = Signal(
@@ -19,4 +19,11 @@ CLOSED: Final = Signal(
     metric="cluster_closed_incidents_total",
     labels=INCIDENT,
     kind=SignalType.COUNTER,
+)
+OPENED: Final = Signal(
+    name="Open incident",
+    meaning="When an open incident began, in seconds since 1970, with its suspects, the likeliest first.",
+    metric="incident_opened_timestamp_seconds",
+    labels=("cluster", "incident", "class", "severity", "suspects"),
+    unit=Unit.SECONDS,
 )

@@ -92,3 +92,39 @@ CLIENT_CERTIFICATE: Final = Signal(
     unit=Unit.SECONDS,
     prefix="isrwatch_collector_",
 )
+LISTENER_UP: Final = Signal(
+    name="Listeners that respond",
+    meaning="Whether each listener of a broker or controller responded when the collector last asked it.",
+    metric="listener_up",
+    labels=("cluster", "role", "node", "address"),
+    prefix="isrwatch_collector_",
+)
+SAMPLE_AGE: Final = Signal(
+    name="Age of the newest sample",
+    meaning="Seconds since the newest sample of each table was collected.",
+    metric="newest_sample_age_seconds",
+    labels=("cluster", "table"),
+    unit=Unit.SECONDS,
+    copies="min",
+)
+SERIES: Final = Signal(
+    name="Series",
+    meaning="Samples in one exposition. Beyond Prometheus' sample_limit the whole scrape fails.",
+    metric="exporter_series",
+    labels=(),
+)
+JOB_QUERY_UP: Final = Signal(
+    name="Queries as the job itself shows them",
+    meaning="Whether each query runs and its tables are written.",
+    metric="query_up",
+    labels=("query",),
+    copies="min",
+    prefix="isrwatch_job_",
+)
+SCRAPED: Final = Signal(
+    name="Scraped",
+    meaning="Prometheus' own: whether the last scrape of a target succeeded.",
+    metric="up",
+    labels=("job", "instance"),
+    prefix="",
+)

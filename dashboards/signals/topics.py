@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from dashboards.promql import Signal
+from dashboards.promql import Signal, SignalType
 from dashboards.signals.labels import TOPIC
 
 _topic = partial(Signal, labels=TOPIC)
@@ -19,4 +19,10 @@ AT_MIN_ISR: Final = _topic(
 )
 UNDER_REPLICATED: Final = _topic(
     "Under-replicated", "topic_under_replicated_partitions", "Partitions of the topic whose ISR lacks replicas."
+)
+UNDER_MIN_ISR_SECONDS: Final = _topic(
+    "Time under min ISR",
+    "topic_under_min_isr_seconds_total",
+    "Seconds that partitions of the topic refused writes with acks=all, in sum.",
+    kind=SignalType.COUNTER,
 )

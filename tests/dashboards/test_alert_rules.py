@@ -24,7 +24,7 @@ def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="session")
 def alerts() -> list[dict[str, Any]]:
     """Every alert, that of expected clusters included."""
-    (group,) = rule_file(AlertSettings(expected_clusters=("prod",)))["groups"]
+    _, group = rule_file(AlertSettings(expected_clusters=("prod",)))["groups"]
     rules: list[dict[str, Any]] = group["rules"]
     return rules
 
@@ -120,17 +120,27 @@ def test_every_alert_has_a_case_that_fires_and_one_that_does_not(alerts: list[di
     played = [{re.split("[ {]", alert)[1] for alert in firing} for scene in scenes for firing in scene.firing.values()]
     fires = {one["alertname"] for one in expectations if one.get("exp_alerts")}.union(*played)
     names = {alert["alert"] for alert in alerts}
-    assert names == fires
+    assert fires < names, "test_alert_cases has every alert alone; these are beside each other"
     assert set() in played, "and each is silent where nothing fires"
+
+
+OF_NO_CLUSTER = {
+    "KafkaReplicationTableUnreadable": "$labels.table",
+    "KafkaReplicationProgramDown": "$labels.instance",
+    "KafkaReplicationIncidentsQueryDown": "$labels.query",
+    "KafkaReplicationSeriesNearLimit": "The exporter",
+    "Watchdog": "This alert always fires",
+}
+"""What is about programs of the monitor, which may have every cluster."""
 
 
 def test_every_alert_says_what_to_do(alerts: list[dict[str, Any]]) -> None:
     for alert in alerts:
         assert alert["labels"]["severity"] in {"page", "ticket", "info"}
         assert set(alert["annotations"]) == {"summary", "description", "runbook_url", "dashboard_url"}
-        # A table that cannot be read may hold every cluster.
-        subject = "table" if alert["alert"] == "KafkaReplicationTableUnreadable" else "cluster"
-        assert f"{{{{ $labels.{subject}" in alert["annotations"]["description"]
+        subject = OF_NO_CLUSTER.get(alert["alert"], "$labels.cluster")
+        assert subject in alert["annotations"]["description"]
+        assert re.search(r" Run: (isrwatch|kafka-[\w-]+\.sh|amtool) .*[^.]$", alert["annotations"]["description"])
         assert "$value" not in str(alert["labels"]), "a value in a label makes a new alert of each value"
 
 
@@ -149,7 +159,7 @@ def test_the_documentation_lists_the_alerts_that_announced_work_keeps_quiet(
     section = (repository / "docs" / "planned-work.md").read_text().split("\n## Announce it\n")[1].split("\n## ")[0]
     listed = re.search(r"are quiet:(.*?)\.", section, re.DOTALL)
     assert listed is not None
-    quiet = {alert["alert"] for alert in alerts if "kafka_replication_broker_maintenance" in alert["expr"]}
+    quiet = {alert["alert"] for alert in alerts if re.search(r"broker_maintenance\b", alert["expr"])}
     assert set(re.findall(r"Kafka\w+", listed[1])) == quiet
     others = set(re.findall(r"Kafka\w+", section)) - quiet
     assert others <= {alert["alert"] for alert in alerts}
@@ -157,7 +167,7 @@ def test_the_documentation_lists_the_alerts_that_announced_work_keeps_quiet(
 
 def test_every_runbook_entry_answers_the_same_questions(repository: Path) -> None:
     entries = (repository / "dashboards/runbook.md").read_text().split("\n## ")[1:]
-    questions = ("Severity:", "Meaning.", "Impact.", "What to look at.", "What to do.", "What is normal.")
+    questions = ("Severity:", "Meaning.", "Impact.", "Diagnosis.", "Mitigation.", "What is normal.")
     missing = [
         (entry.splitlines()[0], question)
         for entry in entries

@@ -1,0 +1,94 @@
+"""Each alert fires with a value, and not just below it; at its boundary, without its series, after a counter was reset.
+
+One call of promtool judges all of them: each alert with the recording rules alone, so that it is fast.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashboards.alerts import AlertSettings, rule_file
+from dashboards.alerts.rules import ALERTING, RECORDING
+from tests.dashboards.alert_table import BLIND, ROWS
+
+pytestmark = pytest.mark.prometheus
+
+EVERY = (*ROWS, BLIND)
+RULES = rule_file(AlertSettings(expected_clusters=("prod",)))
+ALERTS: dict[str, dict[str, Any]] = {rule["alert"]: rule for rule in RULES["groups"][1]["rules"]}
+ALWAYS_FIRES = "Watchdog"
+
+
+def written(directory: Path, number: int) -> Path:
+    """Write the rules and the tests of one row."""
+    row = EVERY[number]
+    alert = {key: value for key, value in ALERTS[row.name].items() if key != "annotations"}
+    records = [rule for rule in RULES["groups"][0]["rules"] if rule["record"] in alert["expr"]]
+    groups = [{"name": RECORDING, "rules": records}, {"name": ALERTING, "rules": [alert]}]
+    (directory / f"rules-{number}.yml").write_text(
+        json.dumps({"groups": [group for group in groups if group["rules"]]})
+    )
+    case = directory / f"case-{number}.yml"
+    case.write_text(
+        json.dumps(
+            {
+                "rule_files": [f"rules-{number}.yml"],
+                "evaluation_interval": f"{row.step}s",
+                "group_eval_order": [RECORDING, ALERTING],
+                "tests": row.tests(),
+            }
+        )
+    )
+    return case
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
+    """Play every row; give what promtool says of each, "" if all is well."""
+    directory = tmp_path_factory.mktemp("alerts")
+    cases = [written(directory, number) for number in range(len(EVERY))]
+    outcome = subprocess.run(
+        ["promtool", "test", "rules", *map(str, cases)], capture_output=True, text=True, check=False
+    )
+    # Of an expression promtool prints the text, no name of its test: the text has the alert, and the name as a comment.
+    failures = re.findall(
+        r'expr: ".*?alertname=\\"(\w+)\\".*? # ([^"]+)", time: (\S+),\s+(exp: .*\s+got: .*)', outcome.stderr
+    )
+    assert (outcome.returncode == 0) == (not failures), outcome.stdout + outcome.stderr
+    return {
+        number: "\n".join(f"{test} at {at}: {what}" for name, test, at, what in failures if name == row.name)
+        for number, row in enumerate(EVERY)
+    }
+
+
+@pytest.mark.parametrize("number", range(len(EVERY)), ids=[f"{row.name}-{number}" for number, row in enumerate(EVERY)])
+def test_an_alert_fires_when_it_must_and_only_then(number: int, outcomes: dict[int, str]) -> None:
+    assert not outcomes[number], outcomes[number]
+
+
+def test_every_alert_has_a_row() -> None:
+    assert {row.name for row in EVERY} | {ALWAYS_FIRES} == ALERTS.keys()
+
+
+def test_severities_are_those_of_the_rows() -> None:
+    assert {row.name: row.alert.split()[0] for row in EVERY} == {
+        name: rule["labels"]["severity"] for name, rule in ALERTS.items() if name != ALWAYS_FIRES
+    }
+
+
+def test_a_row_that_expects_what_is_wrong_would_be_noticed(tmp_path: Path) -> None:
+    (number,) = (number for number, row in enumerate(EVERY) if row.name == "KafkaDiskNearlyFull")
+    case = written(tmp_path, number)
+    rules = tmp_path / f"rules-{number}.yml"
+    assert "< 0.15" in rules.read_text()
+    for wrong in ("< 0.155", "< 0.135", "<= 0.15"):
+        rules.write_text(rules.read_text().replace("< 0.15", wrong).replace("<= 0.155", wrong))
+        outcome = subprocess.run(["promtool", "test", "rules", str(case)], capture_output=True, text=True, check=False)
+        assert outcome.returncode != 0, wrong
+        written(tmp_path, number)

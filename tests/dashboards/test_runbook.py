@@ -1,0 +1,53 @@
+"""Each alert has its section in the runbook, with the same parts; the commands in it, and in the alerts, can be run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import typer
+
+from dashboards.alerts import AlertSettings, rule_file
+from streaming.commands import load
+
+ROOT = Path(__file__).parents[2]
+RUNBOOK = (ROOT / "dashboards" / "runbook.md").read_text()
+SECTIONS = {entry.splitlines()[0]: entry for entry in RUNBOOK.split("\n## ")[1:]}
+RULES = rule_file(AlertSettings(expected_clusters=("prod",)))["groups"][1]["rules"]
+PARTS = ("Severity:", "Meaning.", "Impact.", "Diagnosis.", "Mitigation.", "What is normal.")
+RUNS = {rule["alert"]: rule["annotations"]["description"].rpartition(" Run: ")[2] for rule in RULES}
+TEMPLATE = re.compile(r"\{\{ \$labels\.\w+ \}\}")
+COMMANDS = sorted(
+    {
+        match.replace("\n", " ").replace("--broker N", "--broker 7")
+        for match in re.findall(r"`isrwatch ([a-z]+ ?[^`]*)`", RUNBOOK)
+    }
+    | {TEMPLATE.sub("7", run).removeprefix("isrwatch ") for run in RUNS.values() if run.startswith("isrwatch ")}
+)
+
+
+@pytest.mark.parametrize("name", [rule["alert"] for rule in RULES])
+def test_an_alert_has_a_section_with_every_part_and_a_severity_that_is_its_own(name: str) -> None:
+    section = SECTIONS[name]
+    assert [part for part in PARTS if f"**{part}**" not in section] == []
+    parts = re.split(r"\*\*(?:[A-Z][a-z ]+[.:])\*\*", section)[1:]
+    assert all(len(part.split()) >= 1 for part in parts)
+    (severity,) = [rule["labels"]["severity"] for rule in RULES if rule["alert"] == name]
+    assert re.search(rf"\*\*Severity:\*\* {severity}\b", section)
+    assert "`" in section.split("**Diagnosis.**")[1], "what to look at is a command or a panel"
+
+
+def test_sections_are_in_the_order_of_the_rules() -> None:
+    assert list(SECTIONS) == [rule["alert"] for rule in RULES]
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_can_be_parsed(line: str) -> None:
+    name, *arguments = shlex.split(line)
+    command = load(name)
+    assert command is not None
+    with suppress(typer.Exit), command.make_context(name, arguments) as context:  # --help exits
+        assert context.command is command
