@@ -11,6 +11,7 @@ In the order in which each is built from the one before:
 - ``replication_overview``  the dashboard: rows, variables, annotations
 - ``alerts``                the alert rules over the same signals, by subject; ``runbook.md`` explains each
 - ``normalise``             converts what grafanalib writes into the JSON that current Grafana versions read
+- ``rule_formats``          the rules for the Prometheus operator, Grafana's provisioning and jsonnet
 - ``render``                writes everything as files, committed under ``generated/``
 - ``command``               ``isrwatch dashboards``
 

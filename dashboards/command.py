@@ -12,6 +12,7 @@ from dashboards.render import differing, rendered, write
 from streaming.errors import ConfigurationError
 from streaming.setting_values import check_pattern
 
+SEVERITIES = ("page", "ticket", "info")
 GENERATED = Path(__file__).parent / "generated"
 _DEFAULTS = AlertSettings()
 
@@ -30,11 +31,11 @@ def render(  # noqa: PLR0917 - one parameter per option
     output: Annotated[Path, typer.Option(help="Folder to write to.")] = GENERATED,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if the files are out of date.")] = False,
     runbook_url: Annotated[
-        str, typer.Option(help="URL of the runbook, for the links of the alerts.")
-    ] = _DEFAULTS.runbook_url,
+        str | None, typer.Option(help="URL of the runbook, for the links of the alerts; required with --output.")
+    ] = None,
     dashboard_url: Annotated[
-        str, typer.Option(help="URL of the dashboard, for the links of the alerts.")
-    ] = _DEFAULTS.dashboard_url,
+        str | None, typer.Option(help="URL of the dashboard, for the links of the alerts; required with --output.")
+    ] = None,
     expect_cluster: Annotated[
         list[str] | None,
         typer.Option(help="Name of a cluster that must be monitored: without fresh data of it, page. May be repeated."),
@@ -43,15 +44,21 @@ def render(  # noqa: PLR0917 - one parameter per option
         str,
         typer.Option(metavar="REGEX", help="Topics whose partitions are in no page, as for a matcher of Prometheus."),
     ] = _DEFAULTS.excluded_topics,
+    severity: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=LABEL", help="What page, ticket or info are called in the label. May be repeated."),
+    ] = None,
 ) -> None:
-    """Write the dashboard (Grafana JSON) and the alerts (Prometheus rules).
+    """Write the dashboard (Grafana JSON) and the rules, for Prometheus, its operator, Grafana and jsonnet.
 
-    Example: isrwatch dashboards render --output out --expect-cluster prod --exclude-topics 'tmp-.*'
+    Example: isrwatch dashboards render --output out --runbook-url https://wiki/kafka --dashboard-url https://grafana/d/x
+    --expect-cluster prod --exclude-topics 'tmp-.*' --severity page=critical --severity ticket=warning
     """
     check_pattern("--exclude-topics", exclude_topics)
     settings = AlertSettings(
-        runbook_url=runbook_url,
-        dashboard_url=dashboard_url,
+        runbook_url=_link("--runbook-url", runbook_url, output) or _DEFAULTS.runbook_url,
+        dashboard_url=_link("--dashboard-url", dashboard_url, output) or _DEFAULTS.dashboard_url,
+        severity_names=dict(_severity(each) for each in severity or ()),
         expected_clusters=tuple(expect_cluster or ()),
         excluded_topics=exclude_topics,
     )
@@ -64,3 +71,24 @@ def render(  # noqa: PLR0917 - one parameter per option
     if stale:
         raise ConfigurationError(f"{output}: {', '.join(stale)} not up to date; run: isrwatch dashboards render")
     typer.echo(f"{output}: up to date")
+
+
+def _link(option: str, url: str | None, output: Path) -> str | None:
+    """Check that whoever is woken can open the link, wherever it is read.
+
+    Raises:
+        ConfigurationError: it is not absolute, or is missing where files are rendered for use.
+    """
+    if url is None and output.resolve() == GENERATED.resolve():
+        return None
+    if url is None or not re.match(r"https?://[^/]", url):
+        reason = "is required with --output" if url is None else f"{url} is not absolute"
+        raise ConfigurationError(f"{option} {reason}: the alerts link to it, so name it with https://")
+    return url
+
+
+def _severity(option: str) -> tuple[str, str]:
+    name, _, label = option.partition("=")
+    if name not in SEVERITIES or not label:
+        raise ConfigurationError(f"--severity {option}: write NAME=LABEL with a name of {', '.join(SEVERITIES)}")
+    return name, label

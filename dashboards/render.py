@@ -1,4 +1,4 @@
-"""Renders the dashboard as Grafana JSON and the alerts as a Prometheus rule file.
+"""Renders the dashboard as Grafana JSON, and the rules in every format in which they can be loaded.
 
 The files are committed under ``generated/``. Rendering is deterministic, so a difference is always a change of code.
 Knows the file system, not the content of the files.
@@ -13,6 +13,7 @@ import yaml
 
 from dashboards.alerts import AlertSettings, rule_file
 from dashboards.replication_overview import replication_overview
+from dashboards.rule_formats import grafana_rules, mixin, prometheus_rule
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -45,9 +46,14 @@ def as_json(content: Mapping[str, Any]) -> str:
 
 def rendered(settings: AlertSettings) -> dict[str, str]:
     """Return every generated file, name to content."""
+    boards = {"replication-overview.json": as_json(replication_overview())}
+    rules = rule_file(settings)
     return {
-        "replication-overview.json": as_json(replication_overview()),
-        "alerts.yml": _HEADER + as_yaml(rule_file(settings)),
+        **boards,
+        "alerts.yml": _HEADER + as_yaml(rules),
+        "prometheus-rule.yaml": _HEADER + as_yaml(prometheus_rule(rules)),
+        "grafana-alerts.yaml": _HEADER + as_yaml(grafana_rules(rules)),
+        "mixin.libsonnet": _HEADER.replace("#", "//") + mixin(rules, boards),
     }
 
 

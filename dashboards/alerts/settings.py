@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +97,7 @@ class AlertSettings:
         remembered: for how long a cluster that disappeared raises the alert. Silence it for a decommissioned cluster.
         runbook_url: URL of the runbook, which has one section per alert.
         dashboard_url: URL of the overview.
+        severity_names: what page, ticket and info are called in the label ``severity``, by name; themselves if absent.
     """
 
     interval: str = "15s"
@@ -177,4 +182,5 @@ class AlertSettings:
     availability_target: float = 0.999
     remembered: str = "1d"
     runbook_url: str = "dashboards/runbook.md"
+    severity_names: Mapping[str, str] = field(default_factory=dict)
     dashboard_url: str = "http://127.0.0.1:3000/d/isrwatch-replication-overview"

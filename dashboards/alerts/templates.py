@@ -88,7 +88,7 @@ def rule(  # noqa: PLR0913, PLR0917 - the parts of a rule
         "expr": goes_on.added_to(condition, alert, settings) if goes_on else condition,
         **({"for": lasting} if lasting else {}),
         **({"keep_firing_for": keep_firing} if keep_firing else {}),
-        "labels": {"severity": severity},
+        "labels": {"severity": settings.severity_names.get(severity, severity)},
         "annotations": {
             "summary": summary,
             "description": f"{description} Run: {run}",

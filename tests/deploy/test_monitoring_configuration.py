@@ -72,6 +72,9 @@ def test_amtool_accepts_the_configuration() -> None:
     [
         (("alertname=KafkaUnderMinIsr", "severity=page"), "page"),
         (("alertname=KafkaUnderReplicated", "severity=ticket"), "ticket"),
+        (("alertname=Other", "severity=critical"), "page"),
+        (("alertname=Other", "severity=warning"), "ticket"),
+        (("alertname=Watchdog", "severity=info"), "heartbeat"),
         (("alertname=Other", "severity=info"), "info"),
         (("alertname=Other",), "info"),
     ],
@@ -86,6 +89,21 @@ def test_every_severity_of_an_alert_has_a_receiver() -> None:
     rules = yaml.safe_load((ROOT / "dashboards/generated/alerts.yml").read_text())["groups"][1]["rules"]
     receivers = yaml.safe_load((DEPLOY / "alertmanager/alertmanager.yml").read_text())["receivers"]
     assert {rule["labels"]["severity"] for rule in rules} <= {receiver["name"] for receiver in receivers}
+
+
+def test_a_page_that_inhibits_a_ticket_fires_no_later_and_has_the_labels_that_must_be_equal() -> None:
+    rules = yaml.safe_load((ROOT / "dashboards/generated/alerts.yml").read_text())["groups"][1]["rules"]
+    alerts = {rule["alert"]: rule for rule in rules}
+    inhibitions = yaml.safe_load((DEPLOY / "alertmanager/alertmanager.yml").read_text())["inhibit_rules"]
+    named = [rule for rule in inhibitions if str(rule["source_matchers"]).count("alertname") == 1]
+    assert len(named) == len(inhibitions) - 1
+    for rule in named:
+        source, target = (alerts[rule[f"{side}_matchers"][0].split('"')[1]] for side in ("source", "target"))
+        assert rule["equal"] == ["cluster", "broker"]
+        assert all("by (cluster, broker)" in one["expr"] for one in (source, target))
+        assert int(source["for"].rstrip("m")) <= int(target["for"].rstrip("m"))
+    (of_infos,) = (rule for rule in inhibitions if rule not in named)
+    assert of_infos["target_matchers"] == ['severity = "info"', 'broker != ""'], "nobody is notified of an info"
 
 
 def test_the_scrape_has_limits_and_asks_the_exporter() -> None:
