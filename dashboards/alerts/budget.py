@@ -14,8 +14,8 @@ from dashboards.alerts.templates import OF_CLUSTER, THIS_CLUSTER, Rule, rule, to
 if TYPE_CHECKING:
     from dashboards.alerts.settings import AlertSettings
 
-# One incident is one page: these say what is wrong, and for how long.
-_PAGED: Final = 'ALERTS{alertname=~"KafkaUnderMinIsr|KafkaOfflinePartitions", alertstate="firing"}'
+# One incident is one page: these say what is wrong. The longest short window still has what they paged for.
+_PAGED: Final = 'last_over_time(ALERTS{alertname=~"KafkaUnderMinIsr|KafkaOfflinePartitions", alertstate="firing"}[30m])'
 
 
 def burns_fast(settings: AlertSettings) -> Rule:
@@ -29,6 +29,7 @@ def burns_fast(settings: AlertSettings) -> Rule:
         f"{_spent(settings, '1h')} It is used up within days, by outages that are each too short for another page.",
         settings,
         run="isrwatch incidents --since 6h",
+        lasting=settings.burns_for,
         goes_on=OF_CLUSTER,
     )
 

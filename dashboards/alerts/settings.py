@@ -94,6 +94,7 @@ class AlertSettings:
         sample_limit: of Prometheus' scrape job of the exporter.
         sample_limit_share: more of it is a ticket.
         availability_target: share of the time of partitions in which they are available: the objective of burn rates.
+        burns_for: the pages about partitions, which last for a minute, come first.
         remembered: for how long a cluster that disappeared raises the alert. Silence it for a decommissioned cluster.
         runbook_url: URL of the runbook, which has one section per alert.
         dashboard_url: URL of the overview.
@@ -180,6 +181,7 @@ class AlertSettings:
     sample_limit: int = 500_000
     sample_limit_share: float = 0.8
     availability_target: float = 0.999
+    burns_for: str = "2m"
     remembered: str = "1d"
     runbook_url: str = "dashboards/runbook.md"
     severity_names: Mapping[str, str] = field(default_factory=dict)

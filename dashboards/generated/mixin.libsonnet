@@ -121,7 +121,8 @@ prometheusAlerts+:: {
         },
         {
           "alert": "KafkaAvailabilityBurnsFast",
-          "expr": "((cluster:kafka_replication_unavailable_time:ratio_rate1h > 0.0144 and on (cluster) cluster:kafka_replication_unavailable_time:ratio_rate5m > 0.0144)\nor (cluster:kafka_replication_unavailable_time:ratio_rate6h > 0.006 and on (cluster) cluster:kafka_replication_unavailable_time:ratio_rate30m > 0.006))\nunless on (cluster) ALERTS{alertname=~\"KafkaUnderMinIsr|KafkaOfflinePartitions\", alertstate=\"firing\"}\nor (max by (cluster) (ALERTS{alertname=\"KafkaAvailabilityBurnsFast\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
+          "expr": "((cluster:kafka_replication_unavailable_time:ratio_rate1h > 0.0144 and on (cluster) cluster:kafka_replication_unavailable_time:ratio_rate5m > 0.0144)\nor (cluster:kafka_replication_unavailable_time:ratio_rate6h > 0.006 and on (cluster) cluster:kafka_replication_unavailable_time:ratio_rate30m > 0.006))\nunless on (cluster) last_over_time(ALERTS{alertname=~\"KafkaUnderMinIsr|KafkaOfflinePartitions\", alertstate=\"firing\"}[30m])\nor (max by (cluster) (ALERTS{alertname=\"KafkaAvailabilityBurnsFast\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
+          "for": "2m",
           "labels": {
             "severity": "page"
           },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -57,6 +58,12 @@ class AlertCase(NamedTuple):
         severity, _, rest = self.alert.partition(" ")
         name, _, more = rest.rstrip("}").partition("{")
         return "{" + ", ".join(filter(None, (f'alertname="{name}"', f'severity="{severity}"', more))) + "}"
+
+    @property
+    def broker(self) -> str:
+        """Whom it is about: a label of what fires, or of what it reads."""
+        found = re.search(r'(?:broker|node)="(\d+)"', self.alert + "".join(self.series))
+        return found[1] if found else ""
 
     @property
     def due(self) -> int:

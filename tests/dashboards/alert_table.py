@@ -117,8 +117,9 @@ PAGES: Final = (
         # Of 100 partitions 43.2 s in each half minute are 1.44 % of the time.
         fires=45,
         below=43,
-        boundary=(43.3, True),
-        after=62,
+        boundary=(44, True),
+        after=57.5,
+        lasting=2,
         slope=True,
         goes_on=None,
         beside={cluster("partitions"): 100, cluster("offline_seconds_total"): 0},

@@ -25,11 +25,13 @@ ALERTS: dict[str, dict[str, Any]] = {rule["alert"]: rule for rule in RULES["grou
 ALWAYS_FIRES = "Watchdog"
 
 
-def written(directory: Path, number: int) -> Path:
+def written(directory: Path, number: int, rules: dict[str, Any] = RULES) -> Path:
     """Write the rules and the tests of one row."""
     row = EVERY[number]
-    alert = {key: value for key, value in ALERTS[row.name].items() if key != "annotations"}
-    records = [rule for rule in RULES["groups"][0]["rules"] if rule["record"] in alert["expr"]]
+    recording, alerting = (group["rules"] for group in rules["groups"])
+    (whole,) = (rule for rule in alerting if rule["alert"] == row.name)
+    alert = {key: value for key, value in whole.items() if key != "annotations"}
+    records = [rule for rule in recording if rule["record"] in alert["expr"]]
     groups = [{"name": RECORDING, "rules": records}, {"name": ALERTING, "rules": [alert]}]
     (directory / f"rules-{number}.yml").write_text(
         json.dumps({"groups": [group for group in groups if group["rules"]]})
@@ -92,3 +94,61 @@ def test_a_row_that_expects_what_is_wrong_would_be_noticed(tmp_path: Path) -> No
         outcome = subprocess.run(["promtool", "test", "rules", str(case)], capture_output=True, text=True, check=False)
         assert outcome.returncode != 0, wrong
         written(tmp_path, number)
+
+
+ANNOUNCED = {
+    "KafkaBrokerLost", "KafkaUnderReplicated", "KafkaBrokerDown", "KafkaBrokerStopped", "KafkaBrokerFencedThoughUp",
+    "KafkaBrokerRestartLoop", "KafkaBrokerSlow", "KafkaIsrFlapping", "KafkaIsrShrink", "KafkaQuorumVoterBehind",
+}  # fmt: skip
+"""What planned work on the broker explains."""
+OF_TOPICS = {
+    "KafkaOfflinePartitions", "KafkaUnderMinIsr", "KafkaMorePartitionsUnavailable", "KafkaAvailabilityBurnsFast",
+    "KafkaAvailabilityBurns", "KafkaGroupStuck", "KafkaGroupLagGrows", "KafkaGroupLosesRecords",
+    "KafkaStoppedGroupLosesRecords",
+}  # fmt: skip
+"""What excluded topics have no part in."""
+
+
+def stays_silent(directory: Path, number: int, rules: dict[str, Any], more: dict[str, str]) -> str:
+    """Play the case that fires under other rules or with more series; give what promtool says if it fires still."""
+    row = EVERY[number]
+    case = written(directory, number, rules)
+    content = json.loads(case.read_text())
+    fires = content["tests"][0]
+    fires["input_series"] = [each for each in fires["input_series"] if each["series"] not in more]
+    fires["input_series"] += [{"series": series, "values": values} for series, values in more.items()]
+    for test in fires["promql_expr_test"]:
+        test["exp_samples"] = []
+    case.write_text(json.dumps({**content, "tests": [fires]}))
+    outcome = subprocess.run(["promtool", "test", "rules", str(case)], capture_output=True, text=True, check=False)
+    return "" if outcome.returncode == 0 else row.name + outcome.stdout + outcome.stderr
+
+
+def test_announced_work_explains_these_alerts_and_no_other(tmp_path: Path) -> None:
+    assert {name for name, rule in ALERTS.items() if re.search(r"broker_maintenance\b", rule["expr"])} == ANNOUNCED
+    for number, row in enumerate(EVERY):
+        if row.name in ANNOUNCED:
+            announced = f'kafka_replication_broker_maintenance{{cluster="prod", broker="{row.broker}"}}'
+            assert not stays_silent(tmp_path, number, RULES, {announced: "1x20000"})
+
+
+def test_topics_that_are_left_out_have_no_part_in_these_alerts_and_no_other(tmp_path: Path) -> None:
+    excluding = rule_file(AlertSettings(excluded_topics="orders"))
+    records, alerts = (group["rules"] for group in excluding["groups"])
+    asks = [rule["record"] for rule in records if "topic!~" in rule["expr"]]
+    excluded = {one["alert"] for one in alerts if any(text in one["expr"] for text in ("topic!~", *asks))}
+    assert excluded == OF_TOPICS
+    for number, row in enumerate(EVERY):
+        if row.name in OF_TOPICS:
+            assert not stays_silent(tmp_path, number, excluding, OF_ORDERS)
+
+
+OF_ORDERS = {
+    f'kafka_replication_topic_{name}{{cluster="prod", topic="orders"}}': values
+    for name, values in (
+        ("offline_partitions", "400x20000"),
+        ("under_min_isr_partitions", "400x20000"),
+        ("under_min_isr_seconds_total", "0+9000x20000"),
+    )
+}
+"""All the trouble is that of one topic."""
