@@ -5,6 +5,8 @@
 - ``attached``  runs one command in a child process, which ends with the demo
 - ``location``  the folder and the port
 - ``stages``    the progress of the start
-- ``live``      the live view
+- ``live``      the live view, and what it was shown
+- ``view``      what it shows of a snapshot
+- ``risk``      the partitions at risk over the last minutes
 - ``summary``   the report printed at the end
 """

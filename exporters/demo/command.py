@@ -118,7 +118,7 @@ class DemoRun:
         """Show the live view until the time is over or Ctrl-C; return the progress and the last scrape."""
         ends = None if seconds is None else time.monotonic() + seconds
         progress = DemoProgress(newest(reader))
-        heading = f"isrwatch demo  {title}  {self.location.metrics_url}  tables in {self.location.tables}"
+        heading = f"isrwatch demo  {title}  {self.location.metrics_url}\ntables in {self.location.tables}"
         with suppress(KeyboardInterrupt), screen(self.console, heading) as shown:
             while ends is None or time.monotonic() < ends:
                 self.parts.check()

@@ -11,8 +11,12 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
+from exporters.demo.risk import RiskHistory
+from exporters.demo.view import incident_sentence, open_incidents, view
+from exporters.read_model.incidents import is_recovered
 from exporters.read_model.snapshot import SECOND
-from exporters.terminal.live_view import event_line, view
+from exporters.terminal.event_groups import by_moment
+from exporters.terminal.event_text import clock
 from streaming.delta.change_reader import ChangesRestarted
 
 if TYPE_CHECKING:
@@ -23,8 +27,8 @@ if TYPE_CHECKING:
     from exporters.read_model.reader import TablesReader
     from exporters.read_model.snapshot import EventRow, ReplicationSnapshot
 
-LINES_ABOVE_EVENTS: Final = 16
-"""Lines for heading, brokers and column titles, for clusters of a few brokers."""
+LINES_BESIDE: Final = 4
+"""Lines of the heading, one below it, and of the footer, each may need a second one."""
 
 
 def now_micros() -> int:
@@ -80,24 +84,35 @@ class DemoProgress:
 
 
 class Screen:
-    """A screen that is redrawn on a terminal; one line per new event in a pipe."""
+    """A screen that is redrawn on a terminal; in a pipe a line for each incident and for what happened at once."""
 
     def __init__(self, console: Console, live: Live | None, heading: str) -> None:
         self._console, self._live, self._heading = console, live, heading
+        self._risk = RiskHistory()
+        self._incidents: dict[str, tuple[str, bool]] = {}
 
     def show(self, snapshot: ReplicationSnapshot, fresh: list[EventRow], now: int, footer: str) -> None:
         """Show the newest state."""
         if self._live is not None:
+            self._risk.add(snapshot, now)
             self._live.update(self._rendered(snapshot, now, footer), refresh=True)
             return
-        for event in fresh:
-            self._console.print(Text(event_line(event)), soft_wrap=True)
+        for group in by_moment(fresh):
+            self._console.print(Text(group.line()), soft_wrap=True)
+        for line in self._news_of_incidents(snapshot, now):
+            self._console.print(Text(line), soft_wrap=True)
 
     def _rendered(self, snapshot: ReplicationSnapshot, now: int, footer: str) -> RenderableType:
-        lines = self._console.height - LINES_ABOVE_EVENTS
-        return Group(
-            Text(self._heading, style="dim"), Text(), view(snapshot, now=now, lines=lines), Text(footer, style="dim")
-        )
+        shown = view(snapshot, self._risk, self._console, now=now, beside=LINES_BESIDE)
+        return Group(Text(self._heading, style="dim"), Text(), shown, Text(footer, style="dim"))
+
+    def _news_of_incidents(self, snapshot: ReplicationSnapshot, now: int) -> Iterator[str]:
+        """Return a line for each incident that is new, has another class, or has recovered."""
+        for row in open_incidents(snapshot):
+            stage = row["incident_class"], is_recovered(row)
+            if self._incidents.get(row["incident_id"]) != stage:
+                self._incidents[row["incident_id"]] = stage
+                yield f"{clock(now)}  incident  {incident_sentence(row, now)}  {row['consequence'] or row['summary']}"
 
 
 @contextmanager

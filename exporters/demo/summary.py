@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
+from rich.table import Table
 from rich.text import Text
 
-from exporters.terminal.live_view import summary
+from exporters.terminal.event_text import style_of
 from streaming.contracts.columns import WHY
 from streaming.contracts.tables import REPLICATION_EVENTS
 from streaming.errors import IsrwatchError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
     from exporters.demo.live import DemoProgress
@@ -63,7 +66,7 @@ def print_summary(console: Console, progress: DemoProgress, tables: Path, metric
     console.print()
     partitions = progress.partitions()
     console.print(Text(f"{counts.total():,} events recorded on {partitions:,} partitions", style="bold"))
-    console.print(summary(counts))
+    console.print(event_table(counts))
     if latency := _latency(progress.latencies):
         console.print(Text(f"\nlatency from event to live view: {latency}"), soft_wrap=True)
     console.print(Text(f"tables: {tables}"), soft_wrap=True)
@@ -76,6 +79,15 @@ def print_summary(console: Console, progress: DemoProgress, tables: Path, metric
         "monitor your own cluster": "collect --help",
     }.items():
         console.print(Text.assemble(f"  {command} {arguments}", (f"   # {purpose}", "dim")), soft_wrap=True)
+
+
+def event_table(counts: Mapping[tuple[str, str], int]) -> Table:
+    """Render the number of events by kind and cause."""
+    table = Table("event", "cause", "count", box=None, header_style="dim", pad_edge=False)
+    table.columns[2].justify = "right"
+    for (event, cause), count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])):
+        table.add_row(Text(event, style=style_of(event)), Text(cause), f"{count:,}")
+    return table
 
 
 def _latency(seconds: list[float]) -> str:

@@ -7,12 +7,17 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``broker_columns``     what the job derives of brokers
 - ``event_filter``       selects events: one rule for a row in memory and, equally, in SQL
 - ``versions``           the version of ``partition_changes`` that ``--as-of`` selects
-- ``live_view``          a snapshot as a live screen; also used by the demo
+- ``event_text``         an event in words
+- ``event_groups``       events of one moment in as few lines as say what happened
+- ``live_view``          a snapshot as text; also used by the demo
 - ``reference``          the documentation of the tables
+- ``table_layout``       which columns of a table stand beside each other, and which below
 - ``output``             rows as a table, lines, JSON or CSV
 - ``events``             the recorded events
 - ``event_view``         the columns of an event
+- ``event_rows``         one row per event, or one for what happened at one moment
 - ``follow``             new events as they are committed
+- ``quantities``         amounts, durations and lists of names
 - ``state_as_of``        the state at an earlier version
 - ``state_view``         the columns of a state
 - ``broker_speeds``      which brokers are slow

@@ -5,50 +5,62 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from exporters.read_model.snapshot import EventRow
-from exporters.terminal import live_view
-from exporters.terminal.output import Field, RowFormat
+from exporters.terminal.event_text import style_of, subject, what, why
+from exporters.terminal.output import RowFormat
+from exporters.terminal.table_layout import WORDS, Field
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from exporters.terminal.event_groups import EventGroup
     from exporters.terminal.output import Row
     from exporters.terminal.time_parsing import Clock
 
-WIDE: Final = 100
-"""Narrower terminals show fewer columns, but those in full."""
+
+MOMENT_COLUMNS: Final = (
+    "occurred_not_before", "occurred_not_after", "cluster_id", "cluster", "source", "subject", "what", "cause",
+    "evidence", "candidates", "partitions", "events",
+)  # fmt: skip
 
 
-def event_fields(clock: Clock, row_format: RowFormat, width: int) -> tuple[Field, ...]:
+def event_fields(rows: Iterable[Row], clock: Clock, row_format: RowFormat) -> tuple[Field, ...]:
     """Return the columns of an event; a line for a pipe has the full time and the cluster.
 
     Args:
+        rows: of a table; it has a column for the cluster if they are of more than one.
         clock: formats the times.
         row_format: table, or lines.
-        width: of the terminal, in characters.
     """
     zone = "local" if clock.local else "UTC"
-    subject = Field("subject", lambda row: live_view.subject(as_event(row)))
-    if row_format is RowFormat.TABLE and width < WIDE:
+    cluster = Field("cluster", lambda row: str(row["cluster"]))
+    about = Field("subject", lambda row: subject(as_event(row)))
+    cause = Field("cause", lambda row: why(as_event(row)), wraps=WORDS, below=1)
+    if row_format is RowFormat.TABLE:
         return (
-            Field(
-                f"time ({zone})", lambda row: clock.short(row["occurred_not_after"]).partition(".")[0], is_whole=True
-            ),
-            subject,
-            Field("what", lambda row: live_view.what(as_event(row)) or str(row["event"])),
-            Field("cause", lambda row: row["cause"] or ""),
+            Field(f"time ({zone})", lambda row: clock.short(row["occurred_not_after"])),
+            *((cluster,) if len({row["cluster"] for row in rows}) > 1 else ()),
+            about,
+            Field("event", _event_and_what, wraps=WORDS),
+            cause,
         )
-    time_text = clock.short if row_format is RowFormat.TABLE else clock.iso
     return (
-        Field(f"time ({zone})", lambda row: time_text(row["occurred_not_after"]), is_whole=True),
-        Field("cluster", lambda row: str(row["cluster"])),
-        subject,
+        Field(f"time ({zone})", lambda row: clock.iso(row["occurred_not_after"])),
+        cluster,
+        about,
         Field("event", lambda row: str(row["event"])),
-        Field("what", lambda row: live_view.what(as_event(row))),
-        Field("cause", lambda row: live_view.why(as_event(row))),
+        Field("what", lambda row: what(as_event(row))),
+        cause,
     )
+
+
+def _event_and_what(row: Row) -> str:
+    said = what(as_event(row))
+    return f"{row['event']}: {said}" if said else str(row["event"])
 
 
 def event_style(row: Row) -> str:
     """Return the colour of an event, by severity."""
-    return live_view.style_of(row["event"])
+    return style_of(row["event"])
 
 
 def as_event(row: Row) -> EventRow:
@@ -56,3 +68,39 @@ def as_event(row: Row) -> EventRow:
     values: dict[str, Any] = {name: row[name] for name in EventRow._fields}
     lists = {name: tuple(row[name] or ()) for name in ("candidates", "left_isr", "joined_isr")}
     return EventRow(**{**values, **lists})
+
+
+def row_of(group: EventGroup) -> Row:
+    """Return what happened at one moment as a row of ``MOMENT_COLUMNS``, and the group itself for ``moment_fields``."""
+    first = group.events[0]
+    common = ("occurred_not_before", "occurred_not_after", "cluster_id", "cluster", "source", "cause", "evidence")
+    partitions = dict.fromkeys(subject(event) for event in group.events if event.partition is not None)
+    return {
+        **{name: getattr(first, name) for name in common},
+        "candidates": list(first.candidates),
+        "subject": group.subject,
+        "what": group.what,
+        "partitions": list(partitions),
+        "events": len(group.events),
+        "group": group,
+    }
+
+
+def moment_fields(rows: Iterable[Row], clock: Clock, row_format: RowFormat) -> tuple[Field, ...]:
+    """Return the columns of what happened at one moment; the arguments are those of ``event_fields``."""
+    zone = "local" if clock.local else "UTC"
+    is_table = row_format is RowFormat.TABLE
+    as_text = clock.short if is_table else clock.iso
+    has_cluster = not is_table or len({row["cluster"] for row in rows}) > 1
+    return (
+        Field(f"time ({zone})", lambda row: as_text(row["occurred_not_after"])),
+        *((Field("cluster", lambda row: str(row["cluster"])),) if has_cluster else ()),
+        Field("subject", lambda row: str(row["subject"])),
+        Field("what", lambda row: str(row["what"]), wraps=WORDS),
+        Field("cause", lambda row: row["group"].cause, wraps=WORDS, below=1),
+    )
+
+
+def moment_style(row: Row) -> str:
+    """Return the colour of the worst that happened."""
+    return str(row["group"].style)

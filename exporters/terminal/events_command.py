@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from itertools import chain, islice
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from exporters.terminal.event_filter import EventFilter
-from exporters.terminal.event_view import event_fields, event_style
-from exporters.terminal.events import COLUMNS, history
+from exporters.terminal.event_rows import BY_MOMENT, EACH, EventRows
+from exporters.terminal.events import history
 from exporters.terminal.follow import EventFollower
 from exporters.terminal.options import (
     AsOfOption,
@@ -50,6 +50,10 @@ SinceOption = Annotated[
         metavar="TIME", help="Start of the time range: 15m, 2h, 7d, today, 10:30, 'yesterday 10:30', 2026-03-01T10:30."
     ),
 ]
+ByMomentOption = Annotated[
+    bool, typer.Option("--by-moment", help="One row for what happened to many partitions at once, for the same cause.")
+]
+PartitionOption = Annotated[list[int] | None, typer.Option("--partition", help="Partition number; may be repeated.")]
 UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="End of the time range, in the same formats.")]
 
 
@@ -57,9 +61,7 @@ def events(  # noqa: PLR0913 - one parameter per option
     *,
     cluster: ClusterOption = None,
     topic: TopicOption = None,
-    partition: Annotated[
-        list[int] | None, typer.Option("--partition", help="Partition number; may be repeated.")
-    ] = None,
+    partition: PartitionOption = None,
     broker: BrokerOption = None,
     cause: CauseOption = None,
     event: EventOption = None,
@@ -67,6 +69,7 @@ def events(  # noqa: PLR0913 - one parameter per option
     until: UntilOption = None,
     limit: Annotated[int, typer.Option(min=0, help="Show the newest N; 0 for all.")] = 100,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep following new events until Ctrl-C.")] = False,
+    by_moment: ByMomentOption = False,
     as_of: AsOfOption = None,
     row_format: FormatOption = None,
     local: LocalOption = False,
@@ -91,31 +94,40 @@ def events(  # noqa: PLR0913 - one parameter per option
         since=None if since is None else clock.read(since),
         until=None if until is None else clock.read(until),
     )
-    output, unreadable = output_of(row_format, clock), Unreadable()
+    output, unreadable = output_of(row_format, clock, in_pipe=RowFormat.LINES), Unreadable()
     if follow and as_of is not None:
         raise ConfigurationError("--follow shows new events and --as-of ends in the past; give one of the two")
     with until_closed():
+        shown = BY_MOMENT if by_moment else EACH
         if follow:
-            _follow(folder, selection, limit or None, output)
+            _follow(folder, selection, limit or None, output, shown)
         else:
             version = None if as_of is None else version_as_of(folder, as_of, clock)
-            _print(history(folder, selection, unreadable, limit=limit or None, as_of=version), output)
+            read = partial(_read, folder, selection, unreadable, version)
+            _print(shown.newest(read, limit or None), output, shown)
     unreadable.raise_if_any()
 
 
-def _print(rows: Iterator[Row], output: RowOutput) -> None:
-    first = list(islice(rows, 1))
-    fields = event_fields(output.clock, output.format, output.console.width)
-    output.print(chain(first, rows), fields, COLUMNS, event_style)
-    if not first and output.format is RowFormat.TABLE:
+def _read(
+    folder: Path, selection: EventFilter, unreadable: Unreadable, version: int | None, most: int | None
+) -> Iterable[Row]:
+    return history(folder, selection, unreadable, limit=most, as_of=version)
+
+
+def _print(rows: Iterable[Row], output: RowOutput, shown: EventRows) -> None:
+    is_table = output.format is RowFormat.TABLE
+    listed = list(rows) if is_table else rows  # of anything else, rows are printed as they are read
+    fields = shown.fields(listed if is_table else (), output.clock, output.format)
+    output.print(listed, fields, shown.columns, shown.style)
+    if is_table and not listed:
         output.say("no recorded event matches")
 
 
-def _follow(folder: Path, selection: EventFilter, limit: int | None, output: RowOutput) -> None:
+def _follow(folder: Path, selection: EventFilter, limit: int | None, output: RowOutput, shown: EventRows) -> None:
     """Print line by line: the column widths of a table depend on rows that do not exist yet."""
     follower = EventFollower(folder, selection, limit, lambda gap: output.say(f"{gap}; reading the events again"))
     lines = output.in_lines()
-    fields = event_fields(output.clock, lines.format, lines.console.width)
+    fields = shown.fields((), output.clock, lines.format)
     for number, rows in enumerate(follower.forever()):
-        lines.print(rows, fields, COLUMNS, event_style, heading=not number)
+        lines.print(shown.rows(rows), fields, shown.columns, shown.style, heading=not number)
         lines.console.file.flush()

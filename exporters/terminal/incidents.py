@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from exporters.read_model.incidents import INCIDENT_COLUMNS, is_recovered, without_running_times
 from exporters.terminal.event_filter import EventFilter
 from exporters.terminal.events import history
-from exporters.terminal.output import Field
+from exporters.terminal.table_layout import SENTENCE, WORDS, Field
 from exporters.terminal.time_parsing import SECOND, Clock, span
 from streaming.contracts.incidents import PLANNED_CLASSES, IncidentClass, Severity
 from streaming.contracts.tables import INCIDENTS, SOURCE_PROGRESS
@@ -110,12 +110,12 @@ def _is_harmed(row: Row) -> bool:
 def incident_fields(clock: Clock) -> tuple[Field, ...]:
     """Return the columns of an incident in a list."""
     return (
-        Field("opened", lambda row: clock.short(row["opened_at"]).partition(".")[0], is_whole=True),
+        Field("opened", lambda row: clock.short(row["opened_at"]).partition(".")[0]),
         Field("lasted", lambda row: lasted(row, clock), is_number=True),
-        Field("class", lambda row: str(row["incident_class"]), is_whole=True),
-        Field("suspects", suspects),
-        Field("summary", lambda row: str(row["summary"])),
-        Field("id", lambda row: str(row["incident_id"])),
+        Field("class", lambda row: str(row["incident_class"])),
+        Field("suspects", suspects, wraps=WORDS),
+        Field("summary", lambda row: str(row["summary"]), wraps=SENTENCE, below=1),
+        Field("id", lambda row: str(row["incident_id"]), below=2),
     )
 
 

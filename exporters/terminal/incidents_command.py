@@ -120,7 +120,7 @@ def _explain(output: RowOutput, incident: Row, events: list[dict[str, Any]], oth
     if output.is_for_people:
         for line in _summary_lines(incident, clock, len(events), others):
             output.console.print(Text(line), soft_wrap=True)
-    output.print(events, event_fields(clock, output.format, output.console.width), COLUMNS, event_style)
+    output.print(events, event_fields(events, clock, output.format), COLUMNS, event_style)
 
 
 def _summary_lines(incident: Row, clock: Clock, shown: int, others: list[str]) -> list[str]:

@@ -28,7 +28,7 @@ TopicOption = Annotated[
     list[str] | None, typer.Option("--topic", help="Topic name, or a pattern such as 'orders-*'; may be repeated.")
 ]
 FormatOption = Annotated[
-    RowFormat | None, typer.Option("--format", help="Output format; default: table on a terminal, lines in a pipe.")
+    RowFormat | None, typer.Option("--format", help="Output format; default: table, of events in a pipe: lines.")
 ]
 LocalOption = Annotated[bool, typer.Option("--local", help="Show times in the local time zone instead of UTC.")]
 AsOfOption = Annotated[

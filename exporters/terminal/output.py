@@ -1,4 +1,4 @@
-"""Prints rows: as a table on a terminal, as lines in a pipe, as JSON Lines or CSV for programs.
+"""Prints rows: as a table, which in a pipe has no limit of its width, as lines, as JSON Lines or CSV for programs.
 
 A row is a dictionary, column name to value. Knows only the column types of the Delta tables: a timestamp is UTC
 microseconds in a row and ISO 8601 in JSON and CSV. Unknown is ``?`` on a terminal, null in JSON, empty in CSV.
@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from exporters.terminal.table_layout import Field, table_lines
 from streaming.contracts.columns import Column
 from streaming.contracts.tables import TABLES
 
@@ -30,37 +30,16 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 UNKNOWN: Final = "?"
-_GAP: Final = "  "
-_SHORTEST: Final = 8
-"""Characters that a truncated column keeps, however narrow the terminal."""
+_HEADING: Final = "dim"
 
 
 class RowFormat(StrEnum):
-    """Output format of rows; by default ``table`` on a terminal, ``lines`` in a pipe."""
+    """Output format of rows."""
 
     TABLE = "table"
     LINES = "lines"
     JSON = "json"
     CSV = "csv"
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One column of a table, or one part of a line.
-
-    Attributes:
-        title: heading.
-        text: formats the value of a row, "" for none.
-        is_number: align right.
-        is_whole: never truncate, however narrow the terminal.
-        is_path: truncate in the middle: paths differ at their end.
-    """
-
-    title: str
-    text: Callable[[Row], str]
-    is_number: bool = False
-    is_whole: bool = False
-    is_path: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,62 +113,20 @@ class RowOutput:
                 self.console.file.write(line + "\n")
 
     def _table(self, rows: Iterable[Row], fields: tuple[Field, ...], style: Callable[[Row], str]) -> None:
-        table = Table(box=None, header_style="dim", pad_edge=False)
-        for field in fields:
-            side: Literal["left", "right"] = "right" if field.is_number else "left"
-            table.add_column(field.title, justify=side, no_wrap=not field.is_number, overflow="ellipsis")
         rows = list(rows)
-        widths = _widths(rows, fields, self.console.width)
-        is_wide = _has_room(rows, fields, self.console.width)
-        for column, field, width in zip(table.columns, fields, widths, strict=True):
-            column.max_width = None if field.is_number and is_wide else width
-            column.min_width = width if field.is_whole else None
-        for row in rows:
-            cells = (
-                shortened(field.text(row), width) if field.is_path else field.text(row)
-                for field, width in zip(fields, widths, strict=True)
-            )
-            table.add_row(*map(Text, cells), style=style(row))  # Text: a topic may be [red]
-        if table.row_count:
-            self.console.print(table)
+        is_terminal = self.console.is_terminal
+        for line, index in table_lines(rows, fields, self.console.width if is_terminal else None):
+            if is_terminal:
+                colour = _HEADING if index is None else style(rows[index])
+                self.console.print(Text(line, style=colour), soft_wrap=True)  # Text: a topic may be [red]
+            else:
+                self.console.file.write(line + "\n")
 
 
-def shortened(path: str, width: int) -> str:
-    """Return a path of at most ``width`` characters, with an ellipsis for its middle."""
-    if len(path) <= width:
-        return path
-    end = width * 2 // 3
-    return f"{path[: width - end - 1]}…{path[-end:]}"
-
-
-def _has_room(rows: list[Row], fields: tuple[Field, ...], width: int) -> bool:
-    """Return whether everything fits, the titles in one line."""
-    whole = sum(max(map(len, (field.title, *map(field.text, rows)))) for field in fields)
-    return whole + len(_GAP) * (len(fields) - 1) <= width
-
-
-def _widths(rows: list[Row], fields: tuple[Field, ...], width: int) -> list[int]:
-    """Return the width of each column of a table in a terminal of ``width`` characters.
-
-    Only text is truncated, the longest first: rich alone shrinks every column alike, short ones to nothing. The title
-    of a number may be broken between its words.
-    """
-    titles = [max(field.title.split() or [""], key=len) if field.is_number else field.title for field in fields]
-    whole = [max(map(len, (title, *map(field.text, rows)))) for title, field in zip(titles, fields, strict=True)]
-    is_cut = [not (field.is_number or field.is_whole) for field in fields]
-    room = width - len(_GAP) * (len(fields) - 1)
-    for longest in range(max(whole, default=0), _SHORTEST, -1):
-        widths = [min(each, longest) if cut else each for each, cut in zip(whole, is_cut, strict=True)]
-        if sum(widths) <= room:
-            return widths
-    return [min(each, _SHORTEST) if cut else each for each, cut in zip(whole, is_cut, strict=True)]
-
-
-def output_of(chosen: RowFormat | None, clock: Clock) -> RowOutput:
-    """Open stdout in the chosen format, or the default one: a table on a terminal, lines in a pipe."""
+def output_of(chosen: RowFormat | None, clock: Clock, *, in_pipe: RowFormat = RowFormat.TABLE) -> RowOutput:
+    """Open stdout in the chosen format; by default as a table, in a pipe in another format if that is given."""
     console = Console(highlight=False)
-    default = RowFormat.TABLE if console.is_terminal else RowFormat.LINES
-    return RowOutput(console, chosen or default, clock)
+    return RowOutput(console, chosen or (RowFormat.TABLE if console.is_terminal else in_pipe), clock)
 
 
 @contextmanager

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 
 from exporters.read_model.reassignments import bytes_to_go, is_reassigned, replicas_to_go
 from exporters.terminal.event_filter import matches_topic
-from exporters.terminal.output import Field
-from exporters.terminal.state_samples import size
+from exporters.terminal.quantities import size
 from exporters.terminal.state_selection import print_rows
 from exporters.terminal.state_view import columns_as_fields, freshness_columns, text
+from exporters.terminal.table_layout import Field
 from streaming.contracts.sample_tables import REPLICA_OFFSETS
 from streaming.delta.arrow_values import plain
 from streaming.delta.queries import open_ours, select

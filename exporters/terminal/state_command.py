@@ -15,7 +15,7 @@ from exporters.metrics.sample_ages import oldest_ages
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 from exporters.terminal import live_view
-from exporters.terminal.broker_columns import HOLDS, IN_WORDS, SELDOM, further, further_columns
+from exporters.terminal.broker_columns import HOLDS, IN_WORDS, LESSER, SELDOM, further, further_columns
 from exporters.terminal.broker_speeds import SPEED_COLUMNS, said_of_speeds, speeds_by_broker
 from exporters.terminal.consequences import Consequences
 from exporters.terminal.options import (
@@ -29,7 +29,7 @@ from exporters.terminal.options import (
     folder_of,
     refuse_unknown,
 )
-from exporters.terminal.output import Field, RowFormat, RowOutput, output_of, until_closed
+from exporters.terminal.output import RowFormat, RowOutput, output_of, until_closed
 from exporters.terminal.reassignments import show_reassignments
 from exporters.terminal.recovery import recovery_fields, with_recovery
 from exporters.terminal.state_as_of import state_as_of
@@ -57,6 +57,7 @@ from exporters.terminal.state_view import (
     text,
     topic_rows,
 )
+from exporters.terminal.table_layout import SENTENCE, WORDS, Field
 from exporters.terminal.time_parsing import Clock, span
 from exporters.terminal.unreadable import Unreadable
 from exporters.terminal.versions import as_of as version_as_of
@@ -206,7 +207,7 @@ def _partitions(output: RowOutput, selection: StateSelection) -> None:
     }
     fields = partition_fields(watermarks)
     if any(row["consequence"] for row in rows):
-        fields = (*fields, Field("consequence", lambda row: row["consequence"] or ""))
+        fields = (*fields, Field("consequence", lambda row: row["consequence"] or "", wraps=SENTENCE, below=1))
     print_rows(output, selection, rows, fields, partition_style)
     if not rows and output.is_for_people:
         clusters = [row for _, row in selection.clusters]
@@ -219,9 +220,10 @@ def _clusters(output: RowOutput, selection: StateSelection) -> None:
     states = [f"{state}_partitions" for state in live_view.STATES if state not in {PARTITIONS, DISKLESS}]
     if any(row["diskless_partitions"] for row in rows):
         states.append("diskless_partitions")
-    names = ("controller", "brokers", PARTITIONS, *states, "isr_shrinks", "leader_changes", "unclean_elections")
+    totals = columns_as_fields(("isr_shrinks", "leader_changes", "unclean_elections"), below=1)
     leading = (Field("cluster", text("cluster")), Field("data age", text("data_age_seconds"), is_number=True))
-    output.print(rows, (*leading, *columns_as_fields(names)), columns_of_rows(rows), _stale)
+    fields = (*leading, *columns_as_fields(("controller", "brokers", PARTITIONS, *states)), *totals)
+    output.print(rows, fields, columns_of_rows(rows), _stale)
 
 
 def _brokers(output: RowOutput, selection: StateSelection) -> None:
@@ -245,10 +247,19 @@ def _brokers(output: RowOutput, selection: StateSelection) -> None:
     fields = (
         Field("broker", text("broker"), is_number=True),
         Field("state", text("broker_state")),
-        *([Field("maintenance", partial(maintenance, output.clock))] if any(map(has_maintenance, rows)) else []),
+        *(
+            [Field("maintenance", partial(maintenance, output.clock), wraps=WORDS, below=1)]
+            if any(map(has_maintenance, rows))
+            else []
+        ),
         *recovery_fields(rows),
-        *columns_as_fields(name for name in (*HOLDS, *names) if name not in left_out),
-        *((Field("restart", text("restart_reason")),) if selection.is_now and not is_table else ()),
+        *columns_as_fields(name for name in (*HOLDS, *names) if name not in left_out | LESSER),
+        *columns_as_fields((name for name in names if name in LESSER - left_out), below=2),
+        *(
+            (Field("restart", text("restart_reason"), wraps=SENTENCE, below=1),)
+            if selection.is_now and not is_table
+            else ()
+        ),
     )
     print_rows(output, selection, rows, fields, lambda row: live_view.broker_style(row["broker_state"]))
     if not is_table:
@@ -273,9 +284,10 @@ def _topics(output: RowOutput, selection: StateSelection) -> None:
     ]
     names = ("partitions", "offline_partitions", "under_min_isr_partitions", "under_replicated_partitions")
     spans = ("offline_seconds", "under_min_isr_seconds", "under_replicated_seconds")
-    counts = columns_as_fields(("isr_shrinks", "leader_changes", "unclean_elections"))
+    counts = columns_as_fields(("isr_shrinks", "leader_changes", "unclean_elections"), below=2)
     times = tuple(
-        Field(f"partition time {field.title}", field.text, is_number=True) for field in columns_as_fields(spans)
+        Field(f"partition time {field.title}", field.text, is_number=True, below=1)
+        for field in columns_as_fields(spans)
     )
     print_rows(
         output, selection, rows, (Field("topic", text("topic")), *columns_as_fields(names), *counts, *times), _stale

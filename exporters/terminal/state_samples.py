@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from exporters.metrics.quorum import looked_at
 from exporters.terminal.groups import group_rows
-from exporters.terminal.output import UNKNOWN, Field
+from exporters.terminal.output import UNKNOWN
+from exporters.terminal.quantities import first, lasting, milliseconds, percent, size
 from exporters.terminal.sample_rows import (
     directory_rows,
     meter_rows,
@@ -26,6 +27,7 @@ from exporters.terminal.silent_brokers import (
 )
 from exporters.terminal.state_selection import print_rows
 from exporters.terminal.state_view import columns_as_fields, text
+from exporters.terminal.table_layout import SENTENCE, WORDS, Field
 from exporters.terminal.time_parsing import span
 from streaming.contracts.health import PARTITIONS
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, REPLICA_OFFSETS, TRANSACTIONS
@@ -41,25 +43,27 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-_AGE: Final = columns_as_fields(("sample_age_seconds",))
-_MOST_PARTITIONS: Final = 3
-_UNIT: Final = 1024
+_AGE: Final = columns_as_fields(("sample_age_seconds",), below=3)
 
 
 def show_groups(output: RowOutput, selection: StateSelection) -> None:
     """Print one row per group."""
     numbers = (
         *columns_as_fields(("members", PARTITIONS)),
-        Field("lag", _lag, is_number=True),
+        Field("lag", _lag, is_number=True, wraps=WORDS),
         *columns_as_fields(("records_lost",)),
     )
-    who = (Field("group", text("group")), Field("protocol", text("group_protocol")), Field("state", _group_state))
+    who = (
+        Field("group", text("group")),
+        Field("protocol", text("group_protocol"), below=2),
+        Field("state", _group_state, wraps=WORDS),
+    )
     behind = Field("behind", _behind, is_number=True)
     _show(
         output,
         selection,
         lambda: group_rows(selection.folder, selection.topics, output.clock.now),
-        (*who, *numbers, behind, *_AGE, Field("worst", text("worst_partition"))),
+        (*who, *numbers, behind, *_AGE, Field("worst", text("worst_partition"), below=1)),
         lambda row: "yellow" if row["records_lost"] else "",
         "no samples of groups",
     )
@@ -73,7 +77,7 @@ def show_replicas(output: RowOutput, selection: StateSelection) -> None:
         Field("lag", text("lag"), is_number=True),
         Field("behind for", text("behind_seconds"), is_number=True),
         Field("size", size("size_bytes"), is_number=True),
-        Field("log dir", lambda row: row["log_dir"] or UNKNOWN, is_path=True),
+        Field("log dir", lambda row: row["log_dir"] or UNKNOWN, below=1),
     )
     _show(
         output,
@@ -90,14 +94,14 @@ def show_directories(output: RowOutput, selection: StateSelection) -> None:
     """Print one row per log directory of each broker."""
     fields = (
         Field("broker", text("broker"), is_number=True),
-        Field("log dir", text("log_dir"), is_path=True),
+        Field("log dir", text("log_dir"), below=1),
         Field("state", lambda row: "online" if row["is_online"] else "offline"),
         Field("replicas", text("hosted_replicas"), is_number=True),
         Field("size", size("replica_bytes"), is_number=True),
         Field("free", size("usable_bytes"), is_number=True),
         Field("of", size("total_bytes"), is_number=True),
-        Field("used", lambda row: _percent(row["used_percent"]), is_number=True),
-        Field("full in", lambda row: _lasting(row["seconds_until_full"]), is_number=True),
+        Field("used", lambda row: percent(row["used_percent"]), is_number=True),
+        Field("full in", lambda row: lasting(row["seconds_until_full"]), is_number=True),
     )
     _show(
         output,
@@ -128,12 +132,12 @@ def show_transactions(output: RowOutput, selection: StateSelection) -> None:
     """Print one row per transaction."""
     fields = (
         Field("transaction", text("transactional_id")),
-        Field("producer", lambda row: f"{row['producer_id']}/{row['producer_epoch']}", is_number=True, is_whole=True),
-        Field("state", _transaction_state, is_whole=True),
+        Field("producer", lambda row: f"{row['producer_id']}/{row['producer_epoch']}", is_number=True),
+        Field("state", _transaction_state),
         *(Field(f"{field.title} for", field.text, is_number=True) for field in columns_as_fields(("open_seconds",))),
-        Field("timeout", lambda row: _milliseconds(row["timeout_ms"]), is_number=True),
+        Field("timeout", lambda row: milliseconds(row["timeout_ms"]), is_number=True),
         Field("broker", text("coordinator"), is_number=True),
-        Field("partitions", lambda row: _first(row["transaction_partitions"])),
+        Field("partitions", lambda row: first(row["transaction_partitions"]), wraps=WORDS, below=1),
     )
     _show(
         output,
@@ -158,7 +162,9 @@ def show_settings(output: RowOutput, selection: StateSelection) -> None:
             rows += setting_rows(cluster, of_cluster, selection.topics, output.clock.now)
         elif output.is_for_people:
             output.say(f"no samples of settings of cluster {cluster.name}")
-    fields = tuple(Field(name, text(name)) for name in ("subject", "reason", "fix"))
+    fields = tuple(
+        Field(name, text(name), wraps=0 if name == "subject" else SENTENCE) for name in ("subject", "reason", "fix")
+    )
     print_rows(output, selection, rows, fields, lambda _: "")
     if samples and not rows and output.is_for_people:
         output.say("nothing is wrong with the settings")
@@ -260,38 +266,3 @@ def _transactions_asked_at(cluster: ClusterSnapshot) -> dict[int, int]:
     """Return when transactions were last asked for, of no broker in particular."""
     at = looked_at(cluster)
     return {} if at is None else {-1: at}
-
-
-def size(name: str) -> Callable[[Mapping[str, Any]], str]:
-    """Return a function that formats bytes in the largest unit of which there is one."""
-
-    def formatted(row: Mapping[str, Any]) -> str:
-        if row[name] is None:
-            return UNKNOWN
-        size, units = float(row[name]), ["PiB", "TiB", "GiB", "MiB", "KiB"]
-        unit = ""
-        while size >= _UNIT and units:
-            size, unit = size / _UNIT, units.pop()
-        return f"{size:.1f} {unit}" if unit else f"{size:.0f} B"
-
-    return formatted
-
-
-def _percent(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f} %"
-
-
-def _lasting(seconds: float | None) -> str:
-    """Return how long something lasts; nothing where it has no end, or none that is known."""
-    return "" if seconds is None else span(seconds)
-
-
-def _milliseconds(value: int | None) -> str:
-    return UNKNOWN if value is None else span(value / 1000)
-
-
-def _first(names: list[str] | None) -> str:
-    """Return the first of many names, and how many more there are."""
-    listed = names or []
-    more = len(listed) - _MOST_PARTITIONS
-    return ",".join(listed[:_MOST_PARTITIONS]) + (f" and {more} more" if more > 0 else "")

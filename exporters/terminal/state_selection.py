@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from exporters.terminal.output import Field
 from exporters.terminal.state_view import text
+from exporters.terminal.table_layout import Field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from exporters.read_model.snapshot import PartitionCounts
 from exporters.terminal import live_view
 from exporters.terminal.event_filter import matches_topic
-from exporters.terminal.output import UNKNOWN, Field
+from exporters.terminal.output import UNKNOWN
+from exporters.terminal.table_layout import WORDS, Field
 from exporters.terminal.time_parsing import SECOND, span
 from streaming.contracts.health import (
     DISKLESS,
@@ -185,11 +186,21 @@ def text(name: str) -> Callable[[Row], str]:
     return formatted
 
 
-def columns_as_fields(names: Iterable[str]) -> tuple[Field, ...]:
-    """Return columns titled by their names, without the endings that name the unit."""
+def columns_as_fields(names: Iterable[str], below: int = 0) -> tuple[Field, ...]:
+    """Return columns titled by their names, without the endings that name the unit.
+
+    Args:
+        names: of columns of numbers.
+        below: of each field, see there.
+    """
     endings = ("_partitions", "_seconds")
     return tuple(
-        Field(name.removesuffix(endings[0]).removesuffix(endings[1]).replace("_", " "), text(name), is_number=True)
+        Field(
+            name.removesuffix(endings[0]).removesuffix(endings[1]).replace("_", " "),
+            text(name),
+            is_number=True,
+            below=below,
+        )
         for name in names
     )
 
@@ -217,13 +228,13 @@ def partition_fields(watermarks: dict[str, int | None]) -> tuple[Field, ...]:
 
     return (
         Field("partition", lambda row: f"{row['topic']}-{row['partition']}"),
-        Field("health", in_words),
+        Field("health", in_words, wraps=WORDS),
         Field("for", lasting, is_number=True),
         Field("leader", lambda row: "none" if row["leader"] < 0 else str(row["leader"]), is_number=True),
         Field("ISR", lambda row: text("isr")(row) or "empty"),
         Field("missing", lambda row: ",".join(map(str, _missing(row)))),
         Field("min ISR", text("min_isr_effective"), is_number=True),
-        Field("last cause", cause),
+        Field("last cause", cause, wraps=WORDS, below=2),
     )
 
 

@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 import typer
 
 from exporters.terminal.options import ConfigOption, LocalOption, TablesOption, folder_of
-from exporters.terminal.output import Field, RowFormat, output_of, until_closed
+from exporters.terminal.output import RowFormat, output_of, until_closed
 from exporters.terminal.reference import flat, markdown, type_name
 from exporters.terminal.state_view import text
+from exporters.terminal.table_layout import SENTENCE, Field
 from exporters.terminal.time_parsing import SECOND, Clock
 from streaming.contracts.columns import Table
 from streaming.contracts.tables import TABLES
@@ -61,8 +62,10 @@ def tables(
     unreadable: list[TableUnreadable] = []
     with until_closed():
         if name is not None:
-            fields = (Field("column", text("column"), is_whole=True), Field("type", text("type")))
-            output.print(_columns_of(name), (*fields, Field("meaning", text("meaning"))), MEANINGS, lambda _: "")
+            fields = (Field("column", text("column")), Field("type", text("type")))
+            output.print(
+                _columns_of(name), (*fields, Field("meaning", text("meaning"), wraps=SENTENCE)), MEANINGS, lambda _: ""
+            )
             return
         place = folder_of(folder, config_file)
         rows = [_measured(place, table, output.clock.now, unreadable) for table in TABLES.values()]

@@ -14,6 +14,7 @@
 - ``codec``          observation to bytes and back, with a schema version
 - ``log_position``   where a record stands on the bus, and in which log
 - ``events``         the kinds of events, causes and evidence
+- ``movements``      steps that many partitions took at once, as one sentence
 - ``incidents``      the classes of incidents
 - ``health``         the definitions of under-replicated, under min ISR, offline, lag
 - ``liveness``       whether a broker that is not up recovers or is dead, as agents say

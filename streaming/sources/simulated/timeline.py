@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming.contracts.identifiers import NO_LEADER
+from streaming.contracts.movements import movements
 from streaming.contracts.records import (
     RECOVERING,
     BrokerRegistrationChange,
@@ -15,7 +16,7 @@ from streaming.contracts.records import (
     RegisterController,
     UnregisterBroker,
 )
-from streaming.sources.simulated.digest import movements
+from streaming.sources.simulated.digest import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -56,7 +57,8 @@ def timeline(commits: Iterable[Commit], *, each_step: bool = True) -> Iterator[E
             for step in commit.transitions:
                 yield Entry(commit.now, _name(step), step_text(step), str(step.cause), step.after)
         else:
-            yield from (Entry(commit.now, *movement.sentence(), movement.cause) for movement in movements(commit))
+            moved = movements(steps_of(commit))
+            yield from (Entry(commit.now, *movement.sentence(), movement.shape.cause) for movement in moved)
 
 
 def _name(step: Transition) -> str:

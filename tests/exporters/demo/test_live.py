@@ -15,6 +15,8 @@ from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import ClusterSnapshot, EventRow, ReplicationSnapshot, TopicPartitions
 from streaming.contracts.state import ClusterState, PartitionState
 from streaming.delta.change_reader import ChangesRestarted
+from tests.exporters.demo.test_view import incident
+from tests.exporters.demo.test_view import snapshot as of_incident
 
 NOW = 1_700_000_000_000_000
 SECOND = 1_000_000
@@ -31,6 +33,12 @@ def event(number: int, **values: Any) -> EventRow:
             "partition": number,
             "occurred_not_after": NOW,
             "candidates": (),
+            "cluster_id": "c",
+            "cluster": "kafka",
+            "source": "s",
+            "left_isr": (),
+            "joined_isr": (),
+            "leader_before": number,
             **values,
         }
     )
@@ -101,6 +109,31 @@ def test_a_pipe_gets_one_line_per_event(console: Callable[..., tuple[Console, io
         "isrwatch demo",
         "22:13:20.000  orders-1  offline",
         "22:13:20.000  orders-2  offline",
+    ]
+
+
+def test_a_pipe_gets_one_line_for_what_happened_at_once(console: Callable[..., tuple[Console, io.StringIO]]) -> None:
+    piped, output = console()
+    at_once = [event(number) for number in range(5)]
+    with screen(piped, "isrwatch demo") as shown:
+        shown.show(snapshot(*at_once), at_once, NOW, "ends in 3 s")
+    assert output.getvalue().splitlines()[1:] == [
+        "22:13:20.000  5 partitions  5 offline (orders-0 orders-1 orders-2 ...)"
+    ]
+
+
+def test_a_pipe_gets_a_line_when_an_incident_begins_becomes_worse_or_recovers(
+    console: Callable[..., tuple[Console, io.StringIO]],
+) -> None:
+    piped, output = console()
+    stages: list[dict[str, Any]] = [{}, {}, {"incident_class": "unclean_election"}, {"recovered_at": NOW}]
+    with screen(piped, "isrwatch demo") as shown:
+        for stage in stages:
+            shown.show(of_incident(incident(**stage)), [], NOW, "ends in 3 s")
+    assert [line.split("  ")[1:3] for line in output.getvalue().splitlines()[1:]] == [
+        ["incident", "broker_loss"],
+        ["incident", "unclean_election"],
+        ["incident", "broker_loss"],
     ]
 
 

@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 from rich.console import Console
 
 from exporters.demo.live import DemoProgress
-from exporters.demo.summary import counted_events, missing, print_summary
+from exporters.demo.summary import counted_events, event_table, missing, print_summary
 from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot, TopicPartitions
 from streaming.contracts.state import ClusterState, PartitionState
 
@@ -82,3 +82,15 @@ def test_without_measurements_no_latency_is_printed(tables: Path) -> None:
     output = io.StringIO()
     print_summary(Console(file=output, width=60), progress_of(1, partitions=3), tables, "http://127.0.0.1:9308/metrics")
     assert "median" not in output.getvalue()
+
+
+def test_the_table_of_events_counts_by_event_and_cause_largest_first() -> None:
+    counts = {("offline", "fenced"): 2, ("isr_shrink", "lag"): 1000, ("isr_shrink", "fenced"): 2}
+    output = io.StringIO()
+    Console(file=output, width=80).print(event_table(counts))
+    assert [line.split() for line in output.getvalue().splitlines()] == [
+        ["event", "cause", "count"],
+        ["isr_shrink", "lag", "1,000"],
+        ["isr_shrink", "fenced", "2"],
+        ["offline", "fenced", "2"],
+    ]

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -86,16 +87,19 @@ def test_a_mistake_is_one_sentence(tables: Path, options: list[str], sentence: s
     assert (done.exit_code, sentence in done.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("width", [60, 80, 120, 160])
-def test_a_terminal_of_any_width_shows_whole_times_and_no_wrapped_row(tables: Path, width: int) -> None:
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_a_terminal_of_any_width_shows_every_event_whole(tables: Path, width: int) -> None:
     text = io.StringIO()
     clock = Clock(START)
-    output = RowOutput(Console(file=text, width=width, force_terminal=True, no_color=True), RowFormat.TABLE, clock)
+    output = RowOutput(Console(file=text, width=width, force_terminal=True, color_system=None), RowFormat.TABLE, clock)
     rows = list(history(tables, EventFilter(), limit=20))
-    output.print(rows, event_fields(clock, RowFormat.TABLE, width), COLUMNS, event_style)
+    fields = event_fields(rows, clock, RowFormat.TABLE)
+    output.print(rows, fields, COLUMNS, event_style)
     lines = text.getvalue().splitlines()
-    assert len(lines) == 21
-    assert all(clock.short(row["occurred_not_after"])[:8] in line for row, line in zip(rows, lines[1:], strict=True))
+    words = [word for row in rows for field in fields for word in field.text(row).split()]
+    assert Counter(words) - Counter(text.getvalue().split()) == Counter(), "nothing is cut"
+    assert max(map(len, lines)) <= width
+    assert sum(line.startswith("22:") for line in lines) == len(rows)
 
 
 def test_a_follower_prints_an_event_within_a_second_of_its_commit_and_ends_with_ctrl_c(
@@ -137,3 +141,33 @@ def test_a_reader_that_goes_away_ends_it_in_silence(tables: Path) -> None:
     command = f"{sys.executable} -m streaming.commands events --limit 0 --format json --tables {tables} | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert (len(done.stdout.splitlines()), done.stderr) == (1, "")
+
+
+def test_by_moment_every_event_is_in_one_row_and_far_fewer_rows_say_it(tables: Path) -> None:
+    rows = [json.loads(line) for line in events(tables, "--by-moment", "--limit", "0", "--format", "json").splitlines()]
+    each = [json.loads(line) for line in events(tables, "--limit", "0", "--format", "json").splitlines()]
+    assert sum(row["events"] for row in rows) == len(each)
+    assert len(rows) * 4 < len(each)
+    moments = [row["occurred_not_after"] for row in rows]
+    assert moments == sorted(moments)
+    assert {row["cause"] for row in rows} == {event["cause"] for event in each}
+    lost = max(rows, key=lambda row: len(row["partitions"]))
+    assert lost["what"].startswith(("lost ", "got "))
+    assert (lost["subject"], len(lost["partitions"]) > 10) == (f"{len(lost['partitions'])} partitions", True)
+    assert lost["partitions"][:3] == lost["what"].partition("(")[2].removesuffix(" ...)").split()
+
+
+def test_by_moment_the_newest_rows_are_whole_however_few_are_asked_for(tables: Path) -> None:
+    everything = events(tables, "--by-moment", "--limit", "0", "--format", "csv").splitlines()
+    for limit in (1, 2, 5, 1_000):
+        newest = events(tables, "--by-moment", "--limit", str(limit), "--format", "csv").splitlines()
+        assert newest == [everything[0], *everything[1:][-limit:]]
+
+
+def test_by_moment_a_pipe_gets_a_line_and_a_terminal_a_table(tables: Path) -> None:
+    options = ("--by-moment", "--cause", "expand", "--cluster", "broker_loss")
+    lines = [line.split("  ") for line in events(tables, *options).splitlines()]
+    time_text, cluster, _, what, why = next(line for line in lines if line[2].endswith(" partitions"))
+    assert (time_text[-1], cluster, what[:4], why) == ("Z", "broker_loss", "got ", "expand (proven)")
+    heading, *_ = events(tables, *options, "--format", "table").splitlines()
+    assert heading.split() == ["time", "(UTC)", "subject", "what", "cause"], "of one cluster no column for its name"

@@ -1,4 +1,4 @@
-"""Tables on a terminal: which columns are truncated when they do not fit."""
+"""Tables: on a terminal nothing is cut however narrow it is, in a pipe every row is one line below the heading."""
 
 from __future__ import annotations
 
@@ -9,49 +9,69 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from exporters.terminal.output import Field, Row, RowFormat, RowOutput
+from exporters.terminal.output import Row, RowFormat, RowOutput
+from exporters.terminal.table_layout import SENTENCE, WORDS, Field, table_lines
 from exporters.terminal.time_parsing import Clock
 from streaming.commands import app
 from streaming.contracts.events import Cause, EventKind
 from streaming.contracts.incidents import IncidentClass
 
 FIELDS = (
-    Field("opened", lambda row: row["opened"], is_whole=True),
-    Field("lasted", lambda row: row["lasted"], is_number=True),
-    Field("class", lambda row: row["class"], is_whole=True),
-    Field("suspects", lambda row: row["suspects"]),
-    Field("summary", lambda row: row["summary"]),
-    Field("id", lambda row: row["id"]),
+    Field("opened", lambda row: row["opened"]),
+    Field("lasted so far", lambda row: row["lasted"], is_number=True),
+    Field("suspects", lambda row: row["suspects"], wraps=WORDS),
+    Field("summary", lambda row: row["summary"], wraps=SENTENCE, below=1),
+    Field("id", lambda row: row["id"], below=2),
 )
-ROW: Row = {
-    "opened": "11:19:32",
-    "lasted": "57.8s",
-    "class": "broker_loss",
-    "suspects": "2 (1.00)",
-    "summary": "broker 2 was lost: 6 partitions under-replicated for 57.8 s, 0 under min ISR",
-    "id": "loss:F9RVAhGVRWqvFpQkpufSGg/YWqTkqDNT02zdN6G5znDVg/0/1/isr_shrink",
-}
+SUMMARY = "broker 2 was lost: 6 partitions under-replicated for 57.8 s, 0 under min ISR"
+ID = "loss:F9RVAhGVRWqvFpQkpufSGg/YWqTkqDNT02zdN6G5znDVg/0/1/isr_shrink"
+ROW: Row = {"opened": "11:19:32", "lasted": "57.8s", "suspects": "2 (1.00)", "summary": SUMMARY, "id": ID}
 
 
-def printed(width: int) -> list[str]:
+def printed(width: int, *rows: Row, **settings: bool) -> list[str]:
     file = io.StringIO()
-    output = RowOutput(Console(file=file, width=width), RowFormat.TABLE, Clock(0))
-    output.print([ROW], FIELDS, [], lambda _: "")
+    console = Console(file=file, width=width, color_system=None, **settings)  # type: ignore[arg-type]
+    RowOutput(console, RowFormat.TABLE, Clock(0)).print(rows, FIELDS, [], lambda _: "")
     return file.getvalue().splitlines()
 
 
-@pytest.mark.parametrize("width", [70, 80, 100, 130])
-def test_the_longest_texts_are_truncated_and_short_ones_stay_whole(width: int) -> None:
-    heading, row = printed(width)
-    assert heading.split() == [field.title for field in FIELDS]
-    assert row.startswith("11:19:32   57.8s  broker_loss  2 (1.00)  broker 2 was")
-    assert row.count("…") == 2
-    assert len(row.rstrip()) <= width
+@pytest.mark.parametrize("width", [72, 80, 100, 130, 160])
+def test_nothing_is_cut_and_no_line_is_wider_than_the_terminal(width: int) -> None:
+    lines = printed(width, ROW, force_terminal=True)
+    assert max(map(len, lines)) <= width
+    assert {word for text in ROW.values() for word in text.split()} - set(" ".join(lines).split()) == set()
+    assert (ID in " ".join(lines), "…" in " ".join(lines)) == (True, False)
 
 
-def test_on_a_wide_terminal_nothing_is_truncated() -> None:
-    _, row = printed(200)
-    assert row.split("  ") == ["11:19:32", " 57.8s", *(ROW[name] for name in ("class", "suspects", "summary", "id"))]
+def test_a_column_goes_below_its_row_before_a_sentence_becomes_too_narrow() -> None:
+    assert printed(80, ROW, force_terminal=True) == [
+        "          lasted",
+        "opened    so far  suspects  summary",
+        "11:19:32   57.8s  2 (1.00)  broker 2 was lost: 6 partitions under-replicated for",
+        "                            57.8 s, 0 under min ISR",
+        f"    id {ID}",
+    ]
+    assert printed(52, {**ROW, "id": "loss:1"}, force_terminal=True)[1:] == [
+        "11:19:32          57.8s  2 (1.00)",
+        "    summary broker 2 was lost: 6 partitions",
+        "    under-replicated for 57.8 s, 0 under min ISR",
+        "    id loss:1",
+    ]
+
+
+def test_in_a_pipe_a_table_has_its_heading_and_one_line_per_row() -> None:
+    heading, *rows = printed(80, ROW, {**ROW, "suspects": ""})
+    assert heading.split() == ["opened", "lasted", "so", "far", "suspects", "summary", "id"]
+    assert [heading.index("summary"), heading.index("id")] == [rows[0].index(SUMMARY), rows[0].index(ID)]
+    assert rows[1].index(ID) == rows[0].index(ID)
+
+
+def test_what_is_twice_as_wide_as_a_letter_is_counted_twice() -> None:
+    fields = (Field("group", lambda row: row["group"]), Field("lag", lambda row: row["lag"], is_number=True))
+    lines = [
+        line for line, _ in table_lines([{"group": "請求", "lag": "5"}, {"group": "bill", "lag": "12"}], fields, 80)
+    ]
+    assert lines == ["group  lag", "請求     5", "bill    12"]
 
 
 @pytest.mark.parametrize(("command", "values"), [("events", (*Cause, *EventKind)), ("incidents", (*IncidentClass,))])

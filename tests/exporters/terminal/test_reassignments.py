@@ -20,7 +20,7 @@ MIB = 1024**2
 
 
 def state(tables: Path, *options: str) -> str:
-    done = CliRunner().invoke(app, ["state", "--tables", str(tables), "--reassignments", *options])
+    done = CliRunner().invoke(app, ["state", "--tables", str(tables), "--reassignments", "--format", "lines", *options])
     assert done.exit_code == 0, done.output
     return done.stdout
 

@@ -34,7 +34,7 @@ START = 1_700_000_000 * SECOND
 
 
 def state(tables: Path, *options: str) -> str:
-    done = CliRunner().invoke(app, ["state", "--tables", str(tables), "--brokers", *options])
+    done = CliRunner().invoke(app, ["state", "--tables", str(tables), "--brokers", "--format", "lines", *options])
     assert done.exit_code == 0, done.output
     return done.stdout
 

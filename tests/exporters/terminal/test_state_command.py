@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def state(tables: Path, *options: str) -> str:
-    done = CliRunner().invoke(app, ["state", "--tables", str(tables), *options])
+    done = CliRunner().invoke(app, ["state", "--tables", str(tables), "--format", "lines", *options])
     assert done.exit_code == 0, done.output
     return done.stdout
 

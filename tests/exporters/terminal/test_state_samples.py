@@ -5,15 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
-from exporters.terminal import output as output_module
 from streaming.commands import app
 from streaming.contracts.sample_tables import (
     BROKER_METRICS,
@@ -40,7 +37,7 @@ def present() -> int:
 
 
 def state(tables: Path, *options: str) -> str:
-    done = CliRunner().invoke(app, ["state", "--tables", str(tables), *options])
+    done = CliRunner().invoke(app, ["state", "--tables", str(tables), "--format", "lines", *options])
     assert done.exit_code == 0, done.output
     return done.stdout
 
@@ -304,27 +301,6 @@ def test_programs_get_every_column_of_the_table(sampled: Path, option: str, tabl
 
 
 @pytest.mark.parametrize(
-    ("option", "first"),
-    [
-        ("directories", ["2", "/var/lib/kafka/data-0", "offline", "1,234", "0 B", "?", "?", "?"]),
-        ("quorum", ["101", "leader", "4", "1,000,095", "0", "0.0s", "1,000,090"]),
-        ("transactions", ["?", "4000000123/3", "hanging", "?", "?", "?", "clicks-by-user-3"]),
-    ],
-)
-def test_every_row_fits_into_100_columns(
-    sampled: Path, option: str, first: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    count, file = len(objects(sampled, f"--{option}")), io.StringIO()
-    monkeypatch.setattr(output_module, "Console", lambda **_: Console(file=file, width=100))
-    state(sampled, f"--{option}", "--format", "table")
-    lines = [line.rstrip() for line in file.getvalue().splitlines()]
-    assert max(map(len, lines)) <= 100
-    rows = lines[-count:]
-    assert [row[-1] for row in rows] == ["s"] * count, "each ends with its age: none is wrapped"
-    assert re.split(" {2,}", rows[0].strip())[:-1] == first
-
-
-@pytest.mark.parametrize(
     ("option", "sentence"),
     [
         ("directories", "no samples of log directories"),
@@ -448,13 +424,6 @@ def test_of_transactions_none_is_open_or_there_are_no_samples(tables: Tables, ro
     directory = {**rows.owner, "collected_at": now, "source": "s", "broker": 1, "is_online": True, "log_dir": "/data"}
     tables.put(LOG_DIRECTORIES.name, directory)
     assert state(tables.directory, "--transactions").splitlines() == ["no transaction is open"]
-
-
-@pytest.mark.parametrize(
-    ("path", "width", "shown"), [("/data/0", 7, "/data/0"), ("/var/lib/kafka/data-0", 12, "/va…a/data-0")]
-)
-def test_a_long_path_is_cut_in_its_middle(path: str, width: int, shown: str) -> None:
-    assert output_module.shortened(path, width) == shown
 
 
 def test_groups_without_offsets_are_shown_with_their_state_and_members(tables: Tables, rows: Rows) -> None:

@@ -62,7 +62,7 @@ class Sampled:
 
 
 def run(tables: Tables, *options: str) -> str:
-    done = CliRunner().invoke(app, ["state", "--tables", str(tables.directory), *options])
+    done = CliRunner().invoke(app, ["state", "--tables", str(tables.directory), "--format", "lines", *options])
     assert done.exit_code == 0, done.output
     return done.stdout
 

@@ -1,0 +1,96 @@
+"""What the demo shows of a snapshot: the incidents first, then the risk, the clusters, and what happened last."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Group
+from rich.text import Text
+
+from exporters.read_model.cluster_names import clusters_by_name
+from exporters.read_model.incidents import is_recovered
+from exporters.terminal.event_groups import by_moment
+from exporters.terminal.event_text import clock
+from exporters.terminal.incidents import incident_style, lasted, suspects
+from exporters.terminal.live_view import brokers_of, heading, totals
+from exporters.terminal.table_layout import WORDS, Field, table_lines
+from exporters.terminal.time_parsing import Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
+
+    from rich.console import Console, RenderableType
+
+    from exporters.demo.risk import RiskHistory
+    from exporters.read_model.snapshot import EventRow, ReplicationSnapshot
+
+    Row = Mapping[str, Any]
+
+MOST_INCIDENTS: Final = 3
+_GROUP_FIELDS: Final = (
+    Field("time (UTC)", lambda row: clock(row["group"].at)),
+    Field("subject", lambda row: row["group"].subject),
+    Field("what", lambda row: row["group"].what, wraps=WORDS),
+    Field("cause", lambda row: row["group"].cause, wraps=WORDS),
+)
+
+
+def view(
+    snapshot: ReplicationSnapshot, risk: RiskHistory, console: Console, *, now: int, beside: int
+) -> RenderableType:
+    """Render a snapshot for the whole height of a console.
+
+    Args:
+        snapshot: content of the tables.
+        risk: of the last minutes.
+        console: on which it is shown; its size decides how many events are.
+        now: UTC microseconds; ages and durations are measured from it.
+        beside: lines that the caller shows above and below.
+    """
+    above: list[RenderableType] = [*incident_lines(snapshot, now), Text(), *risk.lines(), Text()]
+    for cluster in clusters_by_name(snapshot).values():
+        above += [heading(cluster, now), totals(cluster), brokers_of(cluster)]
+    above.append(Text())
+    taken = len(console.render_lines(Group(*above), pad=False)) + beside
+    return Group(*above, *_event_lines(snapshot.recent_events, console.width, max(2, console.height - taken)))
+
+
+def open_incidents(snapshot: ReplicationSnapshot) -> list[Row]:
+    """Return the open incidents of all clusters, newest first, those that have recovered last."""
+    rows = [row for cluster in snapshot.clusters.values() if cluster.incidents for row in cluster.incidents.open]
+    standing = [row for row in rows if row["merged_into"] is None]
+    return sorted(standing, key=lambda row: (is_recovered(row), -row["opened_at"], row["incident_id"]))
+
+
+def incident_sentence(row: Row, now: int) -> str:
+    """Return class, duration and suspects of an incident."""
+    return f"{row['incident_class']}  {lasted(row, Clock(now))}  suspects {suspects(row)}"
+
+
+def incident_lines(snapshot: ReplicationSnapshot, now: int) -> Iterator[Text]:
+    """Return what is known of the open incidents: what, since when, who, what it means, what to do first."""
+    if any(cluster.incidents is None for cluster in snapshot.clusters.values()):
+        yield Text("incidents: unknown so far", style="dim")
+    rows = open_incidents(snapshot)
+    if not rows and all(cluster.incidents for cluster in snapshot.clusters.values()):
+        yield Text("no open incident", style="green")
+    for row in rows[:MOST_INCIDENTS]:
+        is_over = is_recovered(row)
+        yield Text(incident_sentence(row, now), style="dim" if is_over else f"bold {incident_style(row)}")
+        yield Text(f"  {row['consequence'] or row['summary']}", style="dim" if is_over else "")
+        if row["next_step"] and not is_over:
+            yield Text(f"  do first: {row['next_step']}")
+    if len(rows) > MOST_INCIDENTS:
+        yield Text(f"and {len(rows) - MOST_INCIDENTS} more open incidents", style="dim")
+
+
+def _event_lines(events: Iterable[EventRow], width: int, room: int) -> Iterator[Text]:
+    """Return a table of what happened last, newest first, as far as whole rows fit."""
+    rows = [{"group": group} for group in reversed([*by_moment(events)])][:room]
+    lines = [*table_lines(rows, _GROUP_FIELDS, width)]
+    while lines and len(lines) > room:
+        last = lines[-1][1]
+        lines = [line for line in lines if line[1] != last]
+    for line, index in lines:
+        yield Text(line, style="dim" if index is None else rows[index]["group"].style, no_wrap=True)

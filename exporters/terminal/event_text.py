@@ -1,0 +1,94 @@
+"""An event in words and its colour. Pure: no files, no clock."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from exporters.read_model.snapshot import SECOND
+from streaming.contracts.events import EventKind
+from streaming.contracts.identifiers import NO_LEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from exporters.read_model.snapshot import EventRow
+
+EVENT_STYLES: Final[dict[str, str]] = {
+    EventKind.UNCLEAN_ELECTION: "bold red",
+    EventKind.OFFLINE: "bold red",
+    EventKind.UNDER_MIN_ISR_BEGAN: "red",
+    EventKind.LOG_DIR_OFFLINE: "red",
+    EventKind.ISR_SHRINK: "yellow",
+    EventKind.FENCED: "yellow",
+    EventKind.UNDER_REPLICATED_BEGAN: "yellow",
+    EventKind.ISR_EXPAND: "green",
+    EventKind.ONLINE: "green",
+    EventKind.UNFENCED: "green",
+    EventKind.UNDER_MIN_ISR_ENDED: "green",
+    EventKind.UNDER_REPLICATED_ENDED: "green",
+}
+
+
+def clock(micros: int) -> str:
+    """Format a time as UTC time of day.
+
+    >>> clock(3_723_004_000)
+    '01:02:03.004'
+    """
+    return datetime.fromtimestamp(micros / SECOND, UTC).strftime("%H:%M:%S.%f")[:-3]
+
+
+def subject(event: EventRow) -> str:
+    """Return the subject of an event as Kafka prints it: ``orders-3`` for a partition."""
+    if event.topic is not None and event.partition is not None:
+        return f"{event.topic}-{event.partition}"
+    if event.topic is not None:
+        return event.topic
+    if event.event_broker is not None:
+        return f"broker {event.event_broker}"
+    return event.source if event.subject == "source" else event.cluster
+
+
+def what(event: EventRow) -> str:
+    """Describe an event: the brokers that left or joined the ISR, the old and the new leader."""
+    if event.event == EventKind.ISR_SHRINK:
+        return f"{_brokers(event.left_isr)} left {isr_after(event)}"
+    if event.event == EventKind.ISR_EXPAND:
+        return f"{_brokers(event.joined_isr)} joined {isr_after(event)}"
+    if event.event in {EventKind.LEADER_CHANGE, EventKind.UNCLEAN_ELECTION}:
+        return f"leader {_leader(event.leader_before)} → {_leader(event.leader_after)}"
+    return event.detail or ""
+
+
+def why(event: EventRow) -> str:
+    """Describe the cause of an event with its evidence; an ambiguous cause with its candidates."""
+    if event.cause is None:
+        return ""
+    others = [candidate for candidate in event.candidates if candidate != event.cause]
+    return f"{event.cause} ({event.evidence}{', or ' + ' or '.join(others) if others else ''})"
+
+
+def style_of(event: str) -> str:
+    """Return the colour of a kind of event, by severity."""
+    return EVENT_STYLES.get(event, "")
+
+
+def worst_of(events: Iterable[str]) -> str:
+    """Return the most severe of kinds of events."""
+    ranks = [*EVENT_STYLES]
+    return min(events, key=lambda event: ranks.index(event) if event in ranks else len(ranks))
+
+
+def _brokers(brokers: Iterable[int]) -> str:
+    numbers = [str(number) for number in brokers]
+    return f"broker{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
+
+
+def isr_after(event: EventRow) -> str:
+    """Return the ISR after an event; "" if it is of no partition."""
+    return "" if event.isr_after is None else f"(ISR {', '.join(map(str, event.isr_after)) or 'empty'})"
+
+
+def _leader(broker: int | None) -> str:
+    return "none" if broker is None or broker == NO_LEADER else str(broker)

@@ -1,0 +1,86 @@
+"""Steps that many partitions took at once, as one sentence: what a person reads when a broker with a thousand dies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_LISTED = 3
+
+
+class StepShape(NamedTuple):
+    """What steps of one moment have in common that are one movement.
+
+    Attributes:
+        cause: why; with its evidence where that is not certain.
+        left: brokers that left the ISR.
+        joined: brokers that joined it.
+        ineligible: brokers that left the ELR and are not in the ISR instead.
+        created: the topic was created by this; ``deleted``: or deleted.
+    """
+
+    cause: str
+    left: tuple[int, ...] = ()
+    joined: tuple[int, ...] = ()
+    ineligible: tuple[int, ...] = ()
+    created: bool = False
+    deleted: bool = False
+
+
+class MovedPartition(NamedTuple):
+    """A step of one partition.
+
+    Attributes:
+        partition: ``orders-0``.
+        shape: what it has in common with others.
+        leader_moved: it changed its leader.
+        offline: it lost its leader and got no other.
+        further: what else became of it: ``under min ISR``.
+    """
+
+    partition: str
+    shape: StepShape
+    leader_moved: bool = False
+    offline: bool = False
+    further: tuple[str, ...] = ()
+
+
+class Movement(NamedTuple):
+    """Steps of one moment that have the same shape; ``steps``: in order, at least one."""
+
+    shape: StepShape
+    steps: tuple[MovedPartition, ...]
+
+    def sentence(self) -> tuple[str, str]:
+        """Say it: (which partitions, what happened to them)."""
+        shape, count = self.shape, len(self.steps)
+        names = [step.partition for step in self.steps]
+        words = [word for word, said in (("created", shape.created), ("deleted", shape.deleted)) if said]
+        if shape.left:
+            words.append(f"lost {_ids(shape.left)} from the ISR")
+        if shape.joined:
+            words.append(f"got {_ids(shape.joined)} into the ISR")
+        if shape.ineligible:
+            words.append(f"{_ids(shape.ineligible)} no longer eligible to lead")
+        if moved := sum(step.leader_moved for step in self.steps):
+            words.append("leader moved" if count == 1 else f"{moved} leader{'s' * (moved != 1)} moved")
+        counts = Counter(word for step in self.steps for word in ("offline",) * step.offline + step.further)
+        words += [word if count == 1 else f"{number} {word}" for word, number in counts.items()]
+        listed = "" if count == 1 else f" ({' '.join(names[:_LISTED])}{' ...' * (count > _LISTED)})"
+        return names[0] if count == 1 else f"{count} partitions", (", ".join(words) or "changed") + listed
+
+
+def movements(steps: Iterable[MovedPartition]) -> Iterator[Movement]:
+    """Gather the steps of one moment by their shape, in the order of the first of each."""
+    gathered: dict[StepShape, list[MovedPartition]] = {}
+    for step in steps:
+        gathered.setdefault(step.shape, []).append(step)
+    for shape, alike in gathered.items():
+        yield Movement(shape, tuple(alike))
+
+
+def _ids(brokers: tuple[int, ...]) -> str:
+    return ", ".join(map(str, brokers))

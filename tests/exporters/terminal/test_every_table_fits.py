@@ -1,0 +1,100 @@
+"""Every table in terminals of usual widths: nothing is cut, and no line is wider than the terminal."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from exporters.terminal import output as output_module
+from streaming.commands import app
+from streaming.contracts.tables import BROKER_STATE_TABLE, INCIDENTS
+from tests.exporters.conftest import SECOND, Rows, Tables, put_samples
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TABLES = (
+    *(f"state --{option}" for option in (
+        "brokers", "topics", "clusters", "groups", "reassignments", "replicas", "directories", "quorum",
+        "transactions", "settings", "metrics", "missed",
+    )),
+    "state", "incidents --all", "events", "events --by-moment", "tables", "tables partition_changes",
+)  # fmt: skip
+TOPIC = "payments-settlement-of-the-european-warehouse"
+AGE = re.compile(r"\d+\.\ds?|\d+m\d+s")
+"""What differs between two runs."""
+
+
+@pytest.fixture
+def full(tables: Tables, rows: Rows) -> Path:
+    """A cluster with long names, many brokers that are down or not safe to stop, and every kind of sample."""
+    now = time.time_ns() // 1_000 - 5 * SECOND
+    brokers = [rows.broker(number, now, is_fenced=number > 3) for number in range(1, 6)]
+    moving = rows.state([1, 2, 3, 4, 5], [1], 1, adding_replicas=[4, 5], removing_replicas=[3])
+    lost = {"before": rows.state([1, 2, 3], [1, 2, 3], 1), "left_isr": [2, 3], "cause": "controlled_shutdown",
+            "evidence": "ambiguous", "candidates": ["controlled_shutdown", "preferred_election"]}  # fmt: skip
+    events = [{"event_id": f"{number}", "event": kind} for number, kind in enumerate(("isr_shrink", "leader_change"))]
+    tables.commit(
+        rows.cluster_row(now), *brokers, rows.source(now),
+        rows.partition(TOPIC, 11, {**moving, "last_cause": "preferred_election"}, now, **lost, events=events),
+        rows.partition("__consumer_offsets", 49, rows.state([1, 2, 3], [1], 1), now),
+    )  # fmt: skip
+    put_samples(tables, rows)
+    why = "2 partitions would go under min ISR: payments-settlement-eu-west-1-0, payments-settlement-eu-west-1-1"
+    advice = {"restart_reason": why, "suspect_score": 0.75, "is_safe_to_stop": False, "would_go_under_min_isr": 12_345}
+    tables.put(
+        BROKER_STATE_TABLE.name,
+        *({**rows.owner, "broker": number, **advice, "under_min_isr_partitions": 3} for number in range(1, 6)),
+        as_of=1,
+    )
+    tables.put(INCIDENTS.name, incident(rows, now), as_of=1)
+    return tables.directory
+
+
+def incident(rows: Rows, now: int) -> dict[str, Any]:
+    summary = f"broker 2 was lost: up to 28 partitions under-replicated (7.28 s in all), writers of {TOPIC} failed"
+    return {
+        **rows.incident("", "", now),
+        "incident_id": "loss:EupwQpCTZDQ-oY376-NNVw/V8hnlLB30-9-DDe-QJzDCQ/0/3/isr_shrink",
+        "incident_class": "controller_failover", "opened_at": now - 60 * SECOND, "updated_at": now, "summary": summary,
+        "suspects": [{"broker": number, "score": 0.5} for number in range(101, 105)],
+    }  # fmt: skip
+
+
+def shown(tables: Path, command: str, width: int, row_format: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    file = io.StringIO()
+    console = Console(file=file, width=width, force_terminal=True, color_system=None)
+    monkeypatch.setattr(output_module, "Console", lambda **_: console)
+    done = CliRunner().invoke(app, [*command.split(), "--tables", str(tables), "--format", row_format])
+    assert done.exit_code == 0, done.output
+    return file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("command", TABLES)
+def test_nothing_is_cut_and_nothing_is_too_wide(command: str, full: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = {word for line in shown(full, command, 500, "table", monkeypatch) for word in line.split()}
+    assert len(whole) > 5, "it shows something"
+    for width in (80, 100, 160):
+        lines = shown(full, command, width, "table", monkeypatch)
+        assert [line for line in lines if "…" in line] == []
+        words = {word for line in lines for word in line.split()}
+        assert [word for word in whole - words if not AGE.fullmatch(word)] == [], width
+        if width > 80:  # names of partitions and of columns may need more
+            assert max(len(line) for line in lines if not line.startswith(SENTENCES)) <= width
+
+
+SENTENCES = ("broker ", "restart of ", "cluster ", "STALE", "of the ", "the newest ")
+"""Remarks beside a table, which the terminal wraps."""
+
+
+def test_in_a_pipe_every_table_begins_with_its_heading(full: Path) -> None:
+    for command, heading in (("incidents", "opened"), ("state", "partition"), ("tables", "table")):
+        done = CliRunner().invoke(app, [*command.split(), "--tables", str(full)])
+        first = next(line for line in done.stdout.splitlines() if not line.startswith(SENTENCES))
+        assert first.split()[0] == heading
