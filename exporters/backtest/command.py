@@ -15,7 +15,8 @@ from exporters.backtest.replay import replayed
 from exporters.backtest.rule_files import Judgement, RuleFile
 from exporters.backtest.series import ScrapedSeries
 from exporters.terminal.options import ConfigOption, FormatOption, LocalOption, TablesOption, folder_of
-from exporters.terminal.output import Field, Row, RowOutput, output_of, until_closed
+from exporters.terminal.output import Row, RowOutput, output_of, until_closed
+from exporters.terminal.table_layout import WORDS, Field
 from exporters.terminal.time_parsing import Clock
 from streaming.errors import ConfigurationError
 from streaming.settings import load
@@ -102,11 +103,11 @@ def _row(firing: Firing, times: range, clock: Clock) -> Row:
 
 def _fields() -> tuple[Field, ...]:
     return (
-        Field("alert", lambda row: row["alert"], is_whole=True),
+        Field("alert", lambda row: row["alert"]),
         Field("severity", lambda row: row["severity"] or ""),
-        Field("fired", lambda row: _to_the_second(row["began"]), is_whole=True),
+        Field("fired", lambda row: _to_the_second(row["began"])),
         Field("until", lambda row: "still fires" if row["ended"] is None else _to_the_second(row["ended"])),
-        Field("labels", lambda row: ", ".join(f"{name}={value}" for name, value in row["labels"].items())),
+        Field("labels", lambda row: ", ".join(f"{name}={value}" for name, value in row["labels"].items()), wraps=WORDS),
     )
 
 
