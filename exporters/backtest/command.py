@@ -71,11 +71,11 @@ def backtest(  # noqa: PLR0913 - one parameter per option
 
 
 def _times(clock: Clock, since: str, until: str | None, step: int) -> range:
-    """Return the times of the scrapes, UTC microseconds."""
+    """Return the times of the scrapes, UTC microseconds; the last one is the end."""
     begin, end = clock.read(since), clock.now if until is None else clock.read(until)
-    times = range(begin - begin % SECOND, end + 1, step * SECOND)
-    if not times:
+    if begin > end:
         raise ConfigurationError(f"--since {since} is after --until {until or 'now'}; swap them")
+    times = range(end - (end - begin) // (step * SECOND) * step * SECOND, end + 1, step * SECOND)
     if len(times) > _MOST_SCRAPES:
         longer = -(-(end - begin) // SECOND // _MOST_SCRAPES)
         raise ConfigurationError(
