@@ -82,7 +82,7 @@ format: $(DEV_READY) ## write what the formatter and the safe fixes of the linte
 	@$(BIN)/ruff check --quiet --fix .
 	@$(BIN)/ruff format .
 
-generated: $(RUN_READY) ## render the dashboard and the alerts anew
+generated: $(RUN_READY) ## render the boards and the alerts anew
 	@$(BIN)/isrwatch dashboards render
 
 test: check jars tools ## check, then every test against real Spark, Kafka and Prometheus; no skips, WORKERS=2 at once

@@ -18,7 +18,7 @@ GENERATED = Path(__file__).parent / "generated"
 _DEFAULTS = AlertSettings()
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Render the dashboard and the alerting rules from code."
+    no_args_is_help=True, add_completion=False, help="Render the boards and the alerting rules from code."
 )
 
 
@@ -35,7 +35,7 @@ def render(  # noqa: PLR0917 - one parameter per option
         str | None, typer.Option(help="URL of the runbook, for the links of the alerts; required with --output.")
     ] = None,
     dashboard_url: Annotated[
-        str | None, typer.Option(help="URL of the dashboard, for the links of the alerts; required with --output.")
+        str | None, typer.Option(help="URL of the overview, for the links of the alerts; required with --output.")
     ] = None,
     expect_cluster: Annotated[
         list[str] | None,
@@ -50,7 +50,7 @@ def render(  # noqa: PLR0917 - one parameter per option
         typer.Option(metavar="NAME=LABEL", help="What page, ticket or info are called in the label. May be repeated."),
     ] = None,
 ) -> None:
-    """Write the dashboard (Grafana JSON) and the rules, for Prometheus, its operator, Grafana and jsonnet.
+    """Write the boards (Grafana JSON) and the rules, for Prometheus, its operator, Grafana and jsonnet.
 
     Example: isrwatch dashboards render --output out --runbook-url https://wiki/kafka --dashboard-url https://grafana/d/x
     --expect-cluster prod --exclude-topics 'tmp-.*' --severity page=critical --severity ticket=warning

@@ -41,7 +41,7 @@ _VARIABLE: Final = (
     "allValue", "datasource", "hide", "includeAll", "label", "multi", "name", "query", "refresh", "regex", "sort",
     "type",
 )  # fmt: skip
-_TABLE_CUSTOM: Final = ("align", "cellOptions", "filterable")
+_TABLE_CUSTOM: Final = ("align", "cellOptions", "filterable", "minWidth")
 
 _OWN_ANNOTATIONS: Final = {
     "builtIn": 1,

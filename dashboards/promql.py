@@ -33,6 +33,7 @@ class Unit(StrEnum):
     SECONDS = "s"
     PER_MINUTE = "cpm"
     SHARE = "percentunit"
+    PERCENT = "percent"
     BYTES = "bytes"
 
 

@@ -1,4 +1,4 @@
-"""Renders the dashboard as Grafana JSON, and the rules in every format in which they can be loaded.
+"""Renders the boards as Grafana JSON, and the rules in every format in which they can be loaded.
 
 The files are committed under ``generated/``. Rendering is deterministic, so a difference is always a change of code.
 Knows the file system, not the content of the files.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from dashboards.alerts import AlertSettings, rule_file
-from dashboards.replication_overview import replication_overview
+from dashboards.boards import all_boards
 from dashboards.rule_formats import grafana_rules, mixin, prometheus_rule
 from streaming.errors import ConfigurationError
 
@@ -46,7 +46,7 @@ def as_json(content: Mapping[str, Any]) -> str:
 
 def rendered(settings: AlertSettings) -> dict[str, str]:
     """Return every generated file, name to content."""
-    boards = {"replication-overview.json": as_json(replication_overview())}
+    boards = {f"{name}.json": as_json(content) for name, content in all_boards().items()}
     rules = rule_file(settings)
     return {
         **boards,

@@ -72,10 +72,10 @@ def controllers_flap(settings: AlertSettings) -> Rule:
 
 def voter_behind(settings: AlertSettings) -> Rule:
     """Ticket for voters that are behind: with each of them the quorum survives the loss of one less."""
-    behind = f"{quorum.MEMBER_BEHIND.now()} > {settings.voter_seconds}"
+    behind = f"{quorum.BEHIND.now()} > {settings.voter_seconds}"
     # A node may be broker and controller; work on it is announced by its id.
     announced = f'label_replace({brokers.MAINTENANCE.now()} == 1, "node", "$1", "broker", "(.*)")'
-    these = f"{quorum.MEMBER_BEHIND.now(THIS_CLUSTER)} > {settings.voter_seconds}"
+    these = f"{quorum.BEHIND.now(THIS_CLUSTER)} > {settings.voter_seconds}"
     return rule(
         "KafkaQuorumVoterBehind",
         "ticket",

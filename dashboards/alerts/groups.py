@@ -119,7 +119,7 @@ def hanging_transaction(settings: AlertSettings) -> Rule:
 
 def _lag(settings: AlertSettings, *, before: str = "", scope: Scope = EVERYWHERE) -> str:
     """Return the lag of each group in each topic that counts, now or some time before."""
-    series = groups.LAG_AT_LEAST.series(scope, *not_excluded(settings))
+    series = groups.LAG_SECONDS.series(scope, *not_excluded(settings))
     return f"max by (cluster, group, topic) ({series}{before and f' offset {before}'})"
 
 
@@ -140,6 +140,6 @@ def _lost_records(settings: AlertSettings) -> str:
 
 def _furthest() -> str:
     return top(
-        f"{groups.LAG_AT_LEAST.now(THIS_CLUSTER)} > 0",
+        f"{groups.LAG_SECONDS.now(THIS_CLUSTER)} > 0",
         "{{ .Labels.group }} in {{ .Labels.topic }} ({{ .Value | humanizeDuration }})",
     )

@@ -23,8 +23,8 @@ from dashboards.signals.labels import BROKER
 if TYPE_CHECKING:
     from dashboards.alerts.settings import AlertSettings
 
-_SPEED: Final = Continuation(labels=BROKER, fresh=brokers.RESPONSE_SECONDS, by=BROKER)
-_SPEEDS: Final = Continuation(fresh=brokers.RESPONSE_SECONDS)
+_SPEED: Final = Continuation(labels=BROKER, fresh=brokers.RESPONSE, by=BROKER)
+_SPEEDS: Final = Continuation(fresh=brokers.RESPONSE)
 
 
 def fenced_though_up(settings: AlertSettings) -> Rule:
@@ -73,7 +73,7 @@ def slow(settings: AlertSettings) -> Rule:
         "Broker {{ $labels.broker }} of {{ $labels.cluster }} is slow",
         "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been slower than it was, and than its peers, "
         f"for {settings.slow_for}: it is up, and holds up who waits for it. Slowest responses in the cluster: "
-        f"{top(brokers.RESPONSE_SECONDS.now(THIS_CLUSTER), times)}. {suspects()}",
+        f"{top(brokers.RESPONSE.now(THIS_CLUSTER), times)}. {suspects()}",
         settings,
         run="isrwatch state --brokers",
         lasting=settings.slow_for,
@@ -88,7 +88,7 @@ def overloaded(settings: AlertSettings) -> Rule:
         "ticket",
         f"sum by (cluster) ({brokers.OVERLOADED.now()} == 1)",
         "Brokers of {{ $labels.cluster }} are overloaded",
-        f"{value(brokers.RESPONSE_SECONDS)} brokers of cluster {{{{ $labels.cluster }}}} have been slower than before "
+        f"{value(brokers.RESPONSE)} brokers of cluster {{{{ $labels.cluster }}}} have been slower than before "
         f"for {settings.overloaded_for}, too many for one of them to be to blame: load, network or storage that they "
         "share. Producers and consumers wait.",
         settings,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dashboards.alerts.templates import not_excluded, partitions_in
 from dashboards.promql import EVERYWHERE, PREFIX, Scope
-from dashboards.signals import clusters, partitions, topics
+from dashboards.signals import clusters, partitions, topics, unavailability
 from dashboards.signals.labels import CLUSTER
 
 if TYPE_CHECKING:
@@ -62,11 +62,11 @@ def counted(signal: Signal) -> str:
 
 def _unavailable_share(settings: AlertSettings, window: str) -> str:
     """Divide the larger of both times by the time of all: a partition may be offline and under min ISR at once."""
-    seconds = clusters.UNDER_MIN_ISR_SECONDS
+    seconds = unavailability.UNDER_MIN_ISR
     refused = f"max by (cluster) (rate({seconds.series()}[{window}]))"
     if settings.excluded_topics:
         of_topic = topics.UNDER_MIN_ISR_SECONDS.series(EVERYWHERE, *not_excluded(settings))
         refused = f"sum by (cluster) (max by (cluster, topic) (rate({of_topic}[{window}])))"
         return f"{refused} / on (cluster) ({clusters.PARTITIONS.now()} > 0)"
-    offline = f"max by (cluster) (rate({clusters.OFFLINE_SECONDS.series()}[{window}]))"
+    offline = f"max by (cluster) (rate({unavailability.OFFLINE.series()}[{window}]))"
     return f"(({refused} > {offline}) or {offline}) / on (cluster) ({clusters.PARTITIONS.now()} > 0)"

@@ -803,5 +803,5 @@ prometheusRules+:: {
     }
   ]
 },
-grafanaDashboards+:: {"replication-overview.json": (import "replication-overview.json")},
+grafanaDashboards+:: {"replication-overview.json": (import "replication-overview.json"), "replication-brokers.json": (import "replication-brokers.json"), "replication-incidents.json": (import "replication-incidents.json"), "replication-topics.json": (import "replication-topics.json"), "replication-groups.json": (import "replication-groups.json"), "replication-internal-topics.json": (import "replication-internal-topics.json"), "replication-quorum.json": (import "replication-quorum.json"), "replication-slo.json": (import "replication-slo.json"), "replication-monitor.json": (import "replication-monitor.json")},
 }

@@ -25,7 +25,11 @@ MAINTENANCE: Final = _broker("In maintenance", "broker_maintenance", "1 while pl
 ONLINE_LOG_DIRS: Final = _broker(
     "Online log directories", "broker_online_log_dirs", "Log directories that the broker can use."
 )
-LED: Final = _broker("Led partitions", "broker_led_partitions", "Partitions that the broker leads.")
+LED: Final = _broker(
+    "Led partitions",
+    "broker_led_partitions",
+    "Partitions that each broker leads. A step to 0: it was lost, or is stopping.",
+)
 HOSTED: Final = _broker(
     "Hosted partitions", "broker_hosted_partitions", "Partitions of which a replica is assigned to the broker."
 )
@@ -73,17 +77,50 @@ WOULD_GO_OFFLINE: Final = _broker(
     "Partitions that would have no leader if the broker stopped now.",
 )
 MAINTENANCE_OVERRUN: Final = _broker(
-    "Maintenance overrun",
-    "broker_maintenance_overrun",
-    "1 while the broker is not back although the time of planned work on it is over.",
+    "Overrun", "broker_maintenance_overrun", "1 while the broker is not back although the time of planned work is over."
+)
+UNAVOIDABLE_OFFLINE: Final = _broker(
+    "Offline in any order",
+    "broker_unavoidable_offline_partitions",
+    "Partitions that a restart takes offline in any order: they have one replica.",
+)
+UNAVOIDABLE_UNDER_MIN_ISR: Final = _broker(
+    "Under min ISR in any order",
+    "broker_unavoidable_under_min_isr_partitions",
+    "Partitions that a restart takes under min ISR in any order: they have no more replicas than it.",
+)
+LAGGING_REPLICAS: Final = _broker(
+    "Replicas behind",
+    "broker_lagging_replicas",
+    "Replicas of the broker that have not caught up with their leaders between two samples.",
+)
+MAX_REPLICA_LAG: Final = _broker(
+    "Largest lag",
+    "broker_max_replica_lag_records",
+    (
+        "Records that the most lagging replica of each broker lacks. A rise on one broker: its disk or network; on "
+        "all: load, or a leader that answers slowly. It rises before the replica leaves the ISR."
+    ),
 )
 SLOW: Final = _broker("Slow", "broker_slow", "1 while the broker is slower than it was and than its peers.")
 OVERLOADED: Final = _broker(
     "Overloaded", "broker_overloaded", "1 while so many brokers are slower than before that none of them is to blame."
 )
-RESPONSE_SECONDS: Final = _broker(
+RESPONSE: Final = _broker(
     "Response time",
     "broker_response_seconds",
-    "Median time of a request to the broker that touches no log.",
+    (
+        "Median time of a request to each broker that touches no log. One that rises alone: that broker or the way to "
+        "it; all together: load, or the collector's own network."
+    ),
+    unit=Unit.SECONDS,
+)
+APPEND: Final = _broker(
+    "Append time",
+    "broker_append_seconds",
+    (
+        "Mean time of each broker's own part of a produce request, by its metrics agent; absent without one. It is the "
+        "time of the disk, or of the page cache that waits for it."
+    ),
     unit=Unit.SECONDS,
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from dashboards.promql import Signal, SignalType, Unit
-from dashboards.signals.labels import CLUSTER
+from dashboards.promql import Signal, Unit
+from dashboards.signals.labels import CLUSTER, REASON
 
 _cluster = partial(Signal, labels=CLUSTER)
 
@@ -93,17 +93,24 @@ INFO: Final = Signal(
     labels=(*CLUSTER, "cluster_id", "authority"),
 )
 PARTITIONS: Final = _cluster("Partitions", "cluster_partitions", "Partitions of all topics.")
-OFFLINE_SECONDS: Final = _cluster(
-    "Time offline",
-    "cluster_offline_seconds_total",
-    "Seconds that partitions were offline, summed over all partitions.",
-    kind=SignalType.COUNTER,
-    unit=Unit.SECONDS,
+DISKLESS: Final = _cluster(
+    "Diskless partitions",
+    "cluster_diskless_partitions",
+    "Partitions of diskless topics (KIP-1150): their ISR means nothing, and no count of unhealthy ones has them.",
 )
-UNDER_MIN_ISR_SECONDS: Final = _cluster(
-    "Time under min ISR",
-    "cluster_under_min_isr_seconds_total",
-    "Seconds that partitions refused writes with acks=all, summed over all partitions.",
-    kind=SignalType.COUNTER,
-    unit=Unit.SECONDS,
+UNHEALTHY: Final = Signal(
+    name="Reasons",
+    meaning=(
+        "Why the cluster is not healthy, by reason, as isrwatch health says it: how many partitions, brokers or other "
+        "things. Without a reason it is healthy."
+    ),
+    metric="cluster_unhealthy",
+    labels=REASON,
+)
+FEATURE_LEVEL: Final = Signal(
+    name="Level",
+    meaning="The level of each feature that the cluster uses, such as metadata.version; 0 is off.",
+    metric="cluster_feature_level",
+    labels=("cluster", "feature"),
+    unit=Unit.BARE,
 )

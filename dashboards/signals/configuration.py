@@ -11,15 +11,31 @@ from dashboards.signals.labels import BROKER, CLUSTER, TOPIC
 _cluster = partial(Signal, labels=CLUSTER)
 
 WEAK_TOPICS: Final = Signal(
-    name="Topics that are not durable",
-    meaning="Topics whose settings risk records or availability, by weakness.",
+    name="Topics with weak settings",
+    meaning="Topics whose settings risk records or availability, by weakness; isrwatch state --settings names them.",
     metric="cluster_weak_topics",
     labels=(*CLUSTER, "weakness"),
 )
 LEFT_THROTTLES: Final = _cluster(
     "Throttles left behind",
     "cluster_left_throttles",
-    "Topics and brokers with a throttle of replication, though nothing is being reassigned.",
+    (
+        "Topics and brokers whose replication is throttled though nothing is being reassigned: their followers cannot "
+        "catch up. isrwatch state --settings names them and how to remove the throttle."
+    ),
+)
+UNFINISHED_UPGRADE: Final = _cluster(
+    "Upgrade not finished",
+    "cluster_unfinished_upgrade",
+    (
+        "1 while every broker supports a newer metadata.version than the cluster uses: kafka-features upgrade was not "
+        "run after the last broker. What the newer version offers is off until then."
+    ),
+)
+OLDER_BROKERS: Final = _cluster(
+    "Brokers of an older version",
+    "cluster_older_version_brokers",
+    "Brokers that run an older version of Kafka than another broker. Normal during an upgrade; finish it soon.",
 )
 TOPIC_LEFT_THROTTLE: Final = Signal(
     name="Topic with a throttle",
@@ -32,14 +48,4 @@ BROKER_LEFT_THROTTLE: Final = Signal(
     meaning="The broker throttles replication, though nothing is being reassigned.",
     metric="broker_left_throttle_info",
     labels=BROKER,
-)
-OLDER_BROKERS: Final = _cluster(
-    "Brokers of an older version",
-    "cluster_older_version_brokers",
-    "Brokers that support less of a feature than another broker.",
-)
-UNFINISHED_UPGRADE: Final = _cluster(
-    "Upgrade not finished",
-    "cluster_unfinished_upgrade",
-    "1 while every broker supports a newer metadata.version than the cluster uses.",
 )

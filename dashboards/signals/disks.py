@@ -1,4 +1,4 @@
-"""Of log directories: whether they can be used, and how full their volumes are."""
+"""Of each log directory of each broker: whether the broker can use it, how full it is, when it will be full."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from dashboards.signals.labels import LOG_DIRECTORY
 
 _directory = partial(Signal, labels=LOG_DIRECTORY)
 
-ONLINE: Final = _directory("Online", "log_directory_online", "1 while the broker can use its log directory.")
+ONLINE: Final = _directory(
+    "Online", "log_directory_online", "1 while the broker can use the directory; 0 after a failure of its disk."
+)
 TOTAL: Final = _directory(
-    "Size of the volume", "log_directory_total_bytes", "Size of the volume of the log directory.", unit=Unit.BYTES
+    "Size", "log_directory_total_bytes", "Size of the volume of the directory (KIP-827).", unit=Unit.BYTES
 )
 USABLE: Final = _directory(
-    "Free bytes",
-    "log_directory_usable_bytes",
-    "Free bytes of the volume. Without any the broker takes the directory offline.",
-    unit=Unit.BYTES,
+    "Free", "log_directory_usable_bytes", "Free bytes of the volume of the directory (KIP-827).", unit=Unit.BYTES
+)
+REPLICA_BYTES: Final = _directory(
+    "Replicas", "log_directory_replica_bytes", "Size of the replicas in the directory.", unit=Unit.BYTES
 )
 UNTIL_FULL: Final = _directory(
-    "Until full",
-    "log_directory_until_full_seconds",
-    "Seconds until the volume is full, at the pace of the last 20 minutes.",
-    unit=Unit.SECONDS,
+    "Full in", "log_directory_until_full_seconds", "Time until the volume is full, at its pace.", unit=Unit.SECONDS
 )

@@ -1,4 +1,4 @@
-"""Of groups: members, and how far they are behind."""
+"""Of each group, of every protocol and of Spark's queries: its state, its members, how far it is behind."""
 
 from __future__ import annotations
 
@@ -6,32 +6,42 @@ from functools import partial
 from typing import Final
 
 from dashboards.promql import Signal, Unit
-from dashboards.signals.labels import GROUP, GROUP_TOPIC
+from dashboards.signals.labels import GROUP
 
 _group = partial(Signal, labels=GROUP)
-_of_topic = partial(Signal, labels=GROUP_TOPIC)
+_group_topic = partial(Signal, labels=(*GROUP, "topic"))
 
 INFO: Final = Signal(
     name="Group",
-    meaning="State, coordinator and protocol of the group.",
+    meaning="State, coordinator and protocol of each group.",
     metric="group_info",
     labels=(*GROUP, "protocol", "state", "coordinator"),
 )
-MEMBERS: Final = _group("Members", "group_members", "Members of the group; without any nobody reads for it.")
+MEMBERS: Final = _group("Members", "group_members", "Members of the group.")
 PROGRESS_AGE: Final = _group(
-    "Age of progress",
+    "Last batch",
     "group_progress_age_seconds",
-    "Seconds since a query of Spark last began or finished a batch.",
+    "Time since a query of Spark last began or finished a batch.",
     unit=Unit.SECONDS,
 )
-LAG_AT_LEAST: Final = _of_topic(
-    "Lag in time, at least",
+LAG: Final = Signal(
+    name="Lag",
+    meaning=(
+        "Records that each group has yet to read. A steady rise: its consumers are too slow, or gone. A step: one "
+        "partition stands still, or many records were produced at once."
+    ),
+    metric="group_lag_records",
+    labels=(*GROUP, "topic", "partition"),
+)
+LAG_SECONDS: Final = _group_topic(
+    "Lag in time",
     "group_lag_at_least_seconds",
-    "For how long the group could have read the oldest record of the topic that it has yet to read, at least.",
+    (
+        "For how long, at least, each group could have read the oldest record that it has yet to read. Compare it with "
+        "the retention of the topic: beyond that, records are lost."
+    ),
     unit=Unit.SECONDS,
 )
-LOST: Final = _of_topic(
-    "Lost records",
-    "group_lost_records",
-    "Records that were deleted before the group read them, as of its committed offsets.",
+LOST: Final = _group_topic(
+    "Lost", "group_lost_records", "Records that were deleted before the group read them, as of its committed offsets."
 )

@@ -21,8 +21,8 @@ CLOSED: Final = Signal(
     kind=SignalType.COUNTER,
 )
 OPENED: Final = Signal(
-    name="Open incident",
-    meaning="When an open incident began, in seconds since 1970, with its suspects, the likeliest first.",
+    name="Open for",
+    meaning="When each open incident began, in seconds since 1970.",
     metric="incident_opened_timestamp_seconds",
     labels=("cluster", "incident", "class", "severity", "suspects"),
     unit=Unit.SECONDS,

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from dashboards.promql import Signal, SignalType, Unit
-from dashboards.signals.labels import SOURCE
+from dashboards.signals.labels import CLUSTER, SOURCE, TABLE
 
 _source = partial(Signal, labels=SOURCE)
 
@@ -66,7 +66,7 @@ TABLE_READABLE: Final = Signal(
     name="Tables that can be read",
     meaning="Whether the exporter could read each table when it last tried; if not, what comes from it is absent.",
     metric="exporter_table_read_success",
-    labels=("table",),
+    labels=TABLE,
     copies="min",
 )
 COLLECTOR_SOURCE_UP: Final = Signal(
@@ -92,26 +92,65 @@ CLIENT_CERTIFICATE: Final = Signal(
     unit=Unit.SECONDS,
     prefix="isrwatch_collector_",
 )
+QUERY_RESTARTS: Final = _source(
+    "Restarts",
+    "source_query_restarts_total",
+    "Restarts after a failure of the query that applies the source.",
+    kind=SignalType.COUNTER,
+)
+UNRECORDED: Final = Signal(
+    name="ISR changes not recorded",
+    meaning=(
+        "ISR changes that brokers counted as leaders and that were not recorded, at least. Polling misses those that "
+        "are shorter than its interval; with the metadata log there should be none. Needs the brokers' metrics agents."
+    ),
+    metric="broker_unrecorded_isr_changes",
+    labels=("cluster", "broker", "meter"),
+)
+SAMPLE_AGE: Final = Signal(
+    name="Newest sample",
+    meaning="Time since the newest sample of each table of samples was collected; settings are sampled every minutes.",
+    metric="newest_sample_age_seconds",
+    labels=("cluster", "table"),
+    unit=Unit.SECONDS,
+    copies="min",
+)
+TABLE_READ_AGE: Final = Signal(
+    name="Last read",
+    meaning="Time since each table was last read, or found to have no newer version.",
+    metric="exporter_table_read_age_seconds",
+    labels=TABLE,
+    unit=Unit.SECONDS,
+    copies="min",
+)
+TABLE_READ_DURATION: Final = Signal(
+    name="Reading took",
+    meaning="Duration of the last reading of each table.",
+    metric="exporter_table_read_duration_seconds",
+    labels=TABLE,
+    unit=Unit.SECONDS,
+)
+WITHOUT_DETAIL: Final = Signal(
+    name="Partitions without detail",
+    meaning=(
+        "Partitions that are not healthy, or changed, and have no series of their own, because there are more of them "
+        "than export.detail_limit allows: tables of partitions on these boards lack them. Counts are complete."
+    ),
+    metric="exporter_partitions_without_detail",
+    labels=CLUSTER,
+)
+SERIES: Final = Signal(
+    name="Series",
+    meaning="Samples in one scrape. Near the sample_limit of Prometheus' configuration the whole scrape fails.",
+    metric="exporter_series",
+    labels=(),
+)
 LISTENER_UP: Final = Signal(
     name="Listeners that respond",
     meaning="Whether each listener of a broker or controller responded when the collector last asked it.",
     metric="listener_up",
     labels=("cluster", "role", "node", "address"),
     prefix="isrwatch_collector_",
-)
-SAMPLE_AGE: Final = Signal(
-    name="Age of the newest sample",
-    meaning="Seconds since the newest sample of each table was collected.",
-    metric="newest_sample_age_seconds",
-    labels=("cluster", "table"),
-    unit=Unit.SECONDS,
-    copies="min",
-)
-SERIES: Final = Signal(
-    name="Series",
-    meaning="Samples in one exposition. Beyond Prometheus' sample_limit the whole scrape fails.",
-    metric="exporter_series",
-    labels=(),
 )
 JOB_QUERY_UP: Final = Signal(
     name="Queries as the job itself shows them",

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from dashboards.promql import Signal, SignalType, Unit
-from dashboards.signals.labels import PARTITION
+from dashboards.signals.labels import PARTITION, REPLICA
 
 _partition = partial(Signal, labels=PARTITION)
 
@@ -24,7 +24,7 @@ IN_SYNC: Final = _partition("In sync", "partition_in_sync_replicas", "Size of th
 REPLICAS: Final = _partition("Replicas", "partition_replicas", "Assigned replicas.")
 MIN_ISR: Final = _partition("Min ISR", "partition_min_in_sync_replicas", "Effective min.insync.replicas.")
 UNDER_REPLICATED_SINCE: Final = _partition(
-    "Under-replicated for",
+    "Missing for",
     "partition_under_replicated_since_timestamp_seconds",
     "Since when replicas of the partition are missing, in seconds since 1970.",
     unit=Unit.SECONDS,
@@ -43,5 +43,37 @@ REPLICA_IN_SYNC: Final = Signal(
     name="Replica in sync",
     meaning="1 while the broker is in the ISR of the partition.",
     metric="replica_isr_member",
-    labels=(*PARTITION, "broker"),
+    labels=REPLICA,
+)
+OFFLINE_SINCE: Final = _partition(
+    "Offline for",
+    "partition_offline_since_timestamp_seconds",
+    "When the partition lost its leader, in seconds since 1970.",
+    unit=Unit.SECONDS,
+)
+UNDER_MIN_ISR_SINCE: Final = _partition(
+    "Refuses writes for",
+    "partition_under_min_isr_since_timestamp_seconds",
+    "Since when writes with acks=all are refused, in seconds since 1970.",
+    unit=Unit.SECONDS,
+)
+REPLICA_LAG: Final = Signal(
+    name="Lag",
+    meaning="Records that the leader has and the replica has not; only of replicas that have not caught up.",
+    metric="replica_lag_records",
+    labels=REPLICA,
+)
+REPLICA_BEHIND: Final = Signal(
+    name="Behind for",
+    meaning="Time since the replica had caught up.",
+    metric="replica_behind_seconds",
+    labels=REPLICA,
+    unit=Unit.SECONDS,
+)
+REPLICA_UNTIL_CAUGHT_UP: Final = Signal(
+    name="Caught up in",
+    meaning="Time until the replica has caught up, at its pace; absent unless its lag shrinks.",
+    metric="replica_until_caught_up_seconds",
+    labels=REPLICA,
+    unit=Unit.SECONDS,
 )

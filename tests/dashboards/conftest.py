@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dashboards.alerts import AlertSettings
+from dashboards.boards import all_boards
 from dashboards.render import rendered
 
 
@@ -18,14 +19,21 @@ def files() -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def overview(files: dict[str, str]) -> dict[str, Any]:
-    return json.loads(files["replication-overview.json"])
+def boards(files: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """Give every board by the name of its file."""
+    return {name: json.loads(content) for name, content in files.items() if name.endswith(".json")}
+
+
+@pytest.fixture(scope="session", params=list(all_boards()))
+def board(request: pytest.FixtureRequest, boards: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Give each board, one after the other."""
+    return boards[f"{request.param}.json"]
 
 
 @pytest.fixture(scope="session")
-def panels(overview: dict[str, Any]) -> list[dict[str, Any]]:
-    """Give the panels that show something: no headings."""
-    return [panel for panel in overview["panels"] if panel["type"] != "row"]
+def panels(board: dict[str, Any]) -> list[dict[str, Any]]:
+    """Give the panels of a board that show something: no headings."""
+    return [panel for panel in board["panels"] if panel["type"] != "row"]
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from dashboards.boards import all_boards
 from dashboards.command import app
 from streaming.errors import ConfigurationError
 
@@ -23,7 +24,7 @@ def test_render_writes_what_check_then_accepts(tmp_path: Path) -> None:
         "grafana-alerts.yaml",
         "mixin.libsonnet",
         "prometheus-rule.yaml",
-        "replication-overview.json",
+        *(f"{name}.json" for name in all_boards()),
     }
     checked = CliRunner().invoke(app, ["render", "--check", "--output", str(output), *LINKS])
     assert checked.exit_code == 0

@@ -20,8 +20,10 @@ from jsonschema import Draft202012Validator
 from dashboards.alerts import AlertSettings
 from dashboards.normalise import normalised
 from dashboards.render import as_json, rendered
+from exporters.metrics.catalogue import CATALOGUE
 
 GRID_WIDTH = 24
+LABELS = {metric.name: metric.labels for metric in CATALOGUE}
 
 
 def lost(before: Any, after: Any, path: str = "") -> list[str]:
@@ -37,25 +39,23 @@ def expressions(panels: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]
     return [(panel["title"], target) for panel in panels for target in panel["targets"]]
 
 
-def test_the_dashboard_is_valid_by_the_schema_of_what_we_write(overview: dict[str, Any]) -> None:
+def test_every_board_is_valid_by_the_schema_of_what_we_write(board: dict[str, Any]) -> None:
     schema = json.loads((Path(__file__).parent / "dashboard.schema.json").read_text())
     Draft202012Validator.check_schema(schema)
-    found = Draft202012Validator(schema).iter_errors(overview)
+    found = Draft202012Validator(schema).iter_errors(board)
     assert [f"{'/'.join(map(str, error.absolute_path))}: {error.message}" for error in found] == []
 
 
 @pytest.mark.filterwarnings("ignore:Prefer using dashboardv2:DeprecationWarning")
-def test_grafanas_own_types_lose_nothing_of_it(overview: dict[str, Any]) -> None:
+def test_grafanas_own_types_lose_nothing_of_it(board: dict[str, Any]) -> None:
     register_default_plugins()
-    decoded = grafana.Dashboard.from_json(json.loads(json.dumps(overview)))
-    assert lost(overview, json.loads(JSONEncoder().encode(decoded))) == []
+    decoded = grafana.Dashboard.from_json(json.loads(json.dumps(board)))
+    assert lost(board, json.loads(JSONEncoder().encode(decoded))) == []
 
 
-def test_the_base_of_every_threshold_is_null_and_the_others_grow(files: dict[str, str]) -> None:
-    found = [
-        [step["value"] for step in steps] for steps in _every("steps", json.loads(files["replication-overview.json"]))
-    ]
-    assert len(found) > 10
+def test_the_base_of_every_threshold_is_null_and_the_others_grow(board: dict[str, Any]) -> None:
+    found = [[step["value"] for step in steps] for steps in _every("steps", board)]
+    assert len(found) > 3
     for base, *others in found:
         assert base is None
         assert others == sorted(others)
@@ -95,11 +95,17 @@ def test_every_panel_has_a_unit_a_query_and_the_chosen_data_source(panels: list[
         assert sources == {'{"type": "prometheus", "uid": "${datasource}"}'}
 
 
+BURN_RATES = {"5m", "1h", "6h"}
+"""The windows of burn rates, which are fixed: an objective does not depend on the range of a board."""
+
+
 def test_a_course_over_time_uses_the_rate_interval_and_a_sum_the_whole_range(panels: list[dict[str, Any]]) -> None:
     for title, target in expressions(panels):
-        windows = set(re.findall(r"\[([^\]]+)\]", target["expr"]))
-        assert windows <= {"$__rate_interval", "$__range"}, title
-        if "rate(" in target["expr"]:
+        windows = set(re.findall(r"\}\[([^\]]+)\]", target["expr"]))
+        assert windows <= {"$__rate_interval", "$__range", *BURN_RATES}, title
+        if title == "Burn rate":
+            assert windows <= BURN_RATES
+        elif "rate(" in target["expr"] or "max_over_time(" in target["expr"]:
             assert windows == {"$__rate_interval"}, title
         if "increase(" in target["expr"]:
             assert windows == {"$__range"}, title
@@ -112,29 +118,82 @@ def test_a_counter_stands_only_under_a_rate_or_an_increase(panels: list[dict[str
         assert counters == counted, title
 
 
-def test_every_expression_obeys_the_chosen_cluster_and_topic(panels: list[dict[str, Any]]) -> None:
+def test_every_expression_obeys_what_is_chosen(board: dict[str, Any], panels: list[dict[str, Any]]) -> None:
+    several = {one["name"] for one in board["templating"]["list"] if one["type"] == "query"} - {"cluster"}
+    used = set()
     for title, target in expressions(panels):
         for name, selector in re.findall(r"(kafka_replication_\w+)(\{[^}]*\})?", target["expr"]):
-            assert 'cluster=~"$cluster"' in selector, (title, name)
-            if name.startswith(("kafka_replication_partition_", "kafka_replication_replica_")):
-                assert 'topic=~"$topic"' in selector, (title, name)
+            if title != "Clusters" and "cluster" in LABELS[name]:
+                assert 'cluster="$cluster"' in selector, (title, name)
+            used |= {variable for variable in several if f'{variable}=~"${variable}"' in selector}
+    assert used == several, "a variable that nothing obeys"
 
 
-def test_the_variables_follow_each_other_and_the_time_range(overview: dict[str, Any]) -> None:
-    datasource, cluster, topic = overview["templating"]["list"]
+def test_the_variables_follow_each_other_and_the_time_range(board: dict[str, Any]) -> None:
+    datasource, cluster, *others = board["templating"]["list"]
     assert [datasource["name"], datasource["label"], datasource["type"]] == ["datasource", "Data source", "datasource"]
     assert "kafka_replication_cluster_state_age_seconds" in cluster["query"], "a stale cluster can be selected"
-    assert "$cluster" in topic["query"]
-    for variable in (cluster, topic):
-        assert variable["refresh"] == 2
-        assert variable["includeAll"]
-        assert variable["multi"]
-        assert variable["allValue"] == ".+"
+    assert (cluster["refresh"], cluster["multi"], cluster["includeAll"]) == (2, False, False)
+    for variable in others:
+        if variable["type"] == "query":
+            assert 'cluster="$cluster"' in variable["query"]
+            assert (variable["refresh"], variable["multi"], variable["includeAll"]) == (2, True, True)
+            assert variable["allValue"] == ".+"
 
 
-def test_panels_fill_the_grid_without_overlap(overview: dict[str, Any]) -> None:
+def test_boards_lead_to_each_other_with_the_cluster_and_the_time_range(
+    board: dict[str, Any], boards: dict[str, dict[str, Any]]
+) -> None:
+    (menu,) = board["links"]
+    assert (menu["type"], menu["keepTime"], menu["includeVars"]) == ("dashboards", True, True)
+    assert set(menu["tags"]) <= set(board["tags"])
+    variables = {each["uid"]: {one["name"] for one in each["templating"]["list"]} for each in boards.values()}
+    for url in _every("url", board["panels"]):
+        uid, chosen = re.fullmatch(r"/d/([a-z-]+)\?(.*)", url).groups()  # type: ignore[union-attr]
+        assert chosen.startswith("${datasource:queryparam}&")
+        assert chosen.endswith("&${__url_time_range}")
+        assert "${cluster:queryparam}" in chosen or "var-cluster=" in chosen
+        assert set(re.findall(r"var-(\w+)=", chosen)) <= variables[uid], url
+
+
+PIXELS_OF_A_COLUMN = 65
+"""Of the grid's 24, in a window of 1,600 pixels without Grafana's menu."""
+
+
+def test_the_columns_of_every_table_fit_a_window_of_1600_pixels(panels: list[dict[str, Any]]) -> None:
+    for panel in panels:
+        if panel["type"] != "table":
+            continue
+        least = panel["fieldConfig"]["defaults"]["custom"]["minWidth"]
+        width = 0
+        for column in panel["fieldConfig"]["overrides"]:
+            look = {each["id"]: each["value"] for each in column["properties"]}
+            taken = look.get("custom.width", look.get("custom.minWidth", least))
+            assert taken >= 8 * len(column["matcher"]["options"]), (panel["title"], column["matcher"]["options"])
+            width += taken
+        assert width <= panel["gridPos"]["w"] * PIXELS_OF_A_COLUMN - 8, (panel["title"], width)
+
+
+def test_a_yes_or_no_is_not_shown_as_a_number(panels: list[dict[str, Any]]) -> None:
+    flags = ("_registered", "_fenced", "_safe_to_stop", "_slow", "_overloaded", "_online", "_voter", "_query_up")
+    for panel in panels:
+        for title, target in expressions([panel]) if panel["type"] == "table" else []:
+            metric = re.match(r"max by \([^)]*\) \(kafka_replication_(\w+)", target["expr"])
+            if metric and metric[1].endswith(flags) and title != "Clusters":
+                looks = [
+                    mapping["options"]
+                    for column in panel["fieldConfig"]["overrides"]
+                    for look in column["properties"]
+                    if look["id"] == "mappings"
+                    for mapping in look["value"]
+                    if mapping["type"] == "value"
+                ]
+                assert any(each.get("1", {}).get("text") == "yes" for each in looks), (title, metric[1])
+
+
+def test_panels_fill_the_grid_without_overlap(board: dict[str, Any]) -> None:
     taken: dict[tuple[int, int], str] = {}
-    for panel in overview["panels"]:
+    for panel in board["panels"]:
         place = panel["gridPos"]
         for x in range(place["x"], place["x"] + place["w"]):
             for y in range(place["y"], place["y"] + place["h"]):
@@ -145,18 +204,12 @@ def test_panels_fill_the_grid_without_overlap(overview: dict[str, Any]) -> None:
     assert len(taken) == GRID_WIDTH * height, "a hole in the grid"
 
 
-def test_the_first_row_answers_whether_data_is_at_risk(overview: dict[str, Any]) -> None:
-    headings = [panel["title"] for panel in overview["panels"] if panel["type"] == "row"]
-    assert headings == [
-        "Is data at risk now?",
-        "Which incidents are open, and which brokers are safe to stop?",
-        "Which brokers left in-sync replicas, why, since when?",
-        "Which topics?",
-        "What changed?",
-        "The brokers",
-        "Can this dashboard be trusted?",
-    ]
-    ids = [panel["id"] for panel in overview["panels"]]
+def test_every_row_is_a_question_and_the_first_says_how_old_the_data_is(board: dict[str, Any]) -> None:
+    headings = [panel["title"] for panel in board["panels"] if panel["type"] == "row"]
+    assert all(heading.endswith("?") for heading in headings), headings
+    shown = next(panel for panel in board["panels"] if panel["title"] in {"Data age", "Not observed"})
+    assert shown["gridPos"]["y"] == 1
+    ids = [panel["id"] for panel in board["panels"]]
     assert ids == list(range(1, len(ids) + 1))
 
 
@@ -167,35 +220,43 @@ def test_a_number_without_fresh_data_is_never_shown_as_zero(panels: list[dict[st
             assert panel["fieldConfig"]["defaults"]["noValue"] == "no fresh data", panel["title"]
 
 
-def test_an_empty_cell_is_called_unknown_and_has_no_colour(panels: list[dict[str, Any]]) -> None:
-    unknown = {"match": "null", "result": {"text": "unknown", "color": "transparent", "index": 0}}
-    columns = [
-        {each["id"]: each["value"] for each in column["properties"]}
-        for panel in panels
-        if panel["type"] == "table"
-        for column in panel["fieldConfig"]["overrides"]
-    ]
-    assert columns
-    assert all(column["mappings"] == [{"type": "special", "options": unknown}] for column in columns)
+def test_an_empty_cell_says_what_it_means_and_has_no_colour_of_a_threshold(panels: list[dict[str, Any]]) -> None:
+    for panel in panels:
+        if panel["type"] == "table":
+            for column in panel["fieldConfig"]["overrides"]:
+                look = {each["id"]: each["value"] for each in column["properties"]}
+                if "unit" in look:
+                    empty = look["mappings"][0]["options"]
+                    assert empty["match"] == "null", panel["title"]
+                    assert empty["result"]["text"] in EMPTY, (panel["title"], empty)
+                    assert empty["result"]["color"] in {"text", "transparent"}, panel["title"]
 
 
-def test_links_of_alerts_lead_to_the_dashboard(files: dict[str, str], overview: dict[str, Any]) -> None:
+EMPTY = {"unknown", "-", "none", "not filling", "not shrinking"}
+
+
+def test_links_of_alerts_lead_to_the_overview(files: dict[str, str], boards: dict[str, dict[str, Any]]) -> None:
     links = set(re.findall(r"dashboard_url: (\S+)", files["alerts.yml"]))
-    assert {re.sub(r".*/d/([^?]+)\?.*", r"\1", link) for link in links} == {overview["uid"]}
+    assert {re.sub(r".*/d/([^?]+)\?.*", r"\1", link) for link in links} == {boards["replication-overview.json"]["uid"]}
+
+
+def test_the_runbook_names_panels_that_exist(boards: dict[str, dict[str, Any]], repository: Path) -> None:
+    text = (repository / "dashboards/runbook.md").read_text()
+    named = {name.strip(".") for name in re.findall(r"(?<!\*)\*([A-Z][^*]+)\*(?!\*)", text)} - {"ISR", "All boards"}
+    shown = {panel["title"] for each in boards.values() for panel in each["panels"]}
+    assert named - shown == {"Kafka replication overview"}
 
 
 @pytest.mark.parametrize(
     "relic", ["intervalFactor", "sharedCrosshair", "gnetId", "useTags", "displayMode", "maxDataPoints"]
 )
-def test_relics_of_grafanalib_do_not_come_back(
-    relic: str, overview: dict[str, Any], panels: list[dict[str, Any]]
-) -> None:
+def test_relics_of_grafanalib_do_not_come_back(relic: str, board: dict[str, Any], panels: list[dict[str, Any]]) -> None:
     without_legends = [
         {**panel, "options": {name: value for name, value in panel["options"].items() if name != "legend"}}
         for panel in panels
     ]
     assert _every(relic, without_legends) == [], "only a legend still has a displayMode"
-    assert _every(relic, {**overview, "panels": []}) == []
+    assert _every(relic, {**board, "panels": []}) == []
 
 
 def test_a_threshold_written_the_way_of_grafanalib_gets_its_null_back() -> None:

@@ -1,0 +1,210 @@
+"""Brokers: which may be stopped, which are missing, suspect or slow, how even the load is, which disks fill."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dashboards import style
+from dashboards.board import board
+from dashboards.boards import shared
+from dashboards.layout import PanelRow, line
+from dashboards.links import Board
+from dashboards.promql import Signal, Unit
+from dashboards.queries import IN_CLUSTER, in_range, or_none, selected, stat
+from dashboards.signals import brokers, clusters, disks
+from dashboards.style import PanelQuery
+from dashboards.tables import BROKER, KeyColumn, TableColumn, alarm, colored, table, yes_no
+
+SELECTED: Final = selected("broker")
+_BY_BROKER: Final = "broker {{broker}}"
+
+REGISTERED: Final = stat(clusters.BROKERS, style.steps(style.BLUE))
+FENCED: Final = stat(clusters.FENCED_BROKERS, style.alarm_above_zero(style.ORANGE))
+NOT_SAFE: Final = style.stat(
+    "Brokers not safe to stop",
+    "Brokers of which the stop would make a partition refuse writes or lose its leader, or of which that is unknown. "
+    "The table below says how many partitions.",
+    f"sum({clusters.BROKERS.now(IN_CLUSTER)}) - sum({brokers.SAFE_TO_STOP.now(IN_CLUSTER)})",
+    style.alarm_above_zero(style.ORANGE),
+)
+LEADER_SKEW: Final = style.stat(
+    "Leaders over the mean",
+    "By how much the broker that leads most partitions exceeds the mean. After a restart leaders return within five "
+    "minutes, unless auto.leader.rebalance.enable is off. Above a half for long: elect preferred leaders, or reassign.",
+    f"max({brokers.LED.now(IN_CLUSTER)}) / avg({brokers.LED.now(IN_CLUSTER)}) - 1",
+    style.steps(style.GREEN, (0.5, style.YELLOW)),
+    Unit.SHARE,
+)
+REPLICA_SKEW: Final = style.stat(
+    "Replicas over the mean",
+    "By how much the broker that hosts most replicas exceeds the mean. Only a reassignment changes it: a new broker "
+    "gets no replicas by itself.",
+    f"max({brokers.HOSTED.now(IN_CLUSTER)}) / avg({brokers.HOSTED.now(IN_CLUSTER)}) - 1",
+    style.steps(style.GREEN, (0.5, style.YELLOW)),
+    Unit.SHARE,
+)
+
+RESTART_SAFETY: Final = table(
+    "What a stop would cost",
+    "What would happen if one broker stopped now. Valid for one broker at a time: look again before the next. Not "
+    "safe, or unknown: do not stop it. Restart in the given order, the active controller last. What is lost in any "
+    "order has too few replicas. A second or two behind other panels.",
+    [BROKER],
+    [
+        TableColumn(
+            title=brokers.SAFE_TO_STOP.name,
+            expression=brokers.SAFE_TO_STOP.now(SELECTED),
+            look=yes_no(style.GREEN, style.RED),
+        ),
+        TableColumn(
+            title=brokers.RESTART_ORDER.name,
+            expression=brokers.RESTART_ORDER.now(SELECTED),
+            unit=brokers.RESTART_ORDER.unit,
+            empty="none",
+        ),
+        *(
+            TableColumn(title=signal.name, expression=signal.now(SELECTED), look=alarm(color))
+            for signal, color in (
+                (brokers.WOULD_GO_OFFLINE, style.RED),
+                (brokers.WOULD_GO_UNDER_MIN_ISR, style.ORANGE),
+                (brokers.UNAVOIDABLE_OFFLINE, style.YELLOW),
+                (brokers.UNAVOIDABLE_UNDER_MIN_ISR, style.YELLOW),
+            )
+        ),
+        TableColumn(title="Planned work", expression=brokers.MAINTENANCE.now(SELECTED), look=yes_no(yes=style.BLUE)),
+        TableColumn(
+            title=brokers.MAINTENANCE_OVERRUN.name,
+            expression=brokers.MAINTENANCE_OVERRUN.now(SELECTED),
+            look=yes_no(yes=style.ORANGE),
+        ),
+    ],
+    brokers.WOULD_GO_UNDER_MIN_ISR.name,
+)
+CAUSES: Final = table(
+    "Causes in this time range",
+    "ISR removals of the whole time range, by broker and cause. lag or fenced on one broker: check that broker. lag on "
+    "many: network or overload. leader_stall: check the leader, not the removed brokers. Counts are extrapolated by "
+    "Prometheus to the time range; the table replication_events has the exact ones.",
+    [BROKER, KeyColumn("cause", "Cause", 170)],
+    [
+        TableColumn(
+            title="ISR removals",
+            expression=or_none(
+                f"{in_range(brokers.ISR_REMOVALS, brokers.ISR_REMOVALS.labels, scope=SELECTED)} > 0",
+                "broker",
+                also={"cause": "-"},
+            ),
+        )
+    ],
+    "ISR removals",
+)
+SPEED: Final = table(
+    "Speed",
+    "Alive, but slow. Slow: slower than it was and than its peers; overloaded: so many are slower that none is to "
+    "blame. Replicas behind have not caught up between two samples: a lag that grows comes before the removal from "
+    "the ISR.",
+    [BROKER],
+    [
+        TableColumn(title=brokers.SLOW.name, expression=brokers.SLOW.now(SELECTED), look=yes_no(style.ORANGE)),
+        TableColumn(
+            title=brokers.OVERLOADED.name, expression=brokers.OVERLOADED.now(SELECTED), look=yes_no(style.ORANGE)
+        ),
+        *(
+            TableColumn(title=signal.name, expression=signal.now(SELECTED), unit=signal.unit)
+            for signal in (brokers.RESPONSE, brokers.APPEND, brokers.LAGGING_REPLICAS, brokers.MAX_REPLICA_LAG)
+        ),
+    ],
+    brokers.LAGGING_REPLICAS.name,
+)
+
+
+def _over_time(signal: Signal, title: str | None = None) -> style.Panel:
+    query = PanelQuery(signal.now(SELECTED), _BY_BROKER)
+    return style.timeseries(title or signal.name, signal.meaning, [query], signal.unit)
+
+
+_USED: Final = f"1 - {disks.USABLE.now(SELECTED)} / {disks.TOTAL.now(SELECTED)}"
+DIRECTORIES: Final = table(
+    "Log directories",
+    "Every log directory. Not online: its disk failed, and its replicas are offline. A full volume stops the broker: "
+    "move replicas away, shorten retention or enlarge it before. Full in: at the pace of the last twenty minutes.",
+    [BROKER, KeyColumn("log_dir", "Log directory", 160)],
+    [
+        TableColumn(title=disks.ONLINE.name, expression=disks.ONLINE.now(SELECTED), look=yes_no(no=style.RED)),
+        TableColumn(
+            title="Used",
+            expression=_USED,
+            unit=Unit.SHARE,
+            look=colored(style.TEXT, (0.75, style.YELLOW), (0.85, style.RED)),
+        ),
+        *(
+            TableColumn(title=signal.name, expression=signal.now(SELECTED), unit=signal.unit)
+            for signal in (disks.REPLICA_BYTES, disks.USABLE, disks.TOTAL)
+        ),
+        TableColumn(
+            title=disks.UNTIL_FULL.name,
+            expression=disks.UNTIL_FULL.now(SELECTED),
+            unit=Unit.SECONDS,
+            look=colored(style.RED, (6 * 3600, style.YELLOW), (24 * 3600, style.TEXT)),
+            empty="not filling",
+        ),
+    ],
+    "Used",
+)
+_INFO: Final = brokers.INFO.now(SELECTED)
+PLACES: Final = table(
+    "Places and load",
+    "Where each broker is, and what it leads and hosts. Led far below the others: leadership has not returned yet. "
+    "Missing brokers that share a rack: the rack failed.",
+    [BROKER, KeyColumn("rack", "Rack", 100), KeyColumn("host", "Host", 180)],
+    [
+        TableColumn(
+            title=signal.name,
+            expression=f"{signal.now(SELECTED)} * on (cluster, broker) group_left (rack, host) {_INFO}",
+        )
+        for signal in (brokers.LED, brokers.HOSTED, brokers.IN_SYNC, brokers.ONLINE_LOG_DIRS)
+    ],
+    brokers.HOSTED.name,
+)
+
+ROWS: Final = (
+    PanelRow(
+        "Which brokers may be stopped now, and in which order?",
+        (
+            line(4, REGISTERED, FENCED, NOT_SAFE, shared.DATA_AGE),
+            (8, ((RESTART_SAFETY, 24),)),
+        ),
+    ),
+    PanelRow(
+        "Which brokers are missing or suspect, and why?",
+        (
+            (8, ((shared.broker_states(SELECTED), 24),)),
+            (8, ((shared.in_sync_share(SELECTED), 10), (shared.removals_by("broker", SELECTED), 7), (CAUSES, 7))),
+        ),
+    ),
+    PanelRow(
+        "Which brokers are alive, but slow?",
+        (
+            (8, ((SPEED, 14), (_over_time(brokers.RESPONSE, "Response time of each broker"), 10))),
+            (7, ((_over_time(brokers.MAX_REPLICA_LAG, "Largest lag of each broker"), 24),)),
+        ),
+    ),
+    PanelRow(
+        "Is the load even, and are disks full?",
+        (
+            (8, ((PLACES, 18), (LEADER_SKEW, 3), (REPLICA_SKEW, 3))),
+            (8, ((DIRECTORIES, 14), (_over_time(brokers.LED, "Led partitions of each broker"), 10))),
+        ),
+    ),
+)
+
+
+def built() -> dict[str, Any]:
+    """Build the board."""
+    return board(
+        Board.BROKERS,
+        "Kafka replication: brokers",
+        "Which brokers may be stopped, which are missing or suspect, slow, uneven, nearly full.",
+        ROWS,
+        variables=["broker"],
+    )

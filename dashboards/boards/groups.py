@@ -1,0 +1,154 @@
+"""Offsets and groups: who is behind, by how many records and by what time, what was lost; transactions."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dashboards import style
+from dashboards.board import board
+from dashboards.boards import shared
+from dashboards.layout import PanelRow, line
+from dashboards.links import Board
+from dashboards.promql import Unit
+from dashboards.queries import IN_CLUSTER, or_none, selected, stat, top
+from dashboards.signals import groups, labels, transactions
+from dashboards.style import PanelQuery
+from dashboards.tables import BROKER, GROUP, PARTITION, TOPIC, KeyColumn, TableColumn, alarm, colored, table
+
+SELECTED: Final = selected("group", "topic")
+_LISTED: Final = 10
+_PARTITIONS: Final = 100
+_INFO: Final = groups.INFO.now(SELECTED)
+
+
+def _of_group(expression: str) -> str:
+    """Add what is known of the group to a value of it."""
+    return f"{expression} * on (cluster, group) group_left (state, protocol, coordinator) {_INFO}"
+
+
+_BEHIND: Final = "30 s of lag are ordinary; compare with what the application promises."
+OPEN: Final = stat(transactions.OPEN, style.steps(style.BLUE))
+LATE: Final = stat(transactions.LATE, style.alarm_above_zero(style.YELLOW))
+HANGING: Final = stat(transactions.HANGING, style.alarm_above_zero(style.RED))
+MOST_LAG: Final = style.stat(
+    "Longest lag",
+    "For how long, at least, the group that is furthest behind could have read the oldest record that it has yet to "
+    "read. " + _BEHIND,
+    f"max({groups.LAG_SECONDS.now(SELECTED)})",
+    style.steps(style.GREEN, (60, style.YELLOW), (600, style.ORANGE)),
+    Unit.SECONDS,
+)
+LOST: Final = style.stat(
+    "Records lost by groups",
+    "Records that retention deleted before a group read them, as of the committed offsets. They are gone for that "
+    "group: find out since when it stands still, and lengthen retention.",
+    groups.LOST.now(SELECTED, by=()),
+    style.alarm_above_zero(style.RED),
+)
+GROUPS: Final = table(
+    "Groups",
+    "Every group that is chosen. Empty: no member, so nobody reads. Members without progress: a stuck consumer, or a "
+    "rebalance that does not end. Lost records were deleted before they were read. Coordinator -1: there is none, as "
+    "for queries of Spark.",
+    [
+        GROUP,
+        KeyColumn("state", "State", 130),
+        KeyColumn("protocol", "Protocol", 100),
+        KeyColumn("coordinator", "Coordinator", 120, BROKER.link),
+    ],
+    [
+        TableColumn(title="Records behind", expression=_of_group(groups.LAG.now(SELECTED, by=labels.GROUP))),
+        TableColumn(
+            title=groups.LAG_SECONDS.name,
+            expression=_of_group(f"max by (cluster, group) ({groups.LAG_SECONDS.now(SELECTED)})"),
+            unit=Unit.SECONDS,
+            look=colored(style.TEXT, (60, style.YELLOW), (600, style.ORANGE)),
+        ),
+        TableColumn(
+            title="Lost records",
+            expression=_of_group(groups.LOST.now(SELECTED, by=labels.GROUP)),
+            look=alarm(style.RED),
+        ),
+        TableColumn(title=groups.MEMBERS.name, expression=_of_group(groups.MEMBERS.now(SELECTED))),
+        TableColumn(
+            title=groups.PROGRESS_AGE.name,
+            expression=_of_group(groups.PROGRESS_AGE.now(SELECTED)),
+            unit=Unit.SECONDS,
+            empty=style.NOT_SO,
+        ),
+    ],
+    "Records behind",
+)
+LAG: Final = style.timeseries(
+    "Records behind, by group",
+    groups.LAG.meaning,
+    [PanelQuery(top(_LISTED, groups.LAG.now(SELECTED, by=labels.GROUP)), "{{group}}")],
+    Unit.COUNT,
+)
+LAG_SECONDS: Final = style.timeseries(
+    "Lag in time, by group",
+    groups.LAG_SECONDS.meaning,
+    [PanelQuery(top(_LISTED, f"max by (group) ({groups.LAG_SECONDS.now(SELECTED)})"), "{{group}}")],
+    Unit.SECONDS,
+)
+PARTITIONS: Final = table(
+    "Where groups are behind",
+    "The hundred partitions with the largest lag of the chosen groups. One partition far above the others: a record "
+    "that its consumer cannot process, or a key that has most of the records. All alike: the group is too slow.",
+    [GROUP, TOPIC, PARTITION],
+    [
+        TableColumn(
+            title="Records behind",
+            expression=or_none(
+                top(_PARTITIONS, f"{groups.LAG.now(SELECTED)} > 0"),
+                "group",
+                f"{groups.LAG.now(SELECTED)} > 0",
+                also={"topic": "-", "partition": "-"},
+            ),
+        )
+    ],
+    "Records behind",
+)
+HANGING_LIST: Final = table(
+    "Transactions to abort",
+    "What kafka-transactions abort needs of each. read_committed consumers stop at its first record until it is "
+    "aborted, and compaction does, too. The row none: data is fresh, and there is none.",
+    [
+        KeyColumn("transactional_id", "Transactional id", 180),
+        KeyColumn("producer_id", "Producer id", 120),
+        KeyColumn("producer_epoch", "Epoch", 80),
+        KeyColumn("partitions", "Partitions", 220),
+    ],
+    [
+        TableColumn(
+            title=transactions.HANGING_INFO.name,
+            expression=or_none(
+                transactions.HANGING_INFO.now(IN_CLUSTER),
+                "transactional_id",
+                also={"producer_id": "-", "producer_epoch": "-", "partitions": "-"},
+            ),
+        )
+    ],
+    transactions.HANGING_INFO.name,
+)
+
+ROWS: Final = (
+    PanelRow(
+        "Which groups are behind?",
+        (line(4, MOST_LAG, LOST, LATE, HANGING, OPEN, shared.DATA_AGE), (9, ((GROUPS, 24),))),
+    ),
+    PanelRow(
+        "Since when, and where?", ((8, ((LAG, 12), (LAG_SECONDS, 12))), (9, ((PARTITIONS, 12), (HANGING_LIST, 12))))
+    ),
+)
+
+
+def built() -> dict[str, Any]:
+    """Build the board."""
+    return board(
+        Board.GROUPS,
+        "Kafka replication: offsets and groups",
+        "Which groups are behind, since when and where, what they lost; transactions that hang.",
+        ROWS,
+        variables=["group", "topic"],
+    )

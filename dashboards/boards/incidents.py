@@ -1,0 +1,118 @@
+"""Incidents and events: what is going on, what was, and why; planned work and elections are marked in every course."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dashboards import style
+from dashboards.board import annotation, board
+from dashboards.boards import shared
+from dashboards.layout import PanelRow, line
+from dashboards.links import Board
+from dashboards.promql import Unit
+from dashboards.queries import IN_CLUSTER, WINDOW, in_range, or_none, while_fresh
+from dashboards.signals import brokers, incidents, labels, quorum
+from dashboards.style import PanelQuery
+from dashboards.tables import KeyColumn, TableColumn, table
+
+
+def _open(severity: str, title: str, meaning: str, color: str) -> style.Panel:
+    """Count the open incidents of a severity: 0 only while data is fresh."""
+    matcher = f'severity="{severity}"'
+    count = f"count by (cluster) ({incidents.OPENED.now(IN_CLUSTER, matcher)})"
+    zero = f"0 * sum by (cluster) ({incidents.OPEN.now(IN_CLUSTER)})"
+    return style.stat(title, meaning, f"sum({count} or {zero})", style.alarm_above_zero(color))
+
+
+CRITICAL: Final = _open(
+    "critical",
+    "Critical",
+    "Open incidents in which writes were refused, partitions had no leader, or records may be lost. Act on the first "
+    "suspect now.",
+    style.RED,
+)
+WARNING: Final = _open(
+    "warning",
+    "Warning",
+    "Open incidents in which copies are missing, and nobody ordered that. The next failure may stop writes.",
+    style.ORANGE,
+)
+HARMLESS: Final = _open(
+    "info",
+    "Harmless",
+    "Open incidents without harm: planned work, reassignments, failovers of the controller.",
+    style.BLUE,
+)
+TIMELINE: Final = style.state_timeline(
+    "When each incident was open",
+    "A band per incident, as long as it was open: its class and its suspects. It ends when all is as before, so the "
+    "right edge of a band is the recovery.",
+    [
+        PanelQuery(
+            f"0 * max by (class, suspects) ({incidents.OPENED.now(IN_CLUSTER)}) + 1",
+            "{{class}} ({{suspects}})",
+        )
+    ],
+    Unit.COUNT,
+    style.steps(style.ORANGE),
+)
+CLOSED: Final = table(
+    "Incidents by class",
+    "Open incidents, and those that were closed in this time range. A closed one is counted once it is final, up to "
+    "15 minutes after its end; isrwatch incidents lists them with their evidence. The row none: data is fresh, there "
+    "is none.",
+    [KeyColumn("class", "Class", 190)],
+    [
+        TableColumn(
+            title=incidents.OPEN.name,
+            expression=or_none(
+                f"{incidents.OPEN.now(IN_CLUSTER)} > 0",
+                "class",
+                f"{incidents.OPEN.now(IN_CLUSTER)} > 0",
+                f"{in_range(incidents.CLOSED, labels.INCIDENT)} > 0",
+            ),
+        ),
+        TableColumn(
+            title="Closed in this range",
+            expression=while_fresh(f"{in_range(incidents.CLOSED, labels.INCIDENT)} > 0"),
+            empty=style.NOT_SO,
+        ),
+    ],
+    incidents.OPEN.name,
+)
+
+ROWS: Final = (
+    PanelRow(
+        "What is going on?",
+        (line(4, CRITICAL, WARNING, HARMLESS, shared.DATA_AGE), (7, ((shared.OPEN_INCIDENTS, 24),))),
+    ),
+    PanelRow(
+        "What happened, and when?",
+        ((8, ((TIMELINE, 24),)), (7, ((shared.RISK, 24),)), (6, ((shared.in_sync_share(IN_CLUSTER), 24),))),
+    ),
+    PanelRow(
+        "Which changes were there, and why?",
+        (
+            (8, ((shared.removals_by("cause"), 12), (shared.removals_by("broker"), 12))),
+            (8, ((shared.ISR_CHANGES, 8), (shared.LEADER_CHANGES, 8), (CLOSED, 8))),
+        ),
+    ),
+)
+
+
+def built() -> dict[str, Any]:
+    """Build the board."""
+    work = f"{brokers.MAINTENANCE.now(IN_CLUSTER)} == 1"
+    failovers = f"{quorum.CONTROLLER_CHANGES.increase(WINDOW, IN_CLUSTER)} > 0"
+    fenced = f"{brokers.FENCED.now(IN_CLUSTER)} == 1"
+    return board(
+        Board.INCIDENTS,
+        "Kafka replication: incidents and events",
+        "What is going on, what happened when, and why.",
+        ROWS,
+        annotations=[
+            annotation("Brokers fenced", fenced, style.YELLOW, "broker {{broker}}"),
+            annotation("Controller changes", failovers, style.PURPLE, "another active controller"),
+            annotation("Planned work", work, style.BLUE, "broker {{broker}}"),
+        ],
+    )

@@ -1,0 +1,241 @@
+"""Panels that stand on several boards."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards import style
+from dashboards.promql import Scope, Signal, Unit
+from dashboards.queries import IN_CLUSTER, WINDOW, in_range, now_in_range, or_none, peaks, per_minute, stat, while_fresh
+from dashboards.signals import brokers, changes, clusters, incidents, labels, partitions, quorum, topics
+from dashboards.style import PanelQuery
+from dashboards.tables import (
+    BROKER,
+    MISSING_BROKER,
+    PARTITION,
+    TOPIC,
+    KeyColumn,
+    TableColumn,
+    alarm,
+    colored,
+    table,
+    yes_no,
+)
+
+_TAKES_LONG: Final = ((900.0, style.ORANGE), (3600.0, style.RED))
+
+DATA_AGE: Final = stat(
+    clusters.DATA_AGE,
+    style.steps(style.GREEN, (30, style.ORANGE), (60, style.RED)),
+    f"max({clusters.DATA_AGE.now(IN_CLUSTER)})",
+)
+UNCLEAN_ELECTIONS: Final = stat(
+    changes.UNCLEAN_ELECTIONS, style.alarm_above_zero(style.RED), now_in_range(changes.UNCLEAN_ELECTIONS)
+)
+RISK: Final = style.timeseries(
+    "Risk over time",
+    "Partitions in each state, at their worst within each step. A step upwards is a broker; a slow rise is a disk, the "
+    "network or load. Red: writes are refused, or there is no leader. Yellow: copies are missing.",
+    [
+        peaks(clusters.OFFLINE, "offline", "dark-red"),
+        peaks(clusters.UNDER_MIN_ISR, "under min ISR", style.RED),
+        peaks(clusters.UNDER_REPLICATED, "under-replicated", style.YELLOW),
+    ],
+    Unit.COUNT,
+)
+ISR_CHANGES: Final = style.timeseries(
+    "ISR shrinks and expands",
+    f"{changes.ISR_SHRINKS.meaning} {changes.ISR_EXPANDS.meaning}",
+    [
+        per_minute(changes.ISR_SHRINKS, "shrinks", style.ORANGE),
+        per_minute(changes.ISR_EXPANDS, "expands", style.GREEN),
+    ],
+    Unit.PER_MINUTE,
+)
+LEADER_CHANGES: Final = style.timeseries(
+    "Leader and controller changes",
+    f"{changes.LEADER_CHANGES.meaning} {quorum.CONTROLLER_CHANGES.meaning}",
+    [
+        per_minute(changes.LEADER_CHANGES, "leaders", style.BLUE),
+        per_minute(quorum.CONTROLLER_CHANGES, "controllers", style.PURPLE),
+    ],
+    Unit.PER_MINUTE,
+)
+
+_CONSEQUENCES: Final = {
+    "critical": ("writes refused, no leader, or records lost", style.RED),
+    "warning": ("copies are missing", style.ORANGE),
+    "info": ("no harm", style.TEXT),
+    "": ("not assessed yet", style.TEXT),
+}
+_AGE: Final = f"time() - {incidents.OPENED.now(IN_CLUSTER)}"
+OPEN_INCIDENTS: Final = table(
+    "Open incidents",
+    "One row per incident, however many partitions it affected: its suspects, the likeliest first, and its worst "
+    "consequence so far. Begin with the suspect that comes first. isrwatch incidents ID shows the evidence and the "
+    "next step. The row none: data is fresh, and no incident is open.",
+    [
+        KeyColumn("class", "Incident", 170),
+        KeyColumn("suspects", "Suspect brokers", 160),
+        KeyColumn("severity", "Consequence", 330, words=_CONSEQUENCES),
+        KeyColumn("incident", "ID", 250),
+    ],
+    [
+        TableColumn(
+            title=incidents.OPENED.name,
+            expression=or_none(
+                _AGE, "class", also={"suspects": style.NONE_AT_RISK, "severity": "info", "incident": "-"}
+            ),
+            unit=Unit.SECONDS,
+        )
+    ],
+    incidents.OPENED.name,
+)
+
+
+def removals_by(label: str, scope: Scope = IN_CLUSTER) -> style.Panel:
+    """Show ISR removals over time by one label: by two, the legend has dozens of entries."""
+    rate = brokers.ISR_REMOVALS.per_minute(WINDOW, scope, by=(label,))
+    legend = "broker {{broker}}" if label == "broker" else "{{cause}}"
+    return style.timeseries(
+        f"ISR removals by {label}",
+        "How often brokers left an ISR. controlled_shutdown, restart and reassignment are planned. lag: disk or "
+        "network of that broker. leader_stall: the leader stalled, the followers are fine. fenced: process, host or "
+        "connection to the controllers. dir_failure: a disk failed.",
+        [PanelQuery(f"{rate} > 0", legend)],
+        Unit.PER_MINUTE,
+        bars=True,
+    )
+
+
+BY_TOPIC: Final = {
+    topics.OFFLINE: style.RED,
+    topics.UNDER_MIN_ISR: style.RED,
+    topics.AT_MIN_ISR: style.YELLOW,
+    topics.UNDER_REPLICATED: style.YELLOW,
+}
+_LISTED: Final = (topics.OFFLINE, topics.UNDER_MIN_ISR, topics.UNDER_REPLICATED)
+
+
+def topics_at_risk(scope: Scope) -> style.Panel:
+    """List the topics that lack something; one that is at min ISR with all its replicas lacks nothing."""
+    listed = " or ".join(f"{signal.now(scope)} > 0" for signal in _LISTED)
+
+    def count(signal: Signal) -> str:
+        """Count of every topic that is listed, 0 included: an empty cell means that it is unknown."""
+        counted = f"{signal.now(scope)} and on (cluster, topic) ({listed})"
+        return or_none(counted, "topic", listed) if signal is topics.OFFLINE else counted
+
+    return table(
+        "Topics at risk",
+        "Topics with partitions that are offline, under min ISR or under-replicated. The first two columns affect "
+        "clients now: refused produce requests, stalled consumers. The row none: data is fresh, and no topic is at "
+        "risk.",
+        [TOPIC],
+        [
+            TableColumn(title=signal.name, expression=count(signal), look=alarm(color))
+            for signal, color in BY_TOPIC.items()
+        ],
+        topics.UNDER_MIN_ISR.name,
+    )
+
+
+def missing_replicas(scope: Scope, *, detailed: bool) -> style.Panel:
+    """List each replica that a partition lacks, with the id of its broker."""
+    fenced = f"{brokers.FENCED.now(IN_CLUSTER)} == 1"
+    in_isr = partitions.REPLICA_IN_SYNC.now(scope)
+    unhealthy = f"({partitions.UNDER_REPLICATED.now(scope)} + {partitions.OFFLINE.now(scope)} > 0)"
+    away = f"({in_isr} == 0 or {in_isr} and on (cluster, broker) ({fenced}))"
+    missing = f"({away} and on (cluster, topic, partition) {unhealthy})"
+
+    def of_partition(expression: str) -> str:
+        """Repeat a value of a partition for each replica that is missing."""
+        return f"0 * {missing} + on (cluster, topic, partition) group_left () ({expression})"
+
+    now: tuple[Signal, ...] = (partitions.LEADER, partitions.IN_SYNC, partitions.MIN_ISR)
+    since: tuple[Signal, ...] = (partitions.UNDER_REPLICATED_SINCE,)
+    if detailed:
+        now = (*now, partitions.REPLICAS)
+        since = (partitions.UNDER_REPLICATED_SINCE, partitions.UNDER_MIN_ISR_SINCE, partitions.OFFLINE_SINCE)
+    ages = [
+        TableColumn(
+            title=signal.name,
+            expression=of_partition(f"time() - {signal.now(scope)}"),
+            unit=Unit.SECONDS,
+            look=colored(style.TEXT, *_TAKES_LONG),
+            empty=style.NOT_SO,
+        )
+        for signal in since
+    ]
+    listed = TableColumn(
+        title="In the ISR",
+        expression=or_none(missing, "topic", also={"partition": "-", "broker": style.NONE_AT_RISK}),
+        look=yes_no(),
+    )
+    return table(
+        "Missing replicas",
+        "Each replica that is not in the ISR of its partition, or is in it and fenced, by broker. One broker in all "
+        "rows: look there. In sync below min ISR: writes are refused. Leader -1: offline. The row none: data is "
+        "fresh, and no replica is missing.",
+        [TOPIC, PARTITION, MISSING_BROKER],
+        [
+            listed,
+            *(
+                TableColumn(title=signal.name, expression=of_partition(signal.now(scope)), unit=Unit.BARE)
+                for signal in now
+            ),
+            *ages,
+        ],
+        partitions.UNDER_REPLICATED_SINCE.name,
+    )
+
+
+def broker_states(scope: Scope) -> style.Panel:
+    """List every broker: whether it is there, what it lacks, how suspect it is, whether it may be stopped."""
+    return table(
+        "Brokers",
+        "Every broker. Fenced: its session with the controller expired, or it is starting. Missing from ISRs: "
+        "replicas on it that are not in sync; at min ISR: the loss of one more stops writes there. Suspect: share of "
+        "the current ISR shrinks that it explains. Safe to stop: valid for one broker at a time.",
+        [BROKER],
+        [
+            TableColumn(title="Registered", expression=brokers.REGISTERED.now(scope), look=yes_no(no=style.RED)),
+            TableColumn(title="Fenced", expression=brokers.FENCED.now(scope), look=yes_no(yes=style.ORANGE)),
+            TableColumn(title="Planned work", expression=brokers.MAINTENANCE.now(scope), look=yes_no(yes=style.BLUE)),
+            TableColumn(
+                title=brokers.MISSING_FROM_ISR.name,
+                expression=brokers.MISSING_FROM_ISR.now(scope),
+                look=alarm(style.YELLOW),
+            ),
+            TableColumn(title="At min ISR", expression=brokers.MISSING_AT_MIN_ISR.now(scope), look=alarm(style.ORANGE)),
+            TableColumn(
+                title="Suspect",
+                expression=brokers.SUSPECT_SCORE.now(scope),
+                unit=Unit.SHARE,
+                look=colored(style.TEXT, (0.01, style.YELLOW), (0.5, style.ORANGE)),
+            ),
+            TableColumn(
+                title="ISR removals", expression=while_fresh(in_range(brokers.ISR_REMOVALS, labels.BROKER, scope=scope))
+            ),
+            TableColumn(title=brokers.LED.name, expression=brokers.LED.now(scope)),
+            TableColumn(
+                title=brokers.SAFE_TO_STOP.name,
+                expression=brokers.SAFE_TO_STOP.now(scope),
+                look=yes_no(no=style.ORANGE),
+            ),
+        ],
+        brokers.MISSING_FROM_ISR.name,
+    )
+
+
+def in_sync_share(scope: Scope) -> style.Panel:
+    """Show since when replicas of each broker are not in sync."""
+    share = f"{brokers.IN_SYNC.now(scope)} / ({brokers.HOSTED.now(scope)} > 0)"
+    return style.state_timeline(
+        "In-sync share of each broker",
+        "Share of a broker's replicas that are in sync: green all, orange at least half, red less. The left edge of a "
+        "colour shows since when. Consecutive red bands are a rolling restart; one that stays is an incident.",
+        [PanelQuery(share, "broker {{broker}}")],
+        Unit.SHARE,
+        style.steps(style.RED, (0.5, style.ORANGE), (1, style.GREEN)),
+    )

@@ -1,0 +1,125 @@
+"""Service level: for how long partitions refused writes or had no leader, against an objective, and how fast it burns.
+
+The ratio is partition time: seconds that partitions were not available, by partitions times seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from grafanalib import core
+
+from dashboards import style
+from dashboards.board import board
+from dashboards.boards import shared
+from dashboards.layout import PanelRow, line
+from dashboards.links import Board
+from dashboards.promql import Signal, Unit
+from dashboards.queries import IN_CLUSTER, RANGE, or_none, top, while_fresh
+from dashboards.signals import clusters, topics, unavailability
+from dashboards.style import PanelQuery
+from dashboards.tables import TOPIC, TableColumn, table
+
+OBJECTIVES: Final = ("99.99", "99.9", "99.999")
+"""Per cent of partition time; the first is chosen when the board is opened."""
+_ALLOWED: Final = "(1 - $objective / 100)"
+_LISTED: Final = 20
+_PARTITIONS: Final = clusters.PARTITIONS.now(IN_CLUSTER)
+
+
+def _in_range(signal: Signal) -> str:
+    return f"sum({while_fresh(signal.increase(RANGE, IN_CLUSTER))})"
+
+
+def _burn(signal: Signal, window: str) -> str:
+    """Return how many times faster than allowed the budget is spent, over a window."""
+    return f"sum({signal.per_minute(window, IN_CLUSTER)}) / 60 / sum({_PARTITIONS}) / {_ALLOWED}"
+
+
+def _time(signal: Signal, *above: tuple[float, str]) -> style.Panel:
+    return style.stat(signal.name, signal.meaning, _in_range(signal), style.steps(style.GREEN, *above), Unit.SECONDS)
+
+
+AVAILABLE: Final = style.stat(
+    "Writes accepted",
+    "Share of partition time in this time range in which partitions accepted writes with acks=all. Green: at least the "
+    "objective that is chosen above. Choose the range by the period of the objective, such as the last 30 days.",
+    f"100 * (1 - {_in_range(unavailability.UNDER_MIN_ISR)} / ($__range_s * sum({_PARTITIONS})))",
+    style.steps(style.TEXT),
+    Unit.PERCENT,
+)
+BUDGET: Final = style.stat(
+    "Budget left",
+    "Share of the unavailability that the objective allows in this time range that is left. 100 %: nothing was "
+    "refused. Below 0: the objective is missed; put off risky work until it is met again.",
+    f"1 - {_in_range(unavailability.UNDER_MIN_ISR)} / ($__range_s * sum({_PARTITIONS}) * {_ALLOWED})",
+    style.steps(style.RED, (0, style.ORANGE), (0.25, style.GREEN)),
+    Unit.SHARE,
+)
+WRITES_REFUSED: Final = _time(unavailability.UNDER_MIN_ISR, (1, style.ORANGE))
+OFFLINE: Final = _time(unavailability.OFFLINE, (60, style.ORANGE))
+UNDER_REPLICATED: Final = _time(unavailability.UNDER_REPLICATED, (3600, style.YELLOW))
+UNKNOWN: Final = _time(unavailability.UNKNOWN, (60, style.ORANGE))
+BURN: Final = style.timeseries(
+    "Burn rate",
+    "How many times faster than the objective allows the budget is spent. 1: it is spent exactly at the end of the "
+    "period. 14.4 in both the last hour and the last five minutes: two per cent of a month's budget in an hour, a "
+    "reason to page. 6 in six hours: a ticket.",
+    [
+        PanelQuery(_burn(unavailability.UNDER_MIN_ISR, "5m"), "last 5 minutes", style.YELLOW),
+        PanelQuery(_burn(unavailability.UNDER_MIN_ISR, "1h"), "last hour", style.ORANGE),
+        PanelQuery(_burn(unavailability.UNDER_MIN_ISR, "6h"), "last 6 hours", style.RED),
+    ],
+    Unit.BARE,
+)
+SPENT: Final = style.timeseries(
+    "Unavailable partitions, in the mean",
+    "Partitions that were unavailable on average in each step, from exact seconds: also what is shorter than a "
+    "scrape. One for a whole hour costs the same as sixty for a minute.",
+    [
+        PanelQuery(f"sum({signal.per_minute('$__rate_interval', IN_CLUSTER)}) / 60", legend, color)
+        for signal, legend, color in (
+            (unavailability.OFFLINE, "offline", "dark-red"),
+            (unavailability.UNDER_MIN_ISR, "writes refused", style.RED),
+            (unavailability.UNDER_REPLICATED, "under-replicated", style.YELLOW),
+        )
+    ],
+    Unit.COUNT,
+)
+_REFUSED: Final = f"{topics.UNDER_MIN_ISR_SECONDS.increase(RANGE, IN_CLUSTER)} > 0"
+TOPICS: Final = table(
+    "Topics that refused writes",
+    "The twenty topics with the most time under min ISR in this time range, summed over their partitions. Their owners "
+    "should know. The row none: data is fresh, and no topic refused writes.",
+    [TOPIC],
+    [
+        TableColumn(
+            title="Refused writes for",
+            expression=or_none(while_fresh(top(_LISTED, _REFUSED)), "topic", _REFUSED),
+            unit=Unit.SECONDS,
+        )
+    ],
+    "Refused writes for",
+)
+
+ROWS: Final = (
+    PanelRow(
+        "Is the objective met?",
+        (line(5, AVAILABLE, BUDGET, WRITES_REFUSED, OFFLINE, UNDER_REPLICATED, UNKNOWN),),
+    ),
+    PanelRow("How fast is the budget spent?", ((8, ((BURN, 12), (SPENT, 12))),)),
+    PanelRow("By which topics?", ((8, ((TOPICS, 12), (shared.RISK, 12))),)),
+)
+
+
+def built() -> dict[str, Any]:
+    """Build the board."""
+    return board(
+        Board.SLO,
+        "Kafka replication: service level",
+        "For how long partitions refused writes or had no leader, against an objective.",
+        ROWS,
+        more_variables=[
+            core.Template(name="objective", label="Objective, %", type="custom", query=",".join(OBJECTIVES))
+        ],
+    )

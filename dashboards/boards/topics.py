@@ -1,0 +1,132 @@
+"""Topics and partitions: what is at risk, on which broker a replica is missing or behind, what changed most."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dashboards import style
+from dashboards.board import board
+from dashboards.boards import shared
+from dashboards.layout import PanelRow, line
+from dashboards.links import Board
+from dashboards.promql import Scope, Signal, Unit
+from dashboards.queries import IN_CLUSTER, WINDOW, in_range, or_none, selected, stat, top, while_fresh
+from dashboards.signals import clusters, configuration, labels, partitions, topics
+from dashboards.style import PanelQuery
+from dashboards.tables import BROKER, PARTITION, TOPIC, KeyColumn, TableColumn, alarm, colored, table
+
+SELECTED: Final = selected("topic")
+LISTED: Final = 10
+
+
+def _count(signal: Signal, title: str, color: str) -> style.Panel:
+    return style.stat(title, signal.meaning, signal.now(SELECTED, by=()), style.alarm_above_zero(color))
+
+
+OFFLINE: Final = _count(topics.OFFLINE, "Offline partitions", style.RED)
+UNDER_MIN_ISR: Final = _count(topics.UNDER_MIN_ISR, "Under min ISR", style.RED)
+UNDER_REPLICATED: Final = _count(topics.UNDER_REPLICATED, "Under-replicated", style.YELLOW)
+REASSIGNING: Final = stat(clusters.REASSIGNING, style.steps(style.BLUE))
+BEHIND: Final = table(
+    "Replicas that are behind",
+    "Replicas that have not caught up with their leaders between two samples, in or out of the ISR, by broker. Many "
+    "of one broker: that broker. A lag that does not shrink has no time of arrival. The row none: no replica is "
+    "behind.",
+    [TOPIC, PARTITION, BROKER],
+    [
+        TableColumn(
+            title=partitions.REPLICA_LAG.name,
+            expression=or_none(
+                partitions.REPLICA_LAG.now(SELECTED), "topic", also={"partition": "-", "broker": style.NONE_AT_RISK}
+            ),
+        ),
+        *(
+            TableColumn(title=signal.name, expression=signal.now(SELECTED), unit=signal.unit, empty=empty)
+            for signal, empty in (
+                (partitions.REPLICA_BEHIND, style.NOT_SO),
+                (partitions.REPLICA_UNTIL_CAUGHT_UP, "not shrinking"),
+            )
+        ),
+    ],
+    partitions.REPLICA_LAG.name,
+)
+WEAK: Final = table(
+    "Topics with weak settings",
+    f"{configuration.WEAK_TOPICS.meaning} The row none: data is fresh, and no topic has a weakness.",
+    [KeyColumn("weakness", "Weakness", 240)],
+    [
+        TableColumn(
+            title="Topics",
+            expression=or_none(f"{configuration.WEAK_TOPICS.now(IN_CLUSTER)} > 0", "weakness"),
+            look=colored(style.TEXT, (1, style.YELLOW)),
+        )
+    ],
+    "Topics",
+)
+
+
+def most(scope: Scope, title: str = "Topics with most changes") -> style.Panel:
+    """List the topics that changed most in the time range."""
+    ranked = f"{top(LISTED, in_range(topics.ISR_SHRINKS, labels.TOPIC, scope=scope))}"
+    among = f"and on (cluster, topic) ({while_fresh(ranked)})"
+    return table(
+        title,
+        "The ten topics with the most ISR shrinks in this time range, with their leader changes, unclean elections "
+        "and the time in which their partitions refused writes. All alike: a broker that they share. Sizes are those "
+        "of all replicas.",
+        [TOPIC],
+        [
+            TableColumn(title=topics.ISR_SHRINKS.name, expression=while_fresh(ranked)),
+            TableColumn(
+                title=topics.LEADER_CHANGES.name,
+                expression=f"{in_range(topics.LEADER_CHANGES, labels.TOPIC, scope=scope)} {among}",
+            ),
+            TableColumn(
+                title=topics.UNCLEAN_ELECTIONS.name,
+                expression=f"{in_range(topics.UNCLEAN_ELECTIONS, labels.TOPIC, scope=scope)} {among}",
+                look=alarm(style.RED),
+            ),
+            TableColumn(
+                title="Refused writes",
+                expression=f"{topics.UNDER_MIN_ISR_SECONDS.increase('$__range', scope)} {among}",
+                unit=Unit.SECONDS,
+                look=colored(style.TEXT, (1, style.ORANGE)),
+            ),
+            TableColumn(title=topics.SIZE.name, expression=f"{topics.SIZE.now(scope)} {among}", unit=Unit.BYTES),
+        ],
+        topics.ISR_SHRINKS.name,
+    )
+
+
+SHRINKS: Final = style.timeseries(
+    "ISR shrinks by topic",
+    topics.ISR_SHRINKS.meaning,
+    [PanelQuery(f"{top(LISTED, topics.ISR_SHRINKS.per_minute(WINDOW, SELECTED))} > 0", "{{topic}}")],
+    Unit.PER_MINUTE,
+    bars=True,
+)
+ROWS: Final = (
+    PanelRow(
+        "Which topics are at risk?",
+        (
+            line(4, OFFLINE, UNDER_MIN_ISR, UNDER_REPLICATED, REASSIGNING, shared.DATA_AGE),
+            (8, ((shared.topics_at_risk(SELECTED), 12), (WEAK, 12))),
+        ),
+    ),
+    PanelRow(
+        "Which replicas are missing, on which broker, since when?",
+        ((10, ((shared.missing_replicas(SELECTED, detailed=True), 24),)), (8, ((BEHIND, 24),))),
+    ),
+    PanelRow("What changed most?", ((8, ((SHRINKS, 10), (most(SELECTED), 14))),)),
+)
+
+
+def built() -> dict[str, Any]:
+    """Build the board."""
+    return board(
+        Board.TOPICS,
+        "Kafka replication: topics and partitions",
+        "Which topics are at risk, and on which brokers their replicas are missing or behind.",
+        ROWS,
+        variables=["topic"],
+    )
