@@ -27,7 +27,7 @@ SAY := @printf '\033[1m%s\033[0m\n'
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-dev jars tools demo test check format generated docs bench chaos chaos-kafka drill judge fuzz mutants package lock clean
+.PHONY: help env env-dev jars tools demo test check format generated docs bench chaos chaos-kafka drill judge fuzz mutants pictures package lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,11 @@ check: $(DEV_READY) ## format, lint, types, import contracts, spelling, generate
 format: $(DEV_READY) ## write what the formatter and the safe fixes of the linter want
 	@$(BIN)/ruff check --quiet --fix .
 	@$(BIN)/ruff format .
+
+pictures: $(DEV_READY) ## draw every board over a scene with trouble, and blind, into dist/pictures: needs npm, Chromium; ARGS=--board=slo
+	$(SAY) "Installing Grafana's libraries (380 packages, 430 MB) and bundling the page"
+	@cd dashboards/pictures && npm ci --silent && node build.mjs
+	@$(BIN)/python -m tests.pictures $(ARGS)
 
 generated: $(RUN_READY) ## render the boards and the alerts anew
 	@$(BIN)/isrwatch dashboards render

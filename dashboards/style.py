@@ -71,7 +71,7 @@ def stat(title: str, description: str, expression: str, colors: Steps, unit: Uni
         thresholds=colors,
         reduceCalc="lastNotNull",
         graphMode="none",
-        colorMode="background",
+        colorMode="background" if len(colors) > 1 else "value",  # a number without an alarm is calm
         noValue=NO_DATA,
         extraJson={"options": {"wideLayout": True}},
     )
@@ -91,7 +91,7 @@ def timeseries(
         targets=targets(queries),
         unit=unit.value,
         drawStyle="bars" if bars else "line",
-        fillOpacity=60 if bars else 10,
+        fillOpacity=60 if bars else 10 if all(query.color for query in queries) else 0,
         stacking={"mode": "normal", "group": "A"} if bars else {"mode": "none", "group": "A"},
         tooltipMode="multi",
         tooltipSort="desc",

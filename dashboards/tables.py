@@ -56,13 +56,17 @@ class CellLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableColumn:
-    """One column of numbers: its query, unit and look, and what a cell says in a row without a value."""
+    """One column of numbers: its query, unit and look, and what a cell says in a row without a value.
+
+    A column that grows shares the width that is left over.
+    """
 
     title: str
     expression: str
     unit: Unit = Unit.COUNT
     look: CellLook = CellLook()
     empty: str = style.UNKNOWN
+    grows: bool = False
 
     @property
     def width(self) -> int:
@@ -107,7 +111,7 @@ def table(  # noqa: PLR0913 - the parts of a table
         **style.frame(title, description),
         targets=style.targets([PanelQuery(column.expression) for column in columns], as_table=True, instant=True),
         transformations=_as_one_table(keys, columns),
-        overrides=[*map(_key_look, keys), *map(_column_look, columns)],
+        overrides=[*_key_looks(keys, columns), *map(_column_look, columns)],
         sortBy=[core.TableSortByField(sort_by, desc=not ascending)],
         extraJson={
             "fieldConfig": {
@@ -137,8 +141,18 @@ def _value_field(index: int, columns: Sequence[TableColumn]) -> str:
     return f"Value #{style.letter(index)}" if len(columns) > 1 else "Value"
 
 
-def _key_look(key: KeyColumn) -> dict[str, Any]:
-    look: list[dict[str, Any]] = [{"id": "custom.minWidth", "value": key.width}]
+def _key_looks(keys: Sequence[KeyColumn], columns: Sequence[TableColumn]) -> list[dict[str, Any]]:
+    """Let only the widest key take what is left over, unless columns do.
+
+    Grafana shares it evenly among all columns without a width, and only then looks at their least widths: several
+    columns of different widths reach beyond the right edge.
+    """
+    growing = None if any(column.grows for column in columns) else max(keys, key=lambda key: key.width)
+    return [_key_look(key, "custom.minWidth" if key is growing else "custom.width") for key in keys]
+
+
+def _key_look(key: KeyColumn, width: str) -> dict[str, Any]:
+    look: list[dict[str, Any]] = [{"id": width, "value": key.width}]
     if key.words:
         look.append({"id": "mappings", "value": [_words(key.words)]})
         look.append({"id": "custom.cellOptions", "value": {"type": "color-text"}})
@@ -156,7 +170,7 @@ def _column_look(column: TableColumn) -> dict[str, Any]:
     if column.look.words:
         mappings.append(_words(column.look.words))
     look.append({"id": "mappings", "value": mappings})
-    look.append({"id": "custom.width", "value": column.width})
+    look.append({"id": "custom.minWidth" if column.grows else "custom.width", "value": column.width})
     if column.look.steps:
         look.append({"id": "thresholds", "value": {"mode": "absolute", "steps": column.look.steps}})
         cell = {"type": "color-background", "mode": "basic"} if column.look.fills else {"type": "color-text"}

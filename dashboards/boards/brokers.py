@@ -28,7 +28,7 @@ NOT_SAFE: Final = style.stat(
     style.alarm_above_zero(style.ORANGE),
 )
 LEADER_SKEW: Final = style.stat(
-    "Leaders over the mean",
+    "Leader skew",
     "By how much the broker that leads most partitions exceeds the mean. After a restart leaders return within five "
     "minutes, unless auto.leader.rebalance.enable is off. Above a half for long: elect preferred leaders, or reassign.",
     f"max({brokers.LED.now(IN_CLUSTER)}) / avg({brokers.LED.now(IN_CLUSTER)}) - 1",
@@ -36,7 +36,7 @@ LEADER_SKEW: Final = style.stat(
     Unit.SHARE,
 )
 REPLICA_SKEW: Final = style.stat(
-    "Replicas over the mean",
+    "Replica skew",
     "By how much the broker that hosts most replicas exceeds the mean. Only a reassignment changes it: a new broker "
     "gets no replicas by itself.",
     f"max({brokers.HOSTED.now(IN_CLUSTER)}) / avg({brokers.HOSTED.now(IN_CLUSTER)}) - 1",
@@ -55,20 +55,22 @@ RESTART_SAFETY: Final = table(
             title=brokers.SAFE_TO_STOP.name,
             expression=brokers.SAFE_TO_STOP.now(SELECTED),
             look=yes_no(style.GREEN, style.RED),
+            grows=True,
         ),
         TableColumn(
             title=brokers.RESTART_ORDER.name,
             expression=brokers.RESTART_ORDER.now(SELECTED),
             unit=brokers.RESTART_ORDER.unit,
             empty="none",
+            grows=True,
         ),
         *(
-            TableColumn(title=signal.name, expression=signal.now(SELECTED), look=alarm(color))
-            for signal, color in (
-                (brokers.WOULD_GO_OFFLINE, style.RED),
-                (brokers.WOULD_GO_UNDER_MIN_ISR, style.ORANGE),
-                (brokers.UNAVOIDABLE_OFFLINE, style.YELLOW),
-                (brokers.UNAVOIDABLE_UNDER_MIN_ISR, style.YELLOW),
+            TableColumn(title=signal.name, expression=signal.now(SELECTED), look=look)
+            for signal, look in (
+                (brokers.WOULD_GO_OFFLINE, alarm(style.RED)),
+                (brokers.WOULD_GO_UNDER_MIN_ISR, colored(style.TEXT, (1, style.RED))),
+                (brokers.UNAVOIDABLE_OFFLINE, colored(style.TEXT, (1, style.ORANGE))),
+                (brokers.UNAVOIDABLE_UNDER_MIN_ISR, colored(style.TEXT, (1, style.ORANGE))),
             )
         ),
         TableColumn(title="Planned work", expression=brokers.MAINTENANCE.now(SELECTED), look=yes_no(yes=style.BLUE)),

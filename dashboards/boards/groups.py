@@ -114,10 +114,10 @@ HANGING_LIST: Final = table(
     "What kafka-transactions abort needs of each. read_committed consumers stop at its first record until it is "
     "aborted, and compaction does, too. The row none: data is fresh, and there is none.",
     [
-        KeyColumn("transactional_id", "Transactional id", 180),
+        KeyColumn("transactional_id", "Transactional id", 170),
         KeyColumn("producer_id", "Producer id", 120),
         KeyColumn("producer_epoch", "Epoch", 80),
-        KeyColumn("partitions", "Partitions", 220),
+        KeyColumn("partitions", "Partitions", 200),
     ],
     [
         TableColumn(
@@ -135,7 +135,7 @@ HANGING_LIST: Final = table(
 ROWS: Final = (
     PanelRow(
         "Which groups are behind?",
-        (line(4, MOST_LAG, LOST, LATE, HANGING, OPEN, shared.DATA_AGE), (9, ((GROUPS, 24),))),
+        (line(4, MOST_LAG, LOST, LATE, HANGING, OPEN, shared.DATA_AGE), (7, ((GROUPS, 24),))),
     ),
     PanelRow(
         "Since when, and where?", ((8, ((LAG, 12), (LAG_SECONDS, 12))), (9, ((PARTITIONS, 12), (HANGING_LIST, 12))))

@@ -43,18 +43,27 @@ HARMLESS: Final = _open(
     "Open incidents without harm: planned work, reassignments, failovers of the controller.",
     style.BLUE,
 )
+_SEVERITIES: Final = {"critical": 3, "warning": 2, "info": 1}
+
+
+def _band(severity: str, value: int) -> str:
+    opened = incidents.OPENED.now(IN_CLUSTER, f'severity="{severity}"')
+    return f"0 * max by (class, suspects) ({opened}) + {value}"
+
+
 TIMELINE: Final = style.state_timeline(
     "When each incident was open",
-    "A band per incident, as long as it was open: its class and its suspects. It ends when all is as before, so the "
+    "A band per incident, as long as it was open: its class and its suspects. Red: writes were refused, there was no "
+    "leader, or records may be lost; orange: copies were missing; blue: no harm. It ends when all is as before, so the "
     "right edge of a band is the recovery.",
     [
         PanelQuery(
-            f"0 * max by (class, suspects) ({incidents.OPENED.now(IN_CLUSTER)}) + 1",
+            " or ".join(_band(severity, value) for severity, value in _SEVERITIES.items()),
             "{{class}} ({{suspects}})",
         )
     ],
     Unit.COUNT,
-    style.steps(style.ORANGE),
+    style.steps(style.BLUE, (2, style.ORANGE), (3, style.RED)),
 )
 CLOSED: Final = table(
     "Incidents by class",
@@ -65,6 +74,7 @@ CLOSED: Final = table(
     [
         TableColumn(
             title=incidents.OPEN.name,
+            empty=style.NOT_SO,
             expression=or_none(
                 f"{incidents.OPEN.now(IN_CLUSTER)} > 0",
                 "class",
@@ -84,7 +94,10 @@ CLOSED: Final = table(
 ROWS: Final = (
     PanelRow(
         "What is going on?",
-        (line(4, CRITICAL, WARNING, HARMLESS, shared.DATA_AGE), (7, ((shared.OPEN_INCIDENTS, 24),))),
+        (
+            line(4, CRITICAL, WARNING, HARMLESS, shared.DATA_AGE),
+            (7, ((shared.open_incidents(KeyColumn("incident", "ID", 560)), 24),)),
+        ),
     ),
     PanelRow(
         "What happened, and when?",

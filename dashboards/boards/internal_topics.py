@@ -13,7 +13,7 @@ from dashboards.links import Board
 from dashboards.promql import Scope, Signal
 from dashboards.queries import IN_CLUSTER
 from dashboards.signals import topics
-from dashboards.tables import TOPIC, KeyColumn, TableColumn, alarm, table
+from dashboards.tables import TOPIC, KeyColumn, TableColumn, table
 from streaming.contracts.topic_roles import TopicRole, failing
 
 OF_KAFKA: Final = {
@@ -55,8 +55,8 @@ STATES: Final = table(
     "acks=all. isrwatch state says how many groups and transactional ids have their state in such a partition.",
     [TOPIC, KeyColumn("fails", "What fails with it", 400)],
     [
-        TableColumn(title=signal.name, expression=_with_consequence(signal.now(SELECTED)), look=alarm(color))
-        for signal, color in shared.BY_TOPIC.items()
+        TableColumn(title=signal.name, expression=_with_consequence(signal.now(SELECTED)), look=look)
+        for signal, look in shared.BY_TOPIC.items()
     ],
     topics.UNDER_MIN_ISR.name,
 )
@@ -72,14 +72,14 @@ ROWS: Final = (
                 _count(topics.UNDER_REPLICATED, "Under-replicated", style.YELLOW),
                 shared.DATA_AGE,
             ),
-            (9, ((STATES, 24),)),
+            (7, ((STATES, 24),)),
         ),
     ),
     PanelRow(
         "Which replicas are missing, and what changed?",
         (
             (9, ((shared.missing_replicas(SELECTED, detailed=True), 24),)),
-            (8, ((topic_panels.most(SELECTED, "Internal topics with most changes"), 24),)),
+            (6, ((topic_panels.most(SELECTED, "Internal topics with most changes"), 24),)),
         ),
     ),
 )

@@ -17,11 +17,11 @@ from dashboards.tables import BROKER, KeyColumn, TableColumn, alarm, colored, ta
 
 _REPORTED: Final = f"{monitor.REPORT_AGE.now(IN_CLUSTER)} <= 60"
 _SOURCE: Final = [KeyColumn("source", "Source", 240), KeyColumn("channel", "Channel", 110)]
-_BY_SOURCE: Final = "{{source}}"
+_BY_SOURCE: Final = "{{source}} ({{channel}})"
 
 QUARANTINED: Final = stat(monitor.QUARANTINED, style.alarm_above_zero(style.ORANGE), now_in_range(monitor.QUARANTINED))
 UNREADABLE: Final = style.stat(
-    "Tables that cannot be read",
+    "Unreadable tables",
     "Tables that the exporter could not read when it last tried; what comes from them is absent on all boards. The "
     "list below names them; its log says why.",
     f"count({monitor.TABLE_READABLE.now()}) - sum({monitor.TABLE_READABLE.now()})",

@@ -34,8 +34,11 @@ REPORT_AGE: Final = stat(
     monitor.REPORT_AGE,
     style.steps(style.GREEN, (30, style.ORANGE), (60, style.RED)),
     f"max({monitor.REPORT_AGE.now(IN_CLUSTER)})",
+    "Job's report",
 )
-OFF_PREFERRED_LEADER: Final = stat(clusters.OFF_PREFERRED_LEADER, style.alarm_above_zero(style.YELLOW))
+OFF_PREFERRED_LEADER: Final = stat(
+    clusters.OFF_PREFERRED_LEADER, style.alarm_above_zero(style.YELLOW), title="Off preferred"
+)
 REASONS: Final = table(
     "Why is it not healthy?",
     f"{clusters.UNHEALTHY.meaning} The row none: data is fresh, and the cluster is healthy.",
@@ -62,11 +65,11 @@ CLUSTERS: Final = table(
             look=colored(style.TEXT, (30, style.ORANGE), (60, style.RED)),
         ),
         *(
-            TableColumn(title=title, expression=signal.now(), look=alarm(color))
-            for title, signal, color in (
-                ("Offline", clusters.OFFLINE, style.RED),
-                ("Under min ISR", clusters.UNDER_MIN_ISR, style.RED),
-                ("Under-replicated", clusters.UNDER_REPLICATED, style.YELLOW),
+            TableColumn(title=title, expression=signal.now(), look=look)
+            for title, signal, look in (
+                ("Offline", clusters.OFFLINE, alarm(style.RED)),
+                ("Under min ISR", clusters.UNDER_MIN_ISR, alarm(style.RED)),
+                ("Under-replicated", clusters.UNDER_REPLICATED, colored(style.TEXT, (1, style.ORANGE))),
             )
         ),
         TableColumn(title=clusters.PARTITIONS.name, expression=clusters.PARTITIONS.now()),
@@ -79,7 +82,7 @@ ROWS: Final = (
         "Is data at risk now?",
         (
             line(4, OFFLINE, UNDER_MIN_ISR, ONE_LOSS_LEFT, UNDER_REPLICATED, FENCED_BROKERS, shared.DATA_AGE),
-            (6, ((shared.OPEN_INCIDENTS, 16), (REASONS, 8))),
+            (8, ((shared.open_incidents(), 16), (REASONS, 8))),
             (7, ((shared.RISK, 24),)),
         ),
     ),

@@ -14,6 +14,7 @@ from dashboards.tables import (
     MISSING_BROKER,
     PARTITION,
     TOPIC,
+    CellLook,
     KeyColumn,
     TableColumn,
     alarm,
@@ -68,29 +69,27 @@ _CONSEQUENCES: Final = {
     "info": ("no harm", style.TEXT),
     "": ("not assessed yet", style.TEXT),
 }
-_AGE: Final = f"time() - {incidents.OPENED.now(IN_CLUSTER)}"
-OPEN_INCIDENTS: Final = table(
-    "Open incidents",
+_INCIDENT_KEYS: Final = (
+    KeyColumn("class", "Incident", 170),
+    KeyColumn("suspects", "Suspect brokers", 160),
+    KeyColumn("severity", "Consequence", 330, words=_CONSEQUENCES),
+)
+_INCIDENTS: Final = (
     "One row per incident, however many partitions it affected: its suspects, the likeliest first, and its worst "
     "consequence so far. Begin with the suspect that comes first. isrwatch incidents ID shows the evidence and the "
-    "next step. The row none: data is fresh, and no incident is open.",
-    [
-        KeyColumn("class", "Incident", 170),
-        KeyColumn("suspects", "Suspect brokers", 160),
-        KeyColumn("severity", "Consequence", 330, words=_CONSEQUENCES),
-        KeyColumn("incident", "ID", 250),
-    ],
-    [
-        TableColumn(
-            title=incidents.OPENED.name,
-            expression=or_none(
-                _AGE, "class", also={"suspects": style.NONE_AT_RISK, "severity": "info", "incident": "-"}
-            ),
-            unit=Unit.SECONDS,
-        )
-    ],
-    incidents.OPENED.name,
+    "next step. The row none: data is fresh, and no incident is open."
 )
+
+
+def open_incidents(*more: KeyColumn) -> style.Panel:
+    """List the open incidents, with their suspects and consequence."""
+    row = {"suspects": style.NONE_AT_RISK, "severity": "info", "incident": "-"}
+    shown = {key.label for key in (*_INCIDENT_KEYS, *more)}
+    age = f"time() - max by ({', '.join(['cluster', *sorted(shown)])}) ({incidents.OPENED.now(IN_CLUSTER)})"
+    also = {label: value for label, value in row.items() if label in shown}
+    age_or_none = or_none(age, "class", also=also)
+    column = TableColumn(title=incidents.OPENED.name, expression=age_or_none, unit=Unit.SECONDS)
+    return table("Open incidents", _INCIDENTS, [*_INCIDENT_KEYS, *more], [column], incidents.OPENED.name)
 
 
 def removals_by(label: str, scope: Scope = IN_CLUSTER) -> style.Panel:
@@ -109,11 +108,12 @@ def removals_by(label: str, scope: Scope = IN_CLUSTER) -> style.Panel:
 
 
 BY_TOPIC: Final = {
-    topics.OFFLINE: style.RED,
-    topics.UNDER_MIN_ISR: style.RED,
-    topics.AT_MIN_ISR: style.YELLOW,
-    topics.UNDER_REPLICATED: style.YELLOW,
+    topics.OFFLINE: alarm(style.RED),
+    topics.UNDER_MIN_ISR: alarm(style.RED),
+    topics.AT_MIN_ISR: CellLook(),
+    topics.UNDER_REPLICATED: colored(style.TEXT, (1, style.ORANGE)),
 }
+"""What harms clients now fills its cell; what lacks a copy is a colour of the text, so that the first stands out."""
 _LISTED: Final = (topics.OFFLINE, topics.UNDER_MIN_ISR, topics.UNDER_REPLICATED)
 
 
@@ -133,8 +133,9 @@ def topics_at_risk(scope: Scope) -> style.Panel:
         "risk.",
         [TOPIC],
         [
-            TableColumn(title=signal.name, expression=count(signal), look=alarm(color))
-            for signal, color in BY_TOPIC.items()
+            TableColumn(title=signal.name, expression=count(signal), look=look)
+            for signal, look in BY_TOPIC.items()
+            if signal in _LISTED
         ],
         topics.UNDER_MIN_ISR.name,
     )
@@ -168,7 +169,7 @@ def missing_replicas(scope: Scope, *, detailed: bool) -> style.Panel:
         for signal in since
     ]
     listed = TableColumn(
-        title="In the ISR",
+        title="In ISR",
         expression=or_none(missing, "topic", also={"partition": "-", "broker": style.NONE_AT_RISK}),
         look=yes_no(),
     )
@@ -199,20 +200,26 @@ def broker_states(scope: Scope) -> style.Panel:
         "the current ISR shrinks that it explains. Safe to stop: valid for one broker at a time.",
         [BROKER],
         [
-            TableColumn(title="Registered", expression=brokers.REGISTERED.now(scope), look=yes_no(no=style.RED)),
-            TableColumn(title="Fenced", expression=brokers.FENCED.now(scope), look=yes_no(yes=style.ORANGE)),
-            TableColumn(title="Planned work", expression=brokers.MAINTENANCE.now(scope), look=yes_no(yes=style.BLUE)),
+            TableColumn(
+                title="Registered", expression=brokers.REGISTERED.now(scope), look=yes_no(no=style.RED), grows=True
+            ),
+            TableColumn(
+                title="Fenced", expression=brokers.FENCED.now(scope), look=yes_no(yes=style.ORANGE), grows=True
+            ),
+            TableColumn(
+                title="Planned work", expression=brokers.MAINTENANCE.now(scope), look=yes_no(yes=style.BLUE), grows=True
+            ),
             TableColumn(
                 title=brokers.MISSING_FROM_ISR.name,
                 expression=brokers.MISSING_FROM_ISR.now(scope),
-                look=alarm(style.YELLOW),
+                look=colored(style.TEXT, (1, style.ORANGE)),
             ),
-            TableColumn(title="At min ISR", expression=brokers.MISSING_AT_MIN_ISR.now(scope), look=alarm(style.ORANGE)),
+            TableColumn(title="At min ISR", expression=brokers.MISSING_AT_MIN_ISR.now(scope), look=alarm(style.RED)),
             TableColumn(
                 title="Suspect",
                 expression=brokers.SUSPECT_SCORE.now(scope),
                 unit=Unit.SHARE,
-                look=colored(style.TEXT, (0.01, style.YELLOW), (0.5, style.ORANGE)),
+                look=colored(style.TEXT, (0.01, style.ORANGE)),
             ),
             TableColumn(
                 title="ISR removals", expression=while_fresh(in_range(brokers.ISR_REMOVALS, labels.BROKER, scope=scope))

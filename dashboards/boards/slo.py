@@ -49,11 +49,12 @@ AVAILABLE: Final = style.stat(
     Unit.PERCENT,
 )
 BUDGET: Final = style.stat(
-    "Budget left",
-    "Share of the unavailability that the objective allows in this time range that is left. 100 %: nothing was "
-    "refused. Below 0: the objective is missed; put off risky work until it is met again.",
-    f"1 - {_in_range(unavailability.UNDER_MIN_ISR)} / ($__range_s * sum({_PARTITIONS}) * {_ALLOWED})",
-    style.steps(style.RED, (0, style.ORANGE), (0.25, style.GREEN)),
+    "Budget spent",
+    "Share of the unavailability that the objective allows in this time range. 0 %: nothing was refused. Above 100 %: "
+    "the objective is missed, as it is in a short range after one short outage; put off risky work until it is met "
+    "again.",
+    f"{_in_range(unavailability.UNDER_MIN_ISR)} / ($__range_s * sum({_PARTITIONS}) * {_ALLOWED})",
+    style.steps(style.GREEN, (0.75, style.ORANGE), (1, style.RED)),
     Unit.SHARE,
 )
 WRITES_REFUSED: Final = _time(unavailability.UNDER_MIN_ISR, (1, style.ORANGE))

@@ -7,7 +7,7 @@ from typing import Any, Final
 from dashboards import style
 from dashboards.board import board
 from dashboards.boards import shared
-from dashboards.layout import PanelRow, line
+from dashboards.layout import PanelRow
 from dashboards.links import Board
 from dashboards.promql import Scope, Signal, Unit
 from dashboards.queries import IN_CLUSTER, WINDOW, in_range, or_none, selected, stat, top, while_fresh
@@ -109,7 +109,16 @@ ROWS: Final = (
     PanelRow(
         "Which topics are at risk?",
         (
-            line(4, OFFLINE, UNDER_MIN_ISR, UNDER_REPLICATED, REASSIGNING, shared.DATA_AGE),
+            (
+                4,
+                (
+                    (OFFLINE, 5),
+                    (UNDER_MIN_ISR, 5),
+                    (UNDER_REPLICATED, 5),
+                    (REASSIGNING, 4),
+                    (shared.DATA_AGE, 5),
+                ),
+            ),
             (8, ((shared.topics_at_risk(SELECTED), 12), (WEAK, 12))),
         ),
     ),

@@ -54,7 +54,7 @@ QUERY_UP: Final = _source(
     copies="min",
 )
 QUARANTINED: Final = _source(
-    "Quarantined observations",
+    "Quarantined",
     "quarantined_total",
     (
         "Unparsable observations, kept verbatim in the table quarantine with the reason. Should be 0; after an "
@@ -131,7 +131,7 @@ TABLE_READ_DURATION: Final = Signal(
     unit=Unit.SECONDS,
 )
 WITHOUT_DETAIL: Final = Signal(
-    name="Partitions without detail",
+    name="Without detail",
     meaning=(
         "Partitions that are not healthy, or changed, and have no series of their own, because there are more of them "
         "than export.detail_limit allows: tables of partitions on these boards lack them. Counts are complete."

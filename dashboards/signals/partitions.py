@@ -24,7 +24,7 @@ IN_SYNC: Final = _partition("In sync", "partition_in_sync_replicas", "Size of th
 REPLICAS: Final = _partition("Replicas", "partition_replicas", "Assigned replicas.")
 MIN_ISR: Final = _partition("Min ISR", "partition_min_in_sync_replicas", "Effective min.insync.replicas.")
 UNDER_REPLICATED_SINCE: Final = _partition(
-    "Missing for",
+    "Incomplete for",
     "partition_under_replicated_since_timestamp_seconds",
     "Since when replicas of the partition are missing, in seconds since 1970.",
     unit=Unit.SECONDS,

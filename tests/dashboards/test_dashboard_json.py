@@ -164,14 +164,23 @@ def test_the_columns_of_every_table_fit_a_window_of_1600_pixels(panels: list[dic
     for panel in panels:
         if panel["type"] != "table":
             continue
-        least = panel["fieldConfig"]["defaults"]["custom"]["minWidth"]
-        width = 0
+        left, growing = panel["gridPos"]["w"] * PIXELS_OF_A_COLUMN - 26, []
         for column in panel["fieldConfig"]["overrides"]:
             look = {each["id"]: each["value"] for each in column["properties"]}
-            taken = look.get("custom.width", look.get("custom.minWidth", least))
-            assert taken >= 8 * len(column["matcher"]["options"]), (panel["title"], column["matcher"]["options"])
-            width += taken
-        assert width <= panel["gridPos"]["w"] * PIXELS_OF_A_COLUMN - 8, (panel["title"], width)
+            width, least = look.get("custom.width"), look.get("custom.minWidth")
+            heading = column["matcher"]["options"]
+            assert (width or least) >= 8 * len(heading), (panel["title"], heading)
+            left -= width or 0
+            growing += [] if least is None else [least]
+        # Grafana shares what is left evenly among the columns without a width, whatever their least widths are.
+        assert growing, panel["title"]
+        assert left / len(growing) >= max(growing), (panel["title"], left, growing)
+
+
+def test_the_title_of_every_stat_fits_above_it(panels: list[dict[str, Any]]) -> None:
+    for panel in panels:
+        if panel["type"] == "stat":
+            assert 7.5 * len(panel["title"]) + 24 <= panel["gridPos"]["w"] * PIXELS_OF_A_COLUMN, panel["title"]
 
 
 def test_a_yes_or_no_is_not_shown_as_a_number(panels: list[dict[str, Any]]) -> None:

@@ -1,0 +1,158 @@
+"""A scenario as what Prometheus would have scraped: played in the model, folded by the job's own batches, exposed.
+
+The tables are real, and so are their reader and the exposition; only Spark, the scrapes and the clock are not.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from exporters.metrics.compression import plain
+from exporters.metrics.exposition import Exposition, ScrapeRequest
+from exporters.read_model.reader import TablesReader
+from exporters.read_model.refresher import ExporterHealth, TableHealth
+from streaming.contracts.codec import encode
+from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.observations import Channel
+from streaming.contracts.state import SourceLag
+from streaming.contracts.tables import PARTITION_CHANGES, TABLES
+from streaming.delta.change_reader import ChangeReader
+from streaming.delta.progress import ProgressTable
+from streaming.jobs.driver.batch import ReplicationBatch
+from streaming.jobs.driver.incidents import IncidentsBatch
+from streaming.jobs.driver.newest import NewestBatch
+from streaming.jobs.streams.bus_rows import SCHEMA
+from streaming.sources.simulated import SimulatedSource, load_scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SECOND: Final = 1_000_000
+SCRAPE_SECONDS: Final = 15
+STALE_SECONDS: Final = 60.0
+CLUSTER: Final = "prod"
+_POLLS: Final = 3
+"""Batches between two scrapes."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What is played: a scenario, from a moment on; for its last seconds nothing is observed any more.
+
+    Attributes:
+        begin: seconds since 1970.
+        seconds: how long it lasts.
+        blind_seconds: of these, how long the collector is stopped at the end.
+    """
+
+    scenario: Path
+    begin: int
+    seconds: int
+    blind_seconds: int = 0
+
+    @property
+    def end(self) -> int:
+        """When it is over, in seconds since 1970."""
+        return self.begin + self.seconds
+
+
+class Job:
+    """The batches of the job, over tables below a folder."""
+
+    def __init__(self, tables: Path) -> None:
+        self._replication = ReplicationBatch(tables)
+        self._batches: dict[Channel, Any] = {Channel.REPLICATION: self._replication}
+        self._batches |= {channel: NewestBatch(tables, channel) for channel in (Channel.OFFSETS, Channel.METRICS)}
+        self._incidents = IncidentsBatch(tables, 30.0, 120.0)
+        self._changes = ChangeReader(tables / PARTITION_CHANGES.name)
+        self._progress = {channel: ProgressTable(tables, channel) for channel in self._batches}
+        self._position = 0
+
+    def apply(self, source: SimulatedSource, now: int) -> None:
+        """Apply what a source observed up to now, microseconds."""
+        rows: dict[Channel, list[dict[str, Any]]] = defaultdict(list)
+        for observed in source.poll(Micros(now)):
+            self._position += 1
+            row = {"source": observed.source, "position": self._position, "payload": encode(observed), "damage": None}
+            rows[observed.channel].append(row)
+        for channel, listed in rows.items():
+            self._batches[channel].apply(pa.Table.from_pylist(listed, schema=SCHEMA))
+
+    def derive(self, now: int) -> None:
+        """Write the derived tables, the incidents, and how far every source was applied."""
+        self._replication.projections.project(self._replication.shared)
+        for _, rows in self._changes.poll():
+            self._incidents.apply(rows)
+        lag = SourceLag(bus_end=self._position, behind_bytes=0, is_query_up=True, restarts=0, reported_at=Micros(now))
+        for channel, table in self._progress.items():
+            states, version = self._batches[channel].sources()
+            table.replace([(state, lag) for state in states], version)
+
+
+def _scrapes(scene: Scene, tables: Path) -> Iterator[tuple[int, str]]:
+    """Yield the time and the exposition of every scrape."""
+    source = SimulatedSource(
+        load_scenario(scene.scenario),
+        seed=1,
+        cluster_id=ClusterId("id-of-prod"),
+        cluster=CLUSTER,
+        name="metadata_log:collector-1",
+        epoch=Micros(scene.begin * SECOND),
+    )
+    job, exposition = Job(tables), Exposition(STALE_SECONDS)
+    reader = TablesReader(tables)
+    for scraped in range(0, scene.seconds, SCRAPE_SECONDS):
+        now = (scene.begin + scraped) * SECOND
+        if scraped < scene.seconds - scene.blind_seconds:
+            for step in range(_POLLS):
+                job.apply(source, now - (_POLLS - 1 - step) * SCRAPE_SECONDS * SECOND // _POLLS)
+            job.derive(now)
+        for table in reader._side_tables:
+            table._not_before = 0.0  # time stands still here, and the reader rests by the clock
+        snapshot = reader.refresh()
+        readings = tuple(TableHealth(name, True, 0.4, 0.02) for name in TABLES)
+        health = ExporterHealth("1.0", snapshot.version, 0.02, 0, tables=readings)
+        yield now // SECOND, plain(exposition.render(snapshot, health, now, ScrapeRequest())).decode()
+
+
+def _openmetrics(scrapes: Iterator[tuple[int, str]], target: Path) -> None:
+    """Write all scrapes in one file, each family together, as promtool reads them."""
+    kinds: dict[str, str] = {}
+    lines: dict[str, list[str]] = defaultdict(list)
+    for at, text in scrapes:
+        family = ""
+        for line in text.splitlines():
+            if line.startswith("# TYPE "):
+                _, _, name, kind = line.split()
+                family = name.removesuffix("_total") if kind == "counter" else name
+                kinds[family] = kind
+            elif not line.startswith("#"):
+                lines[family].append(f"{line} {at}")
+    with target.open("w") as file:
+        for name, samples in lines.items():
+            file.write(f"# TYPE {name} {kinds[name]}\n" + "\n".join(samples) + "\n")
+        file.write("# EOF\n")
+
+
+def write_blocks(scene: Scene, folder: Path) -> Path:
+    """Play a scene into the storage of a Prometheus.
+
+    Args:
+        scene: what is played.
+        folder: for the tables and the storage; it must be empty.
+
+    Returns:
+        the storage.
+    """
+    folder.mkdir(parents=True)
+    text, storage = folder / "scrapes.om", folder / "storage"
+    _openmetrics(_scrapes(scene, folder / "tables"), text)
+    command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "--quiet", str(text), str(storage)]
+    subprocess.run(command, check=True, capture_output=True)
+    return storage
