@@ -95,10 +95,10 @@ def _groups(moment: list[EventRow]) -> Iterator[EventGroup]:
         by_shape.setdefault(steps[-1].shape, []).extend(change)
     for movement in movements(steps):
         events = by_shape[movement.shape]
-        about, what_happened = movement.sentence()
+        about, said = movement.sentence()
         if len(movement.steps) == 1 and (movement.shape.left or movement.shape.joined):
-            what_happened += f" {isr_after(events[0])}"
-        yield EventGroup(tuple(events), about, what_happened, movement.shape.cause)
+            said += f" {isr_after(events[0])}"
+        yield EventGroup(tuple(events), about, said, movement.shape.cause)
 
 
 def _identity(event: EventRow) -> tuple[object, ...]:

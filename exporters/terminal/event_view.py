@@ -40,7 +40,7 @@ def event_fields(rows: Iterable[Row], clock: Clock, row_format: RowFormat) -> tu
             Field(f"time ({zone})", lambda row: clock.short(row["occurred_not_after"])),
             *((cluster,) if len({row["cluster"] for row in rows}) > 1 else ()),
             about,
-            Field("event", _event_and_what, wraps=WORDS),
+            Field("event", _kind_and_text, wraps=WORDS),
             cause,
         )
     return (
@@ -53,7 +53,7 @@ def event_fields(rows: Iterable[Row], clock: Clock, row_format: RowFormat) -> tu
     )
 
 
-def _event_and_what(row: Row) -> str:
+def _kind_and_text(row: Row) -> str:
     said = what(as_event(row))
     return f"{row['event']}: {said}" if said else str(row["event"])
 
