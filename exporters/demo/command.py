@@ -87,32 +87,38 @@ class DemoRun:
     location: DemoLocation
 
     def start(self, simulate: list[str]) -> TablesReader:
-        """Start the parts one after another, each once its input exists; return a reader of the tables."""
+        """Start all parts at once, as each waits for its input, and wait for them; return a reader of the tables."""
         stages, parts, location = StartStages(self.console), self.parts, self.location
         with stages.stage("finding Java") as stage:
             java = find_java()
             stage.label = f"Java {java.version} ({java.origin})"
         with stages.stage("fetching and verifying the jars of Delta") as stage:
             stage.label = f"{len(jar_paths(DELTA))} jars of Delta"
+        self._start_parts(simulate)
         with stages.stage("simulated Kafka cluster"):
-            parts.start("collect", *simulate, "--bus", f"{location.bus}")
             wait_until(lambda: any(location.bus.rglob("*.log")), "the simulated cluster", parts, START_SECONDS)
         with stages.stage("Spark"):
-            folders = {
-                "--bus": location.bus,
-                "--tables": location.tables,
-                "--checkpoint": location.checkpoint,
-                "--listen": "",
-            }
-            parts.start("job", *(word for option in folders.items() for word in map(str, option)))
             wait_until(lambda: any(location.checkpoint.rglob("metadata")), "Spark", parts, START_SECONDS)
         reader = TablesReader(location.tables)
         with stages.stage("first batch in the tables"):
             wait_until(lambda: DemoProgress(newest(reader)).partitions(), "the first batch", parts, START_SECONDS)
         with stages.stage(f"exporter at {location.metrics_url}"):
-            parts.start("export", "--tables", f"{location.tables}", "--web.listen-address", location.address)
             wait_until(location.metrics, "the exporter", parts, START_SECONDS)
         return reader
+
+    def _start_parts(self, simulate: list[str]) -> None:
+        """Start every part; that of Spark first, as it takes longest."""
+        location = self.location
+        folders = {
+            "--bus": location.bus,
+            "--tables": location.tables,
+            "--checkpoint": location.checkpoint,
+            "--listen": "",
+        }
+        location.bus.mkdir(exist_ok=True)
+        self.parts.start("job", *(word for option in folders.items() for word in map(str, option)))
+        self.parts.start("collect", *simulate, "--bus", f"{location.bus}")
+        self.parts.start("export", "--tables", f"{location.tables}", "--web.listen-address", location.address)
 
     def watch(self, reader: TablesReader, seconds: float | None, title: str) -> tuple[DemoProgress, str]:
         """Show the live view until the time is over or Ctrl-C; return the progress and the last scrape."""
