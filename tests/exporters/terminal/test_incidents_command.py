@@ -193,7 +193,7 @@ def test_one_incident_is_shown_with_the_events_that_are_its_evidence(tables: Pat
     shown = json.loads(incidents(tables, newest["incident_id"], "--format", "json"))
     assert [event["event_id"] for event in shown["evidence"]] != []
     assert {event["event_id"] for event in shown["evidence"]} == set(newest["event_ids"])
-    lines = incidents(tables, newest["incident_id"]).splitlines()
+    lines = incidents(tables, newest["incident_id"], "--format", "lines").splitlines()
     assert lines[0] == f"incident  {newest['incident_id']}"
     assert lines[-1].startswith("2023-11-14T22:14:10.750Z  broker_loss  ")
 
