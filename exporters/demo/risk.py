@@ -46,7 +46,7 @@ class RiskHistory:
             snapshot: of all clusters.
             now: UTC microseconds.
         """
-        counts = {state: _counted(snapshot, state) for state in AT_RISK}
+        counts = {state: counted(snapshot, state) for state in AT_RISK}
         number = now // (STEP_SECONDS * SECOND)
         if not self._steps or self._steps[-1].number != number:
             self._steps.append(_Step(number, counts))
@@ -75,7 +75,8 @@ class RiskHistory:
             yield Text.assemble((f"{STATES[state]:{_LABEL}}  ", "dim"), (line, style), f"  {said}")
 
 
-def _counted(snapshot: ReplicationSnapshot, state: str) -> int | None:
+def counted(snapshot: ReplicationSnapshot, state: str) -> int | None:
+    """Count the partitions of all clusters in a state; None while that is unknown of one."""
     counts = [cluster.counts.in_state(state) for cluster in snapshot.clusters.values()]
     return None if not counts or None in counts else sum(filter(None, counts))
 

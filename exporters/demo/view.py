@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Group
 from rich.text import Text
 
+from exporters.demo.risk import AT_RISK, counted
 from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.incidents import is_recovered
 from exporters.terminal.event_groups import by_moment
@@ -74,7 +75,9 @@ def incident_lines(snapshot: ReplicationSnapshot, now: int) -> Iterator[Text]:
         yield Text("incidents: unknown so far", style="dim")
     rows = open_incidents(snapshot)
     if not rows and all(cluster.incidents for cluster in snapshot.clusters.values()):
-        yield Text("no open incident", style="green")
+        # The table of incidents follows the changes by seconds: while partitions are at risk, none is not good news.
+        is_quiet = all(counted(snapshot, state) == 0 for state in AT_RISK)
+        yield Text("no open incident", style="green") if is_quiet else Text("no incident so far", style="dim")
     for row in rows[:MOST_INCIDENTS]:
         is_over = is_recovered(row)
         yield Text(incident_sentence(row, now), style="dim" if is_over else f"bold {incident_style(row)}")

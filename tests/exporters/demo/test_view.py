@@ -69,6 +69,11 @@ def test_one_that_has_recovered_stands_below_those_that_go_on_and_the_others_are
     assert pictured(snapshot(over))[0] == "broker_loss  recovered after 8.0s  suspects 3 (1.00)"
 
 
+def test_no_incident_is_no_good_news_while_partitions_are_at_risk() -> None:
+    assert pictured(snapshot(under_replicated=3))[0] == "no incident so far"
+    assert pictured(snapshot(unknown_min_isr=50))[0] == "no incident so far"
+
+
 @pytest.mark.parametrize(("is_known", "said"), [(True, "no open incident"), (False, "incidents: unknown so far")])
 def test_without_incidents_it_says_whether_there_are_none_or_nobody_knows(*, is_known: bool, said: str) -> None:
     assert pictured(snapshot(is_known=is_known))[0] == said
