@@ -67,7 +67,9 @@ def test_every_path_of_the_documentation_exists(page: str) -> None:
     text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
     made = {"build", "dist"}  # by commands
     folders = "|".join(
-        path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".") and path.name not in made
+        path.name
+        for path in ROOT.iterdir()
+        if path.is_dir() and not path.name.startswith(".") and path.name not in made
     )
     paths = set(re.findall(rf"`((?:{folders})/[\w./-]*)`", text))
     links = set(re.findall(r"\]\((?!https?:)([^)#]+)(?:#[\w-]*)?\)", text))
