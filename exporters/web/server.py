@@ -145,7 +145,7 @@ class Endpoints:
         if is_zipped:
             headers["Content-Encoding"] = "gzip"
         put_together = gzipped if is_zipped else plain
-        asked = (request.url.path, selection, is_openmetrics, is_zipped)
+        asked = (render, selection, is_openmetrics, is_zipped)
         body = self._bodies.shared(asked, snapshot, lambda now: put_together(blocks(now)))
         return Response(body, headers=headers)
 
