@@ -110,4 +110,4 @@ def test_what_the_job_has_not_added_up_yet_is_absent(tables: Any, rows: Any) -> 
     snapshot = TablesReader(tables.directory).refresh()
     page = plain(Exposition(60.0).render(snapshot, ExporterHealth("1", 1, 0, 0), rows.start, ScrapeRequest())).decode()
     assert "kafka_replication_broker_registered" in page
-    assert [name for name in (*ADVICE, OFFLINE_SECONDS, "incidents") if name in page] == []
+    assert [name for name in (*ADVICE, OFFLINE_SECONDS, "_incidents") if name in page] == []
