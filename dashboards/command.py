@@ -75,7 +75,7 @@ def render(  # noqa: PLR0917 - one parameter per option
 
 
 def _link(option: str, url: str | None, output: Path) -> str | None:
-    """Check that whoever is woken can open the link, wherever it is read.
+    """Check that the link of an alert can be opened from any machine.
 
     Raises:
         ConfigurationError: it is not absolute, or is missing where files are rendered for use.

@@ -14,7 +14,7 @@ From the bottom of the import order to the top:
 - ``controllers``    the quorum: no leader, too many elections, voters that are behind
 - ``groups``         groups that stand still, fall behind or lose records; hanging transactions
 - ``balance``        preferred leaders, skew, very many partitions
-- ``configuration``  topics that are not durable, throttles left behind, upgrades left halfway
+- ``configuration``  topics that are not durable, throttles left behind, unfinished upgrades
 - ``context``        what is displayed beside the others: incidents, internal topics
 - ``monitoring``     whether the state of partitions can be believed
 - ``pipeline``       parts of the monitor that fail while the rest goes on

@@ -1,4 +1,4 @@
-"""What is configured, whoever is up: topics that are not durable, throttles left behind, upgrades left halfway."""
+"""Alerts about settings: topics that are not durable, throttles left behind, unfinished upgrades."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def throttle_left(settings: AlertSettings) -> Rule:
 
 
 def versions_mixed(settings: AlertSettings) -> Rule:
-    """Ticket for an upgrade that was left halfway."""
+    """Ticket for an unfinished upgrade."""
     return _upgrade(
         "KafkaVersionsMixed",
         "ticket",

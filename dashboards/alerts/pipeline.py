@@ -106,7 +106,7 @@ def series_near_limit(settings: AlertSettings) -> Rule:
 
 
 def watchdog(settings: AlertSettings) -> Rule:
-    """Info that always fires: whoever expects it notices when Prometheus or Alertmanager stop."""
+    """Info that always fires: a receiver that expects it reports when Prometheus or Alertmanager stop."""
     return rule(
         "Watchdog",
         "info",

@@ -2,7 +2,7 @@
 
 - The longest time of a partition in a state: over every partition that was in trouble, asked by a page twice and again
   by its text.
-- The share of unavailable time: over up to three days, asked by two alerts and by whoever draws the budget.
+- The share of unavailable time: over up to three days, which two alerts and the board of the service level ask.
 - Partitions that count, where topics are left out: a page asks for their least number within six hours, which without
   a record is a subquery of 360 evaluations.
 """

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from exporters.backtest.evaluation import SECOND, firings
+from exporters.backtest.evaluation import firings
 from exporters.backtest.replay import replayed
 from exporters.backtest.rule_files import Judgement, RuleFile
 from exporters.backtest.series import ScrapedSeries
+from exporters.read_model.snapshot import SECOND
 from exporters.terminal.options import ConfigOption, FormatOption, LocalOption, TablesOption, folder_of
 from exporters.terminal.output import Row, RowOutput, output_of, until_closed
 from exporters.terminal.table_layout import WORDS, Field

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from exporters.backtest.rule_files import at_another_time
+from exporters.read_model.snapshot import SECOND
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from exporters.backtest.rule_files import Judgement, RuleFile
     from exporters.backtest.series import ScrapedSeries
 
-SECOND: Final = 1_000_000
 _FIRING: Final = 'ALERTS{alertstate="firing"}'
 _CANARY: Final = 'label_replace(vector(7), "canary", "a \\"b\\", {c}", "", "")'
 _CANARY_LABELS: Final = (("canary", 'a "b", {c}'),)

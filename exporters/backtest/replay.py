@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from streaming.settings import ExportSettings
-
-SECOND: Final = 1_000_000
 
 
 def replayed(tables: Path, times: range, names: frozenset[str], settings: ExportSettings) -> Iterator[str]:

@@ -22,13 +22,13 @@ _LARGE: Final = 1 << 23
 @dataclass(slots=True)
 class _Body:
     lock: threading.Lock = field(default_factory=threading.Lock)
-    snapshot: ReplicationSnapshot | None = None
+    made_of: tuple[int, int] | None = None  # version and time: the snapshot itself would stay in memory
     made_at: int = 0
     content: bytes = b""
 
 
 class ScrapeBodies:
-    """Shares bodies. Safe to call from any thread; whoever asks for one that is being made waits for it."""
+    """Shares bodies. Safe to call from any thread; a request for one that is being made waits for it."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         """Share nothing yet; ``clock`` returns the time in UTC microseconds."""
@@ -48,11 +48,12 @@ class ScrapeBodies:
             body = self._bodies[asked] = self._bodies.pop(asked, _Body())
             if len(self._bodies) > _MOST:
                 del self._bodies[next(iter(self._bodies))]
+        made_of = snapshot.version, snapshot.read_at
         with body.lock:
             now = self._clock()
-            if body.snapshot is not snapshot or not 0 <= now - body.made_at < SHARED_MICROS:
+            if body.made_of != made_of or not 0 <= now - body.made_at < SHARED_MICROS:
                 content = make(now)
                 if len(content) > _LARGE:
                     return content
-                body.content, body.snapshot, body.made_at = content, snapshot, now
+                body.content, body.made_of, body.made_at = content, made_of, now
             return body.content
