@@ -87,12 +87,13 @@ def healthy(cluster: str = "prod") -> dict[str, str]:
 class Scene:
     """What differs from a healthy cluster, and the alerts that fire: minute -> "severity Name{more labels}".
 
-    An empty value removes a series.
+    An empty value removes a series. Rules are evaluated ``every`` so often: scrapes are 30 s apart.
     """
 
     differs: Mapping[str, str]
     firing: Mapping[float, set[str]]
     begin: Mapping[str, str] = field(default_factory=healthy)
+    every: str = "1m"
 
     def case(self, name: str) -> dict[str, Any]:
         series = {key: values for key, values in {**self.begin, **self.differs}.items() if values}
@@ -138,7 +139,7 @@ def run(directory: Path, name: str, scene: Scene, rules: str) -> subprocess.Comp
     (directory / "alerts.yml").write_text(without_texts(rules))
     test = {
         "rule_files": ["alerts.yml"],
-        "evaluation_interval": "30s",
+        "evaluation_interval": scene.every,
         "group_eval_order": ORDER,
         "tests": [scene.case(name)],
     }

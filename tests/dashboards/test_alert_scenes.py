@@ -101,6 +101,7 @@ SCENES = {
             ),
         },
         {12: set(), 15: {UNDER}, LATE: {UNDER}, 225: set()},
+        every="30s",
     ),
     "one short refusal": Scene(
         {

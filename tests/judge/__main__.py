@@ -8,6 +8,7 @@
 --write      writes the tables to docs/judge.md
 --play S     plays the seed S alone, with -v its timeline, too
 --slow       plays slow brokers, and what only looks like one, instead; the page is docs/judge_slow_brokers.md
+--alerts     judges whom the committed alerts wake, instead; the page is docs/judge_alerts.md
 
 Results are appended to a file below build/judge/, named by commit and seed. A play costs about two seconds of a core.
 """
@@ -28,6 +29,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tests.judge.alert_results import alert_rendered, alerts_heading
+from tests.judge.alerts import alerted
 from tests.judge.faults import DRAWERS
 from tests.judge.judging import judged, seeds
 from tests.judge.play import played
@@ -36,11 +39,9 @@ from tests.judge.slow_results import slow_judged, slow_rendered
 from tests.judge.timeline import timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 CHECKOUT: Final = Path(__file__).parents[2]
-PAGE: Final = CHECKOUT / "docs" / "judge.md"
-SLOW_PAGE: Final = PAGE.with_name("judge_slow_brokers.md")
 _STEP: Final = 50
 
 
@@ -52,10 +53,21 @@ class Commit(NamedTuple):
     is_changed: bool
 
 
+class Kind(NamedTuple):
+    """What is judged of a play: the prefix of the file of results, the page, and how one play and all are judged."""
+
+    prefix: str
+    page: Path
+    judged: Callable[[int, tuple[str, ...]], Result]
+    rendered: Callable[[list[Result], Commit, str | None], str]
+
+
 def commit() -> Commit:
     """Read what is checked out; whether the rules were changed since."""
     name, date = _git("show", "--no-patch", "--format=%H %cs", "HEAD").split()
-    return Commit(name, date, bool(_git("status", "--porcelain", "--", "streaming", "tests/judge")))
+    return Commit(
+        name, date, bool(_git("status", "--porcelain", "--", "streaming", "exporters", "dashboards", "tests/judge"))
+    )
 
 
 def _git(*arguments: str) -> str:
@@ -72,27 +84,22 @@ def main() -> int:
     options.add_argument("--resume", action="store_true")
     options.add_argument("--write", action="store_true")
     options.add_argument("--play", type=int)
-    options.add_argument("--slow", action="store_true")
+    options.add_argument("--slow", dest="kind", action="store_const", const="slow", default="incidents")
+    options.add_argument("--alerts", dest="kind", action="store_const", const="alerts")
     options.add_argument("-v", "--verbose", action="store_true")
     given = options.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # through every finally: no process stays behind
     kinds = tuple(filter(None, given.kinds.split(",")))
     if given.play is not None:
         return _play_one(given.play, kinds, is_verbose=given.verbose)
-    of = commit()
-    path = (
-        CHECKOUT
-        / "build"
-        / "judge"
-        / f"{of.name[:12]}-{given.seed or 'unseen'}{''.join(f'-{kind}' for kind in kinds)}.jsonl"
-    )
-    if given.slow:
-        path = path.with_name(f"slow-{path.name}")
+    of, kind = commit(), KINDS[given.kind]
+    name = f"{kind.prefix}{of.name[:12]}-{given.seed or 'unseen'}{''.join(f'-{each}' for each in kinds)}.jsonl"
+    path = CHECKOUT / "build" / "judge" / name
     results = _all(path, list(seeds(given.seed or of.name, given.plays)), kinds, given)
-    page = (_slow_page if given.slow else _page)(results, of, given.seed)
+    page = kind.rendered(results, of, given.seed)
     print(page)
     if given.write:
-        (SLOW_PAGE if given.slow else PAGE).write_text(page, encoding="utf-8")
+        kind.page.write_text(page, encoding="utf-8")
     failed = [result for result in results if "failed" in result]
     for result in failed[:3]:
         print(f"seed {result['seed']} failed:\n{result['failed']}", file=sys.stderr)
@@ -111,7 +118,7 @@ def _all(path: Path, wanted: list[int], kinds: tuple[str, ...], given: argparse.
     context = multiprocessing.get_context("forkserver")
     pool = ProcessPoolExecutor(given.workers, mp_context=context)
     with closing_at_once(pool), path.open("a", encoding="utf-8") as file:
-        running = [pool.submit(*((slow_judged, seed) if given.slow else (judged, seed, kinds))) for seed in missing]
+        running = [pool.submit(KINDS[given.kind].judged, seed, kinds) for seed in missing]
         for number, each in enumerate(as_completed(running), start=1):
             result = each.result()
             done[result["seed"]] = result
@@ -172,6 +179,11 @@ def _slow_page(results: list[Result], of: Commit, seed: str | None) -> str:
     return slow_rendered([result for result in results if "failed" not in result], heading)
 
 
+def _alerts_page(results: list[Result], of: Commit, seed: str | None) -> str:
+    heading = alerts_heading(_played(results, of, seed), _cost(results))
+    return alert_rendered([result for result in results if "failed" not in result], heading)
+
+
 def _played(results: list[Result], of: Commit, seed: str | None) -> str:
     changed = " with changes" if of.is_changed else ""
     drawn = f"seed {seed}" if seed else "drawn from the commit's id"
@@ -193,6 +205,13 @@ def _play_one(seed: int, kinds: tuple[str, ...], *, is_verbose: bool) -> int:
         print("\n".join(timeline(play)))
     print(json.dumps({name: value for name, value in result.items() if name != "causes"}, indent=1))
     return bool(result["errors"])
+
+
+KINDS: Final = {
+    "incidents": Kind("", CHECKOUT / "docs" / "judge.md", judged, _page),
+    "slow": Kind("slow-", CHECKOUT / "docs" / "judge_slow_brokers.md", slow_judged, _slow_page),
+    "alerts": Kind("alerts-", CHECKOUT / "docs" / "judge_alerts.md", alerted, _alerts_page),
+}
 
 
 if __name__ == "__main__":

@@ -32,8 +32,13 @@ from tests.judge.polled import Poller
 from tests.judge.trouble import LOSE_RECORDS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
     from streaming.changes.change import Change
     from streaming.contracts.identifiers import TopicPartition
+    from streaming.contracts.state import ClusterState
     from streaming.model.invariants.ghost import Loss
     from streaming.model.registrations import PartitionRegistration
     from streaming.sources.simulated.scenario import Scenario
@@ -61,6 +66,19 @@ class GivenCause(NamedTuple):
     cause: str
     evidence: str
     candidates: tuple[str, ...]
+
+
+class Batch(NamedTuple):
+    """What one micro-batch commits, for who reads the tables while they are written.
+
+    ``changes`` are rows of ``partition_changes``, ``incidents`` all rows of that table so far.
+    """
+
+    version: int
+    now: Micros
+    changes: pa.Table
+    clusters: tuple[ClusterState, ...]
+    incidents: tuple[dict[str, Any], ...]
 
 
 class Moved(NamedTuple):
@@ -102,8 +120,8 @@ class Play:
     offsets: dict[CauseKey, int | None] = field(default_factory=dict)
 
 
-def played(seed: int, kinds: tuple[str, ...] = ()) -> Play:
-    """Play a seed; with ``kinds`` these faults instead of drawn ones."""
+def played(seed: int, kinds: tuple[str, ...] = (), watch: Callable[[Batch], None] | None = None) -> Play:
+    """Play a seed; with ``kinds`` these faults instead of drawn ones. ``watch`` gets what each micro-batch commits."""
     random = Random(f"{seed} judge")
     for draw in range(_DRAWS):
         wanted = kinds or _kinds(random)
@@ -130,7 +148,7 @@ def played(seed: int, kinds: tuple[str, ...] = ()) -> Play:
                 seconds=math.ceil(seconds + cluster.scenario.constants.replica_lag_time_max_ms / 1_000),
                 before=source.partitions(),
             )
-            _run(play, source)
+            _run(play, source, watch)
             return play
     raise ValueError(f"no cluster on which {wanted} can happen")
 
@@ -180,7 +198,7 @@ def _simulation(source: SimulatedSource) -> Simulation:
     return source._simulation
 
 
-def _run(play: Play, source: SimulatedSource) -> None:
+def _run(play: Play, source: SimulatedSource, watch: Callable[[Batch], None] | None) -> None:
     simulation = _simulation(source)
     for act in sorted((act for trouble in play.troubles for act in trouble.acts), key=lambda act: act.at):
         simulation.agenda.at(WARM_UP_MS + round(act.at * 1_000), partial(_do, source, act))
@@ -199,11 +217,15 @@ def _run(play: Play, source: SimulatedSource) -> None:
         folded = fold(state, [observed for observed in seen if observed.channel is Channel.REPLICATION])
         state.apply(folded.touched)
         _note_causes(play, folded.changes)
-        for incident in incidents.fold(rows_of(changes_to_arrow(folded.changes), version)):
+        changes = changes_to_arrow(folded.changes)
+        for incident in incidents.fold(rows_of(changes, version)):
             row = incident_row(
                 incident, version, incidents.times(incident.cluster_id), may_go_on=incidents.remembered(incident)
             )
             table[incident.incident_id] = row
+        if watch is not None:
+            now = Micros(START + second * SECOND)
+            watch(Batch(version, now, changes, tuple(state.clusters.values()), tuple(table.values())))
     play.trace, play.losses = source.trace(), source.losses()
     play.incidents = sorted(
         (row for row in table.values() if row["merged_into"] is None), key=lambda row: row["opened_at"]

@@ -35,7 +35,7 @@ ours were chosen on plays of the seed `dev`.
 """
 
 
-def slow_judged(seed: int) -> Result:
+def slow_judged(seed: int, _: tuple[str, ...] = ()) -> Result:
     """Play and judge one seed; a play that fails is a result, too."""
     began = time.process_time()
     try:

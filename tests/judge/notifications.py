@@ -1,0 +1,113 @@
+"""What leaves a real Alertmanager with the routes as they are shipped, for alerts that fired in many plays at once.
+
+Each play is a cluster of its own, so that no group or inhibition is of two. All waiting times of the configuration are
+divided by ``SPEED``, and so is the time of the plays.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+import time
+import urllib.request
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import yaml
+
+from tests.plugins.local_http import collecting_webhook
+from tests.plugins.prometheus import running_alertmanager
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+CONFIGURATION: Final = Path(__file__).parents[2] / "deploy" / "alertmanager" / "alertmanager.yml"
+SPEED: Final = 30
+_TICK: Final = 15.0
+_TAIL: Final = 120.0
+_DURATION: Final = re.compile(r"(\d+)(s|m|h)")
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600}
+
+
+class Notification(NamedTuple):
+    """One message: whom it reaches, and the alerts that it says are firing."""
+
+    receiver: str
+    firing: tuple[str, ...]
+
+
+def notified(plays: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> dict[str, list[Notification]]:
+    """Send what fired to Alertmanager, in its time.
+
+    Args:
+        plays: by name, each alert with its labels, and the first and last second at which it fired.
+        folder: an empty one, for Alertmanager.
+
+    Returns:
+        what was sent of each play, without notes that all is over.
+    """
+    with collecting_webhook() as webhook, running_alertmanager(folder, webhook, hastened(webhook.url)) as manager:
+        for second in _ticks(max(alert["last"] for fired in plays.values() for alert in fired) + _TAIL):
+            body = [each for name, fired in plays.items() for alert in fired if (each := _posted(name, alert, second))]
+            _post(f"{manager.url}/api/v2/alerts", body)
+        messages = list(webhook.notifications)
+    sent = defaultdict(list)
+    for message in messages:
+        firing = tuple(sorted(each["labels"]["alertname"] for each in message["alerts"] if each["status"] == "firing"))
+        if firing:
+            sent[message["groupLabels"]["cluster"]].append(Notification(message["receiver"], firing))
+    return sent
+
+
+def hastened(url: str) -> dict[str, Any]:
+    """Read the configuration that is shipped, with shorter times, and a webhook for each receiver."""
+    configuration: dict[str, Any] = yaml.safe_load(CONFIGURATION.read_text(encoding="utf-8"))
+    for route in _routes(configuration["route"]):
+        for key in ("group_wait", "group_interval", "repeat_interval"):
+            if key in route:
+                route[key] = _shorter(route[key])
+    for receiver in configuration["receivers"]:
+        receiver["webhook_configs"] = [{"url": url, "send_resolved": True}]
+    return configuration
+
+
+def _routes(route: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield route
+    for child in route.get("routes", ()):
+        yield from _routes(child)
+
+
+def _shorter(duration: str) -> str:
+    count, unit = _DURATION.fullmatch(duration).groups()  # type: ignore[union-attr] - Alertmanager would refuse others
+    return f"{int(count) * _SECONDS[unit] * 1_000 // SPEED}ms"
+
+
+def _ticks(until: float) -> Iterator[float]:
+    """Yield the second of the plays, when it is time for it."""
+    began, second = time.monotonic(), 0.0
+    while second <= until:
+        time.sleep(max(0.0, began + second / SPEED - time.monotonic()))
+        yield second
+        second += _TICK
+
+
+def _posted(name: str, alert: Mapping[str, Any], second: float) -> dict[str, Any] | None:
+    """Write an alert as Prometheus posts it while it fires, and for a while after."""
+    if not alert["began"] <= second <= alert["last"] + 4 * _TICK:
+        return None
+    now = dt.datetime.now(dt.UTC)
+    since = dt.timedelta(seconds=(second - alert["began"]) / SPEED)
+    is_over = second > alert["last"]
+    ends = now - dt.timedelta(seconds=(second - alert["last"] - _TICK) / SPEED) if is_over else now + dt.timedelta(60)
+    labels = {**alert["labels"], "alertname": alert["alert"], "cluster": name}
+    return {"labels": labels, "startsAt": (now - since).isoformat(), "endsAt": ends.isoformat()}
+
+
+def _post(url: str, alerts: list[dict[str, Any]]) -> None:
+    request = urllib.request.Request(  # noqa: S310 - our own 127.0.0.1
+        url, json.dumps(alerts).encode(), {"Content-Type": "application/json"}, method="POST"
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+        assert answer.status == 200

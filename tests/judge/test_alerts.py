@@ -1,0 +1,77 @@
+"""Who is woken by the committed alerts, in a few plays of fixed seeds; and how messages are counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.judge.alert_results import alert_rendered
+from tests.judge.alerts import MUST, alerted
+from tests.judge.notifications import notified
+from tests.judge.play import played
+from tests.judge.unavailable import Span, unavailable
+
+pytestmark = pytest.mark.prometheus
+
+
+def fired(alert: str, severity: str, began: float, last: float, **labels: str) -> dict[str, object]:
+    return {"alert": alert, "labels": {"severity": severity, **labels}, "began": began, "last": last}
+
+
+@pytest.mark.parametrize("kind", ["stop", "rolling", "reassignment"])
+def test_planned_work_wakes_nobody(kind: str) -> None:
+    result = next(result for seed in range(5) if not (result := alerted(seed, (kind,)))["harm"])
+    assert [each["alert"] for each in result["firings"] if each["labels"]["severity"] == "page"] == []
+
+
+def test_an_unclean_election_wakes_in_time_with_its_class_and_broker() -> None:
+    result = next(result for seed in range(5) if (result := alerted(seed, ("unclean",)))["call"] == MUST)
+    pages = [each for each in result["firings"] if each["labels"]["severity"] == "page"]
+    assert pages[0]["began"] <= result["due"]
+    assert result["blamed"]
+
+
+def test_time_without_a_leader_or_the_minimum_is_that_of_the_model() -> None:
+    play = next(play for seed in range(5) if unavailable(play := played(seed, ("several",))))
+    spans = unavailable(play)
+    assert all(span.begin < span.end <= play.seconds for span in spans)
+    assert spans == sorted(spans)
+    assert min(span.begin for span in spans) >= play.begin
+    assert Span(1.0, 3.5).seconds == 2.5
+
+
+def test_messages_are_those_that_the_shipped_routes_send(tmp_path: Path) -> None:
+    plays = {
+        "one": [
+            fired("KafkaUnderMinIsr", "page", 30, 240),
+            fired("KafkaBrokerLost", "page", 60, 240, broker="1"),
+            fired("KafkaBrokerLost", "page", 180, 240, broker="2"),
+        ],
+        "other": [fired("KafkaBrokerDown", "ticket", 30, 120, broker="1")],
+        "info": [fired("KafkaIncident", "info", 30, 120)],
+    }
+    sent = notified(plays, tmp_path)
+    assert sorted((each.receiver, each.firing) for each in sent["one"]) == [
+        ("page", ("KafkaBrokerLost",)),
+        ("page", ("KafkaBrokerLost", "KafkaBrokerLost")),
+        ("page", ("KafkaUnderMinIsr",)),
+    ]
+    assert [(each.receiver, each.firing) for each in sent["other"]] == [("ticket", ("KafkaBrokerDown",))]
+    assert {each.receiver for each in sent["info"]} == {"info"}
+
+
+def test_the_tables_count_who_was_woken_and_how_often() -> None:
+    harmless = {
+        "seed": 1, "is_polled": False, "call": "must not", "harm": [], "due": None, "blamed": None,
+        "unavailable": [], "faults": ["stop"], "firings": [fired("KafkaBrokerStopped", "ticket", 15, 60, broker="1")],
+    }  # fmt: skip
+    late = harmless | {
+        "seed": 2, "call": "must", "harm": ["refused"], "due": 100.0, "blamed": True, "unavailable": [[10, 200]],
+        "firings": [fired("KafkaUnderMinIsr", "page", 130, 190)],
+    }  # fmt: skip
+    text = alert_rendered([harmless, late], "# Heading")
+    assert "| nothing harmful happened, and somebody was woken | 0 | 0 of 1 |" in text
+    assert "| somebody had to be woken, and was late or never | 0 | 1 of 1 |" in text
+    assert "| woken once, of those in which anybody was | 100 % | 100.0 %" in text
+    assert "| 2 | stop | 10 to 200 | KafkaUnderMinIsr at 130 | late or never |" in text
