@@ -87,7 +87,7 @@ def versions_mixed(settings: AlertSettings) -> Rule:
         configuration.OLDER_BROKERS,
         "Brokers of {{ $labels.cluster }} run different versions of Kafka",
         f"For {settings.mixed_for}, {value(configuration.OLDER_BROKERS)} brokers of cluster {{{{ $labels.cluster }}}} "
-        "have supported less than the others: an upgrade was left halfway, and what is mixed is hardly tested.",
+        "have supported less than the others: an upgrade is not finished, and mixed versions are hardly tested.",
         settings,
         settings.mixed_for,
     )

@@ -443,7 +443,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Brokers of {{ $labels.cluster }} run different versions of Kafka",
-            "description": "For 1d, {{ if printf `max by (cluster) (kafka_replication_cluster_older_version_brokers{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} brokers of cluster {{ $labels.cluster }} have supported less than the others: an upgrade was left halfway, and what is mixed is hardly tested. Run: isrwatch state --settings",
+            "description": "For 1d, {{ if printf `max by (cluster) (kafka_replication_cluster_older_version_brokers{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} brokers of cluster {{ $labels.cluster }} have supported less than the others: an upgrade is not finished, and mixed versions are hardly tested. Run: isrwatch state --settings",
             "runbook_url": "dashboards/runbook.md#kafkaversionsmixed",
             "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-replication-overview?var-cluster={{ $labels.cluster | urlquery }}"
           }
