@@ -22,7 +22,7 @@ from exporters.read_model.snapshot import SECOND
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from exporters.backtest.rule_files import Judgement, RuleFile
     from exporters.backtest.series import ScrapedSeries
@@ -50,7 +50,7 @@ class Firing:
 
 
 def firings(
-    files: Iterable[RuleFile], judgement: Judgement, scraped: ScrapedSeries, times: range, folder: Path
+    files: Sequence[RuleFile], judgement: Judgement, scraped: ScrapedSeries, times: range, folder: Path
 ) -> list[Firing]:
     """Evaluate rules at every scrape.
 
@@ -75,7 +75,14 @@ def firings(
         "input_series": [{"series": key, "values": values} for key, values in scraped.written()],
         "promql_expr_test": [{"expr": _CANARY, "eval_time": "0s"}, *expected_nothing],
     }
-    document = {"rule_files": names, "evaluation_interval": f"{seconds}s", "tests": [test]}
+    # Without an order promtool draws one, and an alert that reads a recording rule fires a scrape earlier or later.
+    order = list(dict.fromkeys(str(group["name"]) for file in files for group in file.groups))
+    document = {
+        "rule_files": names,
+        "evaluation_interval": f"{seconds}s",
+        "group_eval_order": order,
+        "tests": [test],
+    }
     (folder / "tests.yml").write_text(json.dumps(document), encoding="utf-8")  # JSON is YAML
     (canary, *fired) = _failed(_promtool(folder / "tests.yml"))
     if canary != (0.0, [_CANARY_LABELS]):
