@@ -37,8 +37,8 @@ pytest_plugins = [
 ]
 
 
-COVERING = {"changes", "contracts", "delta", "exporters"}
-"""Folders of tests by which coverage is measured: those of the covered packages."""
+COVERING = {"changes", "commands", "contracts", "delta", "exporters", "jobs"}
+"""Folders of tests by which coverage is measured: those of the covered packages, and of what runs them."""
 
 
 @pytest.hookimpl(trylast=True)
