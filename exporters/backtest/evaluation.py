@@ -76,7 +76,7 @@ def firings(
         "promql_expr_test": [{"expr": _CANARY, "eval_time": "0s"}, *expected_nothing],
     }
     # Without an order promtool draws one, and an alert that reads a recording rule fires a scrape earlier or later.
-    order = list(dict.fromkeys(str(group["name"]) for file in files for group in file.groups))
+    order = list(dict.fromkeys(str(group.get("name", "")) for file in files for group in file.groups))
     document = {
         "rule_files": names,
         "evaluation_interval": f"{seconds}s",
