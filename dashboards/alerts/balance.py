@@ -53,7 +53,7 @@ def skewed(settings: AlertSettings) -> Rule:
 
 def _above_average(signal: Signal, settings: AlertSettings) -> str:
     """Return the brokers above the average of those that host anything: one that is moved away has no share."""
-    average = f"avg by (cluster) ({signal.now()} and on (cluster, broker) {brokers.HOSTED.now()} > 0)"
+    average = f"avg by (cluster) ({signal.now()} unless on (cluster, broker) {brokers.HOSTED.now()} == 0)"
     limit = f"{settings.skew:g} * ({average} >= {settings.skew_least_partitions})"
     return f"{signal.now()} > on (cluster) group_left () {limit}"
 
