@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dashboards.alerts.recording import counted, longest
+from dashboards.alerts.same_trouble import MORE, OFFLINE, UNCLEAN_ELECTION, UNDER_MIN_ISR, not_beside
 from dashboards.alerts.templates import (
     OF_CLUSTER,
     THIS_CLUSTER,
@@ -28,12 +29,13 @@ def offline(settings: AlertSettings) -> Rule:
     """Page for partitions without a leader."""
     count = partitions_in(clusters.OFFLINE, topics.OFFLINE, settings)
     return rule(
-        "KafkaOfflinePartitions",
+        OFFLINE,
         "page",
         f"{count} > 0\nor ({_flapping(partitions.OFFLINE_SECONDS, settings)})",
         "Partitions of {{ $labels.cluster }} are offline: neither reads nor writes",
         f"Cluster {{{{ $labels.cluster }}}}: {number(clusters.OFFLINE.now(THIS_CLUSTER))} partitions have no leader"
-        f"{_if_stale()}. Topics: {_topics(topics.OFFLINE)}. {_causes(settings)}",
+        f"{_if_stale()}. Topics: {_topics(topics.OFFLINE)}. Under min ISR: "
+        f"{number(clusters.UNDER_MIN_ISR.now(THIS_CLUSTER))}. {_elections(settings)}. {_causes(settings)}",
         settings,
         run="isrwatch state",
         goes_on=OF_CLUSTER,
@@ -45,20 +47,21 @@ def under_min_isr(settings: AlertSettings) -> Rule:
     """Page for partitions that refuse writes: for a minute, or again and again."""
     count = partitions_in(clusters.UNDER_MIN_ISR, topics.UNDER_MIN_ISR, settings)
     seconds = partitions.UNDER_MIN_ISR_SECONDS
+    refused = f"{count} > 0\nor ({_flapping(seconds, settings)})"
     worst = number(longest(seconds, settings.flapping_window, THIS_CLUSTER))
     missing = f"{partitions.REPLICA_IN_SYNC.now(THIS_CLUSTER)} == 0"
     refusing = f"{partitions.UNDER_MIN_ISR.now(THIS_CLUSTER)} == 1"
     brokers = f"count by (broker) (({missing}) and on (cluster, topic, partition) ({refusing}))"
     return rule(
-        "KafkaUnderMinIsr",
+        UNDER_MIN_ISR,
         "page",
-        f"{count} > 0\nor ({_flapping(seconds, settings)})",
+        not_beside(refused, UNDER_MIN_ISR, OFFLINE, UNCLEAN_ELECTION, seconds=settings.same_trouble),
         "Partitions of {{ $labels.cluster }} refuse writes: under min ISR",
         f"Cluster {{{{ $labels.cluster }}}}: {number(clusters.UNDER_MIN_ISR.now(THIS_CLUSTER))} partitions are under "
         f"min ISR now (producers with acks=all are refused){_if_stale()}; the worst was so for "
         f"{worst} s of {settings.flapping_window}. "
         f"Topics: {_topics(topics.UNDER_MIN_ISR)}. Brokers missing from these ISRs: "
-        f"{top(brokers, '{{ .Labels.broker }} ({{ .Value }})')}. {_causes(settings)}",
+        f"{top(brokers, '{{ .Labels.broker }} ({{ .Value }})')}. {_elections(settings)}. {_causes(settings)}",
         settings,
         run="isrwatch state",
         goes_on=OF_CLUSTER,
@@ -86,7 +89,7 @@ def more(settings: AlertSettings) -> Rule:
         )
     )
     return rule(
-        "KafkaMorePartitionsUnavailable",
+        MORE,
         "page",
         "\nor ".join(grown),
         "More partitions of {{ $labels.cluster }} are offline or refuse writes than before",
@@ -111,12 +114,14 @@ def unclean_election(settings: AlertSettings) -> Rule:
     """Page for leaders elected from outside the in-sync replicas: acknowledged records may be lost."""
     elected = changes.UNCLEAN_ELECTIONS.increase(settings.election_window, EVERYWHERE)
     return rule(
-        "KafkaUncleanElection",
+        UNCLEAN_ELECTION,
         "page",
-        f"{elected} > 0",
+        not_beside(f"{elected} > 0", UNCLEAN_ELECTION, OFFLINE, UNDER_MIN_ISR, seconds=settings.same_trouble),
         "Records of {{ $labels.cluster }} may be lost: unclean leader election",
         'Cluster {{ $labels.cluster }}: about {{ $value | printf "%.0f" }} leaders were elected from outside the '
-        f"in-sync replicas within {settings.election_window}. Records that only the others had are discarded. "
+        f"in-sync replicas within {settings.election_window}. Records that only the others had are discarded. Under min ISR "
+        f"now: {number(clusters.UNDER_MIN_ISR.now(THIS_CLUSTER))}, offline: "
+        f"{number(clusters.OFFLINE.now(THIS_CLUSTER))}. "
         f"{suspects()}",
         settings,
         run="isrwatch events --event unclean_election --since 2h",
@@ -126,6 +131,11 @@ def unclean_election(settings: AlertSettings) -> Rule:
 
 def _topics(signal: Signal) -> str:
     return top(f"{signal.now(THIS_CLUSTER)} > 0", "{{ .Labels.topic }} ({{ .Value }})")
+
+
+def _elections(settings: AlertSettings) -> str:
+    elected = number(changes.UNCLEAN_ELECTIONS.increase(settings.election_window, THIS_CLUSTER))
+    return f"Unclean elections within {settings.election_window}: {elected}"
 
 
 def _if_stale() -> str:

@@ -56,6 +56,30 @@ def lag_grows(settings: AlertSettings) -> Rule:
     )
 
 
+def near_retention(settings: AlertSettings) -> Rule:
+    """Ticket for a group that has nearly all that is kept of a topic to read, and does not get nearer to the end."""
+    used, before = _used(settings), _used(settings, f" offset {settings.group_window_minutes}m")
+    worst = top(
+        f"max by (group, topic) ({groups.RETENTION_USED.now(THIS_CLUSTER)})",
+        "{{ .Labels.group }} in {{ .Labels.topic }} ({{ .Value | humanizePercentage }})",
+    )
+    return rule(
+        "KafkaGroupNearRetention",
+        "ticket",
+        f"max by (cluster, group) ({used} > {settings.retention_used:g} and {used} >= {before})\n"
+        f"unless on (cluster, group) {_lost_records(settings)} > 0",
+        "Group {{ $labels.group }} of {{ $labels.cluster }} is about to lose records",
+        "Group {{ $labels.group }} of cluster {{ $labels.cluster }} has yet to read more than "
+        f"{100 * settings.retention_used:g} % of what is kept of a partition, and for {settings.retention_for} that has not "
+        f"become less: soon records are deleted before it reads them. Of all groups: {worst}. Raise retention.ms of the "
+        "topic while it catches up.",
+        settings,
+        run="isrwatch state --groups",
+        lasting=settings.retention_for,
+        goes_on=_GROUP,
+    )
+
+
 def loses_records(settings: AlertSettings) -> Rule:
     """Page for a group that somebody reads for, and of which records are deleted that it has not read."""
     return _lost(
@@ -121,6 +145,12 @@ def _lag(settings: AlertSettings, *, before: str = "", scope: Scope = EVERYWHERE
     """Return the lag of each group in each topic that counts, now or some time before."""
     series = groups.LAG_SECONDS.series(scope, *not_excluded(settings))
     return f"max by (cluster, group, topic) ({series}{before and f' offset {before}'})"
+
+
+def _used(settings: AlertSettings, before: str = "") -> str:
+    """Return which share of what is kept of each topic a group has yet to read."""
+    series = groups.RETENTION_USED.series(EVERYWHERE, *not_excluded(settings))
+    return f"max by (cluster, group, topic) ({series}{before})"
 
 
 def _grown(settings: AlertSettings) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dashboards.alerts.planned import ANSWERING, DOWN, STOPPED_ON_PURPOSE, UNPLANNED_CAUSES, unannounced, unplanned
+from dashboards.alerts.same_trouble import BROKER_LOST, MORE, OFFLINE, UNCLEAN_ELECTION, UNDER_MIN_ISR, not_beside
 from dashboards.alerts.templates import OF_BROKER, OF_CLUSTER, THIS_CLUSTER, Rule, number, rule, suspects, value
 from dashboards.promql import EVERYWHERE
 from dashboards.signals import brokers, clusters, labels
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
 def broker_lost(settings: AlertSettings) -> Rule:
     """Page for a broker that nobody stopped, and without which partitions are at min ISR."""
     lost = unplanned(DOWN)
+    woken = (OFFLINE, UNDER_MIN_ISR, MORE, UNCLEAN_ELECTION)
     at_risk = f"{brokers.MISSING_AT_MIN_ISR.now()} > 0"
     return rule(
-        "KafkaBrokerLost",
+        BROKER_LOST,
         "page",
-        f"({at_risk}) and on (cluster, broker) ({lost})",
+        not_beside(f"({at_risk}) and on (cluster, broker) ({lost})", BROKER_LOST, *woken, seconds=settings.same_trouble),
         "Broker {{ $labels.broker }} of {{ $labels.cluster }} is lost, and partitions depend on the rest",
         "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been down for "
         f"{settings.broker_lost_for} and was not stopped on purpose. {value()} of its partitions are at min "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from dashboards.alerts import (
+    agents,
     availability,
     balance,
     budget,
@@ -30,9 +31,9 @@ RECORDING: Final = "kafka-replication-recording"
 ALERTING: Final = "kafka-replication-alerts"
 _PAGING: Final[tuple[Callable[[AlertSettings], Rule], ...]] = (
     availability.offline,
+    availability.unclean_election,
     availability.under_min_isr,
     availability.more,
-    availability.unclean_election,
     controllers.no_controller,
     redundancy.broker_lost,
     disks.disk_fills_up,
@@ -50,12 +51,15 @@ _TICKETS: Final[tuple[Callable[[AlertSettings], Rule], ...]] = (
     liveness.slow,
     liveness.overloaded,
     liveness.maintenance_overrun,
+    agents.partitions_given_up,
+    agents.metadata_errors,
     disks.log_dir_offline,
     disks.disk_nearly_full,
     controllers.controllers_flap,
     controllers.voter_behind,
     groups.stuck,
     groups.lag_grows,
+    groups.near_retention,
     groups.stopped_group_loses_records,
     groups.hanging_transaction,
     balance.preferred_imbalance,
@@ -81,6 +85,7 @@ _INFOS: Final[tuple[Callable[[AlertSettings], Rule], ...]] = (
     redundancy.isr_shrink,
     context.incident,
     context.internal_topic,
+    agents.recovering,
     liveness.gone,
     balance.skewed,
     balance.many_partitions,

@@ -27,6 +27,8 @@ class AlertSettings:
         election_window: window in which unclean elections are counted; at least four scrape intervals.
         election_keep_firing: an unclean election stays a page for this long after it has left the window.
         no_controller_for: covers an election of the controllers.
+        same_trouble: a page that began less than so many seconds ago has woken somebody for what follows of it; not
+            more than ``election_window``, or an election that waits for it is forgotten.
         broker_lost_for: a lost broker that leaves partitions at min ISR may return within it.
         under_replicated_for: covers a restart of a broker, with its catching up.
         broker_down_for: the same, of the process.
@@ -61,6 +63,8 @@ class AlertSettings:
         lag_seconds: less lag than this is no matter.
         lag_growth_seconds: a lag that grows by more within the window of a group grows.
         lag_for: covers a peak of the load.
+        retention_used: a group that has yet to read more than this share of what is kept is near losing records.
+        retention_for: covers a group that begins at the oldest record.
         lost_for: a group that resets its offsets is back within it.
         stopped_lost_for: the same of a group without members.
         hanging_for: covers a transaction that is ended by its coordinator after all.
@@ -75,6 +79,8 @@ class AlertSettings:
         fenced_for: a broker that starts, or recovers its logs, does not answer yet.
         loop_window: window in which restarts are counted.
         loop_restarts: more of one broker are a loop.
+        recovering_for: a short recovery needs no word.
+        fetcher_failed_for: covers a partition that is tried again.
         slow_for: covers a peak.
         overloaded_for: the same, of all.
         overrun_for: covers a broker that is just coming back.
@@ -114,6 +120,7 @@ class AlertSettings:
     election_window: str = "15m"
     election_keep_firing: str = "1h"
     no_controller_for: str = "1m"
+    same_trouble: int = 900
     broker_lost_for: str = "5m"
     under_replicated_for: str = "15m"
     broker_down_for: str = "15m"
@@ -148,6 +155,8 @@ class AlertSettings:
     lag_seconds: int = 300
     lag_growth_seconds: int = 60
     lag_for: str = "15m"
+    retention_used: float = 0.8
+    retention_for: str = "30m"
     lost_for: str = "5m"
     stopped_lost_for: str = "15m"
     hanging_for: str = "5m"
@@ -162,6 +171,8 @@ class AlertSettings:
     fenced_for: str = "5m"
     loop_window: str = "1h"
     loop_restarts: int = 5
+    recovering_for: str = "1m"
+    fetcher_failed_for: str = "5m"
     slow_for: str = "10m"
     overloaded_for: str = "15m"
     overrun_for: str = "5m"

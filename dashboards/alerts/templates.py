@@ -39,17 +39,21 @@ class Continuation:
     def added_to(self, condition: str, alert: str, settings: AlertSettings) -> str:
         """Return the condition, or that the alert fires while nothing is fresh of whom is still remembered."""
         whom = ", ".join(self.by)
-        firing = f'max by ({", ".join(self.labels)}) (ALERTS{{alertname="{alert}", alertstate="firing"}})'
         if self.by == CLUSTER:
             remembered = clusters.DATA_AGE.last_known(settings.remembered)
         else:
             remembered = f"max by ({whom}) (last_over_time({self.fresh.series()}[{settings.remembered}]))"
         return "\n".join((
             condition,
-            f"or ({firing}",
+            f"or ({firing(alert, self.labels)}",
             f"  unless on ({whom}) max by ({whom}) ({self.fresh.series()}))",
             f"  and on ({whom}) {remembered}",
         ))  # fmt: skip
+
+
+def firing(alert: str, labels: tuple[str, ...] = CLUSTER) -> str:
+    """Return 1 for what an alert fires of."""
+    return f'max by ({", ".join(labels)}) (ALERTS{{alertname="{alert}", alertstate="firing"}})'
 
 
 OF_CLUSTER: Final = Continuation()

@@ -15,14 +15,28 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Partitions of {{ $labels.cluster }} are offline: neither reads nor writes",
-            "description": "Cluster {{ $labels.cluster }}: {{ with printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }} partitions have no leader{{ if not (printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query) }} (monitoring data is stale: as it was){{ end }}. Topics: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, topic) (kafka_replication_topic_offline_partitions{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }} ({{ .Value }}){{ else }}none known{{ end }}. Left an ISR within 15m: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker, cause) (increase(kafka_replication_broker_isr_departures_total{cluster=%[1]q}[15m])) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}broker {{ .Labels.broker }} by {{ .Labels.cause }} ({{ .Value | printf \"%.0f\" }}){{ else }}none known{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state",
+            "description": "Cluster {{ $labels.cluster }}: {{ with printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }} partitions have no leader{{ if not (printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query) }} (monitoring data is stale: as it was){{ end }}. Topics: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, topic) (kafka_replication_topic_offline_partitions{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }} ({{ .Value }}){{ else }}none known{{ end }}. Under min ISR: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Unclean elections within 15m: {{ with printf `max by (cluster) (increase(kafka_replication_cluster_unclean_elections_total{cluster=%[1]q}[15m]))` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Left an ISR within 15m: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker, cause) (increase(kafka_replication_broker_isr_departures_total{cluster=%[1]q}[15m])) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}broker {{ .Labels.broker }} by {{ .Labels.cause }} ({{ .Value | printf \"%.0f\" }}){{ else }}none known{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state",
             "runbook_url": "dashboards/runbook.md#kafkaofflinepartitions",
             "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-replication-overview?var-cluster={{ $labels.cluster | urlquery }}"
           }
         },
         {
+          "alert": "KafkaUncleanElection",
+          "expr": "(max by (cluster) (increase(kafka_replication_cluster_unclean_elections_total[15m])) > 0)\nunless on (cluster) (ALERTS{alertname=~\"KafkaOfflinePartitions|KafkaUnderMinIsr\", alertstate=\"firing\"} and on (cluster, alertname) time() - ALERTS_FOR_STATE < 900\n  unless on (cluster) max by (cluster) (ALERTS{alertname=\"KafkaUncleanElection\", alertstate=\"firing\"}))",
+          "keep_firing_for": "1h",
+          "labels": {
+            "severity": "page"
+          },
+          "annotations": {
+            "summary": "Records of {{ $labels.cluster }} may be lost: unclean leader election",
+            "description": "Cluster {{ $labels.cluster }}: about {{ $value | printf \"%.0f\" }} leaders were elected from outside the in-sync replicas within 15m. Records that only the others had are discarded. Under min ISR now: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}, offline: {{ with printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch events --event unclean_election --since 2h",
+            "runbook_url": "dashboards/runbook.md#kafkauncleanelection",
+            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-replication-overview?var-cluster={{ $labels.cluster | urlquery }}"
+          }
+        },
+        {
           "alert": "KafkaUnderMinIsr",
-          "expr": "max by (cluster) (kafka_replication_cluster_under_min_isr_partitions) > 0\nor (cluster:kafka_replication_partition_under_min_isr_seconds:max_increase30m > 90 and on (cluster) cluster:kafka_replication_partition_under_min_isr_seconds:max_increase5m > 0)\nor (max by (cluster) (ALERTS{alertname=\"KafkaUnderMinIsr\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
+          "expr": "(max by (cluster) (kafka_replication_cluster_under_min_isr_partitions) > 0\nor (cluster:kafka_replication_partition_under_min_isr_seconds:max_increase30m > 90 and on (cluster) cluster:kafka_replication_partition_under_min_isr_seconds:max_increase5m > 0))\nunless on (cluster) (ALERTS{alertname=~\"KafkaOfflinePartitions|KafkaUncleanElection\", alertstate=\"firing\"} and on (cluster, alertname) time() - ALERTS_FOR_STATE < 900\n  unless on (cluster) max by (cluster) (ALERTS{alertname=\"KafkaUnderMinIsr\", alertstate=\"firing\"}))\nor (max by (cluster) (ALERTS{alertname=\"KafkaUnderMinIsr\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
           "for": "1m",
           "keep_firing_for": "5m",
           "labels": {
@@ -30,7 +44,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Partitions of {{ $labels.cluster }} refuse writes: under min ISR",
-            "description": "Cluster {{ $labels.cluster }}: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }} partitions are under min ISR now (producers with acks=all are refused){{ if not (printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query) }} (monitoring data is stale: as it was){{ end }}; the worst was so for {{ with printf `cluster:kafka_replication_partition_under_min_isr_seconds:max_increase30m{cluster=%[1]q}` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }} s of 30m. Topics: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, topic) (kafka_replication_topic_under_min_isr_partitions{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }} ({{ .Value }}){{ else }}none known{{ end }}. Brokers missing from these ISRs: {{ range $index, $row := printf `sort_desc(topk(3, count by (broker) ((max by (cluster, topic, partition, broker) (kafka_replication_replica_isr_member{cluster=%[1]q}) == 0) and on (cluster, topic, partition) (max by (cluster, topic, partition) (kafka_replication_partition_under_min_isr{cluster=%[1]q}) == 1))))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. Left an ISR within 15m: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker, cause) (increase(kafka_replication_broker_isr_departures_total{cluster=%[1]q}[15m])) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}broker {{ .Labels.broker }} by {{ .Labels.cause }} ({{ .Value | printf \"%.0f\" }}){{ else }}none known{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state",
+            "description": "Cluster {{ $labels.cluster }}: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }} partitions are under min ISR now (producers with acks=all are refused){{ if not (printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query) }} (monitoring data is stale: as it was){{ end }}; the worst was so for {{ with printf `cluster:kafka_replication_partition_under_min_isr_seconds:max_increase30m{cluster=%[1]q}` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }} s of 30m. Topics: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, topic) (kafka_replication_topic_under_min_isr_partitions{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }} ({{ .Value }}){{ else }}none known{{ end }}. Brokers missing from these ISRs: {{ range $index, $row := printf `sort_desc(topk(3, count by (broker) ((max by (cluster, topic, partition, broker) (kafka_replication_replica_isr_member{cluster=%[1]q}) == 0) and on (cluster, topic, partition) (max by (cluster, topic, partition) (kafka_replication_partition_under_min_isr{cluster=%[1]q}) == 1))))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. Unclean elections within 15m: {{ with printf `max by (cluster) (increase(kafka_replication_cluster_unclean_elections_total{cluster=%[1]q}[15m]))` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Left an ISR within 15m: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker, cause) (increase(kafka_replication_broker_isr_departures_total{cluster=%[1]q}[15m])) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}broker {{ .Labels.broker }} by {{ .Labels.cause }} ({{ .Value | printf \"%.0f\" }}){{ else }}none known{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state",
             "runbook_url": "dashboards/runbook.md#kafkaunderminisr",
             "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-replication-overview?var-cluster={{ $labels.cluster | urlquery }}"
           }
@@ -50,20 +64,6 @@ prometheusAlerts+:: {
           }
         },
         {
-          "alert": "KafkaUncleanElection",
-          "expr": "max by (cluster) (increase(kafka_replication_cluster_unclean_elections_total[15m])) > 0",
-          "keep_firing_for": "1h",
-          "labels": {
-            "severity": "page"
-          },
-          "annotations": {
-            "summary": "Records of {{ $labels.cluster }} may be lost: unclean leader election",
-            "description": "Cluster {{ $labels.cluster }}: about {{ $value | printf \"%.0f\" }} leaders were elected from outside the in-sync replicas within 15m. Records that only the others had are discarded. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch events --event unclean_election --since 2h",
-            "runbook_url": "dashboards/runbook.md#kafkauncleanelection",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-replication-overview?var-cluster={{ $labels.cluster | urlquery }}"
-          }
-        },
-        {
           "alert": "KafkaNoController",
           "expr": "(max by (cluster) (min by (cluster, collector) (label_replace(kafka_replication_source_age_seconds{channel=\"replication\", source=~\"metadata_log:.*\"}, \"collector\", \"$1\", \"source\", \"[^:]*:(.*)\")) > 60 and on (cluster, collector) min by (cluster, collector) (label_replace(kafka_replication_source_age_seconds{channel!=\"replication\"}, \"collector\", \"$1\", \"source\", \"[^:]*:(.*)\")) <= 60)\nand on (cluster) min by (cluster) (kafka_replication_cluster_state_age_seconds) > 60 and on (cluster) (min by (cluster) (kafka_replication_source_query_up{channel=\"replication\"}) == 1 and on (cluster) max by (cluster) (kafka_replication_source_behind_bytes{channel=\"replication\"}) == 0))\nor ((max by (cluster) (last_over_time(kafka_replication_cluster_controller[1d])) unless on (cluster) max by (cluster) (kafka_replication_cluster_controller)) and on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))",
           "for": "1m",
@@ -79,7 +79,7 @@ prometheusAlerts+:: {
         },
         {
           "alert": "KafkaBrokerLost",
-          "expr": "(max by (cluster, broker) (kafka_replication_broker_missing_at_min_isr_partitions) > 0) and on (cluster, broker) ((max by (cluster, broker) (kafka_replication_broker_fenced) == 1 or (max by (cluster, broker) (kafka_replication_broker_registered) == 0 and on (cluster, broker) max by (cluster, broker) (kafka_replication_broker_hosted_partitions) > 0))\nunless on (cluster, broker) (max by (cluster, broker) (kafka_replication_broker_shutting_down) == 1)\nunless on (cluster, broker) (max by (cluster, broker) (kafka_replication_broker_maintenance) == 1))\nor (max by (cluster, broker) (ALERTS{alertname=\"KafkaBrokerLost\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
+          "expr": "((max by (cluster, broker) (kafka_replication_broker_missing_at_min_isr_partitions) > 0) and on (cluster, broker) ((max by (cluster, broker) (kafka_replication_broker_fenced) == 1 or (max by (cluster, broker) (kafka_replication_broker_registered) == 0 and on (cluster, broker) max by (cluster, broker) (kafka_replication_broker_hosted_partitions) > 0))\nunless on (cluster, broker) (max by (cluster, broker) (kafka_replication_broker_shutting_down) == 1)\nunless on (cluster, broker) (max by (cluster, broker) (kafka_replication_broker_maintenance) == 1)))\nunless on (cluster) (ALERTS{alertname=~\"KafkaOfflinePartitions|KafkaUnderMinIsr|KafkaMorePartitionsUnavailable|KafkaUncleanElection\", alertstate=\"firing\"} and on (cluster, alertname) time() - ALERTS_FOR_STATE < 900\n  unless on (cluster) max by (cluster) (ALERTS{alertname=\"KafkaBrokerLost\", alertstate=\"firing\"}))\nor (max by (cluster, broker) (ALERTS{alertname=\"KafkaBrokerLost\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
           "for": "5m",
           "labels": {
             "severity": "page"
@@ -271,6 +271,33 @@ prometheusAlerts+:: {
           }
         },
         {
+          "alert": "KafkaReplicaFetcherFailed",
+          "expr": "max by (cluster, broker) (kafka_server_replicafetchermanager_failedpartitionscount) > 0\nor (max by (cluster, broker) (ALERTS{alertname=\"KafkaReplicaFetcherFailed\", alertstate=\"firing\"})\n  unless on (cluster, broker) max by (cluster, broker) (kafka_server_replicafetchermanager_failedpartitionscount))\n  and on (cluster, broker) max by (cluster, broker) (last_over_time(kafka_server_replicafetchermanager_failedpartitionscount[1d]))",
+          "for": "5m",
+          "labels": {
+            "severity": "ticket"
+          },
+          "annotations": {
+            "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} has given up to replicate partitions",
+            "description": "The fetchers of broker {{ $labels.broker }} of cluster {{ $labels.cluster }} have stopped to replicate partitions after an error, for 5m: these replicas do not catch up until their leader changes or the broker is restarted. Partitions: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_server_replicafetchermanager_failedpartitionscount{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state --replicas",
+            "runbook_url": "dashboards/runbook.md#kafkareplicafetcherfailed",
+            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-replication-overview?var-cluster={{ $labels.cluster | urlquery }}"
+          }
+        },
+        {
+          "alert": "KafkaMetadataErrors",
+          "expr": "max by (cluster, broker) (kafka_server_broker_metadata_metrics_metadata_load_error_count) > 0 or max by (cluster, broker) (kafka_server_broker_metadata_metrics_metadata_apply_error_count) > 0 or max by (cluster, broker) (kafka_controller_kafkacontroller_metadataerrorcount) > 0\nor (max by (cluster, broker) (ALERTS{alertname=\"KafkaMetadataErrors\", alertstate=\"firing\"})\n  unless on (cluster, broker) max by (cluster, broker) (kafka_server_broker_metadata_metrics_metadata_load_error_count))\n  and on (cluster, broker) max by (cluster, broker) (last_over_time(kafka_server_broker_metadata_metrics_metadata_load_error_count[1d]))",
+          "labels": {
+            "severity": "ticket"
+          },
+          "annotations": {
+            "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} could not apply the metadata of the cluster",
+            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has had errors with records of the metadata log since it was started. Its view of topics, leaders and settings may be wrong until it is restarted. Run: isrwatch state --brokers",
+            "runbook_url": "dashboards/runbook.md#kafkametadataerrors",
+            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-replication-overview?var-cluster={{ $labels.cluster | urlquery }}"
+          }
+        },
+        {
           "alert": "KafkaLogDirOffline",
           "expr": "max by (cluster, broker) (max_over_time(kafka_replication_broker_online_log_dirs[7d])) - max by (cluster, broker) (kafka_replication_broker_online_log_dirs) > 0\nor (max by (cluster, broker) (ALERTS{alertname=\"KafkaLogDirOffline\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
           "labels": {
@@ -348,6 +375,20 @@ prometheusAlerts+:: {
             "summary": "Group {{ $labels.group }} of {{ $labels.cluster }} falls behind",
             "description": "Group {{ $labels.group }} of cluster {{ $labels.cluster }} reads, but its lag has grown for 15m, and is more than 300 s. Furthest behind in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, group, topic) (kafka_replication_group_lag_at_least_seconds{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.group }} in {{ .Labels.topic }} ({{ .Value | humanizeDuration }}){{ else }}none known{{ end }}. What it has not read when the retention of a topic ends is lost to it. Run: isrwatch state --groups",
             "runbook_url": "dashboards/runbook.md#kafkagrouplaggrows",
+            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-replication-overview?var-cluster={{ $labels.cluster | urlquery }}"
+          }
+        },
+        {
+          "alert": "KafkaGroupNearRetention",
+          "expr": "max by (cluster, group) (max by (cluster, group, topic) (kafka_replication_group_retention_used_ratio) > 0.8 and max by (cluster, group, topic) (kafka_replication_group_retention_used_ratio) >= max by (cluster, group, topic) (kafka_replication_group_retention_used_ratio offset 15m))\nunless on (cluster, group) max by (cluster, group) (kafka_replication_group_lost_records) > 0\nor (max by (cluster, group) (ALERTS{alertname=\"KafkaGroupNearRetention\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_group_info))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
+          "for": "30m",
+          "labels": {
+            "severity": "ticket"
+          },
+          "annotations": {
+            "summary": "Group {{ $labels.group }} of {{ $labels.cluster }} is about to lose records",
+            "description": "Group {{ $labels.group }} of cluster {{ $labels.cluster }} has yet to read more than 80 % of what is kept of a partition, and for 30m that has not become less: soon records are deleted before it reads them. Of all groups: {{ range $index, $row := printf `sort_desc(topk(3, max by (group, topic) (max by (cluster, group, topic) (kafka_replication_group_retention_used_ratio{cluster=%[1]q}))))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.group }} in {{ .Labels.topic }} ({{ .Value | humanizePercentage }}){{ else }}none known{{ end }}. Raise retention.ms of the topic while it catches up. Run: isrwatch state --groups",
+            "runbook_url": "dashboards/runbook.md#kafkagroupnearretention",
             "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-replication-overview?var-cluster={{ $labels.cluster | urlquery }}"
           }
         },
@@ -667,6 +708,20 @@ prometheusAlerts+:: {
             "summary": "{{ $labels.topic }} of {{ $labels.cluster }} is offline or refuses writes",
             "description": "Partitions of {{ $labels.topic }} of cluster {{ $labels.cluster }} are offline or under min ISR: {{ if eq $labels.topic \"__consumer_offsets\" }}groups of these partitions neither commit nor rebalance{{ end }}{{ if eq $labels.topic \"__transaction_state\" }}transactions of these partitions neither begin nor end{{ end }}{{ if eq $labels.topic \"__share_group_state\" }}share groups of these partitions stop{{ end }}. Offline in the cluster: {{ with printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}, under min ISR: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: isrwatch state --topic {{ $labels.topic }}",
             "runbook_url": "dashboards/runbook.md#kafkainternaltopicunavailable",
+            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-replication-overview?var-cluster={{ $labels.cluster | urlquery }}"
+          }
+        },
+        {
+          "alert": "KafkaBrokerRecovering",
+          "expr": "max by (cluster, broker) (kafka_log_logmanager_remaininglogstorecover) > 0",
+          "for": "1m",
+          "labels": {
+            "severity": "info"
+          },
+          "annotations": {
+            "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} recovers its logs: do not restart it",
+            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} was not stopped cleanly and reads its logs before it serves. Logs left: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_log_logmanager_remaininglogstorecover{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. A restart would begin anew. Run: isrwatch state --brokers",
+            "runbook_url": "dashboards/runbook.md#kafkabrokerrecovering",
             "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-replication-overview?var-cluster={{ $labels.cluster | urlquery }}"
           }
         },

@@ -15,5 +15,6 @@ Knows the names and labels of the exporter's catalogue (a test compares them), n
 - ``transactions``    open, late and hanging ones
 - ``quorum``          controllers and members of the metadata quorum
 - ``configuration``   settings of topics, throttles, versions
+- ``agents``          what brokers say of themselves
 - ``monitor``         the monitor itself: sources, queries of the job, tables, certificates
 """

@@ -42,6 +42,12 @@ LAG_SECONDS: Final = _group_topic(
     ),
     unit=Unit.SECONDS,
 )
+RETENTION_USED: Final = _group_topic(
+    "Retention used",
+    "group_retention_used_ratio",
+    "Share of the records kept that the group has yet to read: at 100 % records are deleted before it reads them.",
+    unit=Unit.SHARE,
+)
 LOST: Final = _group_topic(
     "Lost", "group_lost_records", "Records that were deleted before the group read them, as of its committed offsets."
 )

@@ -6,13 +6,13 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.metric import OWN_PREFIX, Number, SampledMetric
+from exporters.read_model.cluster_samples import GroupOffsetsRow
 from exporters.read_model.snapshot import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from exporters.metrics.metric import DatedSample
-    from exporters.read_model.cluster_samples import GroupOffsetsRow
     from exporters.read_model.snapshot import ClusterSnapshot
 
 _PREFIX: Final = f"{OWN_PREFIX}group_"
@@ -139,5 +139,14 @@ GROUP_METRICS: Final = (
         unit="records",
         source="group_offsets.records_lost",
         samples=_of_cluster(per_topic(lambda row: row.records_lost)),
+    ),
+    SampledMetric(
+        name=f"{_PREFIX}retention_used_ratio",
+        labels=(*LABELS, "topic"),
+        help="Share of the records kept of a partition that a group has yet to read, of the worst partition of a topic: "
+        "at 1 records are deleted before it reads them. Only of partitions of which records were deleted.",
+        unit="ratio",
+        source="group_offsets.lag, group_offsets.high_watermark, group_offsets.log_start_offset",
+        samples=_of_cluster(per_topic(GroupOffsetsRow.retention_used, max, of_known=True)),
     ),
 )

@@ -74,10 +74,22 @@ class GroupOffsetsRow(NamedTuple):
     topic: str
     partition: int
     committed_offset: int | None
+    log_start_offset: int | None
+    high_watermark: int | None
     lag: int | None
     lag_seconds: float | None
     records_lost: int | None
     collected_at: int
+
+    def retention_used(self) -> float | None:
+        """Return which share of the records that are kept it has yet to read, 0 to 1.
+
+        None while nothing of the partition was deleted yet, or something is unknown.
+        """
+        if self.lag is None or not self.log_start_offset or self.high_watermark is None:
+            return None
+        kept = self.high_watermark - self.log_start_offset
+        return min(1.0, self.lag / kept) if kept > 0 else None
 
 
 class LogDirectoryRow(NamedTuple):

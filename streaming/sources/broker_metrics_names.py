@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_LAG: Final = "kafka_server_replicafetchermanager_maxlag"
+FAILED_PARTITIONS: Final = "kafka_server_replicafetchermanager_failedpartitionscount"
 METRICS: Final = frozenset(
     {
         "kafka_server_replicamanager_underreplicatedpartitions",
@@ -45,7 +46,11 @@ METRICS: Final = frozenset(
         "kafka_controller_controllerstats_uncleanleaderelections_total",
         "kafka_controller_controllerstats_electionfromeligibleleaderreplicas_total",
         "kafka_log_logmanager_offlinelogdirectorycount",
+        "kafka_controller_kafkacontroller_metadataerrorcount",
         "kafka_server_kafkaserver_brokerstate",
+        "kafka_server_broker_metadata_metrics_metadata_load_error_count",
+        "kafka_server_broker_metadata_metrics_metadata_apply_error_count",
+        FAILED_PARTITIONS,
         MAX_LAG,
     }
 )
@@ -64,7 +69,8 @@ SUMMED: Final = {
     "kafka_log_logmanager_remainingsegmentstorecover": {"dir", "threadnum"},
 }
 
-_MBEANS: Final = {"_".join(name.split("_")[:3]) for name in METRICS}
+# With an underscore at the end: "kafka_server_broker" alone begins the names of thousands of lines about topics.
+_MBEANS: Final = {"_".join(name.split("_")[:3]) + "_" for name in METRICS}
 # Of the times of requests there are thousands of lines, and none is kept but of produce requests.
 _OF_REQUESTS: Final = r"kafka_network_requestmetrics_\w*(?:count|mean|_total)\{[^}]*=\"produce\""
 _KEPT: Final = re.compile(rf"\s*(?:(?:#\s*TYPE\s+)?(?:{'|'.join(sorted(_MBEANS))})|{_OF_REQUESTS})", re.IGNORECASE)
@@ -140,7 +146,7 @@ def normalised(sample: str, labels: Mapping[str, str]) -> str | None:
         name = f"{re.sub('_(value|count)(_total)?$', '', name)}_{bean}"
     name = _METER.sub("_total", _INFIX.sub(r"\1_", name)).removesuffix("_value")
     if name in METRICS:
-        is_kept = not rest or (name == MAX_LAG and rest == _REPLICA_FETCHERS)
+        is_kept = not rest or (name in {FAILED_PARTITIONS, MAX_LAG} and rest == _REPLICA_FETCHERS)
     else:
         is_of_broker = name in OF_BROKERS and rest.keys() == {"broker"} and _NUMBER.fullmatch(rest["broker"])
         is_kept = bool(is_of_broker) or rest.keys() == SUMMED.get(name)

@@ -137,7 +137,7 @@ class AlertCase(NamedTuple):
 
 
 def _full(series: str) -> str:
-    own = series.startswith(("isrwatch_", "up{"))
+    own = series.startswith(("isrwatch_", "kafka_", "up{"))
     return series if own else f"kafka_replication_{series}"
 
 
@@ -147,6 +147,10 @@ def cluster(name: str) -> str:
 
 def broker(name: str, number: int = 3) -> str:
     return f'broker_{name}{{{PROD}, broker="{number}"}}'
+
+
+def agent(name: str) -> str:
+    return f'kafka_{name}{{{PROD}, broker="3"}}'
 
 
 def directory(name: str) -> str:

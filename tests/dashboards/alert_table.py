@@ -25,6 +25,7 @@ from tests.dashboards.alert_cases import (
     READ,
     UP,
     AlertCase,
+    agent,
     broker,
     cluster,
     directory,
@@ -341,6 +342,30 @@ ABOUT_CLUSTERS: Final = (
     ),
 )
 
+ABOUT_AGENTS: Final = (
+    AlertCase(
+        f"ticket KafkaReplicaFetcherFailed{OF_BROKER}",
+        (agent("server_replicafetchermanager_failedpartitionscount"),),
+        *COUNT,
+        5,
+    ),
+    *(
+        AlertCase(f"ticket KafkaMetadataErrors{OF_BROKER}", (agent(name),), *COUNT, goes_on=goes_on)
+        for name, goes_on in (
+            ("server_broker_metadata_metrics_metadata_load_error_count", True),
+            ("server_broker_metadata_metrics_metadata_apply_error_count", None),
+            ("controller_kafkacontroller_metadataerrorcount", None),
+        )
+    ),
+    AlertCase(
+        f"info KafkaBrokerRecovering{OF_BROKER}",
+        (agent("log_logmanager_remaininglogstorecover"),),
+        *COUNT,
+        1,
+        goes_on=False,
+    ),
+)
+
 ABOUT_GROUPS: Final = (
     AlertCase(
         f"ticket KafkaGroupStuck{OF_GROUP}",
@@ -363,6 +388,16 @@ ABOUT_GROUPS: Final = (
         calm=400,
         slope=True,
         beside=READ,
+    ),
+    AlertCase(
+        f"ticket KafkaGroupNearRetention{OF_GROUP}",
+        (group("retention_used_ratio", ON_TOPIC),),
+        fires=0.81,
+        below=0.79,
+        boundary=(0.8, False),
+        lasting=30,
+        calm=0.5,
+        beside={**READ, group("lost_records", ON_TOPIC): 0},
     ),
     AlertCase(
         f"ticket KafkaStoppedGroupLosesRecords{OF_GROUP}",
@@ -484,4 +519,4 @@ ABOUT_THE_MONITOR: Final = (
         goes_on=None,
     ),
 )
-ROWS: Final = (*PAGES, *ABOUT_BROKERS, *ABOUT_CLUSTERS, *ABOUT_GROUPS, *ABOUT_THE_MONITOR)
+ROWS: Final = (*PAGES, *ABOUT_BROKERS, *ABOUT_CLUSTERS, *ABOUT_AGENTS, *ABOUT_GROUPS, *ABOUT_THE_MONITOR)

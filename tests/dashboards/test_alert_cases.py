@@ -104,7 +104,7 @@ ANNOUNCED = {
 OF_TOPICS = {
     "KafkaOfflinePartitions", "KafkaUnderMinIsr", "KafkaMorePartitionsUnavailable", "KafkaAvailabilityBurnsFast",
     "KafkaAvailabilityBurns", "KafkaGroupStuck", "KafkaGroupLagGrows", "KafkaGroupLosesRecords",
-    "KafkaStoppedGroupLosesRecords",
+    "KafkaGroupNearRetention", "KafkaStoppedGroupLosesRecords",
 }  # fmt: skip
 """What excluded topics have no part in."""
 

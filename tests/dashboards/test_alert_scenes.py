@@ -76,6 +76,7 @@ STOPPED = 'ticket KafkaBrokerStopped{broker="3"}'
 MISSING = 'ticket KafkaUnderReplicated{broker="3"}'
 OFFLINE = "page KafkaOfflinePartitions"
 UNDER = "page KafkaUnderMinIsr"
+UNCLEAN = "page KafkaUncleanElection"
 MORE = "page KafkaMorePartitionsUnavailable"
 STALE = "ticket KafkaReplicationMonitorStale"
 BLIND = "page KafkaReplicationMonitorBlind"
@@ -118,7 +119,36 @@ SCENES = {
     ),
     "an unclean election": Scene(
         {f"cluster_unclean_elections_total{{{PROD}}}": from_minute(10, 2)},
-        {9: set(), 10.5: {"page KafkaUncleanElection"}, 60: {"page KafkaUncleanElection"}, 100: set()},
+        {9: set(), 10.5: {UNCLEAN}, 60: {UNCLEAN}, 100: set()},
+    ),
+    "an unclean election beside partitions that stay offline waits, and is not forgotten": Scene(
+        {
+            f"cluster_offline_partitions{{{PROD}}}": from_minute(10, 2, until=40),
+            f"cluster_under_min_isr_partitions{{{PROD}}}": from_minute(10, 2, until=40),
+            f"cluster_unclean_elections_total{{{PROD}}}": from_minute(12.5, 2),
+        },
+        {12: {OFFLINE}, 24: {OFFLINE}, 26: {OFFLINE, UNCLEAN}, 39: {OFFLINE, UNCLEAN}, 60: {UNCLEAN}},
+    ),
+    "an unclean election that ends what was offline, and writes that are refused for long after it": Scene(
+        {
+            f"cluster_offline_partitions{{{PROD}}}": from_minute(10, 2, until=14),
+            f"cluster_under_min_isr_partitions{{{PROD}}}": from_minute(10, 2, until=60),
+            f"cluster_unclean_elections_total{{{PROD}}}": from_minute(14, 2),
+        },
+        {13: {OFFLINE}, 14: {UNCLEAN}, 28: {UNCLEAN}, 31: {UNCLEAN, UNDER}, 59: {UNCLEAN, UNDER}},
+    ),
+    "partitions are offline after a page about refused writes, and a broker is lost": Scene(
+        lost_broker(10, 210)
+        | {
+            f"cluster_under_min_isr_partitions{{{PROD}}}": from_minute(10, 3, until=210),
+            f"cluster_offline_partitions{{{PROD}}}": from_minute(12, 400, until=210),
+        },
+        {
+            11.5: {UNDER, NOTE},
+            13.5: {UNDER, OFFLINE, NOTE},
+            20: {UNDER, OFFLINE, NOTE},
+            LATE: {UNDER, OFFLINE, LOST, DOWN, MISSING},
+        },
     ),
     "the controllers do not answer, the brokers do": Scene(
         stopped_data(10), {12: {STALE, "page KafkaNoController"}, LATE: {STALE, "page KafkaNoController"}}

@@ -27,6 +27,7 @@ from streaming.contracts.incidents import IncidentClass
 from streaming.jobs.metrics import PREFIX as JOB_PREFIX
 from streaming.jobs.metrics import QUERY
 from streaming.settings import Settings
+from streaming.sources.broker_metrics_names import METRICS, SUMMED
 from streaming.sources.collector_metrics import SOURCE, CollectorMetrics
 from streaming.sources.connection_metrics import LISTENER, PROPERTY, ConnectionMetrics
 from streaming.sources.protocol.peers import Peers
@@ -50,13 +51,17 @@ OTHERS = {f"{JOB_PREFIX}query_up": set(QUERY), "up": {"job", "instance"}}
 RECORDED = {
     rule["record"]: {"cluster"} for rule in rule_file(AlertSettings(excluded_topics="junk-.*"))["groups"][0]["rules"]
 }
+AGENTS = {f"kafka_{each.metric}": set(each.labels) for each in SIGNALS if each.prefix == "kafka_"}
+"""Of the brokers' own agents."""
 LABELS_OF = (
     {metric.name: set(metric.labels) for metric in CATALOGUE}
     | COLLECTORS
     | OTHERS
+    | AGENTS
     | RECORDED
     # Prometheus' own: what fires.
     | {"ALERTS": {"alertname", "alertstate", "severity", "cluster", "broker", "group", "topic", "incident", "class"}}
+    | {"ALERTS_FOR_STATE": {"alertname", "severity", "cluster"}}
 )
 SUBSTITUTES = {
     "$__rate_interval": "8s",
@@ -182,7 +187,8 @@ def test_what_is_asked_of_the_collectors_page_is_on_it() -> None:
     registry.register(ConnectionMetrics(Settings(), dict, Peers()))
     exposed = {metric.name for metric in registry.collect()}
     asked = [signal for signal in SIGNALS if signal.full_name not in {metric.name for metric in CATALOGUE}]
-    assert {signal.full_name: set(signal.labels) for signal in asked} == COLLECTORS | OTHERS
+    assert {signal.full_name: set(signal.labels) for signal in asked} == COLLECTORS | OTHERS | AGENTS
+    assert AGENTS.keys() <= METRICS | SUMMED.keys()
     assert exposed >= COLLECTORS.keys()
 
 

@@ -324,10 +324,11 @@ def put_samples(tables: Tables, rows: Rows) -> None:
         {**group, **spark, "last_progress_at": START + 20 * SECOND},
     )
     committed = {**common, "group": "payments", "topic_id": "id-of-orders", "topic": "orders", "records_lost": 0}
+    kept = {"log_start_offset": 50, "high_watermark": 70}
     other = {**committed, "group": "other", "partition": 0}
     tables.put(
         GROUP_OFFSETS.name,
-        {**committed, "partition": 0, "committed_offset": 60, "lag": 10, "lag_seconds": 2.5},
+        {**committed, "partition": 0, "committed_offset": 60, "lag": 10, "lag_seconds": 2.5, **kept},
         {**committed, "partition": 1, "committed_offset": 3, "lag": 5, "lag_seconds": 61.0, "records_lost": 4},
         {**committed, "partition": 2, "records_lost": None},
         {**other, "committed_offset": 50, "lag": 20},

@@ -27,8 +27,8 @@ def alert_rendered(results: Sequence[Result], heading: str) -> str:
     with tempfile.TemporaryDirectory(prefix="isrwatch-judge-") as folder:
         sent = notified({name: result["firings"] for name, result in plays.items()}, Path(folder))
     for name, result in plays.items():
-        result["pages"] = _firsts(sent.get(name, ()), PAGE)
-        result["tickets"] = _firsts(sent.get(name, ()), TICKET)
+        result["pages"], result["added"] = _opened(sent.get(name, ()), PAGE)
+        result["tickets"], _ = _opened(sent.get(name, ()), TICKET)
     polled = [result for result in results if result["is_polled"]]
     logged = [result for result in results if not result["is_polled"]]
     parts = [heading, *_aims(logged), "", *_counts(logged), "", *_alerts(logged), ""]
@@ -36,15 +36,26 @@ def alert_rendered(results: Sequence[Result], heading: str) -> str:
     return "\n".join(parts)
 
 
-def _firsts(sent: Sequence[Notification], receiver: str) -> list[list[str]]:
-    """Give the messages to a receiver that are no repetition: each has an alert more than the ones before."""
-    messages, before = [], Counter[str]()
+def _opened(sent: Sequence[Notification], receiver: str) -> tuple[list[str], int]:
+    """Give what the messages say that wake somebody, and how many add an alert to a page that is open.
+
+    The key of a group is what pagers know a page by: while it is open, more messages of the group change its text.
+    """
+    opened: list[str] = []
+    added, before = 0, dict[str, Counter[str]]()
     for each in sent:
+        if each.receiver != receiver:
+            continue
         firing = Counter(each.firing)
-        if each.receiver == receiver and firing - before:
-            messages.append(sorted(firing))
-            before |= firing
-    return messages
+        if not firing:
+            before.pop(each.group, None)
+        elif each.group not in before:
+            opened.append(" + ".join(sorted(firing)))
+            before[each.group] = firing
+        elif firing - before[each.group]:
+            added += 1
+            before[each.group] |= firing
+    return opened, added
 
 
 def _is_late(result: Result) -> bool:
@@ -67,6 +78,8 @@ def _aims(results: Sequence[Result]) -> Iterator[str]:
     yield f"| somebody had to be woken, and was late or never | 0 | {late} of {len(of[MUST])} |"
     once = sum(len(result["pages"]) == 1 for result in woken)
     yield f"| woken once, of those in which anybody was | 100 % | {share(once, len(woken))} |"
+    added = sum(bool(result["added"]) for result in woken)
+    yield f"| an open page said more later, of those in which anybody was woken | | {added} of {len(woken)} |"
     right = sum(result["blamed"] for result in named)
     yield f"| the first page has a right class and broker | 98 % | {share(right, len(named))} |"
     yield f"| somebody may be woken, and was | | {_count(of[MAY], PAGE)} of {len(of[MAY])} |"
@@ -77,9 +90,9 @@ def _count(results: Sequence[Result], receiver: str) -> int:
 
 
 def _counts(results: Sequence[Result]) -> Iterator[str]:
-    yield "### Messages of a play, without repetitions"
+    yield "### Pages and tickets of a play"
     yield ""
-    yield "| messages | plays with so many pages | plays with so many tickets |"
+    yield "| how many | plays with so many pages | plays with so many tickets |"
     yield "|---:|---:|---:|"
     pages, tickets = (Counter(len(result[name]) for result in results) for name in ("pages", "tickets"))
     for count in range(max([*pages, *tickets], default=0) + 1):

@@ -32,9 +32,10 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600}
 
 
 class Notification(NamedTuple):
-    """One message: whom it reaches, and the alerts that it says are firing."""
+    """One message: whom it reaches, of which group, and the alerts that it says are firing; none: all is over."""
 
     receiver: str
+    group: str
     firing: tuple[str, ...]
 
 
@@ -46,7 +47,7 @@ def notified(plays: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> 
         folder: an empty one, for Alertmanager.
 
     Returns:
-        what was sent of each play, without notes that all is over.
+        what was sent of each play, in order.
     """
     with collecting_webhook() as webhook, running_alertmanager(folder, webhook, hastened(webhook.url)) as manager:
         for second in _ticks(max(alert["last"] for fired in plays.values() for alert in fired) + _TAIL):
@@ -56,8 +57,7 @@ def notified(plays: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> 
     sent = defaultdict(list)
     for message in messages:
         firing = tuple(sorted(each["labels"]["alertname"] for each in message["alerts"] if each["status"] == "firing"))
-        if firing:
-            sent[message["groupLabels"]["cluster"]].append(Notification(message["receiver"], firing))
+        sent[message["groupLabels"]["cluster"]].append(Notification(message["receiver"], message["groupKey"], firing))
     return sent
 
 

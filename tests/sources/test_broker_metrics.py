@@ -25,6 +25,7 @@ from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.broker_metrics import BrokerMetricsSource, client_from, endpoints_from, scrape
 from streaming.sources.broker_metrics_names import (
+    FAILED_PARTITIONS,
     MAX_LAG,
     METRICS,
     PRODUCE_MEAN_MS,
@@ -106,6 +107,17 @@ KNOWN = {f"{MANAGER}_underreplicatedpartitions": 3.0, f"{MANAGER}_isrshrinks_tot
         (f"{REQUESTS}_localtimems", {"request": "Produce"}, None),
         (MAX_LAG, {"clientId": "Replica"}, MAX_LAG),
         (MAX_LAG, {"clientId": "ReplicaAlterLogDirs"}, None),
+        (FAILED_PARTITIONS, {"clientId": "Replica"}, FAILED_PARTITIONS),
+        (
+            "kafka_server_ReplicaFetcherManager_Value",
+            {"name": "FailedPartitionsCount", "clientId": "Replica"},
+            FAILED_PARTITIONS,
+        ),
+        (
+            "kafka_server_broker_metadata_metrics_metadata_load_error_count",
+            {},
+            "kafka_server_broker_metadata_metrics_metadata_load_error_count",
+        ),
         (f"{MANAGER}_partitioncount", {"topic": "orders"}, None),
         ("kafka_cluster_partition_underreplicated", {"topic": "orders", "partition": "0"}, None),
         ("jvm_threads_current", {}, None),
@@ -536,7 +548,7 @@ def test_settings_give_endpoints() -> None:
 def test_our_exporter_configuration_asks_for_no_mbean_of_a_partition() -> None:
     config = yaml.safe_load((Path(__file__).parents[2] / "conf" / "jmx-exporter.yml").read_text(encoding="utf-8"))
     assert config["lowercaseOutputName"] is True
-    assert len(config["includeObjectNames"]) == 9
+    assert len(config["includeObjectNames"]) == 11
     assert not [name for name in config["includeObjectNames"] if "type=Partition" in name or name.endswith(":*")]
     assert all(rule["type"] in {"COUNTER", "GAUGE"} for rule in config["rules"])
 

@@ -108,6 +108,25 @@ def test_while_the_lag_of_a_partition_is_unknown_that_of_the_others_is_a_lower_b
     assert shown("kafka_replication_group_lag_at_least_seconds", "group", "topic") == {("payments", "orders"): 971}
 
 
+def test_a_group_is_near_the_end_of_what_is_kept_only_where_something_was_deleted(
+    reader: TablesReader, fresh: int, tables: Any, common: Any
+) -> None:
+    kept: tuple[dict[str, Any], ...] = (
+        {"log_start_offset": 100, "high_watermark": 200, "lag": 85},
+        {"log_start_offset": 0, "high_watermark": 200, "lag": 200},  # nothing was deleted
+        {"log_start_offset": 200, "high_watermark": 200, "lag": 0},  # nothing is there
+        {"high_watermark": 200, "lag": 0},
+    )
+    tables.put(
+        GROUP_OFFSETS.name,
+        *(committed(common, "orders", **more, partition=number) for number, more in enumerate(kept)),
+        committed(common, "clicks", log_start_offset=100, high_watermark=110, lag=40),
+        committed(common, "new", **kept[1]),
+    )
+    shown = show(reader, fresh)
+    assert shown("kafka_replication_group_retention_used_ratio", "topic") == {("orders",): 0.85, ("clicks",): 1}
+
+
 def committed(common: dict[str, Any], topic: str, **more: Any) -> dict[str, Any]:
     key = {"group": "payments", "topic_id": f"id-of-{topic}", "topic": topic, "partition": 0}
     return {**common, **key, "committed_offset": 5, "lag": 1, **more}
