@@ -98,13 +98,29 @@ BREAKS = {
 }
 
 
+def only_those_of(case: str, rules: str) -> str:
+    """Leave out the alerts that a case does not ask for: they take most of the time."""
+    asked = set(re.findall(r"Kafka\w+", (Path(__file__).parent / case).read_text()))
+    content = yaml.safe_load(rules)
+    alerts = content["groups"][1]
+    alerts["rules"] = [rule for rule in alerts["rules"] if rule["alert"] in asked]
+    return yaml.safe_dump(content, sort_keys=False)
+
+
+@pytest.mark.parametrize("case", sorted({case for case, _, _ in BREAKS.values()}))
+def test_the_alerts_that_a_case_asks_for_are_enough_for_it(case: str, files: dict[str, str], tmp_path: Path) -> None:
+    checked_against(tmp_path, only_those_of(case, files["alerts.yml"]))
+    outcome = promtool("test", "rules", tmp_path / case)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
 @pytest.mark.parametrize("name", BREAKS)
 def test_a_broken_rule_would_be_noticed(name: str, files: dict[str, str], tmp_path: Path) -> None:
     case, pattern, replacement = BREAKS[name]
     pattern = pattern if "\\" in pattern else re.escape(pattern)
     broken, count = re.subn(pattern, replacement.replace("\\", r"\\"), files["alerts.yml"])
     assert count > 0, "this break changes nothing any more: adapt it"
-    checked_against(tmp_path, broken)
+    checked_against(tmp_path, only_those_of(case, broken))
     assert promtool("check", "rules", tmp_path / "alerts.yml").returncode == 0, "the break is not even a rule"
     assert promtool("test", "rules", tmp_path / case).returncode != 0
 

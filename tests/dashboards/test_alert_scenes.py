@@ -5,10 +5,11 @@ The whole set of firing alerts is compared, so each scene also shows which other
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Any
 
 import pytest
+import yaml
 
 from dashboards.alerts import AlertSettings, rule_file
 from dashboards.render import as_yaml
@@ -410,5 +411,19 @@ BROKEN: dict[str, tuple[str, str, str]] = {
 def test_a_rule_that_is_broken_would_be_noticed(name: str, files: dict[str, str], tmp_path: Path) -> None:
     pattern, becomes, scene = BROKEN[name]
     assert pattern in files["alerts.yml"], "this break changes nothing any more: adapt it"
-    outcome: Any = run(tmp_path, name, SCENES[scene], files["alerts.yml"].replace(pattern, becomes))
+    broken = files["alerts.yml"].replace(pattern, becomes)
+    outcome = run(tmp_path, name, SCENES[scene], changed_alerts(files["alerts.yml"], broken, SCENES[scene]))
     assert outcome.returncode != 0
+
+
+def changed_alerts(rules: str, broken: str, scene: Scene) -> str:
+    """Leave of broken rules only what was changed, and what the scene expects: the others take most of the time."""
+    before, after = yaml.safe_load(rules), yaml.safe_load(broken)
+    expected = {re.split("[ {]", alert)[1] for firing in scene.firing.values() for alert in firing}
+    kept = [
+        rule
+        for old, rule in zip(before["groups"][1]["rules"], after["groups"][1]["rules"], strict=True)
+        if old["expr"] != rule["expr"] or rule["alert"] in expected
+    ]
+    after["groups"][1]["rules"] = kept
+    return yaml.safe_dump(after, sort_keys=False)

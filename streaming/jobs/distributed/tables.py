@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere in Spark
 
 from streaming.contracts.tables import PARTITION_CHANGES
@@ -17,12 +19,13 @@ from streaming.delta.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
 from streaming.delta.projections import SOURCE_VERSION
 from streaming.delta.quarantine import condense, go_back
 from streaming.delta.state_reader import as_of_version
+from streaming.delta.storage import file_path
 from streaming.delta.table_log import actions_of
 from streaming.delta.writer import GENERATION, Writer, lost_race, next_generation
 from streaming.jobs.schemas import table_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -58,8 +61,13 @@ class DistributedTable:
         return version, as_of_version(self._table)
 
     def rows(self, spark: SparkSession, version: int) -> DataFrame:
-        """Read the table at a version."""
-        return spark.read.format("delta").option("versionAsOf", version).load(str(self.path))
+        """Read the table at a version that was asked for just now.
+
+        The files are named by delta-rs: Spark would first run jobs over the log of the table, for each scan of it.
+        """
+        table = self._table if self._table.version() == version else DeltaTable(str(self.path), version=version)
+        names = pa.table(table.get_add_actions())["path"].to_pylist()
+        return rows_of_files(spark, self.path, self.definition, [file_path(self.path, name) for name in names])
 
     def write(self, rows: DataFrame, mode: str, as_of: int | None = None) -> None:
         """Append rows, or overwrite all; ``as_of`` is the change log version that it is true of afterwards."""
@@ -154,9 +162,13 @@ def changes_between(spark: SparkSession, path: Path, after: int, upto: int) -> D
 
     The files are named by delta-rs, by their statistics: Spark would first run a job over the whole log of the table.
     """
-    schema = table_schema(PARTITION_CHANGES.name)
-    files = files_between(path, after, upto)
+    rows = rows_of_files(spark, path, PARTITION_CHANGES, files_between(path, after, upto))
+    return rows.where((F.col("version") > after) & (F.col("version") <= upto))
+
+
+def rows_of_files(spark: SparkSession, path: Path, table: Table, files: Sequence[str]) -> DataFrame:
+    """Read data files of a table; a column that an older program did not write is null."""
+    schema = table_schema(table.name)
     if not files:
         return spark.createDataFrame([], schema)
-    rows = spark.read.schema(schema).option("basePath", str(path)).parquet(*files)
-    return rows.where((F.col("version") > after) & (F.col("version") <= upto))
+    return spark.read.schema(schema).option("basePath", str(path)).parquet(*files)
