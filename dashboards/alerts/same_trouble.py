@@ -27,8 +27,9 @@ def not_beside(condition: str, alert: str, *others: str, seconds: int) -> str:
     """
     pattern = "|".join(others)
     fires = f'ALERTS{{alertname=~"{pattern}", alertstate="firing"}}'
+    age = "timestamp(ALERTS_FOR_STATE) - ALERTS_FOR_STATE"  # not time(): a back-test has another clock
     return (
         f"({condition})\n"
-        f"unless on (cluster) ({fires} and on (cluster, alertname) time() - ALERTS_FOR_STATE < {seconds}\n"
+        f"unless on (cluster) ({fires} and on (cluster, alertname) {age} < {seconds}\n"
         f"  unless on (cluster) {firing(alert)})"
     )
