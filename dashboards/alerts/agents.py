@@ -22,8 +22,9 @@ def recovering(settings: AlertSettings) -> Rule:
         "info",
         f"{agents.LOGS_TO_RECOVER.now()} > 0",
         "Broker {{ $labels.broker }} of {{ $labels.cluster }} recovers its logs: do not restart it",
-        "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} was not stopped cleanly and reads its logs before it "
-        f"serves. Logs left: {top(f'{agents.LOGS_TO_RECOVER.now(THIS_CLUSTER)} > 0', _ROW)}. A restart would begin anew.",
+        "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} was not stopped cleanly and reads its logs "
+        f"before it serves. Logs left: {top(f'{agents.LOGS_TO_RECOVER.now(THIS_CLUSTER)} > 0', _ROW)}. A restart would "
+        "begin anew.",
         settings,
         run="isrwatch state --brokers",
         lasting=settings.recovering_for,
@@ -38,9 +39,9 @@ def partitions_given_up(settings: AlertSettings) -> Rule:
         "ticket",
         f"{failed.now()} > 0",
         "Broker {{ $labels.broker }} of {{ $labels.cluster }} has given up to replicate partitions",
-        "The fetchers of broker {{ $labels.broker }} of cluster {{ $labels.cluster }} have stopped to replicate partitions "
-        f"after an error, for {settings.fetcher_failed_for}: these replicas do not catch up until their leader changes or "
-        f"the broker is restarted. Partitions: {top(f'{failed.now(THIS_CLUSTER)} > 0', _ROW)}.",
+        "The fetchers of broker {{ $labels.broker }} of cluster {{ $labels.cluster }} have stopped to replicate "
+        f"partitions after an error, for {settings.fetcher_failed_for}: these replicas do not catch up until their "
+        f"leader changes or the broker is restarted. Partitions: {top(f'{failed.now(THIS_CLUSTER)} > 0', _ROW)}.",
         settings,
         run="isrwatch state --replicas",
         lasting=settings.fetcher_failed_for,
@@ -57,8 +58,8 @@ def metadata_errors(settings: AlertSettings) -> Rule:
         "ticket",
         errors,
         "Broker {{ $labels.broker }} of {{ $labels.cluster }} could not apply the metadata of the cluster",
-        "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has had errors with records of the metadata log since "
-        "it was started. Its view of topics, leaders and settings may be wrong until it is restarted.",
+        "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has had errors with records of the metadata log "
+        "since it was started. Its view of topics, leaders and settings may be wrong until it is restarted.",
         settings,
         run="isrwatch state --brokers",
         goes_on=_goes_on(load),

@@ -119,8 +119,8 @@ def unclean_election(settings: AlertSettings) -> Rule:
         not_beside(f"{elected} > 0", UNCLEAN_ELECTION, OFFLINE, UNDER_MIN_ISR, seconds=settings.same_trouble),
         "Records of {{ $labels.cluster }} may be lost: unclean leader election",
         'Cluster {{ $labels.cluster }}: about {{ $value | printf "%.0f" }} leaders were elected from outside the '
-        f"in-sync replicas within {settings.election_window}. Records that only the others had are discarded. Under min ISR "
-        f"now: {number(clusters.UNDER_MIN_ISR.now(THIS_CLUSTER))}, offline: "
+        f"in-sync replicas within {settings.election_window}. Records that only the others had are discarded. Under "
+        f"min ISR now: {number(clusters.UNDER_MIN_ISR.now(THIS_CLUSTER))}, offline: "
         f"{number(clusters.OFFLINE.now(THIS_CLUSTER))}. "
         f"{suspects()}",
         settings,

@@ -70,9 +70,9 @@ def near_retention(settings: AlertSettings) -> Rule:
         f"unless on (cluster, group) {_lost_records(settings)} > 0",
         "Group {{ $labels.group }} of {{ $labels.cluster }} is about to lose records",
         "Group {{ $labels.group }} of cluster {{ $labels.cluster }} has yet to read more than "
-        f"{100 * settings.retention_used:g} % of what is kept of a partition, and for {settings.retention_for} that has not "
-        f"become less: soon records are deleted before it reads them. Of all groups: {worst}. Raise retention.ms of the "
-        "topic while it catches up.",
+        f"{100 * settings.retention_used:g} % of what is kept of a partition, and for {settings.retention_for} that "
+        f"has not become less: soon records are deleted before it reads them. Of all groups: {worst}. Raise "
+        "retention.ms of the topic while it catches up.",
         settings,
         run="isrwatch state --groups",
         lasting=settings.retention_for,

@@ -22,7 +22,9 @@ def broker_lost(settings: AlertSettings) -> Rule:
     return rule(
         BROKER_LOST,
         "page",
-        not_beside(f"({at_risk}) and on (cluster, broker) ({lost})", BROKER_LOST, *woken, seconds=settings.same_trouble),
+        not_beside(
+            f"({at_risk}) and on (cluster, broker) ({lost})", BROKER_LOST, *woken, seconds=settings.same_trouble
+        ),
         "Broker {{ $labels.broker }} of {{ $labels.cluster }} is lost, and partitions depend on the rest",
         "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been down for "
         f"{settings.broker_lost_for} and was not stopped on purpose. {value()} of its partitions are at min "

@@ -18,7 +18,7 @@ LOGS_TO_RECOVER: Final = _agent(
 FAILED_PARTITIONS: Final = _agent(
     "Partitions given up",
     "server_replicafetchermanager_failedpartitionscount",
-    "Partitions that the fetchers of a broker have given up after an error: these replicas do not catch up by themselves.",
+    "Partitions that the fetchers of a broker have given up after an error: these replicas stay behind.",
 )
 METADATA_LOAD_ERRORS: Final = _agent(
     "Metadata not loaded",
@@ -33,5 +33,5 @@ METADATA_APPLY_ERRORS: Final = _agent(
 METADATA_ERRORS: Final = _agent(
     "Metadata errors of controllers",
     "controller_kafkacontroller_metadataerrorcount",
-    "Errors of a controller, since its start, with records of the metadata log: its state may differ from the leader's.",
+    "Errors of a controller, since its start, with records of the metadata log: its state may be wrong.",
 )

@@ -143,8 +143,8 @@ GROUP_METRICS: Final = (
     SampledMetric(
         name=f"{_PREFIX}retention_used_ratio",
         labels=(*LABELS, "topic"),
-        help="Share of the records kept of a partition that a group has yet to read, of the worst partition of a topic: "
-        "at 1 records are deleted before it reads them. Only of partitions of which records were deleted.",
+        help="Share of the records kept of a partition that a group has yet to read, of the worst one of a topic: at 1 "
+        "records are deleted before it reads them. Only of partitions of which records were deleted.",
         unit="ratio",
         source="group_offsets.lag, group_offsets.high_watermark, group_offsets.log_start_offset",
         samples=_of_cluster(per_topic(GroupOffsetsRow.retention_used, max, of_known=True)),
