@@ -125,7 +125,7 @@ def _all(path: Path, wanted: list[int], kinds: tuple[str, ...], given: argparse.
             file.write(json.dumps(result) + "\n")
             file.flush()
             if number % _STEP == 0 or number == len(missing):
-                wrong = sum(bool(one.get("errors", 1)) for one in done.values())
+                wrong = sum(bool("failed" in one or one.get("errors")) for one in done.values())
                 rest = (time.monotonic() - began) / number * (len(missing) - number)
                 print(
                     f"{len(done)} played, {wrong} with an error, {rest / 60:.0f} min to go", file=sys.stderr, flush=True

@@ -66,7 +66,7 @@ def _is_late(result: Result) -> bool:
 
 def _aims(results: Sequence[Result]) -> Iterator[str]:
     of = {call: [result for result in results if result["call"] == call] for call in (MUST, MAY, MUST_NOT)}
-    benign = [result for result in results if not result["harm"]]
+    benign = [result for result in of[MUST_NOT] if not result["harm"]]
     brief = [result for result in of[MUST_NOT] if result["harm"]]
     woken = [result for result in results if result["pages"]]
     named = [result for result in woken if result["blamed"] is not None]

@@ -2,7 +2,8 @@
 
 A play *must* page if partitions were unavailable (``tests/judge/unavailable.py``) for longer than the page waits, or a
 leader was elected uncleanly. It *must not* if no fault did harm, or if what it did was over well before the page would
-fire. In between it *may*: a few seconds decide, or repeated short troubles, or a broker that is lost for minutes.
+fire. In between it *may*: a few seconds decide, or repeated short troubles, or a broker that is lost for minutes, or
+one was stopped for minutes that led nothing: in the metadata log that is what a crash is, too.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tests.judge.unavailable import unavailable, unclean_elections
 from tests.plugins.exposed_play import ExposedPlay
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from exporters.backtest.evaluation import Firing
     from tests.judge.expected import ExpectedIncident
@@ -121,21 +122,22 @@ def _alerted(seed: int, kinds: tuple[str, ...]) -> Result:
         "faults": [f"{one.kind}: {one.what}" for one in play.troubles],
         "kinds": [one.kind for one in play.troubles],
         "harm": sorted({harm for effect in effects.of for harm in effect.harm}),
-        "call": call_of(play, [effect.harm for effect in effects.of]),
+        "call": call_of(play, [effect.harm for effect in effects.of], right[0]),
         "due": due(play),
         "unavailable": [[round(span.begin, 1), round(span.end, 1)] for span in unavailable(play)],
         "firings": [_fired(each) for each in fired if each.alert != "Watchdog"],
-        "blamed": _is_blamed_rightly(fired, harmful, scrapes.open),
+        "blamed": _is_blamed_rightly(fired, harmful, scrapes.open, unclean_elections(play)),
         "seconds": play.seconds,
     }
 
 
-def call_of(play: Play, harm: list[set[str]]) -> str:
+def call_of(play: Play, harm: list[set[str]], expected: Sequence[ExpectedIncident] = ()) -> str:
     """Decide whether somebody must, may or must not be woken.
 
     Args:
         play: what was played.
         harm: that each fault did.
+        expected: incidents; of a broker that led nothing no record proves that it was stopped cleanly.
     """
     spans = unavailable(play)
     if unclean_elections(play) or any(span.seconds >= PAGES_AFTER + MARGIN for span in spans):
@@ -144,7 +146,9 @@ def call_of(play: Play, harm: list[set[str]]) -> str:
     is_repeated = len(spans) > 1 and sum(span.seconds for span in spans) > FLAPPING_SECONDS - MARGIN
     last = max((trouble.end for trouble in play.troubles), default=0.0)
     is_lasting = any(harm) and min(last, play.seconds) - play.begin > LOST_AFTER - MARGIN
-    return MAY if is_long or is_repeated or is_lasting or (any(harm) and play.seconds > LOST_AFTER) else MUST_NOT
+    is_unproven = any(each.unproven and each.end - each.first > LOST_AFTER - MARGIN for each in expected)
+    is_lasting |= is_unproven or (any(harm) and play.seconds > LOST_AFTER)
+    return MAY if is_long or is_repeated or is_lasting else MUST_NOT
 
 
 def due(play: Play) -> float | None:
@@ -165,15 +169,23 @@ def _fired(firing: Firing) -> Result:
 
 
 def _is_blamed_rightly(
-    fired: list[Firing], harmful: list[ExpectedIncident], incidents: Mapping[int, list[OpenIncident]]
+    fired: list[Firing],
+    harmful: list[ExpectedIncident],
+    incidents: Mapping[int, list[OpenIncident]],
+    elections: list[float],
 ) -> bool | None:
-    """Return whether the first page could name an incident of a right class and with a right broker; None: no page."""
+    """Return whether the first page could name an incident of a right class and with a right broker; None: no page.
+
+    What ends in an unclean election is the loss of brokers until then, and any of those that are lost by then is right.
+    """
     pages = [each for each in fired if ("severity", "page") in each.labels]
     if not pages:
         return None
     at = (pages[0].began_at - START) // SECOND
+    is_before = not elections or at < min(elections)
     return any(
-        each.kind in right.kinds and (not right.must or bool(each.suspects & right.may))
+        (each.kind in right.kinds or (is_before and each.kind == "broker_loss" and "unclean_election" in right.kinds))
+        and (not right.must or bool(each.suspects & right.may))
         for each in incidents.get(at, ())
         for right in harmful
     )
