@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from dashboards.alerts.recording import unavailable_share
+from dashboards.alerts.same_trouble import BURNS_FAST, UNCLEAN_ELECTION, not_beside
 from dashboards.alerts.templates import OF_CLUSTER, THIS_CLUSTER, Rule, rule, top
 
 if TYPE_CHECKING:
@@ -22,9 +23,11 @@ def burns_fast(settings: AlertSettings) -> Rule:
     """Page for a budget that is gone within days, by outages so short that no other page fires."""
     used = f"({_burn('1h', '5m', 14.4, settings)})\nor ({_burn('6h', '30m', 6, settings)})"
     return rule(
-        "KafkaAvailabilityBurnsFast",
+        BURNS_FAST,
         "page",
-        f"({used})\nunless on (cluster) {_PAGED}",
+        not_beside(
+            f"({used})\nunless on (cluster) {_PAGED}", BURNS_FAST, UNCLEAN_ELECTION, seconds=settings.same_trouble
+        ),
         "Partitions of {{ $labels.cluster }} are unavailable again and again",
         f"{_spent(settings, '1h')} It is used up within days, by outages that are each too short for another page.",
         settings,

@@ -14,6 +14,7 @@ UNDER_MIN_ISR: Final = "KafkaUnderMinIsr"
 UNCLEAN_ELECTION: Final = "KafkaUncleanElection"
 MORE: Final = "KafkaMorePartitionsUnavailable"
 BROKER_LOST: Final = "KafkaBrokerLost"
+BURNS_FAST: Final = "KafkaAvailabilityBurnsFast"
 
 
 def not_beside(condition: str, alert: str, *others: str, seconds: int) -> str:

@@ -369,6 +369,11 @@ def test_an_excluded_topic_is_in_no_page_and_hides_nothing(tmp_path: Path) -> No
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
 
 
+def test_an_election_that_waits_for_another_page_is_still_counted_when_the_wait_is_over() -> None:
+    settings = AlertSettings()
+    assert settings.election_window == f"{settings.same_trouble // 60}m"
+
+
 # What a careless change would break: a pattern of the rules, what it becomes, and the scene that must notice.
 BROKEN: dict[str, tuple[str, str, str]] = {
     "a stopped broker counts as lost": (
