@@ -59,7 +59,11 @@ _WORDS: Final = frozenset(
     | {"sum", "min", "max", "avg", "group", "stddev", "stdvar", "count", "count_values", "bottomk", "topk", "quantile"}
 )
 _NAME_BY_PATTERN: Final = re.compile(r"__name__")
-_CLOCK: Final = re.compile(r"\btime\(\s*\)")
+# What has a moment of promtool's clock as its value; a matrix of it has no sum.
+_CLOCK: Final = re.compile(
+    r"\btime\(\s*\)|\btimestamp\([^()]*\)"
+    r"|\bALERTS_FOR_STATE\b(?:\s*\{[^}]*\})?(?:\s+offset\s+-?\w+)?(?!\s*\[)"
+)
 _CALENDAR: Final = re.compile(r"\b(?:hour|minute|month|year|day_of_week|day_of_month|day_of_year|days_in_month)\(\s*\)")
 
 
@@ -170,5 +174,7 @@ def at_another_time(expression: str, seconds: float) -> str:
 
     >>> at_another_time("time() - a > 60", 1000.0)
     '(time() + 1000.0) - a > 60'
+    >>> at_another_time("time() - timestamp(a) > 60", 1000.0)
+    '(time() + 1000.0) - (timestamp(a) + 1000.0) > 60'
     """
-    return _CLOCK.sub(f"(time() + {seconds})", expression)
+    return _CLOCK.sub(lambda moment: f"({moment[0]} + {seconds})", expression)

@@ -71,6 +71,25 @@ def test_the_clock_of_a_rule_is_the_one_of_the_past(tmp_path: Path) -> None:
     assert [(each.began_at, each.last_at) for each in fired(tmp_path, since, rule)] == [(at(3), at(5))]
 
 
+@pytest.mark.parametrize(
+    "age",
+    [
+        "time() - ALERTS_FOR_STATE{alertname='Offline'}",
+        "timestamp(ALERTS_FOR_STATE{alertname='Offline'}) - ALERTS_FOR_STATE{alertname='Offline'}",
+        "time() - ALERTS_FOR_STATE{alertname='Offline'} offset 15s",
+    ],
+)
+def test_the_age_of_an_alert_and_of_a_sample_are_those_of_the_past(tmp_path: Path, age: str) -> None:
+    rules = (
+        {"alert": "Offline", "expr": f"{OFFLINE} > 0", "for": "1s"},
+        {"alert": "Long", "expr": f"{age} >= 30 and on (cluster) {OFFLINE} > 0"},
+        {"alert": "Old", "expr": f"time() - timestamp({OFFLINE}) > 0"},
+    )
+    outcome = fired(tmp_path, offline(0, 1, 1, 1, 1, 0), *rules)
+    assert [(each.began_at, each.last_at) for each in outcome if each.alert == "Long"] == [(at(3), at(4))]
+    assert "Old" not in {each.alert for each in outcome}
+
+
 def test_an_alert_may_read_alerts_and_recording_rules(tmp_path: Path) -> None:
     rules = (
         {"record": "cluster:offline", "expr": f"sum by (cluster) ({OFFLINE})"},
