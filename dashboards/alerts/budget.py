@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from dashboards.alerts.recording import unavailable_share
-from dashboards.alerts.same_trouble import BURNS_FAST, UNCLEAN_ELECTION, not_beside
+from dashboards.alerts.same_trouble import BURNS_FAST, OFFLINE, UNCLEAN_ELECTION, UNDER_MIN_ISR, not_beside
 from dashboards.alerts.templates import OF_CLUSTER, THIS_CLUSTER, Rule, rule, top
 
 if TYPE_CHECKING:
     from dashboards.alerts.settings import AlertSettings
 
 # One incident is one page: these say what is wrong. The longest short window still has what they paged for.
-_PAGED: Final = 'last_over_time(ALERTS{alertname=~"KafkaUnderMinIsr|KafkaOfflinePartitions", alertstate="firing"}[30m])'
+_PAGED: Final = f'last_over_time(ALERTS{{alertname=~"{UNDER_MIN_ISR}|{OFFLINE}", alertstate="firing"}}[30m])'
 
 
 def burns_fast(settings: AlertSettings) -> Rule:

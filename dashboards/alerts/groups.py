@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from dashboards.alerts.templates import THIS_CLUSTER, Continuation, Rule, not_excluded, rule, top
-from dashboards.promql import EVERYWHERE, Scope
+from dashboards.promql import EVERYWHERE
 from dashboards.signals import groups, transactions
 from dashboards.signals.labels import CLUSTER, GROUP
 
 if TYPE_CHECKING:
     from dashboards.alerts.settings import AlertSettings
+    from dashboards.promql import Signal
 
 _GROUP: Final = Continuation(labels=GROUP, fresh=groups.INFO)
 _READ: Final = f"({groups.MEMBERS.now()} > 0 or {groups.PROGRESS_AGE.now()} >= 0)"
@@ -38,7 +39,7 @@ def stuck(settings: AlertSettings) -> Rule:
 
 def lag_grows(settings: AlertSettings) -> Rule:
     """Ticket for a group that reads, but more slowly than is written."""
-    lag = _lag(settings)
+    lag = _by_topic(groups.LAG_SECONDS, settings)
     return rule(
         "KafkaGroupLagGrows",
         "ticket",
@@ -58,7 +59,8 @@ def lag_grows(settings: AlertSettings) -> Rule:
 
 def near_retention(settings: AlertSettings) -> Rule:
     """Ticket for a group that has nearly all that is kept of a topic to read, and does not get nearer to the end."""
-    used, before = _used(settings), _used(settings, f" offset {settings.group_window_minutes}m")
+    used = _by_topic(groups.RETENTION_USED, settings)
+    before = _by_topic(groups.RETENTION_USED, settings, f"{settings.group_window_minutes}m")
     worst = top(
         f"max by (group, topic) ({groups.RETENTION_USED.now(THIS_CLUSTER)})",
         "{{ .Labels.group }} in {{ .Labels.topic }} ({{ .Value | humanizePercentage }})",
@@ -141,22 +143,16 @@ def hanging_transaction(settings: AlertSettings) -> Rule:
     )
 
 
-def _lag(settings: AlertSettings, *, before: str = "", scope: Scope = EVERYWHERE) -> str:
-    """Return the lag of each group in each topic that counts, now or some time before."""
-    series = groups.LAG_SECONDS.series(scope, *not_excluded(settings))
+def _by_topic(signal: Signal, settings: AlertSettings, before: str = "") -> str:
+    """Return a value of each group in each topic that counts, now or some time before."""
+    series = signal.series(EVERYWHERE, *not_excluded(settings))
     return f"max by (cluster, group, topic) ({series}{before and f' offset {before}'})"
-
-
-def _used(settings: AlertSettings, before: str = "") -> str:
-    """Return which share of what is kept of each topic a group has yet to read."""
-    series = groups.RETENTION_USED.series(EVERYWHERE, *not_excluded(settings))
-    return f"max by (cluster, group, topic) ({series}{before})"
 
 
 def _grown(settings: AlertSettings) -> str:
     """Return by how many seconds the lag of a group has grown in the topic where it grew most."""
-    before = _lag(settings, before=f"{settings.group_window_minutes}m")
-    return f"max by (cluster, group) ({_lag(settings)} - {before})"
+    before = _by_topic(groups.LAG_SECONDS, settings, f"{settings.group_window_minutes}m")
+    return f"max by (cluster, group) ({_by_topic(groups.LAG_SECONDS, settings)} - {before})"
 
 
 def _all_the_time(settings: AlertSettings) -> int:

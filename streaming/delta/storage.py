@@ -145,10 +145,14 @@ def path_of(table: DeltaTable) -> Path:
     return Path(url2pathname(urlsplit(table.table_uri).path))
 
 
+def files_of_version(table: DeltaTable) -> list[str]:
+    """List the paths of the data files of a version."""
+    return [file_path(path_of(table), name) for name in table.get_add_actions()["path"].to_pylist()]
+
+
 def has_all_files(table: DeltaTable) -> bool:
     """Return whether the data files of a version are still there."""
-    names = table.get_add_actions()["path"].to_pylist()
-    return all((path_of(table) / unquote(name)).exists() for name in names)
+    return all(Path(file).exists() for file in files_of_version(table))
 
 
 def wrong_files(table: DeltaTable) -> list[str]:

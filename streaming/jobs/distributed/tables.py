@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere in Spark
 
@@ -19,7 +18,7 @@ from streaming.delta.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
 from streaming.delta.projections import SOURCE_VERSION
 from streaming.delta.quarantine import condense, go_back
 from streaming.delta.state_reader import as_of_version
-from streaming.delta.storage import file_path
+from streaming.delta.storage import files_of_version
 from streaming.delta.table_log import actions_of
 from streaming.delta.writer import GENERATION, Writer, lost_race, next_generation
 from streaming.jobs.schemas import table_schema
@@ -66,8 +65,7 @@ class DistributedTable:
         The files are named by delta-rs: Spark would first run jobs over the log of the table, for each scan of it.
         """
         table = self._table if self._table.version() == version else DeltaTable(str(self.path), version=version)
-        names = pa.table(table.get_add_actions())["path"].to_pylist()
-        return rows_of_files(spark, self.path, self.definition, [file_path(self.path, name) for name in names])
+        return rows_of_files(spark, self.path, self.definition, files_of_version(table))
 
     def write(self, rows: DataFrame, mode: str, as_of: int | None = None) -> None:
         """Append rows, or overwrite all; ``as_of`` is the change log version that it is true of afterwards."""
