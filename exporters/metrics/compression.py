@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 import zlib
 from functools import cache
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -38,16 +38,17 @@ class Block:
 
     __slots__ = ("_checksum", "_deflated", "pieces", "series", "size")
 
-    def __init__(self, pieces: Sequence[bytes], series: int) -> None:
+    def __init__(self, pieces: Sequence[bytes], series: int, size: int | None = None) -> None:
         """Hold some lines.
 
         Args:
             pieces: whole lines.
             series: number of samples in them.
+            size: bytes of all pieces, if it is clear already.
         """
         self.pieces = pieces
         self.series = series
-        self.size = sum(map(len, pieces))
+        self.size = sum(map(len, pieces)) if size is None else size
         self._deflated: bytes | None = None
         self._checksum: int | None = None
 
@@ -60,16 +61,15 @@ class Block:
     def checksum(self) -> int:
         """Return the CRC-32 of the lines."""
         if self._checksum is None:
-            checksum = 0
-            for piece in self.pieces:
-                checksum = zlib.crc32(piece, checksum)
-            self._checksum = checksum
+            # Of thousands of small pieces one after the other, most of the time would be that of the calls.
+            self._checksum = zlib.crc32(b"".join(self.pieces))
         return self._checksum
 
     @classmethod
     def of(cls, blocks: Sequence[Block]) -> Block:
         """Put blocks together, with their compressed bytes."""
-        block = cls([piece for each in blocks for piece in each.pieces], sum(each.series for each in blocks))
+        pieces = list(chain.from_iterable([each.pieces for each in blocks]))
+        block = cls(pieces, sum([each.series for each in blocks]), sum([each.size for each in blocks]))
         block._deflated = b"".join([each.deflated() for each in blocks])
         return block
 
@@ -109,10 +109,23 @@ def _shifted(checksum: int, size: int) -> int:
     power = 0
     while size:
         if size & 1:
-            checksum = _product(_zero_bytes(power), checksum)
+            lowest, low, high, highest = _products(power)
+            checksum = (
+                lowest[checksum & 0xFF]
+                ^ low[checksum >> 8 & 0xFF]
+                ^ high[checksum >> 16 & 0xFF]
+                ^ highest[checksum >> 24]
+            )
         size >>= 1
         power += 1
     return checksum
+
+
+@cache
+def _products(power: int) -> tuple[list[int], ...]:
+    """Return the products of ``_zero_bytes`` with each value of each of the four bytes of a register, lowest first."""
+    matrix = _zero_bytes(power)
+    return tuple([_product(matrix, value << place) for value in range(256)] for place in (0, 8, 16, 24))
 
 
 @cache

@@ -37,17 +37,16 @@ from exporters.metrics.series_filter import EVERYTHING, SeriesFilter
 from exporters.metrics.text import line, metric_name
 from exporters.metrics.topic_render_cache import PER_TOPIC, ClusterLines
 from exporters.read_model.cluster_names import clusters_by_name
-from exporters.read_model.snapshot import ReplicationSnapshot
 from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
 from streaming.settings import CollectSettings, ExportSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from exporters.metrics.detail import Detail
     from exporters.metrics.metric import Sample
     from exporters.read_model.refresher import ExporterHealth
-    from exporters.read_model.snapshot import ClusterSnapshot
+    from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 
 DEFAULT_INTERVALS: Final = CollectSettings()
 DEFAULT_EXPORT: Final = ExportSettings()
@@ -93,7 +92,8 @@ class Exposition:
         self.chosen: Final = chosen
         self._lines: dict[str, tuple[ClusterLines, ClusterSampleLines]] = {}
         self._lock = threading.Lock()
-        self._prepared = PreparedSnapshot(ReplicationSnapshot(), {})
+        self.give_way: Callable[[], None] = lambda: None  # called often while something is prepared
+        self._prepared: PreparedSnapshot | None = None
 
     def prepare(self, snapshot: ReplicationSnapshot, now: int, *, in_steps: bool = False) -> PreparedSnapshot:
         """Render and compress what changed since the last snapshot, so that no scrape waits for it.
@@ -126,7 +126,7 @@ class Exposition:
             topics = ClusterLines(cluster.name, self.chosen.shows_topic)
             samples = ClusterSampleLines(self.oldest, self.chosen)
             self._lines[cluster_id] = topics, samples
-        topics.update(cluster, detail, in_steps=in_steps)
+        topics.update(cluster, detail, in_steps=in_steps, give_way=self.give_way)
         samples.update(cluster, detail, now)
         return PreparedCluster(cluster, detail, topics.blocks, samples)
 
@@ -147,7 +147,7 @@ class Exposition:
         """
         prepared, request = self._prepared, replace(request, left_out=self.chosen.left_out)
         # A newer one was prepared since this scrape began: it must not be undone.
-        if prepared.snapshot is not snapshot and prepared.snapshot.read_at <= snapshot.read_at:
+        if prepared is None or prepared.snapshot.number < snapshot.number:
             prepared = self.prepare(snapshot, now)
         clusters = [
             ClusterAtScrape(each, self._stale(each.cluster, now))

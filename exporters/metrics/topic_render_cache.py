@@ -20,7 +20,7 @@ from exporters.metrics.metric import Depends, PartitionMetric, ReplicaMetric, To
 from exporters.metrics.text import escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from exporters.metrics.detail import Detail
     from exporters.read_model.cluster_samples import PartitionOffsets
@@ -33,8 +33,8 @@ PER_TOPIC: Final[tuple[TopicLevelMetric, ...]] = tuple(
     metric for metric in CATALOGUE if isinstance(metric, (PartitionMetric, ReplicaMetric, TopicMetric))
 )
 TOPICS_OF_A_PART: Final = 16
-OFFSETS_OF_A_STEP: Final = 10_000
-"""Partitions whose offsets are rendered in one step, at least; and at least an eighth of all, so that steps end."""
+OFFSETS_OF_A_STEP: Final = 5_000
+"""Partitions whose offsets are rendered in one step, at least; and at least a sixteenth of all, so that steps end."""
 _ALL: Final = tuple(range(len(PER_TOPIC)))
 _OF_DETAIL: Final = tuple(
     index for index, metric in enumerate(PER_TOPIC) if not isinstance(metric, TopicMetric) and not metric.is_drop_in
@@ -71,6 +71,18 @@ class TopicLines:
     def offsets(self) -> PartitionOffsets | None:
         """The offsets that are rendered; None before the first time."""
         return None if self._view is None else self._view.offsets
+
+    def is_current(self, topic: TopicPartitions, offsets: PartitionOffsets, detailed: object, unobserved: int) -> bool:
+        """Return whether nothing of a topic has to be rendered again: of most, at nearly every change of others."""
+        last = self._view
+        return (
+            last is not None
+            and not self._has_open_episode
+            and last.topic is topic
+            and last.offsets is offsets
+            and last.observed.unobserved == unobserved
+            and last.detailed == detailed
+        )
 
     def update(self, view: TopicView, cluster: str) -> list[int]:
         """Render the metrics of which an input changed.
@@ -159,38 +171,62 @@ class ClusterLines:
         """
         self.name = name
         self._shows_topic = shows_topic
+        self._ids: list[str] = []
         self._topics: dict[str, TopicLines] = {}
         self._groups: list[list[TopicLines]] = []
         self._parts: list[list[Block | None]] = [[] for _ in PER_TOPIC]
         self.blocks: list[Block] = [_NOTHING] * len(PER_TOPIC)
         self.is_complete = True
 
-    def update(self, cluster: ClusterSnapshot, detail: Detail, *, in_steps: bool = False) -> None:
+    def update(
+        self,
+        cluster: ClusterSnapshot,
+        detail: Detail,
+        *,
+        in_steps: bool = False,
+        give_way: Callable[[], None] = lambda: None,
+    ) -> None:
         """Render the topics that changed, and those of which other partitions are chosen.
 
         After this, ``blocks`` has the bytes of ``pieces`` of all topics, in order, by metric; compressed. All offsets
         may have moved at once: ``in_steps``, some are rendered now, and the others stay those of the samples before
-        until the next updates. ``is_complete`` says whether there are any.
+        until the next updates. ``is_complete`` says whether there are any. ``give_way`` is called between two topics
+        and between two metrics.
         """
-        live = _newest_of_each_name(each for each in cluster.topics.values() if self._shows_topic(each.topic))
-        if [topic.topic_id for topic in live] != list(self._topics):
-            self._topics = {topic.topic_id: self._topics.get(topic.topic_id) or TopicLines() for topic in live}
-            topics = list(self._topics.values())
-            self._groups = [topics[at : at + TOPICS_OF_A_PART] for at in range(0, len(topics), TOPICS_OF_A_PART)]
-            self._parts = [[None] * len(self._groups) for _ in PER_TOPIC]
-            self.blocks = [_NOTHING] * len(PER_TOPIC)
+        self._order(cluster.topics)
         observed, self.is_complete = cluster.cluster.observed, True
-        left = max(OFFSETS_OF_A_STEP, sum(len(topic.partitions) for topic in live) // 8) if in_steps else None
-        for place, (topic, lines) in enumerate(zip(live, self._topics.values(), strict=True)):
-            offsets = cluster.offsets.get(topic.topic_id, _NO_OFFSETS)
+        left = _a_step(cluster.topics) if in_steps else None
+        for place, (topic_id, lines) in enumerate(self._topics.items()):
+            topic, chosen = cluster.topics[topic_id], detail.of(topic_id)
+            offsets = cluster.offsets.get(topic_id, _NO_OFFSETS)
+            if lines.is_current(topic, offsets, chosen, observed.unobserved):
+                continue
             if left is not None and lines.offsets is not offsets and lines.offsets is not None:
                 left -= len(topic.partitions)
                 if left < 0:
                     offsets, self.is_complete = lines.offsets, False
-            view = TopicView(topic, offsets, observed, detail.of(topic.topic_id))
-            for index in lines.update(view, self.name):
+            give_way()
+            for index in lines.update(TopicView(topic, offsets, observed, chosen), self.name):
                 self._parts[index][place // TOPICS_OF_A_PART] = None
-        self.blocks = [self._block(index) for index in range(len(PER_TOPIC))]
+        for index in range(len(PER_TOPIC)):
+            give_way()
+            self.blocks[index] = self._block(index)
+
+    def _order(self, topics: Mapping[str, TopicPartitions]) -> None:
+        """Order topics by name, when there are others than before."""
+        ids = list(topics)
+        if ids == self._ids:
+            return
+        shown = [each for each in topics.values() if self._shows_topic(each.topic)]
+        live = _newest_of_each_name(shown)
+        # Of two topics of one name another may become the newer one.
+        self._ids = ids if len(live) == len(shown) else []
+        if [topic.topic_id for topic in live] != list(self._topics):
+            self._topics = {topic.topic_id: self._topics.get(topic.topic_id) or TopicLines() for topic in live}
+            of_topics = list(self._topics.values())
+            self._groups = [of_topics[at : at + TOPICS_OF_A_PART] for at in range(0, len(of_topics), TOPICS_OF_A_PART)]
+            self._parts = [[None] * len(self._groups) for _ in PER_TOPIC]
+            self.blocks = [_NOTHING] * len(PER_TOPIC)
 
     def _block(self, index: int) -> Block:
         parts = self._parts[index]
@@ -203,6 +239,11 @@ class ClusterLines:
         block = Block.of([part for part in parts if part is not None and part.series])
         block.checksum()  # so that no scrape computes it
         return block
+
+
+def _a_step(topics: Mapping[str, TopicPartitions]) -> int:
+    """Return of how many partitions one step renders the offsets."""
+    return max(OFFSETS_OF_A_STEP, sum([len(topic.partitions) for topic in topics.values()]) // 16)
 
 
 _NOTHING: Final = Block((), 0)

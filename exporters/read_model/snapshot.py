@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from exporters.read_model.cluster_samples import NO_SAMPLES, ClusterSamples
@@ -287,6 +288,7 @@ class ReplicationSnapshot:
         read_at: when it was read.
         recent_events: newest last.
         incidents: by cluster id, those without any left out; None while there is no table of them.
+        number: of two snapshots, the one that was made later has the higher one.
     """
 
     clusters: Mapping[str, ClusterSnapshot] = field(default_factory=dict)
@@ -294,3 +296,4 @@ class ReplicationSnapshot:
     read_at: int = 0
     recent_events: tuple[EventRow, ...] = ()
     incidents: Mapping[str, ClusterIncidents] | None = None
+    number: int = field(init=False, default_factory=count().__next__)

@@ -13,8 +13,9 @@ from exporters.metrics.exposition import DEFAULT_INTERVALS, Exposition
 from exporters.metrics.series_filter import SeriesFilter
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
+from exporters.web.scrapes_first import ScrapesFirst
 from exporters.web.server import Endpoints, application
-from streaming.runtime.garbage import freeze
+from streaming.runtime.garbage import collect_seldom
 from streaming.runtime.listening import address_of, listen_all
 from streaming.web.protection import Protection, protection_of
 from streaming.web.server import WebServer
@@ -45,7 +46,7 @@ def serve(
     server, refresher = _parts(tables, settings, opened, protected, collect)
     sys.setswitchinterval(SWITCH_SECONDS)
     # Most of the first snapshot stays, and collections of garbage that look at all of it would delay scrapes.
-    refresher.after_first = freeze
+    refresher.after_first = collect_seldom
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, server.handle_exit)
     refresher.start()
@@ -96,4 +97,5 @@ def _parts(
     )
     server = WebServer(application(endpoints), opened, protected)
     endpoints.http = server.counts
+    exposition.give_way = ScrapesFirst(server.counts)
     return server, refresher

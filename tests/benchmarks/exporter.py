@@ -24,7 +24,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import uvicorn
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
@@ -36,11 +35,13 @@ from exporters.read_model.reader import micros_now
 from exporters.read_model.refresher import Refresher
 from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 from exporters.web.app import SWITCH_SECONDS
+from exporters.web.scrapes_first import ScrapesFirst
 from exporters.web.server import Endpoints, application
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState
-from streaming.runtime.garbage import freeze
+from streaming.runtime.garbage import collect_seldom
 from streaming.runtime.listening import address_of, listen
+from streaming.web.server import WebServer
 from tests.benchmarks._processes import cpu_seconds, memory
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class MovingCluster:
         if offsets is not None:
             draft.put_offsets(offsets, micros_now())
         self._cluster = draft.finish()
-        self.snapshot = ReplicationSnapshot(clusters={"id": self._cluster}, version=self._turn)
+        self.snapshot = ReplicationSnapshot(clusters={"id": self._cluster}, version=self._turn, read_at=micros_now())
         return self.snapshot
 
 
@@ -134,15 +135,14 @@ def serve(partitions: int, pipe: Connection) -> None:
         return prepared.is_complete
 
     refresher = Refresher(reader, COMMIT_SECONDS, "bench", prepare)  # type: ignore[arg-type]
-    refresher.after_first = freeze  # as ``isrwatch export`` does
+    refresher.after_first = collect_seldom  # as ``isrwatch export`` does
     endpoints = Endpoints(refresher, 60.0, exposition=exposition)
     sys.setswitchinterval(SWITCH_SECONDS)
     opened = listen("127.0.0.1:0", "--listen")
-    server = uvicorn.Server(
-        uvicorn.Config(application(endpoints), log_level="warning", access_log=False, lifespan="off")
-    )
+    server = WebServer(application(endpoints), [opened])
+    exposition.give_way = ScrapesFirst(server.counts)
     refresher.start()
-    threading.Thread(target=server.run, kwargs={"sockets": [opened]}, daemon=True).start()
+    threading.Thread(target=server.run, daemon=True).start()
     pipe.send(address_of(opened))
     pipe.recv()
     pipe.send(seconds)

@@ -81,3 +81,14 @@ def test_a_snapshot_that_nobody_prepared_is_rendered_whole() -> None:
     moved = snapshot_of(with_offsets(before, 200), 2)
     page = plain(exposition.render(moved, HEALTH, NOW, ScrapeRequest())).decode()
     assert offsets_in(page) == ["200"] * TOPICS
+
+
+def test_a_scrape_that_began_before_a_newer_snapshot_was_prepared_does_not_undo_it() -> None:
+    exposition = Exposition(60.0)
+    before = with_offsets(cluster_of(partition(f"topic-{number:02}", 0) for number in range(TOPICS)), 100)
+    older = snapshot_of(before, 1)
+    exposition.prepare(older, NOW)
+    # Offsets are read apart from the log of changes: neither the version nor the time of reading is another.
+    exposition.prepare(snapshot_of(with_offsets(before, 200), 1), NOW)
+    page = plain(exposition.render(older, HEALTH, NOW, ScrapeRequest())).decode()
+    assert offsets_in(page) == ["200"] * TOPICS

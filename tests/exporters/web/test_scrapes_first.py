@@ -1,0 +1,52 @@
+"""A thread that prepares responses waits while a request is responded to, but not for ever."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from exporters.web import scrapes_first
+from exporters.web.scrapes_first import ScrapesFirst
+from streaming.web.http_counts import HttpCounts
+
+
+def test_without_a_request_nothing_waits() -> None:
+    give_way = ScrapesFirst(HttpCounts())
+    began = time.monotonic()
+    for _ in range(1000):
+        give_way()
+    assert time.monotonic() - began < 1000 * scrapes_first.LONGEST_SECONDS / 10
+
+
+def test_a_request_is_waited_for_until_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scrapes_first, "LONGEST_SECONDS", 60.0)
+    counts, ended = HttpCounts(), threading.Event()
+    counts.begin()
+    worker = threading.Thread(target=lambda: (ScrapesFirst(counts)(), ended.set()))
+    worker.start()
+    assert not ended.wait(0.2)
+    counts.end("/metrics", 200, 0.2)
+    assert ended.wait(30)
+    worker.join()
+
+
+def test_a_client_that_never_ends_to_read_takes_at_most_half_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = HttpCounts()
+    counts.begin()
+    now = 0.0
+    work: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr("exporters.web.scrapes_first.time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    give_way = ScrapesFirst(counts)
+    while now < 1.0:
+        give_way()
+        work.append(0.001)
+        now += 0.001
+    assert sum(work) > 0.45
