@@ -1,4 +1,4 @@
-"""How long a scrape takes while the cluster moves, and what it costs; beside prometheus_client's own renderer.
+"""How long a scrape takes while the cluster moves, and what it costs; beside the ways of other exporters.
 
     python -m tests.benchmarks.exporter [--partitions 10000 100000] [--scrapes 200]
 
@@ -7,7 +7,8 @@ cluster of which 100 partitions change every second, in ten commits, and every o
 thread makes as it reads them of the real table. Scrapes come as
 from Prometheus, one after the other, compressed, then from 100 scrapers at once. A change is served when its snapshot
 is rendered and compressed. The stock renderer makes the text of the same series at each scrape, as exporters do that
-are made with the client library.
+are made with the client library. A scrape that asks the brokers for each partition, as some exporters do at every scrape, is
+measured against stand-ins that answer from memory: log start and high watermark, log directories and one group.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ from streaming.runtime.garbage import collect_seldom
 from streaming.runtime.listening import address_of, listen
 from streaming.web.server import WebServer
 from tests.benchmarks._processes import cpu_seconds, memory
+from tests.benchmarks._stand_ins import Size, brokers
+from tests.benchmarks.sampling import of_others
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -182,6 +185,13 @@ def stock_seconds(text: str) -> float:
     return time.perf_counter() - began
 
 
+def asking_seconds(partitions: int) -> float:
+    """Return the seconds of a scrape that asks the brokers for each partition, before it renders anything."""
+    with brokers(Size(partitions, groups=1, partitions_of_a_group=10)) as cluster:
+        of_others(cluster.ports, one_by_one=True)  # the stand-ins compose each answer once
+        return of_others(cluster.ports, one_by_one=True).wall_seconds
+
+
 def measure(partitions: int, scrapes: int) -> None:
     """Measure one size, and print it."""
     ours, theirs = multiprocessing.Pipe()
@@ -221,7 +231,8 @@ def measure(partitions: int, scrapes: int) -> None:
         f"  CPU of a scrape {1000 * spent / scrapes:8.1f} ms, of {AT_ONCE} at once {1000 * of_all:.0f} ms; "
         f"of rendering what moves {moving:.2f} cores"
     )
-    print(f"  the client library {1000 * stock:8.0f} ms a scrape: {stock / statistics.median(times):.0f} times ours")
+    _print_beside("the client library", stock, times)
+    _print_beside("asking for each partition", asking_seconds(partitions), times)
     print(f"  memory {size / 1e6:.0f} MB (PSS)", flush=True)
 
 
@@ -236,6 +247,10 @@ def _print(what: str, seconds: list[float]) -> None:
     cuts = statistics.quantiles(seconds, n=100, method="inclusive")
     measured = " ".join(f"{name} {1000 * cut:7.1f} ms" for name, cut in (("p50", cuts[49]), ("p99", cuts[98])))
     print(f"  {what:20} {measured}   worst {1000 * max(seconds):.1f} ms")
+
+
+def _print_beside(what: str, seconds: float, ours: list[float]) -> None:
+    print(f"  {what:25} {1000 * seconds:8.0f} ms a scrape: {seconds / statistics.median(ours):.0f} times ours")
 
 
 def main() -> None:
