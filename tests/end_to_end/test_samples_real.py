@@ -7,22 +7,16 @@ the two run the batches of the job itself, without Spark: what Spark adds is loo
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections import Counter
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
 
 from deploy.sandbox import Sandbox, plan_cluster
-from streaming.bus.directory import DirectoryReader
-from streaming.contracts.observations import Channel
-from streaming.jobs.driver.batch import ReplicationBatch
-from streaming.jobs.driver.newest import NewestBatch
-from streaming.jobs.streams.bus_rows import SCHEMA, arrow_batches
+from tests.plugins.batches import Batches
 from tests.plugins.pipeline import Pipeline
 from tests.sources.samples.late_producer import leave_hanging
 from tests.sources.samples.test_groups_real import PARTITIONS, Clients
@@ -67,42 +61,6 @@ class Scraped:
 
     def number(self, name: str) -> float | None:
         return self.own(name).get(())
-
-
-class Batches(threading.Thread):
-    """The job's batches, over and over: what has come on the bus is applied to the tables."""
-
-    def __init__(self, pipeline: Pipeline) -> None:
-        super().__init__(name="batches", daemon=True)
-        self.errors: list[Exception] = []
-        self._ended = threading.Event()
-        self._bus = DirectoryReader(pipeline.bus)
-        self._replication = ReplicationBatch(pipeline.tables)
-        samples = NewestBatch(pipeline.tables, Channel.OFFSETS)
-        self._batches: dict[Channel, Any] = {Channel.REPLICATION: self._replication, Channel.OFFSETS: samples}
-        self._read: Counter[tuple[Channel, str]] = Counter()
-
-    def run(self) -> None:
-        try:
-            while not self._ended.wait(0.5):
-                for channel in self._batches:
-                    self._apply(channel)
-                self._replication.projections.project(self._replication.shared)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the test that waits in vain shows it
-            self.errors.append(error)
-
-    def _apply(self, channel: Channel) -> None:
-        for source, end in self._bus.end_positions(channel).items():
-            begin = self._read[channel, source]
-            if begin < end:
-                log_id = self._bus.segments(channel, source)[-1].log_id
-                rows = arrow_batches(source, self._bus.read(channel, source, begin, end), log_id)
-                self._batches[channel].apply(pa.Table.from_batches(rows, schema=SCHEMA))
-                self._read[channel, source] = end
-
-    def end(self) -> None:
-        self._ended.set()
-        self.join()
 
 
 class Watched:

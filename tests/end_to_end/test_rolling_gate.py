@@ -1,0 +1,83 @@
+"""``isrwatch health --wait`` between the steps of a rolling restart of a real cluster, while somebody writes to it.
+
+It must not pass while a broker is away, and when it passes every replica must be in sync: Kafka itself is asked.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deploy.sandbox import Sandbox, plan_cluster
+from deploy.sandbox.writer import TopicWriter
+from tests.plugins.batches import Batches
+from tests.plugins.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+TOPIC, PARTITIONS = "orders", 12
+HEALTHY, UNHEALTHY = 0, 1
+
+
+class Cluster:
+    """A real cluster, and what is recorded of it."""
+
+    def __init__(self, sandbox: Sandbox, tables: Path) -> None:
+        self.sandbox, self._tables = sandbox, tables
+
+    def gate(self, wait: str, settle: str) -> subprocess.CompletedProcess[str]:
+        """Wait at the gate, as a script does between two brokers."""
+        command = [sys.executable, "-m", "streaming.commands", "health", "--tables", str(self._tables)]
+        return subprocess.run(
+            [*command, "--wait", wait, "--settle", settle], capture_output=True, text=True, check=False
+        )
+
+    def out_of_sync(self) -> list[int]:
+        """Name the partitions of which a replica is out of sync, as the brokers say."""
+        described = self.sandbox.admin.describe(TOPIC)
+        return [number for (_, number), each in described.items() if set(each.isr) != set(each.replicas)]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        sandbox = stack.enter_context(Sandbox(plan_cluster(brokers=3)))
+        sandbox.admin.create_topic(
+            TOPIC, partitions=PARTITIONS, replication_factor=3, configs={"min.insync.replicas": "2"}
+        )
+        pipeline = Pipeline(tmp_path_factory.mktemp("pipeline"))
+        stack.callback(pipeline.close)
+        config = pipeline.directory / "isrwatch.toml"
+        config.write_text(f'[cluster]\nname = "sandbox"\nbootstrap_servers = "{sandbox.bootstrap_servers}"\n')
+        pipeline.collect("--config", str(config))
+        pipeline.eventually(lambda: list(pipeline.bus.glob("replication/*")), "there are reports")
+        batches = Batches(pipeline)
+        batches.start()
+        stack.callback(batches.end)
+        stack.enter_context(TopicWriter(sandbox.bootstrap_servers, TOPIC))
+        yield Cluster(sandbox, pipeline.tables)
+        assert batches.errors == []
+
+
+def test_the_gate_passes_between_two_brokers_only_when_kafka_says_that_all_replicas_are_in_sync(
+    cluster: Cluster,
+) -> None:
+    first = cluster.gate("120s", "3s")
+    assert first.returncode == HEALTHY, first.stdout + first.stderr
+    # A broker that was killed stays in sync until its session ends, after 9 s: the default of --settle is longer.
+    for broker, end, wait, settle in ((1, cluster.sandbox.stop, "3s", "1s"), (2, cluster.sandbox.kill, "12s", "10s")):
+        end(broker)
+        closed = cluster.gate(wait, settle)
+        assert closed.returncode == UNHEALTHY, closed.stdout + closed.stderr
+        cluster.sandbox.start(broker)
+        opened = cluster.gate("120s", "3s")
+        assert opened.returncode == HEALTHY, opened.stdout + opened.stderr
+        assert cluster.out_of_sync() == []

@@ -1,0 +1,54 @@
+"""The batches of the job on the folders of an installation, without Spark: where how they are scheduled is no matter."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streaming.bus.directory import DirectoryReader
+from streaming.contracts.observations import Channel
+from streaming.jobs.driver.batch import ReplicationBatch
+from streaming.jobs.driver.newest import NewestBatch
+from streaming.jobs.streams.bus_rows import SCHEMA, arrow_batches
+
+if TYPE_CHECKING:
+    from tests.plugins.pipeline import Pipeline
+
+
+class Batches(threading.Thread):
+    """The job's batches, over and over: what has come on the bus is applied to the tables."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        super().__init__(name="batches", daemon=True)
+        self.errors: list[Exception] = []
+        self._ended = threading.Event()
+        self._bus = DirectoryReader(pipeline.bus)
+        self._replication = ReplicationBatch(pipeline.tables)
+        samples = NewestBatch(pipeline.tables, Channel.OFFSETS)
+        self._batches: dict[Channel, Any] = {Channel.REPLICATION: self._replication, Channel.OFFSETS: samples}
+        self._read: Counter[tuple[Channel, str]] = Counter()
+
+    def run(self) -> None:
+        try:
+            while not self._ended.wait(0.5):
+                for channel in self._batches:
+                    self._apply(channel)
+                self._replication.projections.project(self._replication.shared)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the test that waits in vain shows it
+            self.errors.append(error)
+
+    def _apply(self, channel: Channel) -> None:
+        for source, end in self._bus.end_positions(channel).items():
+            begin = self._read[channel, source]
+            if begin < end:
+                log_id = self._bus.segments(channel, source)[-1].log_id
+                rows = arrow_batches(source, self._bus.read(channel, source, begin, end), log_id)
+                self._batches[channel].apply(pa.Table.from_batches(rows, schema=SCHEMA))
+                self._read[channel, source] = end
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
