@@ -7,7 +7,7 @@ cluster of which 100 partitions change every second, in ten commits, and every o
 thread makes as it reads them of the real table. Scrapes come as
 from Prometheus, one after the other, compressed, then from 100 scrapers at once. A change is served when its snapshot
 is rendered and compressed. The stock renderer makes the text of the same series at each scrape, as exporters do that
-are made with the client library. A scrape that asks the brokers for each partition, as some exporters do at every scrape, is
+are made with the client library. A scrape that asks the brokers for each partition, as others do at every scrape, is
 measured against stand-ins that answer from memory: log start and high watermark, log directories and one group.
 """
 

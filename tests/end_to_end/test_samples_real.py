@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""The batches of the job on the folders of an installation, without Spark: where how they are scheduled is no matter."""
+"""The batches of the job on the folders of an installation, without Spark: for tests of what follows from them."""
 
 from __future__ import annotations
 
