@@ -62,12 +62,18 @@ def notified(plays: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> 
 
 
 def hastened(url: str) -> dict[str, Any]:
-    """Read the configuration that is shipped, with shorter times, and a webhook for each receiver."""
-    configuration: dict[str, Any] = yaml.safe_load(CONFIGURATION.read_text(encoding="utf-8"))
+    """Shorten the times of the configuration that is shipped."""
+    configuration = shipped(url)
     for route in _routes(configuration["route"]):
         for key in ("group_wait", "group_interval", "repeat_interval"):
             if key in route:
                 route[key] = _shorter(route[key])
+    return configuration
+
+
+def shipped(url: str) -> dict[str, Any]:
+    """Read the configuration that is shipped, with a webhook for each receiver."""
+    configuration: dict[str, Any] = yaml.safe_load(CONFIGURATION.read_text(encoding="utf-8"))
     for receiver in configuration["receivers"]:
         receiver["webhook_configs"] = [{"url": url, "send_resolved": True}]
     return configuration

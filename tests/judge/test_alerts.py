@@ -10,6 +10,7 @@ from tests.judge.alert_results import alert_rendered
 from tests.judge.alerts import MUST, alerted
 from tests.judge.notifications import notified
 from tests.judge.play import played
+from tests.judge.real_time import Message, page_alerts, row, wrong
 from tests.judge.unavailable import Span, unavailable
 
 pytestmark = pytest.mark.prometheus
@@ -78,3 +79,20 @@ def test_the_tables_count_who_was_woken_and_how_often() -> None:
     assert "| somebody had to be woken, and was late or never | 0 | 1 of 1 |" in text
     assert "| woken once, of those in which anybody was | 100 % | 100.0 %" in text
     assert "| 2 | stop | 10 to 200 | KafkaUnderMinIsr at 130 | late or never |" in text
+
+
+def test_in_real_time_a_page_of_the_scenario_must_be_sent_and_no_other() -> None:
+    pages = frozenset({"KafkaUnderMinIsr", "KafkaOfflinePartitions", "KafkaBrokerLost"})
+    lost = Message(330.0, "page", "c", ("KafkaBrokerLost",), ("Broker 3 of c is lost",))
+    refused = Message(435.0, "page", "c", ("KafkaUnderMinIsr",), ("Writes are refused",))
+    ticket = Message(60.0, "ticket", "c", ("KafkaBrokerDown",), ("Broker 3 of c is down",))
+    assert wrong("under_min_isr", [ticket, refused], pages) == ""
+    assert wrong("under_min_isr", [ticket], pages) == "somebody must be woken, and was not: KafkaUnderMinIsr"
+    assert wrong("under_min_isr", [lost], pages).startswith("another page than KafkaUnderMinIsr")
+    assert wrong("rolling_restart", [ticket], pages) == ""
+    assert wrong("rolling_restart", [refused], pages) == "nobody need be woken, and was: KafkaUnderMinIsr"
+    over = Message(500.0, "page", "c", (), ())
+    assert row("under_min_isr", [refused, over]) == (
+        "| `under_min_isr` | 7:15 `KafkaUnderMinIsr`: Writes are refused; 8:20 over | - |\n"
+    )
+    assert {"KafkaUnderMinIsr", "KafkaBrokerLost"} <= page_alerts()

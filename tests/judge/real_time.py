@@ -1,0 +1,190 @@
+"""Whom scenarios wake in real time, through every program as it is shipped; written to docs/real_time_alerts.md.
+
+    python -m tests.judge.real_time [--minutes 15] [--write] [SCENARIO...]
+
+Each scenario is a cluster that a collector simulates second by second. One job with Spark, one exporter, Prometheus
+with the committed rules and Alertmanager with the shipped routes follow all of them; no time is shortened, and what
+leaves Alertmanager is counted. Exits with 1 if a cluster wakes somebody who need not be woken, nobody who must be, or
+more than once for the alerts that the scenario calls for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import yaml
+
+from streaming.sources.simulated import load_scenario
+from tests.judge.alerts import RULES
+from tests.judge.notifications import shipped
+from tests.plugins.local_http import collecting_webhook
+from tests.plugins.pipeline import Pipeline
+from tests.plugins.prometheus import running_alertmanager, running_prometheus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tests.plugins.local_http import Webhook
+
+SCENARIOS: Final = ("under_min_isr", "unclean_election", "network_split", "rolling_restart", "flapping_follower")
+PAGE: Final = Path(__file__).parents[2] / "docs" / "real_time_alerts.md"
+INTERVAL: Final = "15s"  # as deploy/prometheus has it
+HEADER: Final = """# Alerts in real time
+
+{count} scenarios of the model, each for {minutes:g} minutes of real time, on {day}: collectors, one job with Spark, one
+exporter, Prometheus with the committed rules, Alertmanager with the shipped routes. Rendered by
+`.venv/bin/python -m tests.judge.real_time --write`, and not by a test, as it takes its time. Times are minutes and
+seconds from the start of the collector to the message that left Alertmanager; the same without waiting, for every
+scenario, is in [alerts of the scenarios](scenario_alerts.md).
+
+| scenario | pages | tickets |
+|---|---|---|
+"""
+
+
+class Message(NamedTuple):
+    """What left Alertmanager about one cluster: when, to whom, and the alerts that it says fire; none: all is over."""
+
+    second: float
+    receiver: str
+    cluster: str
+    alerts: tuple[str, ...]
+    summaries: tuple[str, ...]
+
+
+class Clock:
+    """Notes when each message came."""
+
+    def __init__(self, webhook: Webhook) -> None:
+        """Begin now."""
+        self._webhook, self._began = webhook, time.monotonic()
+        self.messages: list[Message] = []
+        self._seen = 0
+
+    @property
+    def second(self) -> float:
+        """Seconds since the begin."""
+        return time.monotonic() - self._began
+
+    def take(self) -> Iterator[Message]:
+        """Take over what came since the last time."""
+        came = self._webhook.notifications[self._seen :]
+        self._seen += len(came)
+        for each in came:
+            firing = [alert for alert in each["alerts"] if alert["status"] == "firing"]
+            message = Message(
+                self.second,
+                each["receiver"],
+                each["groupLabels"].get("cluster", ""),
+                tuple(alert["labels"]["alertname"] for alert in firing),
+                tuple(alert["annotations"]["summary"] for alert in firing),
+            )
+            self.messages.append(message)
+            yield message
+
+
+def followed(scenarios: Sequence[str], minutes: float) -> list[Message]:
+    """Run everything; give what left Alertmanager."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="isrwatch-real-time-")))
+        for name in ("pipeline", "prometheus", "alertmanager"):
+            (folder / name).mkdir()
+        pipeline = Pipeline(folder / "pipeline")
+        stack.callback(pipeline.close)
+        webhook = stack.enter_context(collecting_webhook())
+        manager = stack.enter_context(running_alertmanager(folder / "alertmanager", webhook, shipped(webhook.url)))
+        pipeline.job()
+        clock = Clock(webhook)
+        for name in scenarios:
+            _simulate(name, pipeline)
+        pipeline.export()
+        target = {"isrwatch": f"127.0.0.1:{pipeline.port}"}
+        stack.enter_context(running_prometheus(folder / "prometheus", target, [RULES], manager, INTERVAL))
+        while clock.second < 60 * minutes:
+            time.sleep(0.5)
+            for message in clock.take():
+                if message.receiver in {"page", "ticket"}:
+                    _say(message)
+        return clock.messages
+
+
+def _simulate(scenario: str, pipeline: Pipeline) -> None:
+    config = pipeline.directory / f"{scenario}.toml"
+    config.write_text(f'[cluster]\nname = "{scenario}"\n[collect]\ncollector = "{scenario}"\nlisten = ""\n')
+    bus = ("--bus", str(pipeline.bus))
+    pipeline.start(f"collect-{scenario}", "collect", "--config", str(config), "--simulate", scenario, *bus)
+
+
+def _say(message: Message) -> None:
+    what = "; ".join(message.summaries) or "over"
+    print(f"{_minutes(message.second)} {message.receiver:6} {message.cluster:20} {what}", flush=True)
+
+
+def _minutes(second: float) -> str:
+    return f"{int(second) // 60}:{int(second) % 60:02}"
+
+
+def row(scenario: str, messages: Sequence[Message]) -> str:
+    """Write what was sent of a scenario as a row of the table."""
+    cells = (
+        "; ".join(_cell(each) for each in messages if each.receiver == receiver) or "-"
+        for receiver in ("page", "ticket")
+    )
+    return f"| `{scenario}` | {' | '.join(cells)} |\n"
+
+
+def _cell(message: Message) -> str:
+    alerts = ", ".join(f"`{alert}`: {text}" for alert, text in zip(message.alerts, message.summaries, strict=True))
+    return f"{_minutes(message.second)} {alerts or 'over'}"
+
+
+def wrong(scenario: str, messages: Sequence[Message], pages: frozenset[str]) -> str:
+    """Say what is wrong with the pages of a scenario; "" if nothing is."""
+    expected = pages & set(load_scenario(scenario).truth.alerts)
+    sent: dict[str, int] = defaultdict(int)
+    for each in messages:
+        if each.receiver == "page":
+            for alert in set(each.alerts):
+                sent[alert] += 1
+    if sent and not expected:
+        return f"nobody need be woken, and was: {', '.join(sent)}"
+    if expected and not sent:
+        return f"somebody must be woken, and was not: {', '.join(sorted(expected))}"
+    return "" if sent.keys() <= expected else f"another page than {', '.join(sorted(expected))}: {', '.join(sent)}"
+
+
+def page_alerts() -> frozenset[str]:
+    """Name the alerts that wake somebody."""
+    groups: list[dict[str, Any]] = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
+    rules = [rule for group in groups for rule in group["rules"] if "alert" in rule]
+    return frozenset(rule["alert"] for rule in rules if rule["labels"]["severity"] == "page")
+
+
+def main() -> None:
+    """Run the scenarios, and judge them."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("scenarios", nargs="*", default=SCENARIOS)
+    options.add_argument("--minutes", type=float, default=15)
+    options.add_argument("--write", action="store_true")
+    given = options.parse_args()
+    messages, pages = followed(given.scenarios, given.minutes), page_alerts()
+    of = {name: [each for each in messages if each.cluster == name] for name in given.scenarios}
+    table = "".join(row(name, of[name]) for name in given.scenarios)
+    sys.stdout.write(table)
+    if given.write:
+        day = dt.datetime.now(dt.UTC).date()
+        PAGE.write_text(HEADER.format(count=len(of), minutes=given.minutes, day=day) + table, encoding="utf-8")
+    if errors := [f"{name}: {what}" for name in of if (what := wrong(name, of[name], pages))]:
+        sys.exit("\n".join(errors))
+
+
+if __name__ == "__main__":
+    main()
