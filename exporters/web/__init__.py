@@ -14,6 +14,7 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``api``         the JSON responses about a snapshot
 - ``endpoints``   every path of the JSON API, declared once
 - ``openapi``     the OpenAPI document, made of these declarations
+- ``negotiation``  the format and the coding that a client accepts
 - ``api_routes``  the routes of the JSON API
 - ``landing``     the index
 - ``scrape_bodies``  one body for all scrapers that ask in the same moment

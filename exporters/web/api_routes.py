@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Mount, Route
 
 from exporters.read_model.snapshot import NO_TABLE
 from exporters.web.api_resource import CLUSTER, View, clusters_of
 from exporters.web.endpoints import ENDPOINTS, PREFIX
+from exporters.web.negotiation import AcceptedGzip
 from exporters.web.openapi import document_of
 from exporters.web.parameters import RequestRefused, query_of
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 _OPENAPI: Final = "openapi.json"
 _API: Final = "/api"
-# zlib's own default: level 9 takes several times as long, for one per cent.
-_LEVEL: Final = 6
 
 
 class ApiRoutes:
@@ -51,7 +49,7 @@ class ApiRoutes:
     def mounted(self) -> Mount:
         """Assign the paths."""
         routes = [Route(f"/{endpoint.name}", partial(self.respond, endpoint)) for endpoint in ENDPOINTS]
-        compressed = [Middleware(GZipMiddleware, compresslevel=_LEVEL)]
+        compressed = [Middleware(AcceptedGzip)]
         return Mount(PREFIX, routes=[*routes, Route(f"/{_OPENAPI}", self._openapi)], middleware=compressed)
 
     def respond(self, endpoint: Endpoint, request: Request) -> Response:

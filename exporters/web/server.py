@@ -9,7 +9,6 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
@@ -26,6 +25,7 @@ from exporters.read_model.reader import micros_now
 from exporters.read_model.snapshot import NO_TABLE
 from exporters.web.api_routes import ApiRoutes, failed, refused
 from exporters.web.landing import landing
+from exporters.web.negotiation import accepts_gzip, prefers_openmetrics
 from exporters.web.scrape_bodies import ScrapeBodies
 from streaming.web.http_counts import HttpCounts
 
@@ -134,14 +134,14 @@ class Endpoints:
         if cluster is not None and cluster not in clusters:
             return PlainTextResponse(f"unknown cluster {cluster}; known: {', '.join(clusters) or 'none yet'}\n", 404)
         selection = ScrapeRequest(cluster, frozenset(request.query_params.getlist("name[]")))
-        is_openmetrics = choose_encoder(request.headers.get("Accept", ""))[1].startswith("application/openmetrics-text")
+        is_openmetrics = prefers_openmetrics(request.headers.getlist("Accept"))
         headers = {"Content-Type": OPENMETRICS if is_openmetrics else TEXT, "Vary": "Accept, Accept-Encoding"}
 
         def blocks(now: int) -> list[Block]:
             rendered = render(snapshot, now, selection)
             return in_openmetrics(rendered) if is_openmetrics else rendered
 
-        is_zipped = accepts_gzip(request.headers.get("Accept-Encoding", ""))
+        is_zipped = accepts_gzip(request.headers.getlist("Accept-Encoding"))
         if is_zipped:
             headers["Content-Encoding"] = "gzip"
         put_together = gzipped if is_zipped else plain
@@ -192,13 +192,3 @@ def application(endpoints: Endpoints) -> Starlette:
         ],
         exception_handlers={HTTPException: refused, Exception: failed},
     )
-
-
-def accepts_gzip(header: str) -> bool:
-    """Return whether an ``Accept-Encoding`` header lists gzip (or ``*``) with a weight other than 0 (RFC 9110)."""
-    for item in header.lower().split(","):
-        coding, _, parameters = item.partition(";")
-        if coding.strip() in {"gzip", "*"}:
-            weight = parameters.replace(" ", "").removeprefix("q=")
-            return not weight or weight.strip("0.") != ""
-    return False

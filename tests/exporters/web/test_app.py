@@ -94,13 +94,27 @@ def test_a_scrape_is_text_and_gzip_where_it_is_accepted(address: str) -> None:
     _, headers, body = ask(address, "/metrics?name[]=kafka_brokers")
     assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert "Content-Encoding" not in headers
-    for accepted in ("gzip", "deflate, gzip;q=1.0", "*"):
+    for accepted in ("gzip", "deflate, gzip;q=1.0", "*", "*;q=0, gzip", "GZIP;Q=0.5"):
         _, headers, zipped = ask(address, "/metrics?name[]=kafka_brokers", **{"Accept-Encoding": accepted})
         assert headers["Content-Encoding"] == "gzip"
         assert gzip.decompress(zipped) == body
-    for refused in ("gzip;q=0", "gzip; q=0.0", "br"):
+    for refused in ("gzip;q=0", "gzip; q=0.0", "br", "*, gzip;q=0", "gzip;q=x", "identity;q=0"):
         _, headers, plain = ask(address, "/metrics?name[]=kafka_brokers", **{"Accept-Encoding": refused})
         assert ("Content-Encoding" not in headers, plain) == (True, body)
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/metrics/jmx", "/clusters/main/metrics"])
+def test_an_accept_header_of_another_version_gets_text(address: str, path: str) -> None:
+    for header in ("application/openmetrics-text;version=next", 'text/plain;version="1.0.0"', "text/plain;version=x"):
+        status, headers, _ = ask(address, path, Accept=header)
+        assert (status, headers["Content-Type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+
+
+def test_json_is_gzip_where_it_is_accepted(address: str) -> None:
+    for accepted, coding in (("gzip", "gzip"), ("*", "gzip"), ("gzip;q=0", None), ("", None)):
+        _, headers, body = ask(address, "/api/v1/openapi.json", **{"Accept-Encoding": accepted})
+        assert (headers["Content-Encoding"], headers["Vary"]) == (coding, "Accept-Encoding")
+        assert "openapi" in json.loads(gzip.decompress(body) if coding else body)
 
 
 def test_a_change_is_served_soon_after_it_is_committed(address: str, live_cluster: Any, rows: Any) -> None:
