@@ -65,7 +65,7 @@ EXPORTER_METRICS: Final = (
     ExporterMetric(
         name=f"{OWN_PREFIX}exporter_refresh_errors_total",
         kind=MetricType.COUNTER,
-        help="Times that the change log could not be read; the last state stays exposed until it is stale.",
+        help="Times that the change log could not be read or shown; the last state stays exposed until it is stale.",
         samples=lambda health: [((), health.refresh_errors)],
     ),
     _per_table(

@@ -105,16 +105,21 @@ class Exposition:
                 is shown first.
         """
         with self._lock:
-            for cluster_id in self._lines.keys() - snapshot.clusters.keys():
-                del self._lines[cluster_id]
-            by_name = clusters_by_name(snapshot)
-            details = choose(by_name.values(), self._detail_limit, self.chosen.shows_topic)
-            clusters = {
-                name: self._prepare(cluster, details, now, in_steps=in_steps) for name, cluster in by_name.items()
-            }
-            is_complete = all(topics.is_complete for topics, _ in self._lines.values())
-            self._prepared = PreparedSnapshot(snapshot, clusters, is_complete)
+            try:
+                self._prepared = self._rendered(snapshot, now, in_steps=in_steps)
+            except Exception:
+                self._lines.clear()  # some are of this snapshot, some of the last
+                raise
             return self._prepared
+
+    def _rendered(self, snapshot: ReplicationSnapshot, now: int, *, in_steps: bool) -> PreparedSnapshot:
+        for cluster_id in self._lines.keys() - snapshot.clusters.keys():
+            del self._lines[cluster_id]
+        by_name = clusters_by_name(snapshot)
+        details = choose(by_name.values(), self._detail_limit, self.chosen.shows_topic)
+        clusters = {name: self._prepare(cluster, details, now, in_steps=in_steps) for name, cluster in by_name.items()}
+        is_complete = all(topics.is_complete for topics, _ in self._lines.values())
+        return PreparedSnapshot(snapshot, clusters, is_complete)
 
     def _prepare(
         self, cluster: ClusterSnapshot, details: Mapping[str, Detail], now: int, *, in_steps: bool

@@ -153,33 +153,38 @@ class Refresher(threading.Thread):
 
     def refresh_once(self) -> None:
         """Refresh the snapshot once; a failure is counted and logged."""
-        began = time.perf_counter()
-        try:
-            self._reader.refresh()
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with the tables, the last good snapshot must be served
-            self._failed(error)
-        else:
+        began, error = time.perf_counter(), None
+        for step in (self._reader.refresh, self._take_over):
+            try:
+                step()
+            except Exception as failure:  # noqa: BLE001 - whatever is wrong with the tables, the last good snapshot must be served
+                error = failure
+                self._failed(failure, is_ours=step == self._take_over)
+        if error is None:
             self.last_error = None
-        if self._reader.snapshot is not self.snapshot or not self._is_prepared:
-            self._is_prepared = self._prepare(self._reader.snapshot)
-            if self.snapshot.version == NO_TABLE:
-                self.after_first()
-            self.snapshot = self._reader.snapshot
         self._seconds = time.perf_counter() - began
         self._report_tables()
+
+    def _take_over(self) -> None:
+        """Show what was read, once it is prepared."""
+        if self._reader.snapshot is self.snapshot and self._is_prepared:
+            return
+        self._is_prepared = self._prepare(self._reader.snapshot)
+        if self.snapshot.version == NO_TABLE:
+            self.after_first()
+        self.snapshot = self._reader.snapshot
 
     def stop(self) -> None:
         """End after the current refresh."""
         self._stopped.set()
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: Exception, *, is_ours: bool) -> None:
         self._errors += 1
         message = f"{type(error).__name__}: {error}"
         if message != self.last_error:
-            served = (
-                "nothing is served yet" if self._reader.snapshot.version == NO_TABLE else "the last state is served"
-            )
-            _LOG.warning("the change log could not be read, %s: %s", served, message)
+            served = "nothing is served yet" if self.snapshot.version == NO_TABLE else "the last state is served"
+            what = "the tables could not be shown" if is_ours else "the change log could not be read"
+            _LOG.warning("%s, %s: %s", what, served, message, exc_info=error if is_ours else None)
         self.last_error = message
 
     def _report_tables(self) -> None:

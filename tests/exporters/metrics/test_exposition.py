@@ -15,11 +15,13 @@ from exporters.metrics.exposition import Exposition, ScrapeRequest
 from exporters.metrics.headings import in_openmetrics
 from exporters.metrics.metric import Freshness
 from exporters.metrics.process_metrics import PROCESS_METRICS
+from exporters.metrics.sample_render_cache import ClusterSampleLines
 from exporters.metrics.topic_render_cache import ClusterLines
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth, TableHealth
 from streaming.changes.incident_signals import FAMILY_OF
 from streaming.contracts.events import Cause
+from streaming.contracts.sample_tables import GROUPS
 from streaming.web.http_counts import HttpCounts
 
 if TYPE_CHECKING:
@@ -422,6 +424,32 @@ def test_a_scrape_that_began_before_newer_tables_were_prepared_shows_those(
     exposition.prepare(replace(reader.refresh(), read_at=before.read_at + 1), fresh)
     shown = samples(plain(exposition.render(before, health, fresh, ScrapeRequest())).decode())
     assert shown["kafka_topic_partition_leader", (("partition", "0"), ("topic", "orders"))] == 2
+
+
+def test_after_a_fault_everything_is_rendered_again(
+    reader: TablesReader, fresh: int, tables: Any, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exposition = Exposition(STALE_AFTER)
+    exposition.prepare(reader.refresh(), fresh)
+    group = {**rows.owner, "group": "new", "group_protocol": "classic", "group_state": "Stable", "coordinator": 1}
+    tables.put(GROUPS.name, {**group, "members": 7, "collected_at": fresh, "source": "samples:collector-1"})
+    for table in reader._side_tables:
+        table._not_before = 0.0
+
+    real = ClusterSampleLines._rendered
+
+    def rendered(lines: ClusterSampleLines, metric: Any, *given: Any) -> Any:
+        if metric.name == "kafka_consumergroup_members":
+            raise ValueError("a sample that cannot be rendered")
+        return real(lines, metric, *given)
+
+    with monkeypatch.context() as faulty:
+        faulty.setattr(ClusterSampleLines, "_rendered", rendered)
+        with pytest.raises(ValueError, match="cannot be rendered"):
+            exposition.prepare(reader.refresh(), fresh)
+    text = exposed(reader, fresh, exposition=exposition)
+    assert 'kafka_consumergroup_members{consumergroup="new"} 7\n' in text
+    assert text == exposed(reader, fresh)
 
 
 def test_a_scrape_of_a_prepared_snapshot_renders_no_topic(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from starlette.requests import Request
 
+from exporters.metrics.exposition import Exposition
 from exporters.metrics.kafka_exporter_names import DROP_IN_METRICS
 from exporters.metrics.process_metrics import PROCESS_METRICS
 from exporters.read_model.reader import TablesReader, micros_now
@@ -34,6 +35,8 @@ from tests.plugins.prometheus import eventually, prometheus_server  # noqa: F401
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from exporters.read_model.snapshot import ReplicationSnapshot
 
 REQUEST = Request({"type": "http"})
 SETTINGS = ExportSettings(listen="127.0.0.1:0", refresh_seconds=0.02)
@@ -343,6 +346,34 @@ def test_tables_that_become_unreadable_are_counted_and_the_last_snapshot_is_kept
     (log / f"{good.version + 1:020}.json").unlink()
     refresher.refresh_once()
     assert refresher.last_error is None
+
+
+def test_a_snapshot_that_cannot_be_rendered_is_counted_and_the_next_one_is_shown(
+    live_cluster: Any, rows: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    exposition, faults = Exposition(60.0), [ValueError("cannot convert float NaN to integer")]
+
+    def prepare(snapshot: ReplicationSnapshot) -> bool:
+        if snapshot.version == 3 and faults:
+            raise faults[0]
+        return exposition.prepare(snapshot, micros_now()).is_complete
+
+    refresher = Refresher(TablesReader(live_cluster.directory), 0.01, "1.2.3", prepare)
+    endpoints = Endpoints(refresher, 60.0, exposition=exposition)
+    refresher.start()
+    try:
+        wait_until(lambda: refresher.snapshot.version == 2)
+        live_cluster.commit(rows.partition("orders", 1, rows.state([1, 2], [1, 2], 1), micros_now()))
+        wait_until(lambda: refresher.health.refresh_errors == 2)
+        assert (refresher.snapshot.version, endpoints.healthy(REQUEST).status_code) == (2, 200)
+        assert "ValueError: cannot convert float NaN to integer" in (refresher.last_error or "")
+        (logged,) = [each for each in caplog.records if each.exc_info]
+        assert "the last state is served" in logged.getMessage()
+        faults.clear()
+        wait_until(lambda: (refresher.snapshot.version, refresher.last_error) == (3, None))
+    finally:
+        refresher.stop()
+        refresher.join()
 
 
 def test_an_exporter_that_stopped_reading_is_not_healthy(live_cluster: Any) -> None:
