@@ -7,6 +7,7 @@ ignored: what is not served here is refused by name. Paths are relative to the f
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -66,6 +67,11 @@ class TlsServerConfig:
     cipher_suites: tuple[str, ...] = ()
     prefer_server_cipher_suites: bool = True
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that it names."""
+        return tuple(filter(None, (self.cert_file, self.key_file, self.client_ca_file)))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebConfig:
@@ -76,6 +82,18 @@ class WebConfig:
     users: Mapping[str, str] = field(default_factory=dict)
 
 
+class _UniqueKeys(yaml.SafeLoader):
+    """Refuses a key that is there twice, as the toolkit does: PyYAML would take the last, and drop logins silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - as PyYAML's
+        """Return the content of a mapping."""
+        keys = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        for key, count in keys.items():
+            if count > 1:
+                raise yaml.constructor.ConstructorError(problem=f"the key {key} is there {count} times")
+        return super().construct_mapping(node, deep)
+
+
 def read_web_config(path: Path) -> WebConfig:
     """Read and check a file.
 
@@ -83,10 +101,10 @@ def read_web_config(path: Path) -> WebConfig:
         ConfigurationError: it cannot be read, or has something that is wrong or not served here.
     """
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)  # noqa: S506 - a SafeLoader
     except OSError as error:
         raise ConfigurationError(f"cannot read the web configuration {path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: as of a date with a month 13
         raise ConfigurationError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     try:
         return _web_config(document, path)
@@ -99,7 +117,7 @@ def _web_config(document: Any, path: Path) -> WebConfig:  # noqa: ANN401 - any Y
     http = _section(sections.get("http_server_config"), "http_server_config.", ("http2", "headers"))
     if http.get("http2") not in {None, False}:
         raise ConfigurationError("http_server_config.http2: HTTP/2 is not served here; write http2: false")
-    tls = sections.get("tls_server_config")
+    tls = _section(sections.get("tls_server_config"), "tls_server_config.", TlsServerConfig.__slots__)
     return WebConfig(
         tls=_tls(tls, path) if tls else None,
         headers=_headers(_texts(http.get("headers"), "http_server_config.headers")),
@@ -127,9 +145,8 @@ def _texts(content: Any, name: str) -> dict[str, str]:  # noqa: ANN401 - any YAM
     return content
 
 
-def _tls(content: Any, path: Path) -> TlsServerConfig:  # noqa: ANN401 - any YAML
-    prefix, defaults = "tls_server_config.", TlsServerConfig()
-    values = dict(_section(content, prefix, TlsServerConfig.__slots__))
+def _tls(section: Mapping[str, Any], path: Path) -> TlsServerConfig:
+    prefix, defaults, values = "tls_server_config.", TlsServerConfig(), dict(section)
     for key, value in values.items():
         default = getattr(defaults, key)
         if isinstance(default, tuple) and isinstance(value, list) and all(isinstance(each, str) for each in value):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import hashlib
 import secrets
 from typing import TYPE_CHECKING, Final
@@ -41,7 +40,7 @@ class Logins:
             return False
         try:
             decoded = base64.b64decode(encoded.strip(), validate=True)
-        except binascii.Error:
+        except ValueError:  # no base64, or characters beyond ASCII
             return False
         name, colon, password = decoded.partition(b":")
         if not colon:

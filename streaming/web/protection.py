@@ -54,23 +54,21 @@ class Protection:
             ConfigurationError: it is wrong.
         """
         self._path = path
-        self._rules = Rules()
+        self._files: tuple[str, ...] = ()
         self._version: Version = ()
-        if path is not None:
-            self._rules = _read(path)
-            self._version = self._version_now()
+        self._rules = Rules() if path is None else self._read(path)
 
     @property
     def rules(self) -> Rules:
         """The rules of now."""
-        if self._path is not None and (version := self._version_now()) != self._version:
+        if self._path is not None and (version := self._version_now(self._path)) != self._version:
             self._version = version
             self._read_again(self._path)
         return self._rules
 
     def _read_again(self, path: Path) -> None:
         try:
-            rules = _read(path)
+            rules = self._read(path)
         except ConfigurationError as error:
             LOG.warning("%s; what was read before applies", error)
             return
@@ -83,10 +81,20 @@ class Protection:
             return
         self._rules = rules
 
-    def _version_now(self) -> Version:
-        tls = self._rules.config.tls
-        files = (tls.cert_file, tls.key_file, tls.client_ca_file) if tls else ()
-        return tuple(_version_of(Path(file)) for file in (str(self._path), *files) if file)
+    def _read(self, path: Path) -> Rules:
+        """Read a file. What it names is watched from then on, also while it is not there yet."""
+        version = _version_of(path)
+        config = read_web_config(path)
+        self._files = config.tls.files if config.tls else ()
+        self._version = (version, *map(_version_of, map(Path, self._files)))
+        try:
+            context = context_of(config.tls) if config.tls else None
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{path}: {error}") from None
+        return Rules(config, context, Logins(config.users) if config.users else None)
+
+    def _version_now(self, path: Path) -> Version:
+        return tuple(_version_of(each) for each in (path, *map(Path, self._files)))
 
 
 def protection_of(file: str) -> Protection:
@@ -98,18 +106,9 @@ def protection_of(file: str) -> Protection:
     return Protection(Path(file) if file else None)
 
 
-def _read(path: Path) -> Rules:
-    config = read_web_config(path)
-    try:
-        context = context_of(config.tls) if config.tls else None
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{path}: {error}") from None
-    return Rules(config, context, Logins(config.users) if config.users else None)
-
-
 def _version_of(path: Path) -> tuple[int, int, int] | None:
     try:
         status = path.stat()
     except OSError:
         return None
-    return status.st_ino, status.st_size, status.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_ctime_ns  # of the content, or of who may read it

@@ -60,6 +60,12 @@ def test_every_cipher_suite_is_one_of_openssl(suite: str) -> None:
     ("text", "sentence"),
     [
         ("[1, 2", "is not YAML"),
+        ("tls_server_config: {min_version: 2026-13-01}", "is not YAML: month must be in"),
+        ("[" * 3000, "is not YAML: maximum recursion depth"),
+        (f"basic_auth_users: {{me: {HASH}}}\nbasic_auth_users: {{}}", "the key basic_auth_users is there 2 times"),
+        (f"basic_auth_users: {{me: {HASH}, me: {HASH}}}", "is not YAML: the key me is there 2 times"),
+        ("tls_server_config: []", "tls_server_config must be a mapping of keys to values"),
+        ("tls_server_config: false", "tls_server_config must be a mapping of keys to values"),
         ("- 1", "the file must be a mapping"),
         ("tls: {}", "unknown key tls; the keys there are: tls_server_config, http_server_config, basic_auth_users"),
         ("rate_limit: {burst: 1}", "rate_limit is not served here: remove it; connections are limited"),

@@ -20,7 +20,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from streaming.runtime.listening import address_of, listen
-from streaming.web import logins
+from streaming.web import logins, protection
 from streaming.web.logins import Logins
 from streaming.web.middleware import SECURITY_HEADERS
 from streaming.web.protection import Protection
@@ -146,6 +146,21 @@ def test_a_replaced_certificate_is_served_without_a_restart(folder: Path) -> Non
         assert is_refused(address, trusting(folder))
 
 
+def test_certificates_that_come_after_the_file_that_names_them_are_served(folder: Path) -> None:
+    with server(folder, TLS) as address:
+        write(folder, TLS.replace("server.", "renewed."))
+        assert get(f"https://{address}/", trusting(folder))[0] == 200
+        make_certificate(folder, "renewed", signed_by="clients")
+        assert get(f"https://{address}/", trusting(folder, authority="clients"))[0] == 200
+
+
+def test_a_certificate_that_may_be_read_since_now_is_another_version(folder: Path) -> None:
+    before = protection._version_of(folder / "server.key")
+    time.sleep(0.02)  # the resolution of the file system's clock
+    (folder / "server.key").chmod(0o640)
+    assert protection._version_of(folder / "server.key") != before
+
+
 def test_half_a_replaced_certificate_is_not_served(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     with server(folder, TLS) as address:
         shutil.copy(folder / "client.key", folder / "server.key")
@@ -166,7 +181,17 @@ def test_users_log_in_and_nobody_else(folder: Path) -> None:
             assert get(f"http://{address}/", login=right)[2] == b"content"
 
 
-@pytest.mark.parametrize("header", ["Bearer x", "Basic", "Basic ?", "Basic bWU=", "basic Og=="])
+def test_bytes_beyond_ascii_are_no_login_and_no_fault(folder: Path) -> None:
+    with server(folder, USERS) as address:
+        host, _, port = address.partition(":")
+        with socket.create_connection((host, int(port))) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Basic \xe9\r\n\r\n")
+            assert client.recv(1000).startswith(b"HTTP/1.1 401 ")
+
+
+@pytest.mark.parametrize(
+    "header", ["Bearer x", "Basic", "Basic ?", "Basic bWU=", "basic Og==", "Basic \xe9", "Basic bWU6\xff"]
+)
 def test_a_header_that_is_no_login_is_refused(header: str) -> None:
     assert asyncio.run(Logins({"me": hashed("secret")}).accept(header)) is False
 
