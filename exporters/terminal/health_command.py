@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from exporters.read_model.cluster_health import IGNORABLE, HealthBasis, HealthStatus, document_of
-from exporters.read_model.health_reasons import HealthSeverity, ReasonKind
+from exporters.read_model.health_reasons import BLIND, HealthSeverity, ReasonKind
 from exporters.terminal.health_gate import HealthReader, Look, Waiting, newer_than_now
 from exporters.terminal.options import ClusterOption, ConfigOption, TablesOption, folder_of
 from exporters.terminal.output import until_closed
@@ -162,7 +162,7 @@ def _cluster_line(cluster: ClusterHealth) -> Text:
 
 
 def _reason_line(reason: HealthReason, cluster: ClusterHealth, *, counts: bool) -> Text:
-    until = cluster.observed_until
+    until = None if reason.reason in BLIND else cluster.observed_until  # of those the age says for how long
     lasting = "" if reason.since is None or until is None else f" for {span(max(0, until - reason.since) / SECOND)}"
     old = reason.age_seconds is not None and reason.age_seconds != cluster.age_seconds
     age = f" (as of {span(reason.age_seconds or 0)} ago)" if old else ""

@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from exporters.read_model.cluster_health import ClusterHealth, HealthAnswer, HealthStatus
+from exporters.read_model.health_reasons import SUMMARIES, ReasonKind
 from exporters.read_model.reader import micros_now
 from exporters.terminal.health_gate import Look, Waiting
 from streaming.commands import app
@@ -65,6 +66,7 @@ def test_stale_data_is_exit_code_3_whatever_it_says_unless_old_data_is_allowed(t
     for isr, code in (([1, 2], 0), ([1], 1)):
         commit(tables, rows, isr, micros_now() - 90 * SECOND)
         assert ran(tables)[0] == 3
+        assert ran(tables)[1].splitlines()[1] == f"  unknown: stale 1: {SUMMARIES[ReasonKind.STALE]}: main"
         assert ran(tables, "--max-age", "5m")[0] == code
 
 
