@@ -68,6 +68,7 @@ class TablesReader:
         self._state_status = TableStatus(PARTITION_STATE_TABLE.name)
         self._changes_status = TableStatus(PARTITION_CHANGES.name)
         self.snapshot = ReplicationSnapshot()
+        self._now = 0
 
     @property
     def recent_events(self) -> tuple[Any, ...]:
@@ -107,6 +108,7 @@ class TablesReader:
             TableUnreadable: the change log cannot be read. The other tables were read nevertheless.
         """
         began = time.monotonic()
+        self._follow_clock()
         try:
             draft, changes = self._followed()
         except Exception as error:
@@ -133,6 +135,19 @@ class TablesReader:
         draft = SnapshotDraft(ReplicationSnapshot())
         as_of = load_state(self.tables, draft)
         return draft.finish(as_of.oldest(), self._clock(), 0)
+
+    def _follow_clock(self) -> None:
+        """After the clock was set back, count the age of each cluster from now on.
+
+        When its newest watermark was read would lie in the future: it would look fresh until then, whatever happens.
+        """
+        before, self._now = self._now, self._clock()
+        if self._now < before:
+            clusters = {
+                cluster_id: replace(each, watermark_read_at=min(each.watermark_read_at or self._now, self._now))
+                for cluster_id, each in self.snapshot.clusters.items()
+            }
+            self.snapshot = replace(self.snapshot, clusters=clusters)
 
     def _followed(self) -> tuple[SnapshotDraft, ChangeReader]:
         """Apply what is new to the last snapshot, or to the state that is read anew."""

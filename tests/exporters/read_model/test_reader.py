@@ -235,6 +235,22 @@ def test_the_watermark_follows_sources_of_the_authority_only_and_never_goes_back
     assert sorted(cluster.sources) == [("replication", "admin:1"), ("replication", "metadata_log:collector-1")]
 
 
+def test_a_clock_that_is_set_back_does_not_make_a_dead_source_look_fresh(tables: Any, rows: Any) -> None:
+    """This machine's clock goes back by an hour: the newest watermark lies ahead of it, as far as it can see."""
+    clock = [rows.start + 5 * SECOND]
+    reader = TablesReader(tables.directory, clock=lambda: clock[0])
+
+    def age_after(seconds: int) -> float | None:
+        clock[0] += seconds * SECOND
+        return reader.refresh().clusters["id-of-main"].age_seconds(clock[0])
+
+    tables.commit(rows.cluster_row(), rows.source(rows.start))
+    assert age_after(10) == 15.0
+    assert [age_after(-3600), age_after(40), age_after(50)] == [0.0, 40.0, 90.0]
+    tables.commit(rows.cluster_row(rows.start + 9 * SECOND), rows.source(rows.start + 9 * SECOND))
+    assert [age_after(1), age_after(1)] == [0.0, 1.0]
+
+
 def test_a_clock_that_is_ahead_does_not_make_a_dead_source_look_fresh(tables: Any, rows: Any) -> None:
     """The observed cluster's clock is an hour ahead of the exporter's: all it says is whether it goes on."""
     clock, ahead = [rows.start], rows.start + 3600 * SECOND
