@@ -96,6 +96,7 @@ class Refresher(threading.Thread):
         self.tables = reader.tables
         self.snapshot: ReplicationSnapshot = reader.snapshot
         self.last_error: str | None = None
+        self.unshown: str | None = None  # why what was read last is not shown
         self._statuses = reader.statuses
 
     @property
@@ -172,7 +173,7 @@ class Refresher(threading.Thread):
         self._is_prepared = self._prepare(self._reader.snapshot)
         if self.snapshot.version == NO_TABLE:
             self.after_first()
-        self.snapshot = self._reader.snapshot
+        self.snapshot, self.unshown = self._reader.snapshot, None
 
     def stop(self) -> None:
         """End after the current refresh."""
@@ -186,6 +187,7 @@ class Refresher(threading.Thread):
             what = "the tables could not be shown" if is_ours else "the change log could not be read"
             _LOG.warning("%s, %s: %s", what, served, message, exc_info=error if is_ours else None)
         self.last_error = message
+        self.unshown = message if is_ours else self.unshown
 
     def _report_tables(self) -> None:
         """Log the tables that can no longer be read, and those that can be again; the change log is logged above."""

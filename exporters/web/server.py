@@ -156,11 +156,10 @@ class Endpoints:
         return PlainTextResponse(f"{_ENDED}\n", 503)
 
     def ready(self, _: HttpRequest) -> Response:
-        """Respond 200 once there is a snapshot to serve, with a line per table that is left out of it; else 503."""
+        """Respond 200 once there is a snapshot to serve, with a line for each thing that it lacks; else 503."""
         if self._refresher.snapshot.version == NO_TABLE:
             return PlainTextResponse(f"{self._refresher.why_not_ready()}\n", 503)
-        left_out = (f"without {table}: {why}\n" for table, why in sorted(self._refresher.unreadable.items()))
-        return PlainTextResponse("".join(("isrwatch export is ready\n", *left_out)))
+        return PlainTextResponse("".join(f"{line}\n" for line in ("isrwatch export is ready", *self._left_out())))
 
     def index(self, _: HttpRequest) -> Response:
         """Respond with the state of everything in short, and links to the other paths."""
@@ -174,7 +173,13 @@ class Endpoints:
             yield _ENDED
         if self._refresher.snapshot.version == NO_TABLE:
             yield self._refresher.why_not_ready()
+        yield from self._left_out()
+
+    def _left_out(self) -> Iterator[str]:
+        """Yield a line for each thing that is missing from the snapshot."""
         yield from (f"without {table}: {why}" for table, why in sorted(self._refresher.unreadable.items()))
+        if self._refresher.unshown is not None:
+            yield f"without what was read last, which cannot be shown: {self._refresher.unshown}"
 
 
 def application(endpoints: Endpoints) -> Starlette:

@@ -367,10 +367,14 @@ def test_a_snapshot_that_cannot_be_rendered_is_counted_and_the_next_one_is_shown
         wait_until(lambda: refresher.health.refresh_errors == 2)
         assert (refresher.snapshot.version, endpoints.healthy(REQUEST).status_code) == (2, 200)
         assert "ValueError: cannot convert float NaN to integer" in (refresher.last_error or "")
+        left_out = "without what was read last, which cannot be shown: ValueError: cannot convert float NaN to integer"
+        assert endpoints.ready(REQUEST).body.decode() == f"isrwatch export is ready\n{left_out}\n"
+        assert f"<p class=bad>{left_out}" in endpoints.index(REQUEST).body.decode()
         (logged,) = [each for each in caplog.records if each.exc_info]
         assert "the last state is served" in logged.getMessage()
         faults.clear()
-        wait_until(lambda: (refresher.snapshot.version, refresher.last_error) == (3, None))
+        wait_until(lambda: (refresher.snapshot.version, refresher.last_error, refresher.unshown) == (3, None, None))
+        assert endpoints.ready(REQUEST).body == b"isrwatch export is ready\n"
     finally:
         refresher.stop()
         refresher.join()
