@@ -208,9 +208,11 @@ class ClusterLines:
             give_way()
             for index in lines.update(TopicView(topic, offsets, observed, chosen), self.name):
                 self._parts[index][place // TOPICS_OF_A_PART] = None
+        blocks = []  # a scrape in between shows those of before, all of them
         for index in range(len(PER_TOPIC)):
             give_way()
-            self.blocks[index] = self._block(index)
+            blocks.append(self._block(index))
+        self.blocks = blocks
 
     def _order(self, topics: Mapping[str, TopicPartitions]) -> None:
         """Order topics by name, when there are others than before."""

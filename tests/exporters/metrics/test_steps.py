@@ -92,3 +92,15 @@ def test_a_scrape_that_began_before_a_newer_snapshot_was_prepared_does_not_undo_
     exposition.prepare(snapshot_of(with_offsets(before, 200), 1), NOW)
     page = plain(exposition.render(older, HEALTH, NOW, ScrapeRequest())).decode()
     assert offsets_in(page) == ["200"] * TOPICS
+
+
+def test_a_scrape_while_something_is_prepared_shows_all_of_what_was_before() -> None:
+    exposition, pages = Exposition(60.0), set[str]()
+    before = with_offsets(cluster_of(partition(f"topic-{number:02}", 0) for number in range(TOPICS)), 100)
+    older = snapshot_of(before, 1)
+    exposition.prepare(older, NOW)
+    page = plain(exposition.render(older, HEALTH, NOW, ScrapeRequest())).decode()
+    exposition.give_way = lambda: pages.add(plain(exposition.render(older, HEALTH, NOW, ScrapeRequest())).decode())
+    changed = cluster_of([partition(f"topic-{number:02}", 0)._replace(leader=3) for number in range(8)], last=before)
+    exposition.prepare(snapshot_of(changed, 2), NOW)
+    assert pages == {page}
