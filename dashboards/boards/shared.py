@@ -148,6 +148,8 @@ def missing_replicas(scope: Scope, *, detailed: bool) -> style.Panel:
     unhealthy = f"({partitions.UNDER_REPLICATED.now(scope)} + {partitions.OFFLINE.now(scope)} > 0)"
     away = f"({in_isr} == 0 or {in_isr} and on (cluster, broker) ({fenced}))"
     missing = f"({away} and on (cluster, topic, partition) {unhealthy})"
+    # 1 of what has every committed record: in the ELR, or still in the ISR of a partition that lost its last broker.
+    may_lead = f"{partitions.REPLICA_IN_ELR.now(scope)} and {missing} or {missing}"
 
     def of_partition(expression: str) -> str:
         """Repeat a value of a partition for each replica that is missing."""
@@ -169,15 +171,15 @@ def missing_replicas(scope: Scope, *, detailed: bool) -> style.Panel:
         for signal in since
     ]
     listed = TableColumn(
-        title="In ISR",
-        expression=or_none(missing, "topic", also={"partition": "-", "broker": style.NONE_AT_RISK}),
-        look=yes_no(),
+        title=partitions.REPLICA_IN_ELR.name,
+        expression=or_none(may_lead, "topic", missing, also={"partition": "-", "broker": style.NONE_AT_RISK}),
+        look=yes_no(yes=style.GREEN),
     )
     return table(
         "Missing replicas",
         "Each replica that is not in the ISR of its partition, or is in it and fenced, by broker. One broker in all "
-        "rows: look there. In sync below min ISR: writes are refused. Leader -1: offline. The row none: data is "
-        "fresh, and no replica is missing.",
+        "rows: look there. In sync below min ISR: writes are refused. Leader -1: offline; start a broker that may lead "
+        "first, because its replica has every committed record. The row none: data is fresh, no replica is missing.",
         [TOPIC, PARTITION, MISSING_BROKER],
         [
             listed,

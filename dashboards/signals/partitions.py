@@ -45,6 +45,12 @@ REPLICA_IN_SYNC: Final = Signal(
     metric="replica_isr_member",
     labels=REPLICA,
 )
+REPLICA_IN_ELR: Final = Signal(
+    name="May lead",
+    meaning="1 while the replica is in the ELR: it has every committed record, and may lead once its broker is back.",
+    metric="replica_elr_member",
+    labels=REPLICA,
+)
 OFFLINE_SINCE: Final = _partition(
     "Offline for",
     "partition_offline_since_timestamp_seconds",

@@ -123,9 +123,9 @@ class PartitionMetric(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaMetric(Metric):
-    """One sample per replica, a broker assigned to a partition that is chosen (``detail``)."""
+    """One sample per replica, a broker assigned to a partition that is chosen (``detail``); None has no sample."""
 
-    value: Callable[[PartitionState, int], Number]
+    value: Callable[[PartitionState, int], Number | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,7 +118,7 @@ PARTITION_METRICS: Final = (
     ),
     _state(
         "last_known_leader",
-        "Broker id of the last leader, while neither ISR nor ELR has a replica; absent otherwise.",
+        "Broker id of the last leader, while the ISR is empty (KIP-966); absent otherwise.",
         "last_known_elr",
         lambda partition, _: next(iter(partition.last_known_elr), None),
     ),
@@ -189,5 +189,13 @@ PARTITION_METRICS: Final = (
         help="1 while the replica is in the ISR, 0 while it is not.",
         source="partition_state.isr, partition_state.replicas",
         value=lambda partition, broker: int(broker in partition.isr),
+    ),
+    ReplicaMetric(
+        name=f"{OWN_PREFIX}replica_elr_member",
+        labels=(*LABELS, "broker"),
+        help="1 while the replica is in the ELR: it has every committed record, so it may lead once its broker is back "
+        "(KIP-966); absent otherwise.",
+        source="partition_state.elr",
+        value=lambda partition, broker: 1 if broker in partition.elr else None,
     ),
 )

@@ -147,9 +147,10 @@ class TopicLines:
             ]
         else:
             lines = [
-                f'{name}{prefix},broker="{broker}"}} {metric.value(partition, broker)}\n'
+                f'{name}{prefix},broker="{broker}"}} {member}\n'
                 for prefix, partition in shown
                 for broker in partition.replicas
+                if (member := metric.value(partition, broker)) is not None
             ]
         return "".join(lines).encode()
 

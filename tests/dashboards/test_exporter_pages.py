@@ -74,6 +74,16 @@ def topics_by_column(prometheus: Any, panel: dict[str, Any]) -> list[set[str]]:
     return [{labels["topic"] for labels, _ in _queried(prometheus, target)} for target in panel["targets"]]
 
 
+def may_lead(prometheus: Any, panel: dict[str, Any]) -> set[tuple[str, str]]:
+    """Give topic and broker of the missing replicas that have every committed record."""
+    (rows,) = (
+        _queried(prometheus, target)
+        for target, column in zip(panel["targets"], panel["fieldConfig"]["overrides"][3:], strict=True)
+        if column["matcher"]["options"] == "May lead"
+    )
+    return {(labels["topic"], labels["broker"]) for labels, value in rows if value == "1"}
+
+
 def green_stats(board: dict[str, dict[str, Any]], values: dict[str, Any]) -> set[str]:
     """Name the stats that show a value in green."""
     stats = {title: panel for title, panel in board.items() if panel["type"] == "stat" and values[title] != NO_DATA}
@@ -131,6 +141,8 @@ def test_healthy_at_risk_and_blind_look_different_and_blind_is_never_green(
     missing = {(dict(row)["topic"], dict(row)["broker"]) for row in at_risk["Missing replicas"]}
     # The odd one is offline because the only broker of its ISR, 3, is fenced.
     assert missing == {("orders", "1"), ("orders", "3"), ('odd "topic"\\', "1"), ('odd "topic"\\', "3")}
+    # The only one of an ISR, and one of an ELR: of these the partitions get their leaders back without loss.
+    assert may_lead(prometheus, drawn["Missing replicas"]) == {('odd "topic"\\', "3"), ("orders", "1")}
     both, without_min_isr = {"orders", 'odd "topic"\\'}, {"orders"}  # the cells of the odd one's min ISR are empty
     assert topics_by_column(prometheus, drawn["Topics at risk"]) == [both, without_min_isr, both]
 

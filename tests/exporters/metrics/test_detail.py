@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SECOND: Final = 1_000_000
 NOW: Final = 1_790_000_000 * SECOND
-OF_ONE: Final = 35
+OF_ONE: Final = 38
 """Series of a partition with three replicas."""
 GENERATED: Final = Path("dashboards/generated")
 
@@ -114,7 +114,7 @@ def test_a_partition_has_no_more_series_than_are_counted_for_it() -> None:
     since = dict.fromkeys(("offline_since", "under_replicated_since", "under_min_isr_since"), NOW - SECOND)
     wrong = dict.fromkeys(("is_offline", "is_under_replicated", "is_under_min_isr"), True)
     known: dict[str, Any] = {"leader_epoch": 1, "min_isr_effective": 2, "is_at_min_isr": False}
-    known |= {"elr": (3,), "last_known_elr": (2,)}
+    known |= {"elr": (1, 2, 3), "last_known_elr": (2,)}
     behind = tuple(LaggingReplica("id-of-a", "a", 0, each, 7, NOW - SECOND, 3.0, NOW) for each in (1, 2, 3))
     cluster = cluster_of([partition("a", 0, **since, **wrong, **known)], lagging_replicas=behind)
     lines = page_of(cluster, OF_ONE).splitlines()

@@ -46,6 +46,7 @@ def test_partitions_with_an_elr_are_counted_and_say_how_many_are_in_it(tables: T
     assert of_cluster(shown, "elr_partitions") == 1
     assert by_label(shown, "partition_eligible_leader_replicas", "partition") == {"0": 2}
     assert by_label(shown, "partition_last_known_leader", "partition") == {"1": 3}
+    assert by_label(shown, "replica_elr_member", "broker") == {"2": 1, "3": 1}
 
 
 @pytest.mark.parametrize(("authority", "elr", "count"), [
