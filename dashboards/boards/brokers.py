@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from dashboards import style
@@ -13,18 +14,25 @@ from dashboards.promql import Signal, Unit
 from dashboards.queries import IN_CLUSTER, in_range, or_none, selected, stat
 from dashboards.signals import brokers, clusters, disks
 from dashboards.style import PanelQuery
-from dashboards.tables import BROKER, KeyColumn, TableColumn, alarm, colored, table, yes_no
+from dashboards.tables import BROKER, CellLook, KeyColumn, TableColumn, alarm, colored, table, yes_no
 
 SELECTED: Final = selected("broker")
 _BY_BROKER: Final = "broker {{broker}}"
+
+
+def _of_those_up(signal: Signal) -> str:
+    """Sum up, without brokers that are not up; 0, and not nothing, while that is all of them."""
+    each = signal.now(IN_CLUSTER)
+    return f"sum({each} unless on (cluster, broker) {shared.not_up(IN_CLUSTER)} or 0 * {each})"
+
 
 REGISTERED: Final = stat(clusters.BROKERS, style.steps(style.BLUE))
 FENCED: Final = stat(clusters.FENCED_BROKERS, style.alarm_above_zero(style.ORANGE))
 NOT_SAFE: Final = style.stat(
     "Brokers not safe to stop",
-    "Brokers of which the stop would make a partition refuse writes or lose its leader, or of which that is unknown. "
-    "The table below says how many partitions.",
-    f"sum({clusters.BROKERS.now(IN_CLUSTER)}) - sum({brokers.SAFE_TO_STOP.now(IN_CLUSTER)})",
+    "Brokers that are up, and of which the stop would make a partition refuse writes or lose its leader, or of which "
+    "that is unknown. The table below says how many partitions.",
+    f"{_of_those_up(brokers.REGISTERED)} - {_of_those_up(brokers.SAFE_TO_STOP)}",
     style.alarm_above_zero(style.ORANGE),
 )
 LEADER_SKEW: Final = style.stat(
@@ -44,19 +52,25 @@ REPLICA_SKEW: Final = style.stat(
     Unit.SHARE,
 )
 
+
+def _of_a_stop(signal: Signal, look: CellLook) -> TableColumn:
+    """Show what a stop costs, but -1 in other words of a broker that is not up: 0 would read as if it were free."""
+    nothing = (style.NOT_SO, style.NO_COLOR if look.fills else style.TEXT)
+    return TableColumn(
+        title=signal.name,
+        expression=f"-1 * {shared.not_up(SELECTED)} or {signal.now(SELECTED)}",
+        look=replace(look, words={"-1": nothing}),
+    )
+
+
 RESTART_SAFETY: Final = table(
     "What a stop would cost",
     "What would happen if one broker stopped now. Valid for one broker at a time: look again before the next. Not "
-    "safe, or unknown: do not stop it. Restart in the given order, the active controller last. What is lost in any "
-    "order has too few replicas. A second or two behind other panels.",
+    "safe, or unknown: do not stop it. Not up: there is nothing to stop. Restart in the given order, the active "
+    "controller last. What is lost in any order has too few replicas. A second or two behind other panels.",
     [BROKER],
     [
-        TableColumn(
-            title=brokers.SAFE_TO_STOP.name,
-            expression=brokers.SAFE_TO_STOP.now(SELECTED),
-            look=yes_no(style.GREEN, style.RED),
-            grows=True,
-        ),
+        shared.safe_to_stop(SELECTED, yes_no(style.GREEN, style.RED), grows=True),
         TableColumn(
             title=brokers.RESTART_ORDER.name,
             expression=brokers.RESTART_ORDER.now(SELECTED),
@@ -65,7 +79,7 @@ RESTART_SAFETY: Final = table(
             grows=True,
         ),
         *(
-            TableColumn(title=signal.name, expression=signal.now(SELECTED), look=look)
+            _of_a_stop(signal, look)
             for signal, look in (
                 (brokers.WOULD_GO_OFFLINE, alarm(style.RED)),
                 (brokers.WOULD_GO_UNDER_MIN_ISR, colored(style.TEXT, (1, style.RED))),

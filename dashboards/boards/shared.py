@@ -193,6 +193,21 @@ def missing_replicas(scope: Scope, *, detailed: bool) -> style.Panel:
     )
 
 
+def not_up(scope: Scope) -> str:
+    """Return the brokers that are down, or about to be: a stop of them costs nothing and means nothing."""
+    return f"({brokers.FENCED.now(scope)} == 1 or {brokers.SHUTTING_DOWN.now(scope)} == 1)"
+
+
+def safe_to_stop(scope: Scope, look: CellLook, *, grows: bool = False) -> TableColumn:
+    """Say whether a broker may stop; the advice is older than what is seen of the broker, which therefore wins."""
+    return TableColumn(
+        title=brokers.SAFE_TO_STOP.name,
+        expression=f"2 * {not_up(scope)} or {brokers.SAFE_TO_STOP.now(scope)}",
+        look=CellLook({**look.words, "2": ("not up", style.TEXT)}, look.steps),
+        grows=grows,
+    )
+
+
 def broker_states(scope: Scope) -> style.Panel:
     """List every broker: whether it is there, what it lacks, how suspect it is, whether it may be stopped."""
     return table(
@@ -227,11 +242,7 @@ def broker_states(scope: Scope) -> style.Panel:
                 title="ISR removals", expression=while_fresh(in_range(brokers.ISR_REMOVALS, labels.BROKER, scope=scope))
             ),
             TableColumn(title=brokers.LED.name, expression=brokers.LED.now(scope)),
-            TableColumn(
-                title=brokers.SAFE_TO_STOP.name,
-                expression=brokers.SAFE_TO_STOP.now(scope),
-                look=yes_no(no=style.ORANGE),
-            ),
+            safe_to_stop(scope, yes_no(no=style.ORANGE)),
         ],
         brokers.MISSING_FROM_ISR.name,
     )

@@ -239,6 +239,8 @@ def test_an_empty_cell_says_what_it_means_and_has_no_colour_of_a_threshold(panel
                     assert empty["match"] == "null", panel["title"]
                     assert empty["result"]["text"] in EMPTY, (panel["title"], empty)
                     assert empty["result"]["color"] in {"text", "transparent"}, panel["title"]
+                    if look.get("custom.cellOptions", {}).get("type") == "color-background":
+                        assert "text" not in _every("color", look["mappings"]), "a cell filled with white"
 
 
 EMPTY = {"unknown", "-", "none", "not filling", "not shrinking"}

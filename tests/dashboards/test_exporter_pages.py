@@ -74,14 +74,26 @@ def topics_by_column(prometheus: Any, panel: dict[str, Any]) -> list[set[str]]:
     return [{labels["topic"] for labels, _ in _queried(prometheus, target)} for target in panel["targets"]]
 
 
+def column(prometheus: Any, panel: dict[str, Any], title: str) -> list[tuple[dict[str, str], str]]:
+    """Give the labels and the value of every cell in a column of a table."""
+    (order,) = [one["options"]["renameByName"] for one in panel["transformations"] if one["id"] == "organize"]
+    (letter,) = [name.removeprefix("Value #") for name, renamed in order.items() if renamed == title]
+    (target,) = [one for one in panel["targets"] if one["refId"] == letter]
+    return _queried(prometheus, target)
+
+
+def words_of(prometheus: Any, panel: dict[str, Any], title: str) -> dict[str, str]:
+    """Give what a column says, by broker: a word in place of a value that has one."""
+    (looks,) = [one["properties"] for one in panel["fieldConfig"]["overrides"] if one["matcher"]["options"] == title]
+    (mappings,) = [look["value"] for look in looks if look["id"] == "mappings"]
+    words = {key: one["text"] for each in mappings if each["type"] == "value" for key, one in each["options"].items()}
+    return {labels["broker"]: words.get(value, value) for labels, value in column(prometheus, panel, title)}
+
+
 def may_lead(prometheus: Any, panel: dict[str, Any]) -> set[tuple[str, str]]:
     """Give topic and broker of the missing replicas that have every committed record."""
-    (rows,) = (
-        _queried(prometheus, target)
-        for target, column in zip(panel["targets"], panel["fieldConfig"]["overrides"][3:], strict=True)
-        if column["matcher"]["options"] == "May lead"
-    )
-    return {(labels["topic"], labels["broker"]) for labels, value in rows if value == "1"}
+    cells = column(prometheus, panel, "May lead")
+    return {(labels["topic"], labels["broker"]) for labels, value in cells if value == "1"}
 
 
 def green_stats(board: dict[str, dict[str, Any]], values: dict[str, Any]) -> set[str]:
@@ -164,6 +176,24 @@ def test_healthy_at_risk_and_blind_look_different_and_blind_is_never_green(
         "replication-brokers: Causes in this time range",
         "replication-monitor: Sources",
     }
+
+
+def test_of_a_broker_that_is_down_no_stop_is_judged(
+    drawn: dict[str, dict[str, Any]],
+    prometheus_server: Callable[..., Any],
+    exposition: Callable[..., Any],
+    eventually: Callable[..., Any],
+) -> None:
+    exporter = exposition((GOLDEN / "metrics.prom").read_text())
+    prometheus = prometheus_server(targets={"isrwatch": exporter.address})
+    eventually(lambda: prometheus.query("kafka_replication_broker_safe_to_stop"))
+    assert shown(prometheus, drawn["replication-brokers: Brokers not safe to stop"]) == 1, "broker 2; 3 is fenced"
+    safe = {"1": "yes", "2": "no", "3": "not up"}
+    for board in ("replication-brokers: What a stop would cost", "Brokers"):
+        assert words_of(prometheus, drawn[board], "Safe to stop") == safe
+    cost = drawn["replication-brokers: What a stop would cost"]
+    assert words_of(prometheus, cost, "Would go offline") == {"1": "0", "2": "1", "3": "-"}
+    assert words_of(prometheus, cost, "Would go under min ISR") == {"1": "0", "2": "0", "3": "-"}
 
 
 def test_of_two_clusters_only_the_one_at_risk_pages(
