@@ -10,8 +10,8 @@ from dashboards.boards import shared
 from dashboards.layout import PanelRow, line
 from dashboards.links import Board
 from dashboards.promql import Unit
-from dashboards.queries import IN_CLUSTER, or_none, selected, stat, top
-from dashboards.signals import groups, labels, transactions
+from dashboards.queries import IN_CLUSTER, RANGE, or_none, selected, stat, top
+from dashboards.signals import groups, labels, partitions, transactions
 from dashboards.style import PanelQuery
 from dashboards.tables import BROKER, GROUP, PARTITION, TOPIC, KeyColumn, TableColumn, alarm, colored, table
 
@@ -26,6 +26,17 @@ def _of_group(expression: str) -> str:
     return f"{expression} * on (cluster, group) group_left (state, protocol, coordinator) {_INFO}"
 
 
+def _behind() -> str:
+    """Records that groups have yet to read; of a partition without a leader as many as when it lost it.
+
+    Nothing is appended there, and nothing is read. Without it the sum would fall as if the group caught up.
+    """
+    offline = f"{partitions.OFFLINE.now(SELECTED)} == 1"
+    last = f"{groups.LAG.last_known(RANGE, SELECTED)} and on (cluster, topic, partition) ({offline})"
+    return f"({groups.LAG.now(SELECTED)} or {last})"
+
+
+_RECORDS_BEHIND: Final = f"sum by (cluster, group) {_behind()}"
 _BEHIND: Final = "30 s of lag are ordinary; compare with what the application promises."
 OPEN: Final = stat(transactions.OPEN, style.steps(style.BLUE))
 LATE: Final = stat(transactions.LATE, style.alarm_above_zero(style.YELLOW))
@@ -57,7 +68,7 @@ GROUPS: Final = table(
         KeyColumn("coordinator", "Coordinator", 120, BROKER.link),
     ],
     [
-        TableColumn(title="Records behind", expression=_of_group(groups.LAG.now(SELECTED, by=labels.GROUP))),
+        TableColumn(title="Records behind", expression=_of_group(_RECORDS_BEHIND)),
         TableColumn(
             title=groups.LAG_SECONDS.name,
             expression=_of_group(f"max by (cluster, group) ({groups.LAG_SECONDS.now(SELECTED)})"),
@@ -81,8 +92,8 @@ GROUPS: Final = table(
 )
 LAG: Final = style.timeseries(
     "Records behind, by group",
-    groups.LAG.meaning,
-    [PanelQuery(top(_LISTED, groups.LAG.now(SELECTED, by=labels.GROUP)), "{{group}}")],
+    f"{groups.LAG.meaning} Of a partition without a leader it is as it was: nothing is appended there, or read.",
+    [PanelQuery(top(_LISTED, _RECORDS_BEHIND), "{{group}}")],
     Unit.COUNT,
 )
 LAG_SECONDS: Final = style.timeseries(
@@ -100,9 +111,9 @@ PARTITIONS: Final = table(
         TableColumn(
             title="Records behind",
             expression=or_none(
-                top(_PARTITIONS, f"{groups.LAG.now(SELECTED)} > 0"),
+                top(_PARTITIONS, f"{_behind()} > 0"),
                 "group",
-                f"{groups.LAG.now(SELECTED)} > 0",
+                f"{_behind()} > 0",
                 also={"topic": "-", "partition": "-"},
             ),
         )

@@ -77,8 +77,8 @@ def topics_by_column(prometheus: Any, panel: dict[str, Any]) -> list[set[str]]:
 def column(prometheus: Any, panel: dict[str, Any], title: str) -> list[tuple[dict[str, str], str]]:
     """Give the labels and the value of every cell in a column of a table."""
     (order,) = [one["options"]["renameByName"] for one in panel["transformations"] if one["id"] == "organize"]
-    (letter,) = [name.removeprefix("Value #") for name, renamed in order.items() if renamed == title]
-    (target,) = [one for one in panel["targets"] if one["refId"] == letter]
+    (name,) = [name for name, renamed in order.items() if renamed == title]
+    (target,) = [one for one in panel["targets"] if name in {"Value", f"Value #{one['refId']}"}]
     return _queried(prometheus, target)
 
 
@@ -194,6 +194,46 @@ def test_of_a_broker_that_is_down_no_stop_is_judged(
     cost = drawn["replication-brokers: What a stop would cost"]
     assert words_of(prometheus, cost, "Would go offline") == {"1": "0", "2": "1", "3": "-"}
     assert words_of(prometheus, cost, "Would go under min ISR") == {"1": "0", "2": "0", "3": "-"}
+
+
+def lags(offline: int, *known: int) -> str:
+    """Expose the lag of one group in the first partitions of a topic, whose last partition may be offline."""
+    of_topic = 'cluster="main", topic="orders", partition="{}"'
+    lines = [f"kafka_replication_cluster_offline_partitions{{cluster=\"main\"}} {offline}"]
+    info = 'group="g", protocol="classic", state="Stable", coordinator="1"'
+    lines += [f'kafka_replication_group_info{{cluster="main", {info}}} 1']
+    for number, lag in enumerate(known):
+        lines.append(f'kafka_replication_group_lag_records{{group="g", {of_topic.format(number)}}} {lag}')
+    lines.append(f"kafka_replication_partition_offline{{{of_topic.format(1)}}} {offline}")
+    return "\n".join(lines) + "\n"
+
+
+def test_a_partition_that_goes_offline_does_not_let_its_groups_catch_up(
+    drawn: dict[str, dict[str, Any]],
+    prometheus_server: Callable[..., Any],
+    exposition: Callable[..., Any],
+    eventually: Callable[..., Any],
+) -> None:
+    exporter = exposition(lags(0, 100, 50))
+    prometheus = prometheus_server(targets={"isrwatch": exporter.address})
+
+    def behind() -> dict[str, list[str]]:
+        """Give the values of both tables and of the course over time."""
+        board = {title: drawn[f"replication-groups: {title}"] for title in ("Groups", "Where groups are behind")}
+        values = {title: column(prometheus, panel, "Records behind") for title, panel in board.items()}
+        (target,) = drawn["replication-groups: Records behind, by group"]["targets"]
+        values["course"] = _queried(prometheus, {**target, "instant": True})
+        return {title: sorted(value for _, value in rows) for title, rows in values.items()}
+
+    whole = {"Groups": ["150"], "Where groups are behind": ["100", "50"], "course": ["150"]}
+    eventually(lambda: behind() == whole)
+    exporter.text = lags(1, 100)
+    eventually(lambda: prometheus.query("kafka_replication_partition_offline == 1"))
+    assert prometheus.query("sum(kafka_replication_group_lag_records)")[0]["value"][1] == "100"
+    assert behind() == whole
+    exporter.text = lags(0, 100)
+    eventually(lambda: prometheus.query("kafka_replication_partition_offline == 0"))
+    assert behind()["course"] == ["100"], "it has a leader again, and its lag is unknown"
 
 
 def test_of_two_clusters_only_the_one_at_risk_pages(
