@@ -20,6 +20,10 @@ class Board(StrEnum):
     MONITOR = "isrwatch-monitor"
 
 
+CHOSEN: Final = ("broker", "topic", "group")
+"""The labels by whose values boards are narrowed: cells with them lead to such a board."""
+EVERY_VALUE: Final = "$__all"
+"""Grafana's own value of a variable of which all values are chosen."""
 TAG: Final = "isrwatch"
 """Of every board; the menu on top lists the boards with it."""
 

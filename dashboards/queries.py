@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from dashboards import style
+from dashboards.links import CHOSEN, EVERY_VALUE
 from dashboards.promql import Scope, Signal
 from dashboards.signals import clusters
 from dashboards.style import PanelQuery
@@ -68,6 +69,8 @@ def top(count: int, expression: str) -> str:
 def or_none(expression: str, label: str, *listed: str, also: Mapping[str, str] | None = None) -> str:
     """Add a row with the value 0 if data is fresh and nothing is listed.
 
+    Its cells that lead to a board show everything there: of a topic that is called none there is nothing to be seen.
+
     Args:
         expression: gives the rows.
         label: the column that says ``none`` in that row.
@@ -76,5 +79,6 @@ def or_none(expression: str, label: str, *listed: str, also: Mapping[str, str] |
     """
     row = f"0 * {FRESH} unless on (cluster) ({' or '.join(listed or (expression,))})"
     for name, value in {label: style.NONE_AT_RISK, **(also or {})}.items():
-        row = f'label_replace({row}, "{name}", "{value}", "", "")'
+        shown = f"${EVERY_VALUE}" if name in CHOSEN and value == style.NONE_AT_RISK else value
+        row = f'label_replace({row}, "{name}", "{shown}", "", "")'
     return f"{expression} or {row}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from grafanalib import core
 
 from dashboards import style
-from dashboards.links import Board, to_board
+from dashboards.links import EVERY_VALUE, Board, to_board
 from dashboards.promql import Unit
 from dashboards.style import PanelQuery
 
@@ -159,6 +159,9 @@ def _key_look(key: KeyColumn, width: str) -> dict[str, Any]:
     if key.link:
         link = {"title": f"Show this {key.label}", "url": key.link}
         look.append({"id": "links", "value": [link]})
+    if key.link and not key.words:
+        options = {EVERY_VALUE: {"text": style.NONE_AT_RISK, "index": 0}}
+        look.append({"id": "mappings", "value": [{"type": "value", "options": options}]})
     return {"matcher": {"id": "byName", "options": key.title}, "properties": look}
 
 

@@ -156,6 +156,24 @@ def test_boards_lead_to_each_other_with_the_cluster_and_the_time_range(
         assert set(re.findall(r"var-(\w+)=", chosen)) <= variables[uid], url
 
 
+def test_a_cell_that_says_none_leads_to_everything(panels: list[dict[str, Any]]) -> None:
+    for panel in panels:
+        linked = {}
+        for column in panel["fieldConfig"].get("overrides", []):
+            look = {each["id"]: each["value"] for each in column["properties"]}
+            if "links" in look and panel["type"] == "table":
+                linked[column["matcher"]["options"]] = look.get("mappings")
+        titles = _every("renameByName", panel.get("transformations", []))
+        for _, target in expressions([panel]):
+            replaced = re.findall(r'"(\w+)", "(none|\$\$__all)", "", ""\)', target["expr"])
+            for label, value in replaced:
+                is_linked = titles[0][label] in linked
+                assert value == ("$$__all" if is_linked else "none"), (panel["title"], label)
+                if is_linked:
+                    (mapping,) = linked[titles[0][label]]
+                    assert mapping["options"]["$__all"]["text"] == "none"
+
+
 PIXELS_OF_A_COLUMN = 65
 """Of the grid's 24, in a window of 1,600 pixels without Grafana's menu."""
 
