@@ -1,4 +1,4 @@
-"""Topics and partitions: what is at risk, on which broker a replica is missing or behind, what changed most."""
+"""Topics and partitions: what is at risk, which replicas are missing or behind, what is reassigned, what changed."""
 
 from __future__ import annotations
 
@@ -105,6 +105,23 @@ SHRINKS: Final = style.timeseries(
     Unit.PER_MINUTE,
     bars=True,
 )
+MOVING: Final = table(
+    "Topics being reassigned",
+    f"{topics.REASSIGNING.meaning} The row none: data is fresh, and nothing is reassigned.",
+    [TOPIC],
+    [
+        TableColumn(
+            title=topics.REASSIGNING.name, expression=or_none(f"{topics.REASSIGNING.now(SELECTED)} > 0", "topic")
+        )
+    ],
+    topics.REASSIGNING.name,
+)
+LEFT_TO_COPY: Final = style.timeseries(
+    clusters.LEFT_TO_COPY.name,
+    clusters.LEFT_TO_COPY.meaning,
+    [PanelQuery(clusters.LEFT_TO_COPY.now(IN_CLUSTER), "left to copy", style.BLUE)],
+    Unit.BYTES,
+)
 ROWS: Final = (
     PanelRow(
         "Which topics are at risk?",
@@ -126,6 +143,7 @@ ROWS: Final = (
         "Which replicas are missing, on which broker, since when?",
         ((10, ((shared.missing_replicas(SELECTED, detailed=True), 24),)), (8, ((BEHIND, 24),))),
     ),
+    PanelRow("Which reassignments are under way, and do they proceed?", ((7, ((MOVING, 8), (LEFT_TO_COPY, 16))),)),
     PanelRow("What changed most?", ((8, ((SHRINKS, 10), (most(SELECTED), 14))),)),
 )
 

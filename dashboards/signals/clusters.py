@@ -73,6 +73,15 @@ REASSIGNING: Final = _cluster(
     "cluster_reassigning_partitions",
     "Partitions with a reassignment that is not complete. If the number stands still for hours, it is stuck.",
 )
+LEFT_TO_COPY: Final = _cluster(
+    "Left to copy",
+    "cluster_reassignment_remaining_bytes",
+    (
+        "Bytes that the replicas which reassignments add have yet to copy. A line that does not fall: a throttle below "
+        "the rate of new records, or a new replica whose broker is down. Nothing is shown while a size is unknown."
+    ),
+    unit=Unit.BYTES,
+)
 BROKERS: Final = _cluster(
     "Registered brokers",
     "cluster_brokers",

@@ -20,6 +20,11 @@ AT_MIN_ISR: Final = _topic(
 UNDER_REPLICATED: Final = _topic(
     "Under-replicated", "topic_under_replicated_partitions", "Partitions of the topic whose ISR lacks replicas."
 )
+REASSIGNING: Final = _topic(
+    "Being reassigned",
+    "topic_reassigning_partitions",
+    "Partitions of each topic with a reassignment that is not complete; isrwatch state --reassignments lists them.",
+)
 ISR_SHRINKS: Final = _topic(
     "ISR shrinks",
     "topic_isr_shrinks_total",

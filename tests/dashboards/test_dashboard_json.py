@@ -174,6 +174,30 @@ def test_a_cell_that_says_none_leads_to_everything(panels: list[dict[str, Any]])
                     assert mapping["options"]["$__all"]["text"] == "none"
 
 
+NARROWED_BY = {
+    "replication-brokers.json": ["broker"],
+    "replication-topics.json": ["topic"],
+    "replication-groups.json": ["group", "topic"],
+}
+
+
+def test_boards_are_narrowed_to_brokers_topics_and_groups_and_cells_lead_there(
+    boards: dict[str, dict[str, Any]],
+) -> None:
+    for name, each in boards.items():
+        several = [one["name"] for one in each["templating"]["list"] if one.get("multi")]
+        assert several == NARROWED_BY.get(name, []), name
+        for panel in each["panels"]:
+            for titles in _every("renameByName", panel.get("transformations", [])):
+                keys = {titles[label] for label in ("broker", "topic", "group") if label in titles}
+                linked = {
+                    column["matcher"]["options"]
+                    for column in panel["fieldConfig"]["overrides"]
+                    if any(look["id"] == "links" for look in column["properties"])
+                }
+                assert keys <= linked, (name, panel["title"])
+
+
 PIXELS_OF_A_COLUMN = 65
 """Of the grid's 24, in a window of 1,600 pixels without Grafana's menu."""
 
@@ -201,21 +225,80 @@ def test_the_title_of_every_stat_fits_above_it(panels: list[dict[str, Any]]) -> 
             assert 7.5 * len(panel["title"]) + 24 <= panel["gridPos"]["w"] * PIXELS_OF_A_COLUMN, panel["title"]
 
 
-def test_a_yes_or_no_is_not_shown_as_a_number(panels: list[dict[str, Any]]) -> None:
-    flags = ("_registered", "_fenced", "_safe_to_stop", "_slow", "_overloaded", "_online", "_voter", "_query_up")
+FLAGS = {metric.name for metric in CATALOGUE if metric.help.startswith("1 ")}
+_FIRST_VALUE = re.compile(r"(?:2 \* .* or )?(?:max|min) by \([^)]*\) \((kafka_replication_\w+)[^)]*\)(?! ==)")
+
+
+def test_a_yes_or_no_is_not_shown_as_a_number(boards: dict[str, dict[str, Any]]) -> None:
+    checked = set()
+    for panel in (each for board in boards.values() for each in board["panels"] if each["type"] == "table"):
+        (titles,) = _every("renameByName", panel["transformations"])
+        looks = {column["matcher"]["options"]: column["properties"] for column in panel["fieldConfig"]["overrides"]}
+        for target in panel["targets"]:
+            metric = _FIRST_VALUE.match(target["expr"])
+            if metric and metric[1] in FLAGS:
+                title = titles.get(f"Value #{target['refId']}") or titles["Value"]
+                (mappings,) = [look["value"] for look in looks[title] if look["id"] == "mappings"]
+                words = [text for each in mappings for text in _every("text", each)]
+                assert {"yes", "no"} <= set(words), (panel["title"], title)
+                checked.add(metric[1].removeprefix("kafka_replication_"))
+    assert len(checked) >= 10
+    assert {"broker_safe_to_stop", "replica_elr_member", "broker_maintenance_overrun"} <= checked
+
+
+def test_what_is_over_before_the_next_step_is_drawn(boards: dict[str, dict[str, Any]]) -> None:
+    risk = [panel for board in boards.values() for panel in board["panels"] if panel["title"] == "Risk over time"]
+    assert len(risk) >= 3
+    for target in (each for panel in risk for each in panel["targets"]):
+        assert re.match(r"max by \(cluster\) \(max_over_time\(.*\[\$__rate_interval\]\)\)$", target["expr"])
+
+
+def test_numbers_and_tables_are_asked_at_one_moment_so_they_agree(panels: list[dict[str, Any]]) -> None:
     for panel in panels:
-        for title, target in expressions([panel]) if panel["type"] == "table" else []:
-            metric = re.match(r"max by \([^)]*\) \(kafka_replication_(\w+)", target["expr"])
-            if metric and metric[1].endswith(flags) and title != "Clusters":
-                looks = [
-                    mapping["options"]
-                    for column in panel["fieldConfig"]["overrides"]
-                    for look in column["properties"]
-                    if look["id"] == "mappings"
-                    for mapping in look["value"]
-                    if mapping["type"] == "value"
-                ]
-                assert any(each.get("1", {}).get("text") == "yes" for each in looks), (title, metric[1])
+        asked = {target["instant"] for target in panel["targets"]}
+        assert asked == {panel["type"] in {"stat", "table"}}, panel["title"]
+
+
+def test_a_legend_has_one_entry_by_broker_cause_or_the_like_and_never_the_cluster(panels: list[dict[str, Any]]) -> None:
+    for panel in panels:
+        if panel["type"] == "timeseries":
+            for title, target in expressions([panel]):
+                labels = re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])
+                assert labels in ([], ["broker"], ["cause"], ["node"], ["group"], ["topic"], ["source", "channel"]), (
+                    title
+                )
+                if labels in (["group"], ["topic"]):
+                    assert target["expr"].startswith("topk(10, "), title
+        for _, target in expressions([panel]):
+            assert target["legendFormat"], panel["title"]
+            assert "cluster" not in target["legendFormat"], panel["title"]
+
+
+def test_at_min_isr_is_a_colour_only_where_a_replica_is_missing(panels: list[dict[str, Any]]) -> None:
+    """A topic with as many replicas as min ISR is at min ISR for ever."""
+    for panel in panels:
+        if panel["type"] == "stat":
+            assert "at_min_isr_partitions" not in str(panel["targets"]), panel["title"]
+        if panel["type"] == "table" and "topic_at_min_isr_partitions" in str(panel["targets"]):
+            (look,) = [
+                column["properties"]
+                for column in panel["fieldConfig"]["overrides"]
+                if column["matcher"]["options"] == "At min ISR"
+            ]
+            assert "thresholds" not in {each["id"] for each in look}, panel["title"]
+
+
+def test_incidents_are_listed_with_suspects_and_consequence_above_everything_but_numbers(
+    boards: dict[str, dict[str, Any]],
+) -> None:
+    for name in ("replication-overview.json", "replication-incidents.json"):
+        (listed,) = [panel for panel in boards[name]["panels"] if panel["title"] == "Open incidents"]
+        (titles,) = _every("renameByName", listed["transformations"])
+        assert [titles[label] for label in ("class", "suspects", "severity")] == [
+            "Incident", "Suspect brokers", "Consequence",
+        ]  # fmt: skip
+        above = [panel for panel in boards[name]["panels"] if panel["gridPos"]["y"] < listed["gridPos"]["y"]]
+        assert {panel["type"] for panel in above} == {"row", "stat"}
 
 
 def test_panels_fill_the_grid_without_overlap(board: dict[str, Any]) -> None:

@@ -204,6 +204,40 @@ def test_every_signal_is_a_metric_of_the_catalogue_and_is_used(signal: Signal, f
     assert any(re.search(rf"\b{signal.full_name}\b", text) for text in texts)
 
 
+OF_THE_EXPORTER = {
+    f"exporter_{name}"
+    for name in (
+        "table_version", "refresh_duration_seconds", "refresh_errors_total", "drop_in_names", "filter_info",
+        "family_exposed", "http_requests_total", "http_request_duration_seconds_total", "http_requests_in_flight",
+        "http_refused_connections_total",
+    )
+}  # fmt: skip
+COUNTED_BY_TOPIC_OR_CLUSTER = {
+    f"partition_{name}_total"
+    for name in (
+        "isr_shrinks", "isr_expands", "leader_changes", "unclean_elections", "missed_changes",
+        "under_replicated_seconds", "unknown_seconds",
+    )
+}  # fmt: skip
+ON_NO_BOARD = {
+    *OF_THE_EXPORTER,
+    *COUNTED_BY_TOPIC_OR_CLUSTER,
+    "build_info",
+    "cluster_elr_partitions", "partition_eligible_leader_replicas",  # replica_elr_member says who
+    "partition_at_min_isr", "partition_last_known_leader", "partition_leader_epoch",
+    "group_lag_seconds",  # group_lag_at_least_seconds is there during outages, too
+    "log_directory_growth_bytes_per_second",  # until_full follows from it
+    "topic_role_info",
+}  # fmt: skip
+"""Own metrics that are for queries of one's own."""
+
+
+def test_every_other_metric_is_on_a_board_or_in_a_rule(files: dict[str, str]) -> None:
+    shown = set(re.findall(r"\bkafka_replication_\w+", " ".join(files.values())))
+    own = {metric.name for metric in CATALOGUE if metric.name.startswith(PREFIX)}
+    assert {name.removeprefix(PREFIX) for name in own - shown} == ON_NO_BOARD
+
+
 def test_planned_causes_are_causes_of_isr_removals_and_the_others_are_in_the_runbook(repository: Any) -> None:
     causes = {cause.value for cause in ISR_REMOVAL_CAUSES}
     assert set(PLANNED_CAUSES) < causes

@@ -51,3 +51,21 @@ def test_a_command_can_be_parsed(line: str) -> None:
     assert command is not None
     with suppress(typer.Exit), command.make_context(name, arguments) as context:  # --help exits
         assert context.command is command
+
+
+KAFKA_COMMANDS = {
+    "KafkaOfflinePartitions": ["kafka-leader-election.sh", "kafka-topics.sh"],
+    "KafkaUncleanElection": ["kafka-dump-log.sh", "kafka-configs.sh"],
+    "KafkaUnderMinIsr": ["kafka-topics.sh"],
+    "KafkaBrokerLost": ["kafka-server-start.sh", "kafka-reassign-partitions.sh"],
+    "KafkaBrokerStopped": ["kafka-reassign-partitions.sh", "kafka-cluster.sh"],
+    "KafkaReassignmentStuck": ["kafka-reassign-partitions.sh"],
+    "KafkaPreferredLeaderImbalance": ["kafka-leader-election.sh"],
+    "KafkaHangingTransaction": ["kafka-transactions.sh"],
+}
+
+
+@pytest.mark.parametrize("name", KAFKA_COMMANDS)
+def test_a_section_has_the_commands_of_kafka_that_help(name: str) -> None:
+    given = SECTIONS[name].split("**Diagnosis.**")[1]
+    assert [each for each in KAFKA_COMMANDS[name] if not re.search(rf"`{re.escape(each)}[\s`]", given)] == []

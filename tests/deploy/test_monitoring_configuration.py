@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from dashboards.alerts import AlertSettings
 from dashboards.links import Board
 from streaming.settings import load
 
@@ -111,6 +112,7 @@ def test_the_scrape_has_limits_and_asks_the_exporter() -> None:
     prometheus = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
     job, *own = prometheus["scrape_configs"]
     assert {"sample_limit", "body_size_limit", "label_limit", "label_value_length_limit"} <= set(job)
+    assert job["sample_limit"] == AlertSettings().sample_limit, "KafkaReplicationSeriesNearLimit would be wrong"
     assert job["static_configs"] == [{"targets": ["exporter:9308"]}]
     assert "127.0.0.1:9308:9308" in SERVICES["exporter"]["ports"]
     settings = load(DEPLOY / "isrwatch.toml")
