@@ -30,7 +30,8 @@ export class Prometheus {
   filled(text, step) {
     const range = this.to - this.from;
     const own = { __rate_interval: `${Math.max(4 * SCRAPE_SECONDS, step + SCRAPE_SECONDS)}s`, __range: `${range}s` };
-    const known = { ...own, __range_s: `${range}`, ...this.values };
+    // $__all is no variable of Grafana but a value of one, which leads to everything: it stays as it is.
+    const known = { ...own, __all: "$__all", __range_s: `${range}`, ...this.values };
     return text.replace(/\$(\w+)/g, (variable, name) => {
       if (!(name in known)) report(`variable ${name}`, "is not resolved");
       return known[name] ?? variable;

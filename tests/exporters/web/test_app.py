@@ -380,6 +380,10 @@ def test_a_snapshot_that_cannot_be_rendered_is_counted_and_the_next_one_is_shown
         refresher.join()
 
 
+def test_whether_it_is_alive_is_answered_at_both_usual_paths(address: str) -> None:
+    assert [ask(address, path)[0] for path in ("/-/healthy", "/healthz")] == [200, 200]
+
+
 def test_an_exporter_that_stopped_reading_is_not_healthy(live_cluster: Any) -> None:
     refresher = Refresher(TablesReader(live_cluster.directory), 0.01, "1.2.3")
     endpoints = Endpoints(refresher, 60.0)
