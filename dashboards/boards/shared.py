@@ -141,6 +141,14 @@ def topics_at_risk(scope: Scope) -> style.Panel:
     )
 
 
+_MISSING: Final = (
+    "Each replica that is not in the ISR of its partition, or is in it and fenced, by broker. One broker in all "
+    "rows: look there. In sync below min ISR: writes are refused. Leader -1: offline; start a broker that may lead "
+    "first, because its replica has every committed record. Fewest in sync first. The row none: data is fresh, no "
+    "replica is missing."
+)
+
+
 def missing_replicas(scope: Scope, *, detailed: bool) -> style.Panel:
     """List each replica that a partition lacks, with the id of its broker."""
     fenced = f"{brokers.FENCED.now(IN_CLUSTER)} == 1"
@@ -177,9 +185,7 @@ def missing_replicas(scope: Scope, *, detailed: bool) -> style.Panel:
     )
     return table(
         "Missing replicas",
-        "Each replica that is not in the ISR of its partition, or is in it and fenced, by broker. One broker in all "
-        "rows: look there. In sync below min ISR: writes are refused. Leader -1: offline; start a broker that may lead "
-        "first, because its replica has every committed record. The row none: data is fresh, no replica is missing.",
+        _MISSING,
         [TOPIC, PARTITION, MISSING_BROKER],
         [
             listed,
@@ -189,7 +195,8 @@ def missing_replicas(scope: Scope, *, detailed: bool) -> style.Panel:
             ),
             *ages,
         ],
-        partitions.UNDER_REPLICATED_SINCE.name,
+        partitions.IN_SYNC.name,
+        ascending=True,
     )
 
 

@@ -301,6 +301,14 @@ def test_incidents_are_listed_with_suspects_and_consequence_above_everything_but
         assert {panel["type"] for panel in above} == {"row", "stat"}
 
 
+def test_an_old_trouble_is_not_above_a_worse_one(boards: dict[str, dict[str, Any]]) -> None:
+    """By duration, a topic that lacks a replica for ever would hide partitions that have just gone offline."""
+    lists = [each for board in boards.values() for each in board["panels"] if each["title"] == "Missing replicas"]
+    assert len(lists) >= 3
+    for panel in lists:
+        assert panel["options"]["sortBy"] == [{"displayName": "In sync", "desc": False}]
+
+
 def test_panels_fill_the_grid_without_overlap(board: dict[str, Any]) -> None:
     taken: dict[tuple[int, int], str] = {}
     for panel in board["panels"]:
