@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
+import signal
 import sys
 import tempfile
 import time
@@ -175,6 +176,7 @@ def main() -> None:
     options.add_argument("--minutes", type=float, default=15)
     options.add_argument("--write", action="store_true")
     given = options.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # no process stays behind
     messages, pages = followed(given.scenarios, given.minutes), page_alerts()
     of = {name: [each for each in messages if each.cluster == name] for name in given.scenarios}
     table = "".join(row(name, of[name]) for name in given.scenarios)
