@@ -18,6 +18,7 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``api_routes``  the routes of the JSON API
 - ``landing``     the index
 - ``scrape_bodies``  one body for all scrapers that ask in the same moment
+- ``logs``        levels and formats of the log
 - ``scrapes_first``  requests before what is prepared for later ones
 - ``server``      all routes
 - ``app``         the running exporter: refresher and HTTP server

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from exporters.web.logs import LogFormat, LogLevel, configure
 from streaming.errors import ConfigurationError
 from streaming.setting_values import check_pattern, check_telemetry_path
 from streaming.settings import EXPORT_FAMILIES, CollectSettings, ExportSettings, load
@@ -85,6 +85,8 @@ def export(
             "--web.config.file", help="TLS and logins, in the format of exporter-toolkit; see conf/web-config.yml."
         ),
     ] = None,
+    log_level: Annotated[LogLevel, typer.Option("--log.level", help="Lowest level that is logged.")] = LogLevel.INFO,
+    log_format: Annotated[LogFormat, typer.Option("--log.format", help="Format of the log.")] = LogFormat.TEXT,
     tables: Annotated[
         Path | None, typer.Option("--tables", help="Folder of the Delta tables; default: tables.directory.")
     ] = None,
@@ -111,6 +113,7 @@ def export(
     folder = Path(settings.tables.directory) if tables is None else tables
     if folder.is_file():
         raise ConfigurationError(f"{folder} is a file; point tables.directory (--tables) at the folder of the tables")
+    configure(log_level, log_format)
     _serve(folder, exporting, settings.collect)
 
 
@@ -121,7 +124,6 @@ def _serve(folder: Path, exporting: ExportSettings, collect: CollectSettings) ->
     from streaming.web.protection import protection_of
 
     return_freed_memory()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     protected = protection_of(exporting.web_config_file)
     opened = listen_all(exporting.listen, OPTION)
     scheme = "http" if protected.rules.context is None else "https"
