@@ -47,14 +47,20 @@ def fenced_though_up(settings: AlertSettings) -> Rule:
 
 
 def restart_loop(settings: AlertSettings) -> Rule:
-    """Ticket for a broker that is fenced again and again, as one that a supervisor restarts."""
-    turns = f"max by (cluster, broker) (changes({brokers.FENCED.series()}[{settings.loop_window}]))"
+    """Ticket for a broker that is fenced again and again, as one that a supervisor restarts.
+
+    A restart between two scrapes is seen by its registration, the loss of a session by the fence only.
+    """
+    changes = "max by (cluster, broker) (changes({}[{}]))"
+    turns = changes.format(brokers.FENCED.series(), settings.loop_window)
+    starts = changes.format(brokers.EPOCH.series(), settings.loop_window)
+    often = f"({turns} > {2 * settings.loop_restarts}\nor {starts} > {settings.loop_restarts})"
     return rule(
         "KafkaBrokerRestartLoop",
         "ticket",
-        unannounced(f"{turns} > {2 * settings.loop_restarts}", within=settings.loop_window),
+        unannounced(often, within=settings.loop_window),
         "Broker {{ $labels.broker }} of {{ $labels.cluster }} is fenced again and again",
-        "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} was fenced and came back more than "
+        "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} was away and came back more than "
         f"{settings.loop_restarts} times within {settings.loop_window}: it crashes after each start, or loses its "
         f"session. Its partitions lose a replica each time. {suspects()}",
         settings,

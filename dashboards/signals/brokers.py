@@ -18,6 +18,7 @@ INFO: Final = Signal(
 )
 REGISTERED: Final = _broker("Registered", "broker_registered", "1 while the broker is registered with the controller.")
 FENCED: Final = _broker("Fenced", "broker_fenced", "1 while the broker is fenced by the controller.")
+EPOCH: Final = _broker("Registration", "broker_epoch", "Epoch of the registration: each start has a larger one.")
 SHUTTING_DOWN: Final = _broker(
     "Stopped on purpose", "broker_shutting_down", "1 from a controlled shutdown of the broker until it registers again."
 )

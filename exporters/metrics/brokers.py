@@ -136,6 +136,14 @@ BROKER_METRICS: Final = (
         samples=_of_registered(lambda broker: flag(broker.is_fenced)),
     ),
     ClusterMetric(
+        name=f"{_PREFIX}epoch",
+        labels=LABELS,
+        help="Epoch of the broker's registration: each start has a larger one, however short it was away; "
+        "absent while unknown, as with polls, and of one that is not registered.",
+        source="broker_state.broker_epoch",
+        samples=_of_registered(lambda broker: broker.broker_epoch),
+    ),
+    ClusterMetric(
         name=f"{_PREFIX}shutting_down",
         labels=LABELS,
         help="1 from a controlled shutdown of the broker until it registers again; absent while unknown.",

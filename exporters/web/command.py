@@ -110,11 +110,14 @@ def export(
     settings = load(config_file)
     exporting = _overridden(settings.export, listen_address, telemetry_path, web_config_file)
     exporting = _with_series(exporting, series)
-    folder = Path(settings.tables.directory) if tables is None else tables
-    if folder.is_file():
-        raise ConfigurationError(f"{folder} is a file; point tables.directory (--tables) at the folder of the tables")
     configure(log_level, log_format)
-    _serve(folder, exporting, settings.collect)
+    _serve(_folder(Path(settings.tables.directory) if tables is None else tables), exporting, settings.collect)
+
+
+def _folder(tables: Path) -> Path:
+    if tables.is_file():
+        raise ConfigurationError(f"{tables} is a file; point tables.directory (--tables) at the folder of the tables")
+    return tables
 
 
 def _serve(folder: Path, exporting: ExportSettings, collect: CollectSettings) -> None:

@@ -184,3 +184,10 @@ def removals(times: int) -> str:
 def turns(changes: int) -> str:
     """Fenced and back again, so many changes."""
     return f"0x{BEGIN - 1} " + " ".join(str(number % 2) for number in range(1, changes + 1)) + f" {changes % 2}x60"
+
+
+def starts(times: int) -> str:
+    """Registered anew so often, at later and later offsets."""
+    return (
+        f"7x{BEGIN - 1} " + " ".join(str(7 + 100 * number) for number in range(1, times + 1)) + f" {7 + 100 * times}x60"
+    )

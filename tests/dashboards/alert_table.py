@@ -31,6 +31,7 @@ from tests.dashboards.alert_cases import (
     directory,
     group,
     removals,
+    starts,
     turns,
 )
 
@@ -174,6 +175,15 @@ ABOUT_BROKERS: Final = (
         fires=turns(16),
         below=turns(9),
         boundary=(turns(10), False),
+        after=9,
+        goes_on=True,
+    ),
+    AlertCase(
+        f"ticket KafkaBrokerRestartLoop{OF_BROKER}",
+        (broker("epoch"),),
+        fires=starts(8),
+        below=starts(4),
+        boundary=(starts(5), False),
         after=9,
         goes_on=True,
     ),

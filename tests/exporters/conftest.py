@@ -115,6 +115,7 @@ class Rows:
         flags = {"is_registered": True, "is_fenced": False, "is_shutting_down": number == 3, "log_dirs": ["dir-1"]}
         known = {**flags, "rack": f"r{number}", "host": "127.0.0.1", "port": 9091}
         planned = {"maintenance_since": START, "maintenance_until": START + 600 * SECOND, "maintenance_why": "new disk"}
+        known["broker_epoch"] = 100 + number if number <= 3 else None  # the others are of clusters that are polled
         known |= {2: planned, 3: {"maintenance_overran_at": START}}.get(number, {})
         return self.change("broker", at, broker=number, broker_after={**known, "port": 9090 + number, **after})
 
