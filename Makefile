@@ -77,6 +77,7 @@ check: $(DEV_READY) ## format, lint, types, import contracts, spelling, generate
 	@$(BIN)/codespell
 	@$(BIN)/validate-pyproject pyproject.toml
 	@$(BIN)/isrwatch dashboards render --check
+	@$(BIN)/python -m docs.builder references --check
 
 format: $(DEV_READY) ## write what the formatter and the safe fixes of the linter want
 	@$(BIN)/ruff check --quiet --fix .
@@ -87,8 +88,9 @@ pictures: $(DEV_READY) ## draw every board over a scene with trouble, and blind,
 	@cd dashboards/pictures && npm ci --silent && node build.mjs
 	@$(BIN)/python -m tests.pictures $(ARGS)
 
-generated: $(RUN_READY) ## render the boards and the alerts anew
+generated: $(RUN_READY) ## render the boards, the alerts and docs/reference anew
 	@$(BIN)/isrwatch dashboards render
+	@$(BIN)/python -m docs.builder references
 
 test: check jars tools ## check, then every test against real Spark, Kafka and Prometheus; no skips, WORKERS=2 at once
 	$(SAY) "Running every test"

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-# Pages that stand beside what they describe, and files in whose place a page is rendered.
+# Pages that stand beside what they describe, and a file in whose place a page is rendered.
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -21,7 +21,6 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "deploy/README.md": "deployment.md",
     "deploy/sandbox/README.md": "sandbox.md",
     "deploy/spark/README.md": "spark.md",
-    "streaming/contracts/TABLES.md": "reference/tables.md",
 }
 
 

@@ -1,4 +1,4 @@
-"""The pages that are rendered from the code, by their place in the site."""
+"""The pages that are rendered from the code, by their place in the site; references stand in the repository, too."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from exporters.terminal.reference import markdown as tables_page
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-RENDERED: Final[Mapping[str, Callable[[], str]]] = {
-    "changelog.md": changelog_page,
+REFERENCES: Final[Mapping[str, Callable[[], str]]] = {
     "reference/api.md": api_page,
     "reference/commands.md": commands_page,
     "reference/configuration.md": configuration_page,
@@ -26,3 +25,10 @@ RENDERED: Final[Mapping[str, Callable[[], str]]] = {
     "reference/tables.md": tables_page,
     "reference/events.md": events_page,
 }
+RENDERED: Final[Mapping[str, Callable[[], str]]] = {"changelog.md": changelog_page, **REFERENCES}
+_MARK: Final = "<!-- Rendered from the code by `make generated`: change the code, not this file. -->\n\n"
+
+
+def reference_files() -> dict[str, str]:
+    """Render the files of the folder ``reference``, by name: a checkout has them without a build of the site."""
+    return {place.removeprefix("reference/"): _MARK + render() for place, render in REFERENCES.items()}

@@ -25,7 +25,7 @@ STRUCTS: Final = {
 }
 _HEAD: Final = """# Tables
 
-Rendered from the definitions in `streaming/contracts` by `isrwatch tables --format markdown`; a test keeps it equal.
+Rendered from the definitions in `streaming/contracts` by `isrwatch tables --format markdown`.
 All times are UTC. A column that is not marked "always" may be null: null is unknown, or does not apply.
 """
 

@@ -239,7 +239,7 @@ STATEMENTS: Final[dict[int, Statement]] = {
         f"{_BROKER}leader:LeaderPartition",
     ),
     35: Statement(
-        "Watching ISR shrinks tells of lag.",
+        "Who watches ISR shrinks sees lag.",
         "Shrinks have many causes: lag, a fenced broker, a clean stop, a failed disk, a stalled leader.",
         "The brokers' own counters see only those a leader asked for. Count by cause, from the metadata log.",
         "streaming.contracts.events:Cause",

@@ -9,6 +9,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
+from docs.builder.__main__ import REFERENCE, main
 from docs.builder.build import DocumentationBroken, build, write_html
 from docs.builder.event_values import meanings
 from docs.builder.links import with_site_links
@@ -92,6 +93,25 @@ def test_a_page_that_no_list_leads_to_fails_the_build_and_right_pages_do_not(tmp
 def test_a_link_between_files_becomes_one_of_the_site(text: str, expected: str, files: set[str]) -> None:
     changed = with_site_links(text, "docs/api.md", places(ROOT), lambda name: (ROOT / name).is_file())
     assert changed == (expected, files)
+
+
+def test_a_checkout_has_every_reference_as_the_code_says_it_and_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (main(["references", "--check"]), capsys.readouterr().err) == (0, "")
+    assert {f"reference/{path.name}" for path in REFERENCE.iterdir()} == {*RENDERED} - {"changelog.md"}
+
+
+def test_a_reference_that_is_out_of_date_or_missing_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["references", "--output", str(tmp_path)]) == 0
+    assert main(["references", "--check", "--output", str(tmp_path)]) == 0
+    (tmp_path / "events.md").write_text("# Events of another time\n")
+    (tmp_path / "metrics.md").unlink()
+    capsys.readouterr()
+    assert main(["references", "--check", "--output", str(tmp_path)]) == 1
+    said = f"{tmp_path}: metrics.md, events.md not up to date; run: make generated\n"
+    assert capsys.readouterr().err == said
+    assert not (tmp_path / "metrics.md").exists()
 
 
 def settings_keys() -> set[str]:

@@ -20,7 +20,7 @@ PAGES = sorted(
     str(path.relative_to(ROOT))
     for path in (
         *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "conf/isrwatch.toml", "dashboards/runbook.md")),
-        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("docs/**/*.md"),
         *ROOT.glob("deploy/**/*.md"),
         *ROOT.glob("conf/*/README.md"),
     )
