@@ -1,4 +1,4 @@
-"""``isrwatch explain``: popular statements about Kafka's replication, what Kafka does, and the difference."""
+"""``isrwatch explain``: what causes, evidence and classes of incidents mean; popular statements about Kafka."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from streaming.contracts.meanings import EXPLAINED, meanings
 from streaming.errors import ConfigurationError
 from streaming.model.statements import STATEMENTS
 
@@ -19,14 +20,24 @@ if TYPE_CHECKING:
 
 def explain(
     words: Annotated[
-        list[str] | None, typer.Argument(help="Numbers, or words to search for; default: all statements.")
+        list[str] | None,
+        typer.Argument(help="A cause, evidence or class of incidents; words or numbers; default: all statements."),
     ] = None,
 ) -> None:
-    """Print popular statements about Kafka's replication, and what Kafka does."""
+    """Print what a cause, evidence or a class of incidents means, and popular statements about Kafka's replication.
+
+    Example: isrwatch explain ambiguous
+    """
     matching = dict(_matching(words or []))
-    if not matching:
-        raise ConfigurationError(f"no statement contains all of: {' '.join(words or [])}; try other words, or a number")
+    values = list(_values(words or []))
+    if not matching and not values:
+        raise ConfigurationError(
+            f"no cause, evidence or class of incidents, and no statement contains all of: {' '.join(words or [])}; try "
+            "other words, or a number"
+        )
     console = Console()
+    for title, text in values:
+        _write(console, [(title, "bold"), (f"    {text}", "")])
     for number, statement in matching.items():
         _print(console, number, statement)
 
@@ -41,9 +52,22 @@ def _matching(words: list[str]) -> Iterator[tuple[int, Statement]]:
             yield number, statement
 
 
+def _values(words: list[str]) -> Iterator[tuple[str, str]]:
+    """Give each value that is one of the words, and of what it is one, with its meaning."""
+    asked = {word.lower() for word in words}
+    for title, values in EXPLAINED.items():
+        for value, text in meanings(values).items():
+            if value in asked:
+                yield f"{title}: {value}", text.replace("``", "")
+
+
 def _print(console: Console, number: int, statement: Statement) -> None:
     lines = [(f"{number:2}  {statement.claim}", "bold"), (f"    {statement.does}", "")]
     if statement.differs:
         lines.append((f"    {statement.differs}", "yellow"))
+    _write(console, lines)
+
+
+def _write(console: Console, lines: list[tuple[str, str]]) -> None:
     for text, style in lines:
         console.print(Text(text, style=style), soft_wrap=not console.is_terminal)

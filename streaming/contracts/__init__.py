@@ -16,6 +16,7 @@
 - ``events``         the kinds of events, causes and evidence
 - ``movements``      steps that many partitions took at once, as one sentence
 - ``incidents``      the classes of incidents
+- ``meanings``       what causes, evidence, classes and severity of incidents mean, in words
 - ``health``         the definitions of under-replicated, under min ISR, offline, lag
 - ``liveness``       whether a broker that is not up recovers or is dead, as agents say
 - ``slopes``         how fast a sampled value moves, and how long something lasts at that pace

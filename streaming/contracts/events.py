@@ -67,7 +67,8 @@ class Cause(StrEnum):
     RESTART = "restart"
     """The broker registered again before it was fenced: it was restarted."""
     UNCLEAN_RESTART = "unclean_restart"
-    """The same, after a stop that was not clean, so that it lost its eligibility to lead (KIP-966)."""
+    """The broker was restarted before it was fenced, after a stop that was not clean: it lost its eligibility to lead
+    (KIP-966)."""
     DIR_FAILURE = "dir_failure"
     """A log directory of the broker failed."""
     UNREGISTERED = "unregistered"
@@ -106,6 +107,6 @@ class Evidence(StrEnum):
     PROVEN = "proven"
     """The order of the controller's records allows no other cause."""
     AMBIGUOUS = "ambiguous"
-    """It allows several causes, which are listed as candidates."""
+    """The order of the controller's records allows several causes, which are listed as candidates."""
     INFERRED = "inferred"
     """From two polls or across a gap, so nobody saw the step itself; or by far the likeliest, not proven."""

@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming.commands import app
+from streaming.contracts.meanings import EXPLAINED
 from streaming.model.statements import STATEMENTS
 
 
@@ -31,4 +32,22 @@ def test_words_must_all_occur(words: tuple[str, ...]) -> None:
 
 def test_what_nobody_says_is_one_sentence() -> None:
     run = CliRunner().invoke(app, ["explain", "zork"])
-    assert (run.exit_code, run.stderr) == (2, "no statement contains all of: zork; try other words, or a number\n")
+    said = (
+        "no cause, evidence or class of incidents, and no statement contains all of: zork; try other words, or a number"
+    )
+    assert (run.exit_code, run.stderr) == (2, f"{said}\n")
+
+
+def test_a_cause_its_evidence_and_a_class_of_incidents_are_explained() -> None:
+    assert explained("Ambiguous") == [
+        "Evidence: ambiguous",
+        "    The order of the controller's records allows several causes, which are listed as candidates.",
+    ]
+    every = [(title, word) for title, values in EXPLAINED.items() for word in values]
+    assert [word for title, word in every if f"{title}: {word}" not in explained(word)] == []
+
+
+def test_a_cause_is_explained_before_the_statements_that_contain_it() -> None:
+    first, _, *statements = explained("fenced")
+    assert first == "Causes: fenced"
+    assert any(line[:2].strip().isdigit() for line in statements)

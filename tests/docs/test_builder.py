@@ -11,7 +11,6 @@ import pytest
 
 from docs.builder.__main__ import REFERENCE, main
 from docs.builder.build import DocumentationBroken, build, write_html
-from docs.builder.event_values import meanings
 from docs.builder.links import with_site_links
 from docs.builder.pages import places
 from docs.builder.references import RENDERED
@@ -21,6 +20,7 @@ from exporters.web.endpoints import ENDPOINTS
 from streaming.commands import COMMANDS, load
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.incidents import IncidentClass, Severity
+from streaming.contracts.meanings import meanings
 from streaming.contracts.tables import TABLES
 from streaming.model.statements import STATEMENTS
 from streaming.settings import Settings
