@@ -88,7 +88,7 @@ pictures: $(DEV_READY) ## draw every board over a scene with trouble, and blind,
 	@cd dashboards/pictures && npm ci --silent && node build.mjs
 	@$(BIN)/python -m tests.pictures $(ARGS)
 
-generated: $(RUN_READY) ## render the boards, the alerts and docs/reference anew
+generated: $(RUN_READY) ## render the boards, the alerts, their table in the runbook and docs/reference anew
 	@$(BIN)/isrwatch dashboards render
 	@$(BIN)/python -m docs.builder references
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from docs.builder.alerts import with_table_of_alerts
 from docs.builder.api import api_page
 from docs.builder.changelog import changelog_page
 from docs.builder.command_line import commands_page
@@ -15,6 +16,7 @@ from exporters.terminal.reference import markdown as tables_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
 REFERENCES: Final[Mapping[str, Callable[[], str]]] = {
     "reference/api.md": api_page,
@@ -29,6 +31,12 @@ RENDERED: Final[Mapping[str, Callable[[], str]]] = {"changelog.md": changelog_pa
 _MARK: Final = "<!-- Rendered from the code by `make generated`: change the code, not this file. -->\n\n"
 
 
-def reference_files() -> dict[str, str]:
-    """Render the files of the folder ``reference``, by name: a checkout has them without a build of the site."""
-    return {place.removeprefix("reference/"): _MARK + render() for place, render in REFERENCES.items()}
+def rendered_files(root: Path) -> dict[str, dict[str, str]]:
+    """Render what a checkout has without a build of the site, by folder and name of the file.
+
+    Args:
+        root: of the repository, with the runbook, of which only the table of alerts is rendered.
+    """
+    references = {place.removeprefix("reference/"): _MARK + render() for place, render in REFERENCES.items()}
+    runbook = (root / "dashboards" / "runbook.md").read_text(encoding="utf-8")
+    return {"docs/reference": references, "dashboards": {"runbook.md": with_table_of_alerts(runbook)}}

@@ -44,6 +44,16 @@ def test_sections_are_in_the_order_of_the_rules() -> None:
     assert list(SECTIONS) == [rule["alert"] for rule in RULES]
 
 
+def test_the_table_on_top_has_every_alert_with_its_severity_its_time_and_one_line() -> None:
+    rows = re.findall(r"^\| \[(\w+)\]\(#(\w+)\) \| (\w+) \| ([\w ]+) \| (.+) \|$", RUNBOOK, re.MULTILINE)
+    assert [row[:4] for row in rows] == [
+        (rule["alert"], rule["alert"].lower(), rule["labels"]["severity"], rule.get("for", "at once")) for rule in RULES
+    ]
+    assert [row for row in rows if re.search(r"\{\{|\}\}|\$|  ", row[4]) or not row[4][0].isalpha()] == []
+    assert "Broker BROKER is lost, and partitions depend on the rest" in rows[5]
+    assert RUNBOOK.index(rows[-1][0]) < RUNBOOK.index("\n## ")
+
+
 @pytest.mark.parametrize("line", COMMANDS)
 def test_a_command_can_be_parsed(line: str) -> None:
     name, *arguments = shlex.split(line)

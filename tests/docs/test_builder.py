@@ -9,7 +9,8 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from docs.builder.__main__ import REFERENCE, main
+from docs.builder.__main__ import main
+from docs.builder.alerts import with_table_of_alerts
 from docs.builder.build import DocumentationBroken, build, write_html
 from docs.builder.links import with_site_links
 from docs.builder.pages import places
@@ -26,6 +27,7 @@ from streaming.model.statements import STATEMENTS
 from streaming.settings import Settings
 
 ROOT = Path(__file__).parents[2]
+RUNBOOK = (ROOT / "dashboards" / "runbook.md").read_text()
 
 
 def test_every_page_is_built_and_every_link_of_it_leads_to_one(tmp_path: Path) -> None:
@@ -97,7 +99,9 @@ def test_a_link_between_files_becomes_one_of_the_site(text: str, expected: str, 
 
 def test_a_checkout_has_every_reference_as_the_code_says_it_and_no_other(capsys: pytest.CaptureFixture[str]) -> None:
     assert (main(["references", "--check"]), capsys.readouterr().err) == (0, "")
-    assert {f"reference/{path.name}" for path in REFERENCE.iterdir()} == {*RENDERED} - {"changelog.md"}
+    assert {f"reference/{path.name}" for path in (ROOT / "docs" / "reference").iterdir()} == {*RENDERED} - {
+        "changelog.md"
+    }
 
 
 def test_a_reference_that_is_out_of_date_or_missing_is_named(
@@ -105,13 +109,19 @@ def test_a_reference_that_is_out_of_date_or_missing_is_named(
 ) -> None:
     assert main(["references", "--output", str(tmp_path)]) == 0
     assert main(["references", "--check", "--output", str(tmp_path)]) == 0
-    (tmp_path / "events.md").write_text("# Events of another time\n")
-    (tmp_path / "metrics.md").unlink()
+    (tmp_path / "docs/reference/events.md").write_text("# Events of another time\n")
+    (tmp_path / "docs/reference/metrics.md").unlink()
+    (tmp_path / "dashboards/runbook.md").write_text(RUNBOOK.replace("| ticket | 15m |", "| ticket | 16m |"))
     capsys.readouterr()
     assert main(["references", "--check", "--output", str(tmp_path)]) == 1
-    said = f"{tmp_path}: metrics.md, events.md not up to date; run: make generated\n"
-    assert capsys.readouterr().err == said
-    assert not (tmp_path / "metrics.md").exists()
+    stale = "docs/reference/metrics.md, docs/reference/events.md, dashboards/runbook.md"
+    assert capsys.readouterr().err == f"{stale} not up to date; run: make generated\n"
+    assert not (tmp_path / "docs/reference/metrics.md").exists()
+
+
+def test_a_runbook_without_a_place_for_the_table_of_alerts_is_refused() -> None:
+    with pytest.raises(ValueError, match="lacks <!-- The table of alerts"):
+        with_table_of_alerts(RUNBOOK.replace("<!-- The end", "<!-- An end"))
 
 
 def settings_keys() -> set[str]:
