@@ -2,6 +2,7 @@
 
     python -m tests.benchmarks.year [--days 365] [--second 60] [--partitions 10000] [--history-days 30] ...
 
+``--second`` is the day with which the last one is compared; without it 60, or half of a run that is shorter than that.
 Each day of the simulated clock has its incidents (nine of ten of at most 100 partitions, the tenth the loss of a
 broker), topics that are created, get a minimum and are deleted again, groups that live for a day, and records that
 cannot be read. All rows of a year are written; scaled are the commits: a day is a few of them instead of one per second
@@ -94,6 +95,8 @@ class Measured:
     start: float
     memory: int
     disk: dict[str, int]
+    changes: int
+    """Of partitions, by the incidents so far."""
 
     @property
     def on_disk(self) -> int:
@@ -123,6 +126,7 @@ class Year:
     directory: Path
     size: Size
     position: int = 0
+    changes: int = 0
     randomness: random.Random = field(init=False)
     cluster: YearCluster = field(init=False)
 
@@ -168,6 +172,7 @@ class Year:
             if is_loss:
                 seen = BrokerObserved(**self.cluster.logged(), broker=broker, fenced=not is_over)
                 yield self.cluster.numbered(seen)
+            self.changes += len(touched)
             yield from self.cluster.changes(touched, cause)
 
     def topics_of(self, number: int) -> Iterator[Observation]:
@@ -235,6 +240,7 @@ class Year:
             statistics.median(start for start, _ in starts),
             int(statistics.median(memory for _, memory in starts)),
             disk_of(self.directory),
+            self.changes,
         )
 
 
@@ -282,7 +288,7 @@ def disk_of(directory: Path) -> dict[str, int]:
 
 
 def run(directory: Path, size: Size) -> dict[int, Measured]:
-    """Let the year pass; give what was measured at the end of the second month, and of the year."""
+    """Let the year pass; give what was measured at the end of the day to compare with, and of the last one."""
     # A day is about two commits of each table: the rounds that come after 50 of them come after two.
     maintenance.COMMITS_BETWEEN_ROUNDS = 2
     maintenance.SECONDS_BETWEEN_SWEEPS = 0.0
@@ -313,19 +319,44 @@ def table_of(measured: dict[int, Measured], size: Size) -> Iterator[str]:
     for name, one, other, factor, unit in lines:
         ratio = other / one if one else 0.0
         yield f"{name:28}{one * factor:9.2f} {unit}{other * factor:9.2f} {unit}{ratio:8.2f}"
+    yield from growth_of(before, after, size)
 
 
-def main() -> None:
+def growth_of(before: Measured, after: Measured, size: Size) -> Iterator[str]:
+    """Yield what the tables grow by. Days that are deleted meanwhile (``history_days``) make it less."""
+    days, changes = size.days - size.second, after.changes - before.changes
+    if not days or not changes:
+        return
+    grown = after.on_disk - before.on_disk
+    yield f"growth of the disk: {grown / days / 1e6:.2f} MB a day, of {changes / days:.0f} changes; that is"
+    per_incident = grown / days / size.incidents / 1e3
+    yield f"{grown / changes / 1e3:.2f} MB for 1,000 changes, {per_incident:.0f} kB for an incident"
+
+
+def parsed(arguments: list[str] | None = None) -> tuple[Size, Path | None]:
+    """Return the size of the run, and the folder of the tables for a process that only starts on them.
+
+    Raises:
+        SystemExit: an option is wrong.
+    """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--start", type=Path, help=argparse.SUPPRESS)
     for name, default in ((name, getattr(Size(), name)) for name in Size.__dataclass_fields__):
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
-    values = vars(parser.parse_args())
-    directory = values.pop("start")
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=None if name == "second" else default)
+    values = vars(parser.parse_args(arguments))
+    directory, days = values.pop("start"), values["days"]
+    if values["second"] is None:
+        values["second"] = min(Size().second, max(1, days // 2))
+    if not 1 <= values["second"] <= days:
+        parser.error(f"--second {values['second']}: name a day from 1 to --days {days}")
+    return Size(**values), directory
+
+
+def main() -> None:
+    size, directory = parsed()
     if directory is not None:
-        start(directory, values["history_days"])
+        start(directory, size.history_days)
         return
-    size = Size(**values)
     with tempfile.TemporaryDirectory() as folder:
         print(*table_of(run(Path(folder), size), size), sep="\n")
 

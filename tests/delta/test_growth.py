@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from streaming.delta import maintenance
 from streaming.delta.quarantine_rows import KEPT_RECORDS
-from tests.benchmarks.year import GROWS_FOR_EVER, Size, Year
+from tests.benchmarks.year import GROWS_FOR_EVER, Measured, Size, Year, parsed, table_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,3 +67,23 @@ def test_without_only_changes_and_events_grow(tmp_path: Path) -> None:
     grown = {name: ratio for name, ratio in growth(sizes).items() if ratio > 1.3}
     assert set(grown) == set(GROWS_FOR_EVER)
     assert max(grown.values()) < 2.3
+
+
+@pytest.mark.parametrize(("days", "second"), [(1, 1), (4, 2), (60, 30), (119, 59), (365, 60)])
+def test_a_run_of_any_length_is_compared_with_a_day_of_its_own(days: int, second: int) -> None:
+    size, _ = parsed(["--days", str(days)])
+
+    assert size.second == second
+    measured = {day: Measured(0.1, 0.2, 300, {"events": day * 400_000}, day * 1_000) for day in (second, days)}
+    lines = list(table_of(measured, size))
+    assert lines[1].split() == ["day", str(second), "day", str(days), "ratio"]
+    grown = [line for line in lines if "1,000 changes" in line]
+    assert grown == ["0.40 MB for 1,000 changes, 20 kB for an incident"][: days > second]
+
+
+def test_a_day_after_the_last_one_is_refused_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parsed(["--days", "4", "--second", "60"])
+
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith("error: --second 60: name a day from 1 to --days 4")
