@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from exporters.backtest.rule_files import Judgement, RuleFile
+from exporters.demo.location import PORT, empty_folder
+from streaming.changes.incident_signals import Family
 from streaming.contracts import health
+from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.state import PARTITION_STATE
+from streaming.jobs.registry import QUERIES
+from streaming.settings import ExportSettings
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 SIZING = (DOCS / "sizing.md").read_text()
+START = (DOCS / "getting-started.md").read_text()
+MONITORING = (DOCS / "monitoring.md").read_text()
 
 
 def rows(text: str) -> list[list[str]]:
@@ -47,3 +57,48 @@ def test_every_command_that_measures_exists_with_its_options(command: str) -> No
     assert found.origin is not None
     source = Path(found.origin).read_text()
     assert [option for option in options if option not in source] == []  # in the usage of its docstring
+
+
+def test_the_sizing_has_figures_of_the_tables_in_the_words_of_the_command_that_gives_them() -> None:
+    printed = (ROOT / "tests" / "benchmarks" / "year.py").read_text()
+    (figure,) = (row[0] for row in rows(SIZING) if "tests.benchmarks.year --days 5" in row[1])
+    for unit in ("MB a day", "MB for 1,000 changes", "kB for an incident"):
+        assert unit in printed
+        assert re.search(rf"\d {unit}", figure)
+
+
+def test_the_start_says_to_end_the_demo_and_which_folder_it_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = empty_folder(None)
+    (pattern,) = re.findall(r"`/tmp/(isrwatch-\S+)`", START)
+    assert list(tmp_path.glob(pattern)) == [left]
+    assert ExportSettings().listen.endswith(f":{PORT}")
+    assert START.index(f"End the demo first: its exporter has port {PORT}") < START.index("isrwatch export")
+
+
+def test_the_start_shows_a_cause_and_the_beginning_of_an_id_as_they_are_printed() -> None:
+    assert f"`{Cause.FENCED} ({Evidence.AMBIGUOUS}, or {Cause.LAG})`" in START
+    assert f"\nisrwatch incidents {Family.LOSS}: " in START
+
+
+def test_the_page_of_monitoring_lists_the_shipped_alerts_that_the_past_can_judge() -> None:
+    listed = re.search(r"Of the shipped alerts it judges those\s+about.*?: (.*?)\.\n", MONITORING, re.DOTALL)
+    assert listed is not None
+    judged = Judgement([RuleFile.read(ROOT / "dashboards" / "generated" / "alerts.yml")]).alerts
+    assert re.findall(r"`(\w+)`", listed[1]) == judged
+
+
+def test_a_query_that_the_troubleshooting_names_is_one_of_the_job() -> None:
+    trouble = (DOCS / "troubleshooting.md").read_text()
+    (query,) = re.findall(r"^\| `the query (\w+) failed: Python worker failed to connect back`", trouble, re.MULTILINE)
+    assert query in QUERIES
+
+
+def test_every_target_of_make_that_the_documentation_names_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):.*?## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("*.md")]
+    shown = {name for page in pages for name in re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE)}
+    assert {"demo", "tools", "generated"} <= shown
+    assert shown - targets == set()
