@@ -15,13 +15,19 @@ A violated invariant of isrwatch itself is not in this tree: it is an ``Assertio
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class IsrwatchError(Exception):
-    """Base of every error for the user."""
+    """Base of every error for the user. ``exit_code``: that of a command that ends with it."""
+
+    exit_code: ClassVar[int] = 1
 
 
 class ConfigurationError(IsrwatchError):
     """A configuration key or a command-line option is wrong."""
+
+    exit_code = 2
 
 
 class ConnectionRefused(IsrwatchError):
@@ -45,7 +51,9 @@ class TableUnreadable(IsrwatchError):
 
 
 class NotSafe(IsrwatchError):
-    """A broker may not be stopped now, or nobody knows; nothing was done."""
+    """A broker may not be stopped now, or nobody knows; nothing was done. Exit code EX_TEMPFAIL: try again later."""
+
+    exit_code = 75  # not 1, with which the command ends that was to run
 
 
 class NewerFormat(IsrwatchError):

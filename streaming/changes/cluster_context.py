@@ -119,7 +119,7 @@ class ClusterContext:
 
     def announced_work(self, brokers: Iterable[int], since: int, moment: int) -> set[str]:
         """Return why work on any of these brokers was announced, as ``is_planned`` has it."""
-        return {lease.why for broker in brokers for lease in self._holding(broker, since, moment)}
+        return {lease.reason for broker in brokers for lease in self._holding(broker, since, moment)}
 
     def _holding(self, broker: int, since: int, moment: int) -> list[Lease]:
         latest = min(since, self.blind_since or since) + SILENCE

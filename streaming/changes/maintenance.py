@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.events import EventKind
 from streaming.contracts.identifiers import Micros
+from streaming.contracts.maintenance import IN_ITS_TAIL
 from streaming.contracts.moments import utc_text
 
 if TYPE_CHECKING:
@@ -57,6 +58,16 @@ class Lease(NamedTuple):
     def end(self) -> Micros:
         """When it lapses or was ended, whichever is first."""
         return self.until if self.ended_at is None else min(self.until, self.ended_at)
+
+    @property
+    def has_ended_command(self) -> bool:
+        """Whether it is only in the tail of a command, which ended at the time of its newest record."""
+        return self.why.endswith(IN_ITS_TAIL)
+
+    @property
+    def reason(self) -> str:
+        """The reason that was given, without the note that the command has ended."""
+        return self.why.removesuffix(IN_ITS_TAIL)
 
     def holds(self, moment: int) -> bool:
         """Return whether it held at a moment."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from streaming.changes.configured_times import ConfiguredTimes
 from streaming.changes.maintenance import leases_of
 from streaming.changes.restart_reasons import Obstacles, reason
 from streaming.contracts import stop_effects
@@ -59,7 +60,7 @@ def restart_advice(
     cluster = with_running_voters(with_fresh_quorum(cluster), brokers)
     stops = {broker.broker: _stop_of(broker, names.get(broker.broker, {})) for broker in brokers}
     up = frozenset(stop.broker.broker for stop in stops.values() if stop.is_up)
-    others = {number: _announced_beside(number, stops, up) for number in stops}
+    others = _announced_beside(stops, cluster, up)
     order = _order(stops, cluster, frozenset(number for number in up if not others[number]))
     advice = {
         number: RestartAdvice(
@@ -79,18 +80,34 @@ def restart_advice(
     }
 
 
-def _announced_beside(number: BrokerId, stops: dict[BrokerId, _Stop], up: AbstractSet[BrokerId]) -> list[BrokerId]:
-    """Return the brokers that are up and that planned work may take down at any moment, beside one broker.
+def _announced_beside(
+    stops: dict[BrokerId, _Stop], cluster: ClusterState, up: AbstractSet[BrokerId]
+) -> dict[BrokerId, list[BrokerId]]:
+    """Return the brokers that are up and that planned work may take down at any moment, beside each broker.
 
     Not those of its own announcement: who announced it takes them down one after the other, and asks in which order.
     Once one is down, the counts are without it.
     """
-    own = _leases_of(stops[number])
-    return sorted(other for other in up if other != number and _leases_of(stops[other]) - own)
+    threats = {number: _leases_that_may_stop(stops[number], cluster) for number in up}
+    own = {number: {lease.lease for lease in leases_of(stop.broker) if lease.is_open} for number, stop in stops.items()}
+    return {
+        number: sorted(other for other in up if other != number and threats[other] - own[number]) for number in stops
+    }
 
 
-def _leases_of(stop: _Stop) -> frozenset[str]:
-    return frozenset(lease.lease for lease in leases_of(stop.broker) if lease.is_open)
+def _leases_that_may_stop(stop: _Stop, cluster: ClusterState) -> frozenset[str]:
+    """Return the announcements by which a broker that is up may still go down.
+
+    A command that has ended takes nobody down any more, but what it did may not show yet: a broker that it killed is up
+    until its session expires. Whoever is up and in every ISR after that has been through it.
+    """
+    session = ConfiguredTimes().configured(None, cluster.broker_session_timeout_ms).broker_session
+    settled_until = (cluster.authority_watermark or 0) - session if stop.is_in_sync else 0
+    return frozenset(
+        lease.lease
+        for lease in leases_of(stop.broker)
+        if lease.is_open and not (lease.has_ended_command and lease.at <= settled_until)
+    )
 
 
 def _beside_planned_work(each: RestartAdvice, others: list[BrokerId], *, has_place: bool) -> RestartAdvice:
@@ -118,6 +135,11 @@ class _Stop:
     @property
     def is_up(self) -> bool:
         return self.broker.is_registered and not self.broker.is_fenced and not self.broker.is_shutting_down
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether every partition that it has a replica of has it in its ISR."""
+        return self.names.get("hosted_partitions", 0) == self.names.get("in_sync_partitions", 0)
 
     def goes_offline(self, up: AbstractSet[int]) -> int:
         """Count the partitions that nobody could lead: an eligible leader replica that is up can (KIP-966)."""

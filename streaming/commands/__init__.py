@@ -18,6 +18,7 @@ needs neither Spark nor Java. This file contains the names and one-line help tex
 - ``maintenance``      ``isrwatch maintenance``
 - ``maintenance_advice``  what the tables say against stopping a broker
 - ``maintenance_clusters``  the clusters, brokers and leases that it can be about
+- ``maintenance_gate``  lets it begin only where it is safe, once what is announced of others is applied
 - ``maintenance_lease``  announces planned work, and holds a lease while a command runs
 - ``simulate``         ``isrwatch simulate``
 - ``simulate_output``  a simulated timeline as text and as JSON
@@ -27,8 +28,8 @@ needs neither Spark nor Java. This file contains the names and one-line help tex
 - ``conform_logs``     a metadata log as batches: files of a controller, or a running cluster
 - ``conform_output``   deviations as text and as JSON
 
-An error for the user is one red sentence and an exit code: 2 for wrong options or configuration, 1 for everything else.
-``--debug`` shows the traceback.
+An error for the user is one red sentence and the exit code of its class (``streaming.errors``): 2 for wrong options or
+configuration, mostly 1 for everything else. ``--debug`` shows the traceback.
 """
 
 from __future__ import annotations
@@ -220,7 +221,7 @@ class LazyGroup(TyperGroup):
                 raise
             sentence, line_end, log = str(shown).partition("\n")
             Console(stderr=True).print(Text.assemble((sentence, "red"), line_end, log), soft_wrap=True)
-            raise typer.Exit(2 if isinstance(shown, ConfigurationError) else 1) from None
+            raise typer.Exit(shown.exit_code) from None
 
 
 def _print_version(value: bool) -> None:

@@ -13,7 +13,6 @@ from rich.text import Text
 
 from streaming import settings as configuration
 from streaming.contracts.identifiers import Micros
-from streaming.contracts.maintenance import IN_ITS_TAIL
 from streaming.contracts.moments import utc_text
 from streaming.errors import ConfigurationError, TableRefused, TableUnreadable
 
@@ -48,8 +47,9 @@ _IfSafe = Annotated[
     bool,
     typer.Option(
         "--if-safe",
-        help="Announce and run nothing (exit code 1) unless these brokers, each and all at once, are known to be safe "
-        "to stop. Without it the command runs.",
+        help="Announce and run nothing (exit code 75) unless these brokers, each and all at once, are known to be safe "
+        "to stop; waits for up to a minute for what is announced of others, and is over, to be seen so. Without it the "
+        "command runs.",
     ),
 ]
 _Cluster = Annotated[str | None, typer.Option(help="Name or id of the cluster, where there are several.")]
@@ -98,7 +98,7 @@ def maintenance(
         return
     chosen = chosen_cluster(clusters, cluster)
     brokers = chosen_brokers(chosen, broker)
-    _check_safe(tables, brokers, is_asked=if_safe, is_new=not (end or extend))
+    _check_safe(folder, tables, brokers, is_asked=if_safe, is_new=not (end or extend))
     warnings = _warnings(tables, brokers)
     _check_clock(chosen)
     if end:
@@ -138,7 +138,7 @@ def _announce(
     micros = duration(lasts, settings)
     if extend:
         leases = [(one, lease) for one in brokers for lease in _extended(_in_maintenance(one))]
-        reason = why or next(lease.why for _, lease in leases).removesuffix(IN_ITS_TAIL)
+        reason = why or next(lease.reason for _, lease in leases)
         announcer = Announcer(bus, reason)
         announcer.publish([(one, lease.lease) for one, lease in leases], announcer.now() + micros)
     else:
@@ -156,7 +156,7 @@ def _end(bus: Path, brokers: Sequence[BrokerState]) -> None:
     leases = [(one, lease) for one in brokers for lease in leases_of(_in_maintenance(one)) if lease.is_open]
     announcer = Announcer(bus, next(lease.why for _, lease in leases))
     announcer.publish([(one, lease.lease) for one, lease in leases], 0)
-    _say(f"{_names(brokers)}: planned work ended")
+    _say(f"{_names(brokers)}: planned work ended, which the job applies within seconds")
 
 
 def _held(
@@ -209,16 +209,16 @@ def _extended(one: BrokerState) -> list[Lease]:
 
 def _holds_on(lease: Lease) -> bool:
     is_over = lease.until <= time.time_ns() // 1_000  # the job closes it later
-    return lease.is_open and not is_over and not lease.why.endswith(IN_ITS_TAIL)
+    return lease.is_open and not is_over and not lease.has_ended_command
 
 
-def _check_safe(tables: Path, brokers: Sequence[BrokerState], *, is_asked: bool, is_new: bool) -> None:
-    from streaming.commands.maintenance_advice import refuse_unsafe
+def _check_safe(bus: Path, tables: Path, brokers: Sequence[BrokerState], *, is_asked: bool, is_new: bool) -> None:
+    from streaming.commands.maintenance_gate import wait_until_safe
 
     if is_asked and not is_new:
         raise ConfigurationError("--if-safe is about work that begins: leave it out with --extend and --end")
     if is_asked:
-        refuse_unsafe(tables, brokers, time.time_ns() // 1_000)
+        wait_until_safe(bus, tables, brokers, _say)
 
 
 def _warnings(tables: Path, brokers: Sequence[BrokerState]) -> Iterator[str]:

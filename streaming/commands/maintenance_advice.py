@@ -18,7 +18,6 @@ from streaming.contracts.tables import (
 )
 from streaming.delta.queries import open_ours, query, quoted, select
 from streaming.delta.state_rows import states_of
-from streaming.errors import NotSafe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,24 +86,6 @@ def stop_warnings(tables: Path, brokers: Sequence[BrokerState], now: int) -> Ite
     yield from (f"whether broker {one} can be stopped is unknown: the tables lack it" for one in sorted(unknown))
     if len(up) > 1 and (lost := list(_lost_at_once(tables, cluster_id, up))):
         yield f"brokers {', '.join(map(str, sorted(up)))} are not safe to stop at once: {', '.join(lost)}"
-
-
-def refuse_unsafe(tables: Path, brokers: Sequence[BrokerState], now: int) -> None:
-    """Refuse work on brokers of one cluster unless the advice is fresh, and says of each that it may be stopped.
-
-    Args:
-        tables: directory of the Delta tables.
-        brokers: those that work is to be announced on.
-        now: microseconds since 1970.
-
-    Raises:
-        NotSafe: one of them may not be stopped, or it is unknown.
-        TableUnreadable: one of the tables is damaged.
-    """
-    if open_ours(tables, BROKER_STATE_TABLE) is None:
-        raise NotSafe(f"there are no tables in {tables} to say whether it is safe: nothing was announced or run")
-    if warnings := list(stop_warnings(tables, brokers, now)):
-        raise NotSafe(f"{'; '.join(warnings)}: nothing was announced or run")
 
 
 def _lost_at_once(tables: Path, cluster_id: ClusterId, brokers: AbstractSet[BrokerId]) -> Iterator[str]:

@@ -50,7 +50,7 @@ def watched_clusters(bus: Path, tables: Path) -> list[WatchedCluster]:
         ConfigurationError: the bus is a file.
     """
     clusters: dict[ClusterId, WatchedCluster] = {}
-    for broker in _stored_brokers(tables):
+    for broker in stored_brokers(tables):
         cluster = clusters.setdefault(broker.cluster_id, WatchedCluster(broker.cluster_id, broker.cluster))
         cluster.brokers[broker.broker] = broker
     for observed in sorted(_on_the_bus(bus), key=lambda item: item.occurred_not_after):
@@ -95,7 +95,12 @@ def chosen_brokers(cluster: WatchedCluster, numbers: Iterable[int]) -> list[Brok
     return [by_id[number] for number in dict.fromkeys(numbers)]
 
 
-def _stored_brokers(tables: Path) -> list[BrokerState]:
+def stored_brokers(tables: Path) -> list[BrokerState]:
+    """Return every broker of the tables, none where there are no tables.
+
+    Raises:
+        TableUnreadable: the table of brokers is damaged.
+    """
     table = open_ours(tables, BROKER_STATE_TABLE)
     return [] if table is None else list(states_of(BrokerState, select(table, BROKER_STATE_TABLE)))
 

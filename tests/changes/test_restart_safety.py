@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,7 @@ from streaming.changes.restart_safety import RestartAdvice, restart_advice
 from streaming.changes.state import ReplicationState
 from streaming.changes.tally import SuspectTally, contributions_with_blame
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Micros
-from streaming.contracts.maintenance import MaintenanceObserved
+from streaming.contracts.maintenance import IN_ITS_TAIL, MaintenanceObserved
 from streaming.contracts.observations import ControllerObserved, SourceKind
 from streaming.sources.image import ClusterImage
 from tests.changes.conftest import Story
@@ -345,3 +346,31 @@ def test_no_broker_with_a_replica_of_an_offline_partition_is_safe(story: Story) 
     story.snapshot([{"replicas": (1, 2), "isr": (2,), "leader": NO_LEADER}])
 
     assert advice(story.seen)[0] == {1: False, 2: False, 3: True}
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_safe"),
+    [
+        ({}, True),
+        ({"ended_before": 8}, False),  # a broker that was killed would be up in the tables until its session expires
+        ({"why": "upgrade"}, False),
+        ({"isr": (1, 2)}, False),
+    ],
+    ids=["up and in sync", "within its session", "the command runs", "catches up"],
+)
+def test_a_command_that_has_ended_takes_nobody_down_once_its_broker_is_up_and_in_sync(
+    story: Story, fields: dict[str, Any], *, is_safe: bool
+) -> None:
+    """Kafka's default session is 9 s. One replica is enough here, so only the announcement is against it."""
+    story.config("1")
+    story.snapshot([{"isr": fields.get("isr", (1, 2, 3))}])
+    record = announced(story, "a", 3)[0]
+    assert isinstance(record, MaintenanceObserved)
+    tail = replace(record, why=fields.get("why", f"upgrade{IN_ITS_TAIL}"))
+    story.later(fields.get("ended_before", 10)).heartbeat()
+
+    each = advised([*story.seen[:-1], tail, story.seen[-1]])
+    assert (each[1].is_safe_to_stop, each[1].restart_reason.startswith("planned work on broker 3")) == (
+        is_safe,
+        not is_safe,
+    )

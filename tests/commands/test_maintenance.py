@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,7 +30,6 @@ from tests.changes.conftest import SECOND, Story
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from click.testing import Result
 
@@ -345,7 +346,7 @@ def test_work_that_is_to_begin_only_if_it_is_safe_is_neither_announced_nor_run_o
     bus, tables, ran = tmp_path / "bus", tmp_path / "tables", tmp_path / "ran"
     marker = ("--", sys.executable, "-c", f"open({str(ran)!r}, 'w')")
     story = watch(bus)
-    said = sentence(run("--broker", "1", *WHY, "--if-safe", *marker), code=1)
+    said = sentence(run("--broker", "1", *WHY, "--if-safe", *marker), code=75)
     assert said.endswith(f"there are no tables in {tables} to say whether it is safe: nothing was announced or run")
     story.config("2")
     story.now = time.time_ns() // 1_000
@@ -353,7 +354,7 @@ def test_work_that_is_to_begin_only_if_it_is_safe_is_neither_announced_nor_run_o
     publish(bus, story)
     apply(bus, tables)
     for words in (marker, ("--for", "30m")):
-        said = sentence(run("--broker", "1", *WHY, "--if-safe", *words), code=1)
+        said = sentence(run("--broker", "1", *WHY, "--if-safe", *words), code=75)
         assert "broker 1 is not safe to stop now: only after broker 3" in said
     assert (records(bus), ran.exists()) == ([], False)
     assert "--if-safe is about work that begins" in sentence(run("--broker", "1", "--end", "--if-safe"))
@@ -375,7 +376,7 @@ def test_work_that_is_to_begin_only_if_it_is_safe_does_not_begin_on_a_broker_tha
     story = watch_and_apply(tmp_path / "bus", tmp_path / "tables")
     story.broker(broker=4)
     publish(tmp_path / "bus", story)
-    said = sentence(run("--broker", "4", "--for", "30m", *WHY, "--if-safe"), code=1)
+    said = sentence(run("--broker", "4", "--for", "30m", *WHY, "--if-safe"), code=75)
     assert "whether broker 4 can be stopped is unknown: the tables lack it" in said
     assert records(tmp_path / "bus") == []
 
@@ -446,7 +447,7 @@ def test_advice_of_a_job_that_cannot_write_it_any_more_is_not_believed(
     progress = ProgressTable(tables, Channel.REPLICATION)
     progress.replace([(state, SourceLag(is_query_up=False)) for state in progress.sources()], progress.as_of_version)
 
-    said = sentence(run("--broker", "2", "--for", "30m", *WHY, "--if-safe"), code=1)
+    said = sentence(run("--broker", "2", "--for", "30m", *WHY, "--if-safe"), code=75)
     assert "whether broker 2 can be stopped is unknown: the job does not write the tables of its state" in said
     assert records(bus) == []
 
@@ -460,3 +461,95 @@ def test_a_damaged_table_does_not_keep_work_from_being_announced(run: Callable[.
     announced, warning = run("--broker", "2", "--for", "30m", *WHY).output.splitlines()
     assert "broker 2: planned work until" in announced
     assert "whether broker 2 can be stopped is unknown: cannot read the table" in warning
+
+
+class Watching(threading.Thread):
+    """A collector and a job that run: each round a heartbeat, by which every session is over, and the tables."""
+
+    def __init__(self, bus: Path, tables: Path) -> None:
+        super().__init__(daemon=True)
+        self.bus, self.tables, self.is_over = bus, tables, threading.Event()
+        self.story = watch_and_apply(bus, tables)
+
+    def __enter__(self) -> None:
+        self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.is_over.set()
+        self.join()
+
+    def run(self) -> None:
+        while not self.is_over.wait(0.2):
+            self.story.now = time.time_ns() // 1_000 + 10 * SECOND
+            self.story.heartbeat()
+            publish(self.bus, self.story)
+            apply(self.bus, self.tables)
+
+
+def documented_restart() -> str:
+    """The commands of the documentation that restart all brokers."""
+    text = (Path(__file__).parents[2] / "docs" / "planned-work.md").read_text()
+    return text.partition("## Restart all brokers")[2].split("```")[1]
+
+
+@pytest.mark.parametrize(
+    ("red", "upgraded"), [("0", ["1", "2", "3"]), ("2", ["1", "2"])], ids=["healthy", "red after broker 2"]
+)
+def test_the_documented_restart_of_all_brokers_works_as_it_stands_and_stops_at_the_first_red_gate(
+    tmp_path: Path, red: str, upgraded: list[str]
+) -> None:
+    programs = {
+        "upgrade": 'echo "$1" >> done',
+        "isrwatch": f'[ "$1" = maintenance ] || exit "$(grep -c {red} done)"; shift; exec {sys.executable} '
+        f'-m streaming.commands maintenance --bus {tmp_path}/bus --tables {tmp_path}/tables "$@"',
+    }
+    for name, script in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(Path(__file__).parents[2])}
+    with Watching(tmp_path / "bus", tmp_path / "tables"):
+        shell = ["bash", "-c", f"set -e\n{documented_restart()}"]
+        ended = subprocess.run(shell, cwd=tmp_path, env=os.environ | path, capture_output=True, text=True, check=False)
+    assert ((tmp_path / "done").read_text().split(), ended.returncode) == (upgraded, 0), ended.stderr
+
+
+def test_work_that_was_ended_a_moment_ago_is_not_against_the_next_broker(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    """The tables still have it when the next command begins: it waits until the job has applied the end."""
+    watching = Watching(tmp_path / "bus", tmp_path / "tables")
+    assert run("--broker", "1", "--for", "30m", *WHY).exit_code == 0
+    apply(tmp_path / "bus", tmp_path / "tables")
+    assert "planned work on broker 1 is announced" in sentence(
+        run("--broker", "2", *WHY, "--if-safe", "--", "true"), 75
+    )
+    assert "planned work ended, which the job applies within seconds" in run("--broker", "1", "--end").output
+    with watching:
+        result = run("--broker", "2", *WHY, "--if-safe", "--", "true")
+    assert (result.exit_code, "waiting for 60 s at most: broker 2 is not safe" in result.output) == (0, True)
+
+
+def test_work_that_somebody_else_announced_a_moment_ago_is_against_it_before_the_tables_have_it(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    watching = Watching(tmp_path / "bus", tmp_path / "tables")
+    assert run("--broker", "1", "--for", "30m", *WHY).exit_code == 0
+    with watching:
+        result = run("--broker", "2", *WHY, "--if-safe", "--", "true")
+    waited, refused = result.output.splitlines()
+    assert "the job has not applied yet what is announced of broker 1" in waited
+    assert (result.exit_code, "planned work on broker 1 is announced" in refused) == (75, True)
+
+
+def test_a_command_that_fails_and_a_refusal_to_run_it_have_different_exit_codes(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    watch_and_apply(tmp_path / "bus", tmp_path / "tables")
+    command = ("--", sys.executable, "-c", "raise SystemExit(1)")
+    assert run("--broker", "2", *WHY, "--if-safe", *command).exit_code == 1
+    assert (
+        run(
+            "--broker", "2", "--bus", str(tmp_path / "bus"), "--tables", str(tmp_path), *WHY, "--if-safe", *command
+        ).exit_code
+        == os.EX_TEMPFAIL
+    )
