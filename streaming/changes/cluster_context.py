@@ -125,6 +125,14 @@ class ClusterContext:
         latest = min(since, self.blind_since or since) + SILENCE
         return [each for each in self.leases.get(broker, ()) if each.holds(moment) and each.since <= latest]
 
+    def lapsed(self, broker: int, since: int, moment: int) -> list[Lease]:
+        """Return the leases of a broker that lapsed from one moment to another, and were not ended."""
+        return [
+            lease
+            for lease in self.leases.get(broker, ())
+            if not lease.is_open and lease.ended_at is None and since <= lease.until <= moment
+        ]
+
     def held(self, moment: int) -> frozenset[int]:
         """Return the brokers for which planned work was announced for a moment."""
         return frozenset(

@@ -138,8 +138,7 @@ class Incident:
 
     def holds(self, key: TopicPartition, brokers: Iterable[int]) -> bool:
         """Return whether a partition lacks one of these brokers because of this incident."""
-        held = self.held.get(key)
-        return held is not None and not held.missing.isdisjoint(brokers)
+        return not self.held.get(key, HEALTHY).missing.isdisjoint(brokers)
 
     def has_touched(self, key: TopicPartition) -> bool:
         """Return whether a partition was ever part of it."""
@@ -154,8 +153,7 @@ class Incident:
         self.updated_at = max(self.updated_at, row.time)
         self.opened_at = min(self.opened_at, row.since)
         self.version = row.version
-        if row.cause:
-            self.causes[row.cause] += 1
+        self.causes.update([row.cause] if row.cause else ())
         for event in row.events:
             if event in _COUNT_OF_EVENT:
                 self.counts[_COUNT_OF_EVENT[event]] += 1
@@ -280,6 +278,11 @@ class Incident:
             self.planned.add(broker)
         elif not any(down.broker == broker and down.planned and down.back_at is None for down in self.downs):
             self.lost.add(broker)
+
+    def overrun(self, broker: int, moment: int, reasons: set[str]) -> None:
+        """Record that announced work on a broker is over, and it is not back; of others' work nothing is said then."""
+        self.work = reasons | (set() if reasons and not (self.overdue or self.is_unsafe) else self.work)
+        self.overdue, self.overran_at = self.overdue | {broker}, moment
 
     def take_for_planned(self, broker: int) -> None:
         """Take a broker that seems lost now for one that was stopped cleanly; it may have been lost before."""

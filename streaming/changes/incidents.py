@@ -27,7 +27,7 @@ from streaming.changes.incident_bounds import (
     was_controller,
 )
 from streaming.changes.incident_signals import FAMILY_OF, HARM, UNRELATED, ChangeRow, Family
-from streaming.changes.planned_work import end_of_broker, trouble_of
+from streaming.changes.planned_work import end_of_broker, overrun_work, trouble_of
 from streaming.changes.remembered_incidents import RememberedIncidents
 from streaming.changes.suspects import removal_suspects
 from streaming.contracts.events import EventKind, Subject
@@ -207,9 +207,8 @@ class IncidentFold:
     def _overran(self, row: ChangeRow) -> None:
         """Escalate: the time of planned work on a broker is over, and it is not back."""
         for incident in self._incidents.of(row):
-            if incident.closed_at is None and incident.down_now(row.broker) is not None:
-                incident.overdue.add(row.broker)
-                incident.overran_at = row.time
+            if (reasons := overrun_work(incident, row, self.contexts[row.cluster_id])) is not None:
+                incident.overrun(row.broker, row.time, reasons)
                 self._incidents.record(incident, row)
 
     def _broker_down(self, family: Family, row: ChangeRow) -> None:

@@ -95,6 +95,20 @@ def end_of_broker(event: str, row: ChangeRow) -> Family | None:
     return Family.DISK if event == EventKind.LOG_DIR_OFFLINE else None
 
 
+def overrun_work(incident: Incident, row: ChangeRow, context: ClusterContext) -> set[str] | None:
+    """Return why the work was announced that the absence of a broker overran; None if that escalates nothing.
+
+    A clean stop well after the end of a command is another one, which needs no announcement: it overran no tail. What
+    the command did may show for a session longer.
+    """
+    down = incident.down_now(row.broker)
+    if incident.closed_at is not None or down is None:
+        return None
+    over, session = context.lapsed(row.broker, down.at, row.time), context.times.broker_session
+    is_another = over and all(lease.has_ended_command and lease.at + session < down.at for lease in over)
+    return None if is_another and row.broker not in incident.announced else {lease.reason for lease in over}
+
+
 def class_of_stops(incident: Incident) -> IncidentClass:
     """Return the class of an incident in which brokers were stopped and none was lost."""
     if incident.is_unsafe:

@@ -10,7 +10,7 @@ from streaming.changes.fold import fold
 from streaming.changes.remembered_incidents import IncidentGaps
 from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
-from streaming.contracts.maintenance import MaintenanceObserved
+from streaming.contracts.maintenance import IN_ITS_TAIL, MaintenanceObserved
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.delta.change_rows import changes_to_arrow
 from streaming.delta.incident_rows import rows_of
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from streaming.changes.incident_signals import ChangeRow
 
 Fault = tuple[float, str, dict[str, Any]]
-Announcement = tuple[float, float, int]
-"""From when until when, seconds, and of which broker."""
+Announcement = tuple[float, float, int] | tuple[float, float, int, str, str]
+"""From when until when, seconds, of which broker; and why, and of which lease, if not a new one because of a disk."""
 
 
 def played(
@@ -51,9 +51,10 @@ def played(
         MaintenanceObserved(
             cluster_id=ClusterId("c"), cluster="c", source="maintenance:host", authority=SourceKind.NONE,
             sequence=number, occurred_not_before=at, occurred_not_after=at, collected_at=at, broker=BrokerId(broker),
-            lease=f"lease-{number}", lease_until=Micros(START + int(until * SECOND)), why="new disk",
+            lease=lease or f"lease-{number}", lease_until=Micros(START + int(until * SECOND)), why=why,
         )
-        for number, (begin, until, broker) in enumerate(leases, start=1)
+        for number, each in enumerate(leases, start=1)
+        for begin, until, broker, why, lease in [each if len(each) == 5 else (*each, "new disk", "")]
         if (at := Micros(START + int(begin * SECOND)))
     ]  # fmt: skip
     merged = sorted([*seen, *announced], key=lambda it: it.occurred_not_after)
@@ -121,6 +122,46 @@ def test_a_crash_whose_announced_work_overran_is_called_lost_and_no_clean_stop(b
     overran = "its announced work overran at 2023-11-14 22:15:20Z (new disk)"
     assert row["incident_class"] == "broker_loss"
     assert row["summary"].startswith(f"broker 3 {said}, {overran}: up to ")
+
+
+def command(began: float, ended: float, broker: int) -> list[Announcement]:
+    """The records of a command under a lease: renewed for two minutes, then a tail of a minute."""
+    lease = f"of broker {broker}"
+    return [(began, began + 120, broker, "upgrade", lease), (ended, ended + 60, broker, f"upgrade{IN_ITS_TAIL}", lease)]
+
+
+def of_broker_3(rows: Sequence[ChangeRow]) -> tuple[str, str]:
+    table = [row for row in table_of([rows], IncidentGaps()).values() if row["merged_into"] is None]
+    (row,) = (row for row in table if 3 in [each["broker"] for each in row["suspects"]])
+    return row["incident_class"], row["summary"].rpartition(": ")[0]
+
+
+EARLIER: list[Fault] = [(5, "stop", {"broker": 5}), (12, "start", {"broker": 5})]
+OF_EARLIER: list[Announcement] = [(2, 300, 5, "new disk", "disk"), (18, 18, 5, "new disk", "disk")]
+
+
+def test_a_stop_within_the_tail_of_a_command_that_has_ended_is_not_its_overrun() -> None:
+    """The second stop of broker 3 lasts a few seconds longer than the tail of the command that made the first."""
+    faults: list[Fault] = [
+        *EARLIER,
+        *[(at, action, {"broker": 3}) for at, action in ((30, "stop"), (40, "start"), (100, "stop"), (114, "start"))],
+    ]
+    rows = played(faults, 300, [*OF_EARLIER, *command(25, 45, 3)])
+
+    assert of_broker_3(rows) == (
+        "rolling_restart",
+        "rolling restart of brokers 3 and 5 (announced: new disk; upgrade)",
+    )
+
+
+@pytest.mark.parametrize("ending", ["stop", "kill"])
+def test_a_broker_that_its_command_left_down_overran_and_only_its_own_work_is_said(ending: str) -> None:
+    """One that was killed is fenced a session later, when the command has ended already."""
+    rows = played([*EARLIER, (43, ending, {"broker": 3})], 300, [*OF_EARLIER, *command(25, 45, 3)])
+
+    what = "did not come back from a clean stop" if ending == "stop" else "was lost"
+    overran = "its announced work overran at 2023-11-14 22:15:05Z (upgrade)"
+    assert of_broker_3(rows) == ("broker_loss", f"broker 3 {what}, {overran}")
 
 
 def test_a_clean_stop_whose_announced_work_overran_is_still_called_one() -> None:
@@ -247,3 +288,13 @@ def test_two_stops_that_did_harm_are_one_incident() -> None:
         ("unsafe_shutdown", [1, 2])
     ]
     assert found[0]["isr_shrinks"] == sum(bool(row.left) for row in rows) == 6, "each counts once"
+
+
+def test_a_crash_within_the_tail_of_a_command_is_lost_when_the_tail_is_over_and_it_is_not_back() -> None:
+    faults: list[Fault] = [(30, "stop", {"broker": 3}), (40, "start", {"broker": 3}), *crash(3, 90, 25)]
+
+    overran = "its announced work overran at 2023-11-14 22:15:05Z (upgrade)"
+    assert of_broker_3(played(faults, 300, command(25, 45, 3))) == (
+        "broker_loss",
+        f"broker 3 was lost and came back late, {overran}",
+    )
