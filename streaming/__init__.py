@@ -22,4 +22,5 @@ Packages in the order of the data. Each depends only on the contract of the one 
 - ``secret_values``     values of the configuration that stand elsewhere: in the environment, in files
 - ``resources``         where the files of ``conf/`` lie, in a checkout and in an installed package
 - ``errors``            the errors that a user may see
+- ``word_wrap``         lines for people, broken between words where a terminal is narrower
 """

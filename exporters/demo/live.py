@@ -18,6 +18,7 @@ from exporters.read_model.snapshot import SECOND
 from exporters.terminal.event_groups import by_moment
 from exporters.terminal.event_text import clock
 from streaming.delta.change_reader import ChangesRestarted
+from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
     from exporters.read_model.reader import TablesReader
     from exporters.read_model.snapshot import EventRow, ReplicationSnapshot
+
+PIPE_WIDTH: Final = 100
+"""Characters in a line where there is no terminal: the demo is read by people only."""
 
 LINES_BESIDE: Final = 4
 """Lines of the heading, one below it, and of the footer, each may need a second one."""
@@ -84,7 +88,7 @@ class DemoProgress:
 
 
 class Screen:
-    """A screen that is redrawn on a terminal; in a pipe a line for each incident and for what happened at once."""
+    """A screen that is redrawn on a terminal; in a pipe a paragraph for each incident and for what happened at once."""
 
     def __init__(self, console: Console, live: Live | None, heading: str) -> None:
         self._console, self._live, self._heading = console, live, heading
@@ -98,9 +102,9 @@ class Screen:
             self._live.update(self._rendered(snapshot, now, footer), refresh=True)
             return
         for group in by_moment(fresh):
-            self._console.print(Text(group.line()), soft_wrap=True)
+            print_wrapped(self._console, Text(group.line()), in_pipe=PIPE_WIDTH)
         for line in self._news_of_incidents(snapshot, now):
-            self._console.print(Text(line), soft_wrap=True)
+            print_wrapped(self._console, Text(line), in_pipe=PIPE_WIDTH)
 
     def _rendered(self, snapshot: ReplicationSnapshot, now: int, footer: str) -> RenderableType:
         shown = view(snapshot, self._risk, self._console, now=now, beside=LINES_BESIDE)

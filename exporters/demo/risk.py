@@ -35,9 +35,10 @@ class _Step:
 
 @dataclass(slots=True)
 class RiskHistory:
-    """The largest number of partitions of all clusters in each state, for each step of ``STEP_SECONDS``."""
+    """The partitions of all clusters in each state: now, and the largest number of each step of ``STEP_SECONDS``."""
 
     _steps: deque[_Step] = field(default_factory=lambda: deque(maxlen=STEPS))
+    _now: dict[str, int | None] = field(default_factory=dict)
 
     def add(self, snapshot: ReplicationSnapshot, now: int) -> None:
         """Add the present counts.
@@ -46,10 +47,10 @@ class RiskHistory:
             snapshot: of all clusters.
             now: UTC microseconds.
         """
-        counts = {state: counted(snapshot, state) for state in AT_RISK}
+        self._now = counts = {state: counted(snapshot, state) for state in AT_RISK}
         number = now // (STEP_SECONDS * SECOND)
         if not self._steps or self._steps[-1].number != number:
-            self._steps.append(_Step(number, counts))
+            self._steps.append(_Step(number, dict(counts)))
             return
         peaks = self._steps[-1].peaks
         for state, count in counts.items():
@@ -68,7 +69,7 @@ class RiskHistory:
         yield Text(title, style="dim")
         for state in AT_RISK:
             peaks = [by_number[number][state] if number in by_number else -1 for number in numbers]
-            most, now = max((peak for peak in peaks if peak is not None), default=0), peaks[-1]
+            most, now = max((peak for peak in peaks if peak is not None), default=0), self._now[state]
             line = "".join(_bar(peak, most) for peak in peaks)
             style = STATE_STYLES[state] if most > 0 else "green"
             said = f"now {UNKNOWN if now is None else f'{now:,}'}, most {max(0, most):,}"

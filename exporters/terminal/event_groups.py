@@ -28,7 +28,7 @@ _UNDER_REPLICATED: Final = {
 }
 """Said only where nobody left or joined: else it follows."""
 _FURTHER: Final = {
-    EventKind.UNCLEAN_ELECTION: "elected uncleanly",
+    EventKind.UNCLEAN_ELECTION: "with an unclean election",
     EventKind.ONLINE: "online again",
     EventKind.UNDER_MIN_ISR_BEGAN: "under min ISR",
     EventKind.UNDER_MIN_ISR_ENDED: "no longer under min ISR",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from exporters.read_model.snapshot import SECOND
 from streaming.contracts.events import EventKind
 from streaming.contracts.identifiers import NO_LEADER
+from streaming.contracts.movements import brokers_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,9 +54,9 @@ def subject(event: EventRow) -> str:
 def what(event: EventRow) -> str:
     """Describe an event: the brokers that left or joined the ISR, the old and the new leader."""
     if event.event == EventKind.ISR_SHRINK:
-        return f"{_brokers(event.left_isr)} left {isr_after(event)}"
+        return f"{brokers_in_words(event.left_isr)} left {isr_after(event)}"
     if event.event == EventKind.ISR_EXPAND:
-        return f"{_brokers(event.joined_isr)} joined {isr_after(event)}"
+        return f"{brokers_in_words(event.joined_isr)} joined {isr_after(event)}"
     if event.event in {EventKind.LEADER_CHANGE, EventKind.UNCLEAN_ELECTION}:
         return f"leader {_leader(event.leader_before)} → {_leader(event.leader_after)}"
     return event.detail or ""
@@ -78,11 +79,6 @@ def worst_of(events: Iterable[str]) -> str:
     """Return the most severe of kinds of events."""
     ranks = [*EVENT_STYLES]
     return min(events, key=lambda event: ranks.index(event) if event in ranks else len(ranks))
-
-
-def _brokers(brokers: Iterable[int]) -> str:
-    numbers = [str(number) for number in brokers]
-    return f"broker{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
 
 
 def isr_after(event: EventRow) -> str:

@@ -12,6 +12,7 @@ from exporters.terminal.time_parsing import SECOND
 from streaming.contracts.durability import WORST_FIRST, TopicDurability, Weakness, is_in_one_rack
 from streaming.contracts.features import METADATA_VERSION, versions_of
 from streaming.contracts.health import replication_factor
+from streaming.contracts.movements import brokers_in_words
 from streaming.contracts.sample_tables import BROKER_FEATURES, BROKER_SETTINGS, TOPIC_SETTINGS
 from streaming.delta.arrow_values import columns_of, rows_as
 from streaming.delta.queries import open_ours, select
@@ -133,7 +134,7 @@ def _throttles(cluster: ClusterSnapshot, settings: SampledSettings) -> Iterator[
     at_broker = {row.broker: row.collected_at for row in settings.brokers}
     left = throttles_left(cluster, settings.topics, settings.brokers)
     for topic, brokers in left.topics.items():
-        limit = f"{_brokers(brokers)} limit{'s' if len(brokers) == 1 else ''} its replication"
+        limit = f"{brokers_in_words(brokers)} limit{'s' if len(brokers) == 1 else ''} its replication"
         does = limit if brokers else "it lists throttled replicas, which no broker limits"
         yield UnsafeSetting(THROTTLE, topic, None, f"{does}{_LEFT}", _FIX_TOPIC, at[topic])
     for broker, limited in left.brokers.items():
@@ -148,7 +149,7 @@ def _versions(settings: SampledSettings) -> Iterator[UnsafeSetting]:
     versions, at = versions_of(features), max((row.collected_at for row in settings.features), default=0)
     if versions.mixed:
         behind = sorted({broker for brokers in versions.mixed.values() for broker in brokers})
-        reason = f"{_brokers(behind)} run{'s' if len(behind) == 1 else ''} an older version than others"
+        reason = f"{brokers_in_words(behind)} run{'s' if len(behind) == 1 else ''} an older version than others"
         levels = f"({', '.join(versions.mixed)})"
         yield UnsafeSetting(MIXED_VERSIONS, None, None, f"{reason} {levels}", "upgrade every broker", at)
     if versions.unused is not None:
@@ -157,10 +158,6 @@ def _versions(settings: SampledSettings) -> Iterator[UnsafeSetting]:
         yield UnsafeSetting(
             UNFINISHED_UPGRADE, None, None, reason, "kafka-features upgrade, once it is not to go back", at
         )
-
-
-def _brokers(brokers: Sequence[int]) -> str:
-    return f"broker{'' if len(brokers) == 1 else 's'} {', '.join(map(str, brokers))}"
 
 
 def _topics(topics: Sequence[str]) -> str:

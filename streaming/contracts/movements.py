@@ -60,17 +60,19 @@ class Movement(NamedTuple):
         names = [step.partition for step in self.steps]
         words = [word for word, said in (("created", shape.created), ("deleted", shape.deleted)) if said]
         if shape.left:
-            words.append(f"lost {_ids(shape.left)} from the ISR")
+            words.append(f"{brokers_in_words(shape.left)} left the ISR")
         if shape.joined:
-            words.append(f"got {_ids(shape.joined)} into the ISR")
+            words.append(f"{brokers_in_words(shape.joined)} joined the ISR")
         if shape.ineligible:
-            words.append(f"{_ids(shape.ineligible)} no longer eligible to lead")
+            words.append(f"{brokers_in_words(shape.ineligible)} no longer eligible to lead")
         if moved := sum(step.leader_moved for step in self.steps):
             words.append("leader moved" if count == 1 else f"{moved} leader{'s' * (moved != 1)} moved")
         counts = Counter(word for step in self.steps for word in ("offline",) * step.offline + step.further)
-        words += [word if count == 1 else f"{number} {word}" for word, number in counts.items()]
+        # What is all that happened to all of them needs no count: the partitions are counted beside it.
+        is_all = count == 1 or (not words and set(counts.values()) == {count})
+        words += [word if is_all else f"{_partitions(number)} {word}" for word, number in counts.items()]
         listed = "" if count == 1 else f" ({' '.join(names[:_LISTED])}{' ...' * (count > _LISTED)})"
-        return names[0] if count == 1 else f"{count} partitions", (", ".join(words) or "changed") + listed
+        return names[0] if count == 1 else _partitions(count), (", ".join(words) or "changed") + listed
 
 
 def movements(steps: Iterable[MovedPartition]) -> Iterator[Movement]:
@@ -82,5 +84,11 @@ def movements(steps: Iterable[MovedPartition]) -> Iterator[Movement]:
         yield Movement(shape, tuple(alike))
 
 
-def _ids(brokers: tuple[int, ...]) -> str:
-    return ", ".join(map(str, brokers))
+def brokers_in_words(brokers: Iterable[int]) -> str:
+    """Return ``broker 1``, ``brokers 1, 2``: beside counts of partitions a number alone would be taken for one."""
+    numbers = [str(number) for number in brokers]
+    return f"broker{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
+
+
+def _partitions(count: int) -> str:
+    return f"{count} partition{'s' * (count != 1)}"

@@ -104,8 +104,8 @@ def test_a_demo_shows_events_with_their_cause_and_ends_by_itself(run_demo: Calla
     assert code == 0, text
     stages = re.findall(r"^✓ (\w+)", text, re.MULTILINE)
     assert stages == ["Java", "7", "simulated", "Spark", "first", "exporter"]
-    event = r"^[\d:.]{12}  (\d+ partitions|\w+-\d+)  lost [23] from the ISR.*\((proven|ambiguous)"
-    assert re.search(event, text, re.MULTILINE), text
+    event = r"^[\d:.]{12}  (\d+ partitions|\w+-\d+)  broker [23] left the ISR.*\((proven|ambiguous)"
+    assert re.search(event, text.replace("\n    ", " "), re.MULTILINE), text
     recorded = re.search(r"^([\d,]+) events recorded on 50 partitions", text, re.MULTILINE)
     assert recorded, text
     assert int(recorded[1].replace(",", "")) > 0

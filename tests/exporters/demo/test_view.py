@@ -98,7 +98,7 @@ def test_what_happened_to_many_partitions_at_once_is_one_line() -> None:
     (line,) = (
         line for line in pictured(snapshot(events=tuple(event_row(partition=n) for n in range(28)))) if "orders" in line
     )
-    assert line.startswith("22:13:20.000  28 partitions  lost 2 from the ISR (orders-0 orders-1 orders-2 ...)")
+    assert line.startswith("22:13:20.000  28 partitions  broker 2 left the ISR (orders-0 orders-1 orders-2 ...)")
 
 
 def test_the_risk_is_the_largest_number_of_each_step_and_never_lower_than_one_look() -> None:
@@ -110,6 +110,15 @@ def test_the_risk_is_the_largest_number_of_each_step_and_never_lower_than_one_lo
     assert title == "partitions at risk over the last 1 min, largest number of each 4 s"
     assert under_replicated == "under-replicated  █▁▂ ▂  now 1, most 28"
     assert offline == "offline           ▁▁▁ ▁  now 0, most 0"
+
+
+def test_what_the_risk_says_of_now_is_the_state_and_not_the_largest_number_of_the_last_seconds() -> None:
+    risk = RiskHistory()
+    risk.add(snapshot(under_replicated=28, offline=1), NOW)
+    risk.add(snapshot(under_replicated=0, offline=0), NOW + SECOND)
+    _, offline, _, under_replicated = (line.plain for line in risk.lines())
+    assert under_replicated == "under-replicated  █  now 0, most 28"
+    assert offline == "offline           █  now 0, most 1"
 
 
 def test_the_risk_is_unknown_where_min_isr_is_and_where_there_is_no_cluster() -> None:

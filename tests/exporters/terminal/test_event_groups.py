@@ -25,19 +25,19 @@ def loss(partition: int, *kinds: str, **values: Any) -> list[EventRow]:
 @pytest.mark.parametrize(
     ("values", "line"),
     [
-        ({}, "22:13:20.000  orders-3  lost 2 from the ISR (ISR 1, 3)  fenced (proven)"),
+        ({}, "22:13:20.000  orders-3  broker 2 left the ISR (ISR 1, 3)  fenced (proven)"),
         (
             {"event": "isr_expand", "left_isr": (), "joined_isr": (2, 3), "isr_after": (1, 2, 3), "cause": "expand"},
-            "22:13:20.000  orders-3  got 2, 3 into the ISR (ISR 1, 2, 3)  expand (proven)",
+            "22:13:20.000  orders-3  brokers 2, 3 joined the ISR (ISR 1, 2, 3)  expand (proven)",
         ),
         (
             {"event": "offline", "leader_before": 2, "leader_after": -1, "left_isr": ()},
             "22:13:20.000  orders-3  offline  fenced (proven)",
         ),
-        ({"isr_after": ()}, "22:13:20.000  orders-3  lost 2 from the ISR (ISR empty)  fenced (proven)"),
+        ({"isr_after": ()}, "22:13:20.000  orders-3  broker 2 left the ISR (ISR empty)  fenced (proven)"),
         (
             {"evidence": "ambiguous", "candidates": ("fenced", "controlled_shutdown")},
-            "22:13:20.000  orders-3  lost 2 from the ISR (ISR 1, 3)  fenced (ambiguous, or controlled_shutdown)",
+            "22:13:20.000  orders-3  broker 2 left the ISR (ISR 1, 3)  fenced (ambiguous, or controlled_shutdown)",
         ),
         (
             {"event": "fenced", "topic": None, "partition": None, "event_broker": 2, "cause": None},
@@ -67,10 +67,10 @@ def test_what_many_partitions_lost_at_once_is_one_line_below_the_broker() -> Non
     events += loss(20, "isr_shrink", "leader_change", "under_min_isr_began", leader_before=2, leader_after=1)
     events += loss(21, "isr_shrink", "leader_change", "offline", leader_before=2, leader_after=-1, isr_after=())
     fenced = event_row(event="fenced", topic=None, partition=None, event_broker=2, cause=None)
-    what = "2 leaders moved, 1 under min ISR, 1 offline"
+    what = "2 leaders moved, 1 partition under min ISR, 1 partition offline"
     assert lines(*events, fenced) == [
         "22:13:20.000  broker 2  fenced",
-        f"22:13:20.000  12 partitions  lost 2 from the ISR, {what} (orders-0 orders-1 orders-2 ...)  fenced (proven)",
+        f"22:13:20.000  12 partitions  broker 2 left the ISR, {what} (orders-0 orders-1 orders-2 ...)  fenced (proven)",
     ]
     group = next(group for group in by_moment(events) if len(group.events) > 1)
     assert (len(group.events), group.style) == (26, "bold red"), "the colour of the worst"
@@ -108,5 +108,5 @@ def test_what_needs_its_own_words_stays_a_line_of_its_own() -> None:
 def test_an_unclean_election_is_never_hidden_behind_a_moved_leader() -> None:
     events = [event for number in range(2) for event in loss(number, "leader_change", "unclean_election", left_isr=())]
     (line,) = lines(*events)
-    assert "2 leaders moved, 2 elected uncleanly" in line
+    assert "2 leaders moved, 2 partitions with an unclean election" in line
     assert next(by_moment(events)).style == "bold red"
