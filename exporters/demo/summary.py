@@ -19,6 +19,7 @@ from exporters.terminal.event_text import style_of
 from streaming.contracts.columns import WHY
 from streaming.contracts.tables import REPLICATION_EVENTS
 from streaming.errors import IsrwatchError
+from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +69,7 @@ def print_summary(console: Console, progress: DemoProgress, tables: Path, metric
     console.print(Text(f"{counts.total():,} events recorded on {partitions:,} partitions", style="bold"))
     console.print(event_table(counts))
     if latency := _latency(progress.latencies):
-        console.print(Text(f"\nlatency from event to live view: {latency}"), soft_wrap=True)
+        print_wrapped(console, Text(f"\nlatency from event to live view: {latency}"))
     console.print(Text(f"tables: {tables}"), soft_wrap=True)
     # In a venv that is not activated, the shell finds only the full path.
     command = "isrwatch" if shutil.which("isrwatch") else os.path.relpath(Path(sys.executable).with_name("isrwatch"))

@@ -20,6 +20,7 @@ from exporters.terminal.output import until_closed
 from exporters.terminal.time_parsing import SECOND, seconds_of, span
 from streaming.errors import ConfigurationError
 from streaming.settings import load
+from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,7 +132,7 @@ def _print(look: Look, basis: HealthBasis, *, as_json: bool) -> None:
         return
     console = Console(highlight=False)
     for line in _lines(look, basis):
-        console.print(line, soft_wrap=True)
+        print_wrapped(console, line)
 
 
 def _document(look: Look, basis: HealthBasis) -> dict[str, Any]:

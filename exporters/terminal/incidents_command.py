@@ -37,6 +37,7 @@ from exporters.terminal.time_parsing import SECOND, Clock, span
 from exporters.terminal.unreadable import Unreadable
 from streaming.contracts.incidents import IncidentClass
 from streaming.settings import load
+from streaming.word_wrap import print_wrapped
 
 IncidentArgument = Annotated[
     str | None,
@@ -119,7 +120,7 @@ def _explain(output: RowOutput, incident: Row, events: list[dict[str, Any]], oth
         return
     if output.is_for_people:
         for line in _summary_lines(incident, clock, len(events), others):
-            output.console.print(Text(line), soft_wrap=True)
+            print_wrapped(output.console, Text(line))
     output.print(events, event_fields(events, clock, output.format), COLUMNS, event_style)
 
 

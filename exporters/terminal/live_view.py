@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from rich.table import Table
 from rich.text import Text
 
+from exporters.terminal.time_parsing import span
 from streaming.contracts.health import AT_MIN_ISR, DISKLESS, OFFLINE, PARTITIONS, UNDER_MIN_ISR, UNDER_REPLICATED
 
 if TYPE_CHECKING:
@@ -27,24 +28,30 @@ STATE_STYLES: Final = {
     UNDER_MIN_ISR: "red",
     OFFLINE: "bold red",
 }
+_SELDOM: Final = frozenset({AT_MIN_ISR, DISKLESS})
+"""Said only where there are any."""
 BROKER_STYLES: Final = {"fenced": "red", "shutting down": "yellow", "active": "green"}
 
 
 def heading(cluster: ClusterSnapshot, now: int) -> Text:
-    """Render the data age of a cluster and its number of partitions per state."""
+    """Render how many partitions of a cluster are in each state, the worst first, and how old that is.
+
+    A line of a terminal with 100 columns has room for it: what counts most must not stand alone on a second one.
+    """
     age = cluster.age_seconds(now)
     text = Text.assemble(("cluster ", "dim"), (cluster.name, "bold"))
-    text.append("  no data yet" if age is None else f"  data age {age:.1f} s", style="dim")
-    for state, label in STATES.items():
+    text.append("  no data yet" if age is None else f"  {span(age)} ago", style="dim")
+    for state in (OFFLINE, UNDER_MIN_ISR, AT_MIN_ISR, UNDER_REPLICATED, DISKLESS):
         count = cluster.counts.in_state(state)
-        if state == DISKLESS and not count:  # few clusters have any
+        if state in _SELDOM and count == 0:
             continue
-        text.append(f"  {label} ")
+        text.append(f"  {STATES[state]} ")
         if count is None:
             text.append("?", style="yellow")
             continue
         text.append(f"{count:,}", style=STATE_STYLES.get(state, "bold") if count else "green")
-    return text
+    partitions = cluster.counts.in_state(PARTITIONS)
+    return text.append(" of ").append("?" if partitions is None else f"{partitions:,}", style="bold")
 
 
 def totals(cluster: ClusterSnapshot) -> Text:

@@ -22,6 +22,7 @@ from rich.text import Text
 from exporters.terminal.table_layout import Field, table_lines
 from streaming.contracts.columns import Column
 from streaming.contracts.tables import TABLES
+from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +90,7 @@ class RowOutput:
     def say(self, sentence: str, style: str = "dim") -> None:
         """Print a remark; with JSON and CSV to stderr, so that stdout contains rows only."""
         if self.is_for_people:
-            self.console.print(Text(sentence, style=style), soft_wrap=True)
+            print_wrapped(self.console, Text(sentence, style=style))
         else:
             print(sentence, file=sys.stderr)  # noqa: T201 - a remark beside the rows
 

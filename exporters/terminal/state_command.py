@@ -65,6 +65,7 @@ from streaming.contracts.health import DISKLESS, PARTITIONS
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, PARTITION_STATE_TABLE, SOURCE_PROGRESS
 from streaming.errors import ConfigurationError, TableUnreadable
 from streaming.settings import load
+from streaming.word_wrap import print_wrapped
 
 Row = dict[str, Any]
 Show = Callable[[RowOutput, StateSelection], None]
@@ -186,7 +187,7 @@ def _selected(
 def _headings(output: RowOutput, selection: StateSelection, now: int) -> None:
     for cluster, row in selection.clusters:
         if output.is_for_people and output.console.is_terminal:
-            output.console.print(live_view.heading(cluster, now))
+            print_wrapped(output.console, live_view.heading(cluster, now))
         if row["is_stale"]:
             age = row["data_age_seconds"]
             then = "ago; its state is" if selection.is_now else "earlier; its state was"

@@ -48,6 +48,7 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
 from streaming.errors import ConfigurationError, IsrwatchError, MissingTool
+from streaming.word_wrap import print_wrapped
 
 OUR_PACKAGES: Final = frozenset({"streaming", "exporters", "dashboards"})
 HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"]}
@@ -220,7 +221,7 @@ class LazyGroup(TyperGroup):
             if ctx.params["debug"] or not isinstance(shown, IsrwatchError):
                 raise
             sentence, line_end, log = str(shown).partition("\n")
-            Console(stderr=True).print(Text.assemble((sentence, "red"), line_end, log), soft_wrap=True)
+            print_wrapped(Console(stderr=True), Text.assemble((sentence, "red"), line_end, log))
             raise typer.Exit(shown.exit_code) from None
 
 

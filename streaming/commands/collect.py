@@ -19,6 +19,7 @@ from rich.text import Text
 from streaming.cluster_settings import each_cluster, filled
 from streaming.errors import ConfigurationError
 from streaming.settings import load
+from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -199,4 +200,4 @@ def _say(line: str) -> None:
     """Print a line on stderr, with the time as the exporter's log has it: coloured on a terminal, plain in a pipe."""
     seconds, fraction = divmod(time.time_ns() // 1_000_000, 1_000)
     moment = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(seconds))},{fraction:03}"
-    Console(stderr=True).print(Text.assemble((f"{moment} INFO isrwatch collect: ", "dim"), line), soft_wrap=True)
+    print_wrapped(Console(stderr=True), Text.assemble((f"{moment} INFO isrwatch collect: ", "dim"), line))

@@ -19,6 +19,7 @@ from streaming.errors import ConfigurationError
 from streaming.model.conformance.checker import Checker
 from streaming.model.conformance.replay import Refused
 from streaming.secret_values import with_secrets
+from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,4 +164,4 @@ def _restore(checker: Checker, start: Start) -> None:
 
 def _say(line: str) -> None:
     """Write a line that is no deviation to stderr, so that a pipe contains deviations only."""
-    Console(stderr=True).print(Text.assemble(("isrwatch conform: ", "dim"), line), soft_wrap=True)
+    print_wrapped(Console(stderr=True), Text.assemble(("isrwatch conform: ", "dim"), line))

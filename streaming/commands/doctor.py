@@ -15,6 +15,7 @@ from rich.text import Text
 from streaming.cluster_settings import each_cluster, filled
 from streaming.commands.doctor_checks import findings, secrets
 from streaming.commands.doctor_findings import Finding, Status, numbered
+from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,13 +58,13 @@ def _print_json(checked: Iterable[Finding]) -> bool:
 
 
 def _print(checked: Iterable[Finding]) -> bool:
-    console = Console(soft_wrap=True)
+    console = Console()
     counts = dict.fromkeys(Status, 0)
     for finding in checked:
         counts[finding.status] += 1
         status = Text(f"{finding.status:8}", _STYLE[finding.status])
         about = f"{finding.cluster}: " if finding.cluster else ""
-        console.print(Text.assemble(status, f"{finding.check:15}", (about, "bold"), finding.sentence))
+        print_wrapped(console, Text.assemble(status, f"{finding.check:15}", (about, "bold"), finding.sentence))
     problems, warnings = numbered(counts[Status.PROBLEM], "problem"), numbered(counts[Status.WARNING], "warning")
     console.print(f"{problems}, {warnings}, {counts[Status.OK]} ok")
     return counts[Status.PROBLEM] > 0

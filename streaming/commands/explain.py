@@ -11,6 +11,7 @@ from rich.text import Text
 from streaming.contracts.meanings import EXPLAINED, meanings
 from streaming.errors import ConfigurationError
 from streaming.model.statements import STATEMENTS
+from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,4 +71,4 @@ def _print(console: Console, number: int, statement: Statement) -> None:
 
 def _write(console: Console, lines: list[tuple[str, str]]) -> None:
     for text, style in lines:
-        console.print(Text(text, style=style), soft_wrap=not console.is_terminal)
+        print_wrapped(console, Text(text, style=style))

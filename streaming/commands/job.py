@@ -15,6 +15,7 @@ from rich.text import Text
 from streaming import settings as configuration
 from streaming.contracts.observations import Channel
 from streaming.delta.maintenance import RetentionPolicy
+from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -129,9 +130,9 @@ def _stop_on_signal(application: Application) -> None:
 
 def _say(line: str) -> None:
     """Print a line on stderr: coloured on a terminal, plain in a pipe."""
-    Console(stderr=True).print(Text.assemble(("isrwatch job: ", "dim"), line), soft_wrap=True)
+    print_wrapped(Console(stderr=True), Text.assemble(("isrwatch job: ", "dim"), line))
 
 
 def _warn(line: str) -> None:
     """Print a problem on stderr."""
-    Console(stderr=True).print(Text.assemble(("isrwatch job: ", "dim"), (line, "red")), soft_wrap=True)
+    print_wrapped(Console(stderr=True), Text.assemble(("isrwatch job: ", "dim"), (line, "red")))

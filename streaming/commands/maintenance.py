@@ -15,6 +15,7 @@ from streaming import settings as configuration
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.moments import utc_text
 from streaming.errors import ConfigurationError, TableRefused, TableUnreadable
+from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -291,4 +292,4 @@ def _say_all(lines: Iterable[str]) -> None:
 
 def _say(line: str) -> None:
     """Print a line on stderr: coloured on a terminal, plain in a pipe."""
-    Console(stderr=True).print(Text.assemble(("isrwatch maintenance: ", "dim"), line), soft_wrap=True)
+    print_wrapped(Console(stderr=True), Text.assemble(("isrwatch maintenance: ", "dim"), line))

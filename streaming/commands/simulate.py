@@ -20,6 +20,7 @@ from streaming.resources import conf_path
 from streaming.sources.simulated.scenario_file import load_scenario
 from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
 from streaming.sources.simulated.timeline import Entry, timeline
+from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,8 +75,7 @@ def _play(scenario: str, output: Timeline, *, seed: int, seconds: float | None, 
 
 def _list(console: Console) -> None:
     for path in sorted(conf_path("scenarios").glob("*.toml")):
-        line = Text.assemble((f"{path.stem:26}", "bold"), load_scenario(path).description)
-        console.print(line, soft_wrap=not console.is_terminal)
+        print_wrapped(console, Text.assemble((f"{path.stem:26}", "bold"), load_scenario(path).description))
 
 
 def _entries(simulation: Simulation, seconds: float, *, each_step: bool) -> Iterator[Entry]:

@@ -13,6 +13,7 @@ from streaming.model.descriptions.transactions import hanging
 from streaming.model.invariants import groups
 from streaming.model.invariants.watch import INVARIANTS, OTHERS
 from streaming.sources.simulated.simulation import WARM_UP_MS
+from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +61,7 @@ class Lines:
         self._console = console
 
     def _print(self, text: Text) -> None:
-        self._console.print(text, soft_wrap=not self._console.is_terminal)
+        print_wrapped(self._console, text)
 
     def begin(self, scenario: Scenario, seed: int) -> None:
         """Print the scenario."""

@@ -12,6 +12,7 @@ from rich.text import Text
 from streaming.errors import ConfigurationError
 from streaming.model import presets
 from streaming.sources.simulated.swarm import NAMES, run_swarm
+from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,12 +33,10 @@ def swarm(console: Console, seed: int | None, seconds: float | None, preset: str
         seeds, constants=presets.PRESETS[preset], budget_s=BUDGET_SECONDS if seconds is None else seconds
     )
     for failure in report.failures:
-        console.print(Text(f"{failure} --preset {preset}", style="bold red"), soft_wrap=True)
+        print_wrapped(console, Text(f"{failure} --preset {preset}", style="bold red"))
     simulated = f"{report.simulated_ms / 1_000:.0f} simulated seconds, {report.acts} faults"
     held = "no violation" if not report.failures else "violated"
-    console.print(
-        Text(f"{report.runs} runs, {simulated}, {len(NAMES)} invariants after every step: {held}"), soft_wrap=True
-    )
+    print_wrapped(console, Text(f"{report.runs} runs, {simulated}, {len(NAMES)} invariants after every step: {held}"))
     if report.failures:
         raise typer.Exit(1)
 

@@ -54,7 +54,7 @@ def pictured(of: ClusterSnapshot) -> list[str]:
 def test_the_view_shows_the_state_of_partitions_and_brokers() -> None:
     lines = [line.rstrip() for line in pictured(cluster())]
     assert lines[:2] == [
-        "cluster kafka  data age 1.5 s  partitions 1,200  under-replicated 9  at min ISR 0  under min ISR 4  offline 2",
+        "cluster kafka  1.5s ago  offline 2  under min ISR 4  under-replicated 9 of 1,200",
         "totals  ISR shrinks 7  ISR expands 6  leader changes 5  unclean elections 1",
     ]
     rows = [line.split() for line in lines if line[:1].isdigit()]
@@ -87,8 +87,21 @@ def test_before_the_first_observation_the_heading_says_so() -> None:
 def test_what_depends_on_an_unknown_min_isr_is_a_question_mark_and_not_green() -> None:
     counts = PartitionCounts(states={"partitions": 3, "unknown_min_isr": 3})
     text = live_view.heading(replace(cluster(), counts=counts), NOW)
-    assert text.plain.endswith("partitions 3  under-replicated 0  at min ISR ?  under min ISR ?  offline 0")
+    assert text.plain.endswith("offline 0  under min ISR ?  at min ISR ?  under-replicated 0 of 3")
     assert [text.plain[span.start : span.end] for span in text.spans if span.style == "green"] == ["0", "0"]
+
+
+def test_the_heading_of_a_large_cluster_fits_100_columns_and_begins_with_what_counts_most() -> None:
+    states = {"partitions": 12_345, "under_replicated": 1_234, "at_min_isr": 12, "under_min_isr": 9, "offline": 3}
+    large = replace(cluster(), counts=PartitionCounts(states=states))
+    text = live_view.heading(large, NOW).plain
+    assert text.split("  ")[2:5] == ["offline 3", "under min ISR 9", "at min ISR 12"]
+    healthy = replace(
+        cluster(),
+        counts=PartitionCounts(states={"partitions": 12_345}),
+        cluster=ClusterState("c", "warehouse-of-the-south", authority_watermark=NOW - 12_500_000),
+    )
+    assert [len(each) for each in (text, live_view.heading(healthy, NOW).plain) if len(each) > 100] == []
 
 
 @pytest.mark.parametrize(("no_color", "coloured"), [(False, True), (True, False)])
