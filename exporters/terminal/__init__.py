@@ -31,6 +31,7 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``state_samples``      what it shows of the newest samples
 - ``reassignments``      what it shows of reassignments in progress
 - ``recovery``           what it shows of brokers that recover, and of replicas that catch up
+- ``broker_fields``      the columns of brokers, in a table and in a line
 - ``options``            the options that several commands share
 - ``health_gate``        waits until clusters are healthy
 - ``events_command``     ``isrwatch events``

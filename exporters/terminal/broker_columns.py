@@ -17,11 +17,8 @@ _NOT_FURTHER: Final = frozenset({*BrokerState._fields, *HOLDS, "isr_departures",
 # Columns that the column for people says in words, and that itself.
 IN_WORDS: Final = frozenset({"unavoidable_offline", "unavoidable_under_min_isr", "is_quorum_voter", "restart_reason"})
 
-# Columns that go below the row first where a terminal is too narrow.
+# Columns that come last in a line.
 LESSER: Final = frozenset({"restart_order", "suspect_score", "unknown_min_isr_partitions", "offline_partitions"})
-
-# Counts that a table leaves out while they are 0 for every broker.
-SELDOM: Final = frozenset({"under_min_isr_partitions", "offline_partitions", "unknown_min_isr_partitions"})
 
 
 def further() -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -15,7 +14,8 @@ from exporters.metrics.sample_ages import oldest_ages
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 from exporters.terminal import live_view
-from exporters.terminal.broker_columns import HOLDS, IN_WORDS, LESSER, SELDOM, further, further_columns
+from exporters.terminal.broker_columns import further, further_columns
+from exporters.terminal.broker_fields import broker_fields, broker_line_fields
 from exporters.terminal.broker_speeds import SPEED_COLUMNS, said_of_speeds, speeds_by_broker
 from exporters.terminal.consequences import Consequences
 from exporters.terminal.options import (
@@ -31,7 +31,7 @@ from exporters.terminal.options import (
 )
 from exporters.terminal.output import RowFormat, RowOutput, output_of, until_closed
 from exporters.terminal.reassignments import show_reassignments
-from exporters.terminal.recovery import recovery_fields, with_recovery
+from exporters.terminal.recovery import with_recovery
 from exporters.terminal.state_as_of import state_as_of
 from exporters.terminal.state_samples import (
     show_directories,
@@ -49,15 +49,13 @@ from exporters.terminal.state_view import (
     cluster_row,
     columns_as_fields,
     freshness_columns,
-    has_maintenance,
-    maintenance,
     partition_fields,
     partition_rows,
     partition_style,
     text,
     topic_rows,
 )
-from exporters.terminal.table_layout import SENTENCE, WORDS, Field
+from exporters.terminal.table_layout import SENTENCE, Field
 from exporters.terminal.time_parsing import Clock, span
 from exporters.terminal.unreadable import Unreadable
 from exporters.terminal.versions import as_of as version_as_of
@@ -244,24 +242,7 @@ def _brokers(output: RowOutput, selection: StateSelection) -> None:
     ]
     with_recovery(rows, selection, output.clock.now)
     is_table = output.format is RowFormat.TABLE
-    left_out = {name for name in SELDOM if is_table and all(row.get(name) == 0 for row in rows)} | IN_WORDS
-    fields = (
-        Field("broker", text("broker"), is_number=True),
-        Field("state", text("broker_state")),
-        *(
-            [Field("maintenance", partial(maintenance, output.clock), wraps=WORDS, below=1)]
-            if any(map(has_maintenance, rows))
-            else []
-        ),
-        *recovery_fields(rows),
-        *columns_as_fields(name for name in (*HOLDS, *names) if name not in left_out | LESSER),
-        *columns_as_fields((name for name in names if name in LESSER - left_out), below=2),
-        *(
-            (Field("restart", text("restart_reason"), wraps=SENTENCE, below=1),)
-            if selection.is_now and not is_table
-            else ()
-        ),
-    )
+    fields = broker_fields(rows, output.clock) if is_table else broker_line_fields(rows, output.clock, names)
     print_rows(output, selection, rows, fields, lambda row: live_view.broker_style(row["broker_state"]))
     if not is_table:
         return

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from exporters.read_model.snapshot import ClusterSnapshot, TopicPartitions
     from exporters.terminal.output import Row
-    from exporters.terminal.time_parsing import Clock
     from streaming.contracts.totals import ObservedTime
 
 UNHEALTHY: Final = (OFFLINE, UNDER_MIN_ISR, UNDER_REPLICATED)
@@ -100,19 +99,6 @@ def broker_rows(
             "in_sync_partitions": counts.in_sync.get(number, 0),
             "isr_departures": cluster.isr_removals_of(number),
         }
-
-
-def has_maintenance(row: Row) -> bool:
-    """Return whether planned work on a broker is announced, or overran."""
-    return any(row.get(name) is not None for name in ("maintenance_until", "maintenance_overran_at"))
-
-
-def maintenance(clock: Clock, row: Row) -> str:
-    """Return until when planned work on a broker is announced, and why; or when it overran."""
-    if row.get("maintenance_until") is not None:
-        return f"until {clock.iso(row['maintenance_until'])}: {row['maintenance_why']}"
-    overran = row.get("maintenance_overran_at")
-    return "" if overran is None else f"overran at {clock.iso(overran)}"
 
 
 def topic_rows(cluster: ClusterSnapshot, freshness: Row, topics: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -196,7 +182,7 @@ def columns_as_fields(names: Iterable[str], below: int = 0) -> tuple[Field, ...]
     endings = ("_partitions", "_seconds")
     return tuple(
         Field(
-            name.removesuffix(endings[0]).removesuffix(endings[1]).replace("_", " "),
+            name.removesuffix(endings[0]).removesuffix(endings[1]).replace("_", " ").replace("isr", "ISR"),
             text(name),
             is_number=True,
             below=below,

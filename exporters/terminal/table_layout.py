@@ -74,8 +74,8 @@ def table_lines(
         return
     columns = [_Column(field, [field.text(row) for row in rows]) for field in fields]
     beside, below = (columns, []) if width is None else _placed(columns, width)
-    widths = [column.widest for column in beside] if width is None else _widths(beside, width)
-    heading = [textwrap.wrap(column.field.title, size) for column, size in zip(beside, widths, strict=True)]
+    widths = [column.widest for column in beside] if width is None else _headed(beside, _widths(beside, width), width)
+    heading = [_heading(column, size) for column, size in zip(beside, widths, strict=True)]
     lines = max(map(len, heading))
     yield from ((line, None) for line in _joined(beside, widths, [[""] * (lines - len(h)) + h for h in heading]))
     for index in range(len(rows)):
@@ -111,6 +111,26 @@ def _widths(columns: list[_Column], width: int) -> list[int]:
         if sum(widths) <= room:
             return widths
     return narrowest
+
+
+def _headed(columns: list[_Column], widths: list[int], width: int) -> list[int]:
+    """Widen the columns with the highest headings by what room is left, so that the heading has few lines."""
+    room = width - _gaps(columns)
+    while (most := max(len(_heading(*each)) for each in zip(columns, widths, strict=True))) > 1:
+        grown = [
+            next(wider for wider in range(size, room + 1) if len(_heading(column, wider)) < most)
+            if cell_len(column.field.title) <= room
+            else size
+            for column, size in zip(columns, widths, strict=True)
+        ]
+        if grown == widths or sum(grown) > room:
+            break
+        widths = grown
+    return widths
+
+
+def _heading(column: _Column, width: int) -> list[str]:
+    return textwrap.wrap(column.field.title, width)
 
 
 def _cell(column: _Column, index: int, width: int) -> list[str]:

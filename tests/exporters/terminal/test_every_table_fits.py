@@ -12,6 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from exporters.terminal import output as output_module
+from exporters.terminal.time_parsing import Clock
 from streaming.commands import app
 from streaming.contracts.tables import BROKER_STATE_TABLE, INCIDENTS
 from tests.exporters.conftest import SECOND, Rows, Tables, put_samples
@@ -87,6 +88,36 @@ def test_nothing_is_cut_and_nothing_is_too_wide(command: str, full: Path, monkey
         assert [word for word in whole - words if not AGE.fullmatch(word)] == [], width
         if width > 80:  # names of partitions and of columns may need more
             assert max(map(len, lines)) <= width
+
+
+def test_brokers_with_announced_work_take_a_line_each_below_a_low_heading_at_100_columns(
+    tables: Tables, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time_ns() // 1_000 - 5 * SECOND
+    until = now + 1_800 * SECOND
+    brokers = {number: rows.broker(number, now, is_fenced=number == 2) for number in (1, 2)}
+    tables.commit(rows.cluster_row(now), *brokers.values(), rows.source(now),
+                  rows.partition("orders", 0, rows.state([1, 2], [1], 1, min_isr=1), now))  # fmt: skip
+    advice = {"suspect_score": 0.0, "is_safe_to_stop": False, "would_go_under_min_isr": 0, "would_go_offline": 1}
+    counts = dict.fromkeys(("under_min_isr_partitions", "offline_partitions", "unknown_min_isr_partitions"), 0)
+    work = {"maintenance_until": until, "maintenance_why": "a new disk"}
+    flags = {"is_registered": True, "is_shutting_down": False}
+    tables.put(
+        BROKER_STATE_TABLE.name,
+        *(
+            {**rows.owner, "broker": number, **flags, "is_fenced": number == 2, **work, **advice, **counts}
+            for number in brokers
+        ),
+        as_of=1,
+    )
+    lines = shown(tables.directory, "state --brokers", 100, "table", monkeypatch)
+    table = [line for line in lines if not line.startswith(SENTENCES) or line.startswith("broker  state")]
+    end = Clock(now).short(until).partition(".")[0]
+    assert [line.split() for line in table[-2:]] == [
+        ["1", "active", *f"until {end}: a new disk 0 1 1 of 1 no 1 offline".split()],
+        ["2", "fenced", *f"until {end}: a new disk 1 ? 0 0 of 1 no 1 offline".split()],
+    ]
+    assert len(table) <= 2 + 2, "the heading has two lines at most"
 
 
 SENTENCES = ("broker ", "restart of ", "cluster ", "STALE", "of the ", "the newest ")

@@ -59,6 +59,16 @@ def test_a_column_goes_below_its_row_before_a_sentence_becomes_too_narrow() -> N
     ]
 
 
+def test_what_room_is_left_makes_a_heading_lower() -> None:
+    titles = ("partitions under min isr", "safe to stop")
+    fields = [Field(title, lambda row: row["id"], is_number=True) for title in titles]
+    heights = {
+        width: len([line for line, index in table_lines([{"id": "1"}], fields, width) if index is None])
+        for width in (16, 25, 30, 40)
+    }
+    assert heights == {16: 3, 25: 2, 30: 2, 40: 1}
+
+
 def test_in_a_pipe_a_table_has_its_heading_and_one_line_per_row() -> None:
     heading, *rows = printed(80, ROW, {**ROW, "suspects": ""})
     assert heading.split() == ["opened", "lasted", "so", "far", "suspects", "summary", "id"]

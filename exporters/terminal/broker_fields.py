@@ -1,0 +1,91 @@
+"""The columns of brokers on a terminal, where a table has room for few, and in a line."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from exporters.terminal.broker_columns import HOLDS, IN_WORDS, LESSER
+from exporters.terminal.output import UNKNOWN
+from exporters.terminal.recovery import recovery_fields
+from exporters.terminal.state_view import columns_as_fields, text
+from exporters.terminal.table_layout import SENTENCE, WORDS, Field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from exporters.terminal.output import Row
+    from exporters.terminal.time_parsing import Clock
+
+_SELDOM: Final = ("under_min_isr_partitions", "offline_partitions", "unknown_min_isr_partitions")
+_LOSSES: Final = {"would_go_offline": "offline", "would_go_under_min_isr": "under min ISR"}
+
+
+def broker_fields(rows: list[dict[str, Any]], clock: Clock) -> tuple[Field, ...]:
+    """Return the columns of a table: without what is 0, or is unknown, of every broker; the tables have all of it.
+
+    Args:
+        rows: of brokers.
+        clock: formats the times.
+    """
+    has_advice = any(row.get("is_safe_to_stop") is not None for row in rows)
+    ranked = [name for name in ("restart_order", "suspect_score") if any(row.get(name) for row in rows)]
+    return (
+        *_who(rows, lambda micros: clock.short(micros).partition(".")[0]),
+        *recovery_fields(rows),
+        Field("leads", text("led_partitions"), is_number=True),
+        Field("in sync", _in_sync, is_number=True),
+        *columns_as_fields(name for name in _SELDOM if any(row.get(name) for row in rows)),
+        *((Field("safe to stop", text("is_safe_to_stop")),) if has_advice else ()),
+        *((Field("a stop costs", _costs, wraps=WORDS, below=1),) if any(map(_costs, rows)) else ()),
+        *columns_as_fields(ranked, below=2),
+    )
+
+
+def broker_line_fields(rows: list[dict[str, Any]], clock: Clock, names: Iterable[str]) -> tuple[Field, ...]:
+    """Return the parts of a line: every column that the job derives, and why a broker may be stopped or not.
+
+    Args:
+        rows: of brokers.
+        clock: formats the times.
+        names: columns that the job derives; none of a state of the past.
+    """
+    derived = tuple(name for name in names if name not in IN_WORDS)
+    return (
+        *_who(rows, clock.iso),
+        *recovery_fields(rows),
+        *columns_as_fields((*HOLDS, *(name for name in derived if name not in LESSER))),
+        *columns_as_fields(name for name in derived if name in LESSER),
+        *((Field("restart", text("restart_reason"), wraps=SENTENCE),) if derived else ()),
+    )
+
+
+def _who(rows: list[dict[str, Any]], as_text: Callable[[int], str]) -> tuple[Field, ...]:
+    has_work = any(_maintenance(as_text, row) for row in rows)
+    return (
+        Field("broker", text("broker"), is_number=True),
+        Field("state", text("broker_state")),
+        *((Field("maintenance", partial(_maintenance, as_text), wraps=WORDS, below=1),) if has_work else ()),
+    )
+
+
+def _maintenance(as_text: Callable[[int], str], row: Row) -> str:
+    """Return until when planned work on a broker is announced, and why; or when it overran."""
+    if row.get("maintenance_until") is not None:
+        return f"until {as_text(row['maintenance_until'])}: {row['maintenance_why']}"
+    overran = row.get("maintenance_overran_at")
+    return "" if overran is None else f"overran at {as_text(overran)}"
+
+
+def _in_sync(row: Row) -> str:
+    return f"{row['in_sync_partitions']:,} of {row['hosted_partitions']:,}"
+
+
+def _costs(row: Row) -> str:
+    """Return how many partitions would be worse off, by the state that they would be in; nothing for none."""
+    if all(row.get(name) is None for name in _LOSSES):
+        return ""
+    counts = {state: row.get(name) for name, state in _LOSSES.items()}
+    return ", ".join(
+        f"{UNKNOWN if count is None else f'{count:,}'} {state}" for state, count in counts.items() if count != 0
+    )
