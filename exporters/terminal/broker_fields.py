@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from exporters.read_model.cluster_reasons import announced_brokers
 from exporters.terminal.broker_columns import HOLDS, IN_WORDS, LESSER
 from exporters.terminal.output import UNKNOWN
 from exporters.terminal.recovery import recovery_fields
-from exporters.terminal.state_view import columns_as_fields, text
+from exporters.terminal.state_view import columns_as_fields, missing_brokers, text
 from exporters.terminal.table_layout import SENTENCE, WORDS, Field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from exporters.terminal.output import Row
+    from exporters.terminal.state_selection import StateSelection
     from exporters.terminal.time_parsing import Clock
 
 _SELDOM: Final = ("under_min_isr_partitions", "offline_partitions", "unknown_min_isr_partitions")
@@ -31,7 +34,7 @@ def broker_fields(rows: list[dict[str, Any]], clock: Clock) -> tuple[Field, ...]
     has_advice = any(row.get("is_safe_to_stop") is not None for row in rows)
     ranked = [name for name in ("restart_order", "suspect_score") if any(row.get(name) for row in rows)]
     return (
-        *_who(rows, lambda micros: clock.short(micros).partition(".")[0]),
+        *_who(rows, partial(_to_the_second, clock)),
         *recovery_fields(rows),
         Field("leads", text("led_partitions"), is_number=True),
         Field("in sync", _in_sync, is_number=True),
@@ -58,6 +61,29 @@ def broker_line_fields(rows: list[dict[str, Any]], clock: Clock, names: Iterable
         *columns_as_fields(name for name in derived if name in LESSER),
         *((Field("restart", text("restart_reason"), wraps=SENTENCE),) if derived else ()),
     )
+
+
+def said_of_work(rows: Iterable[Row], selection: StateSelection, clock: Clock) -> Iterator[str]:
+    """Say of each broker that misses in an ISR what work on it is announced; of stale state nothing.
+
+    Args:
+        rows: of partitions.
+        selection: of the clusters that they are of.
+        clock: its present decides what is still announced.
+    """
+    missing: dict[str, set[int]] = defaultdict(set)
+    for row in rows:
+        missing[row["cluster_id"]].update(missing_brokers(row))
+    for cluster, cluster_row in selection.clusters:
+        announced = frozenset() if cluster_row["is_stale"] else announced_brokers(cluster, clock.now)
+        of_cluster = f" of cluster {cluster.name}" if len(selection.clusters) > 1 else ""
+        for number in sorted(announced & missing[cluster.cluster.cluster_id]):
+            said = _maintenance(partial(_to_the_second, clock), cluster.brokers[number]._asdict())
+            yield f"work on broker {number}{of_cluster} is announced {said}"
+
+
+def _to_the_second(clock: Clock, micros: int) -> str:
+    return clock.short(micros).partition(".")[0]
 
 
 def _who(rows: list[dict[str, Any]], as_text: Callable[[int], str]) -> tuple[Field, ...]:

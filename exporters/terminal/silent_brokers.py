@@ -45,6 +45,11 @@ def is_any_fresh(selection: StateSelection, asked_at: AskedAt, oldest: float, no
     return any(now - at <= oldest * SECOND for cluster, _ in selection.clusters for at in asked_at(cluster).values())
 
 
+def is_any_silent(selection: StateSelection, asked_at: AskedAt, oldest: float, now: int) -> bool:
+    """Return whether a broker of any of the clusters does not answer; the arguments are as above."""
+    return any(now - at > oldest * SECOND for cluster, _ in selection.clusters for at in asked_at(cluster).values())
+
+
 def said_of_silent(
     selection: StateSelection, asked_at: AskedAt, oldest: float, now: int, *, subject: str
 ) -> Iterator[str]:

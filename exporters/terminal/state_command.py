@@ -15,7 +15,7 @@ from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 from exporters.terminal import live_view
 from exporters.terminal.broker_columns import further, further_columns
-from exporters.terminal.broker_fields import broker_fields, broker_line_fields
+from exporters.terminal.broker_fields import broker_fields, broker_line_fields, said_of_work
 from exporters.terminal.broker_speeds import SPEED_COLUMNS, said_of_speeds, speeds_by_broker
 from exporters.terminal.consequences import Consequences
 from exporters.terminal.options import (
@@ -48,6 +48,7 @@ from exporters.terminal.state_view import (
     broker_rows,
     cluster_row,
     columns_as_fields,
+    counted_until,
     freshness_columns,
     partition_fields,
     partition_rows,
@@ -201,10 +202,12 @@ def _partitions(output: RowOutput, selection: StateSelection) -> None:
             cluster, freshness_columns(cluster_columns), selection.topics, healthy=selection.everything
         )
         rows += [row | {"consequence": consequences.of(cluster, row)} for row in of_cluster]
-    watermarks: dict[str, int | None] = {
-        cluster.cluster.cluster_id: cluster.watermark for cluster, _ in selection.clusters
+    now = output.clock.now
+    until: dict[str, int | None] = {
+        cluster.cluster.cluster_id: counted_until(cluster, now if selection.is_now and not row["is_stale"] else None)
+        for cluster, row in selection.clusters
     }
-    fields = partition_fields(watermarks)
+    fields = partition_fields(until)
     if any(row["consequence"] for row in rows):
         fields = (*fields, Field("consequence", lambda row: row["consequence"] or "", wraps=SENTENCE, below=1))
     print_rows(output, selection, rows, fields, partition_style)
@@ -212,6 +215,9 @@ def _partitions(output: RowOutput, selection: StateSelection) -> None:
         clusters = [row for _, row in selection.clusters]
         none = "no unhealthy partitions" if any(row["partitions"] for row in clusters) else "no partitions"
         output.say(f"{none} when they were last observed" if any(row["is_stale"] for row in clusters) else none)
+    if selection.is_now and output.is_for_people:
+        for sentence in said_of_work(rows, selection, output.clock):
+            output.say(sentence)
 
 
 def _clusters(output: RowOutput, selection: StateSelection) -> None:

@@ -22,6 +22,7 @@ from exporters.terminal.silent_brokers import (
     REPLICAS,
     directories_asked_at,
     is_any_fresh,
+    is_any_silent,
     replicas_asked_at,
     said_of_silent,
 )
@@ -252,8 +253,10 @@ def _without_rows(  # noqa: PLR0913, PLR0917 - as above
     output: RowOutput, selection: StateSelection, asked_at: AskedAt, table: Table, none: str, subject: str
 ) -> str:
     """Return what a table without rows means: that there are none, by fresh samples, or that there are no samples."""
-    is_fresh = is_any_fresh(selection, asked_at, selection.oldest_ages[table.name], output.clock.now)
-    return none if is_fresh else f"no samples of {subject}"
+    asked = selection, asked_at, selection.oldest_ages[table.name], output.clock.now
+    if not is_any_fresh(*asked):
+        return f"no samples of {subject}"
+    return f"of the brokers that answer, {none}" if is_any_silent(*asked) else none
 
 
 def _say_silent(output: RowOutput, selection: StateSelection, asked_at: AskedAt, table: Table, subject: str) -> None:

@@ -191,17 +191,28 @@ def columns_as_fields(names: Iterable[str], below: int = 0) -> tuple[Field, ...]
     )
 
 
-def partition_fields(watermarks: dict[str, int | None]) -> tuple[Field, ...]:
+def counted_until(cluster: ClusterSnapshot, now: int | None) -> int | None:
+    """Return the time up to which an episode that goes on has lasted, by the clock of the data, in UTC microseconds.
+
+    Args:
+        cluster: its snapshot.
+        now: UTC microseconds by this machine's clock; None where the data is of the past: then it ends the episode.
+    """
+    age = None if now is None else cluster.age_seconds(now)
+    return cluster.watermark if cluster.watermark is None or age is None else cluster.watermark + round(age * SECOND)
+
+
+def partition_fields(until: Mapping[str, int | None]) -> tuple[Field, ...]:
     """Return the columns of a partition.
 
     Args:
-        watermarks: by cluster id, UTC microseconds up to which durations are counted.
+        until: by cluster id, UTC microseconds up to which durations are counted.
     """
 
     def lasting(row: Row) -> str:
         """Format how long the partition has been in the state that is shown, which is the worst of those it is in."""
-        since, until = row.get(f"{row['health']}_since"), watermarks[row["cluster_id"]]
-        return span(max(0, until - since) / SECOND) if since is not None and until is not None else ""
+        since, end = row.get(f"{row['health']}_since"), until[row["cluster_id"]]
+        return span(max(0, end - since) / SECOND) if since is not None and end is not None else ""
 
     def in_words(row: Row) -> str:
         """Name the state; of one that is under replicated, that one loss more makes it refuse acks=all writes."""
@@ -218,13 +229,13 @@ def partition_fields(watermarks: dict[str, int | None]) -> tuple[Field, ...]:
         Field("for", lasting, is_number=True),
         Field("leader", lambda row: "none" if row["leader"] < 0 else str(row["leader"]), is_number=True),
         Field("ISR", lambda row: text("isr")(row) or "empty"),
-        Field("missing", lambda row: ",".join(map(str, _missing(row)))),
+        Field("missing", lambda row: ",".join(map(str, missing_brokers(row)))),
         Field("min ISR", text("min_isr_effective"), is_number=True),
         Field("last cause", cause, wraps=WORDS, below=2),
     )
 
 
-def _missing(row: Row) -> list[int]:
+def missing_brokers(row: Row) -> list[int]:
     """List the assigned brokers that are not in the ISR, if that means anything."""
     return [] if row["is_diskless"] else [broker for broker in row["replicas"] if broker not in row["isr"]]
 

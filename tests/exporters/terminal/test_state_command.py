@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
+from exporters.terminal.time_parsing import Clock, seconds_of
 from streaming.commands import app
 from streaming.contracts.tables import BROKER_STATE_TABLE, PARTITION_CHANGES, SOURCE_PROGRESS
 from streaming.delta.table_log import newest_version
@@ -72,6 +73,32 @@ def test_durations_are_counted_up_to_the_newest_observation(busy_cluster: Tables
     (row,) = objects(busy_cluster.directory, "--topic", "orders")
     assert row["under_replicated_seconds"] == pytest.approx(1.5 + 20)
     assert row["under_min_isr_seconds"] == pytest.approx(10)
+
+
+@pytest.mark.parametrize(("ago", "least", "most"), [(10, 10, 40), (3_600, 0, 0)])
+def test_the_duration_of_a_state_goes_on_until_now_and_of_stale_data_until_its_end(
+    tables: Tables, rows: Rows, ago: int, least: int, most: int
+) -> None:
+    at = time.time_ns() // 1_000 - ago * SECOND
+    lost = rows.state([1, 2, 3], [1, 3], 1, under_replicated_since=at)
+    tables.commit(rows.cluster_row(at), rows.source(at), rows.partition("orders", 0, lost, at))
+    *_, line = state(tables.directory).splitlines()
+    assert least <= seconds_of(line.split("  ")[2]) <= most
+
+
+def test_a_broker_that_misses_because_of_announced_work_is_said_to_in_one_line(tables: Tables, rows: Rows) -> None:
+    now = time.time_ns() // 1_000
+    until = now + 600 * SECOND
+    work = {"maintenance_until": until, "maintenance_why": "a new disk"}
+    lost = rows.state([1, 2, 3], [1], 1)
+    tables.commit(
+        rows.cluster_row(now), rows.source(now), rows.partition("orders", 0, lost, now),
+        rows.broker(1, now, **work), rows.broker(2, now, is_fenced=True, **work),
+        rows.broker(3, now, is_fenced=True, maintenance_overran_at=None),
+    )  # fmt: skip
+    end = Clock(now).short(until).partition(".")[0]
+    assert state(tables.directory).splitlines()[1:] == [f"work on broker 2 is announced until {end}: a new disk"]
+    assert "work on" not in state(tables.directory, "--topic", "orders", "--format", "json")
 
 
 def test_what_is_unknown_is_a_question_mark_and_never_zero(busy_cluster: Tables) -> None:

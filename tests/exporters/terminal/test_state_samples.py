@@ -398,7 +398,7 @@ def test_of_the_replicas_of_a_broker_that_does_not_answer_nothing_is_known(table
     fresh, old = {**replica, "collected_at": now - 5 * SECOND}, {**replica, "collected_at": now - 300 * SECOND}
     tables.put(REPLICA_OFFSETS.name, {**fresh, "broker": 1}, {**old, "broker": 2})
     assert state(tables.directory, "--replicas").splitlines() == [
-        "no replica is behind",
+        "of the brokers that answer, no replica is behind",
         "of the replicas on broker 2 nothing is known: it does not answer",
         "of the replicas on broker 3 nothing is known: it does not answer",
     ]
