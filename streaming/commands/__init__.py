@@ -11,6 +11,7 @@ needs neither Spark nor Java. This file contains the names and one-line help tex
 - ``doctor_samples``   the same of samples
 - ``doctor_machine``   folders, tables, Java, jars, ports and web configuration files
 - ``doctor_tables``    whether the tables can be read, are current, and belong to the bus
+- ``cluster_options``  options of commands that connect to the clusters of a configuration
 - ``collect``          ``isrwatch collect``
 - ``job``              ``isrwatch job``
 - ``jars``             ``isrwatch jars``

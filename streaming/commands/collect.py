@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from streaming.cluster_settings import each_cluster, filled
+from streaming.commands.cluster_options import BootstrapServersOption, ClusterOption, with_bootstrap_servers
 from streaming.errors import ConfigurationError
 from streaming.settings import load
 from streaming.word_wrap import print_wrapped
@@ -41,12 +42,8 @@ WebConfigFile = Annotated[
 def collect(
     *,
     config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
-    cluster: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only this cluster, where there are several; default: all.")
-    ] = None,
-    bootstrap_servers: Annotated[
-        str | None, typer.Option(help="Bootstrap servers as host:port,host:port; default: cluster.bootstrap_servers.")
-    ] = None,
+    cluster: ClusterOption = None,
+    bootstrap_servers: BootstrapServersOption = None,
     bus: Annotated[Path | None, typer.Option(help="Bus directory; default: bus.directory.")] = None,
     simulate: Annotated[
         str | None,
@@ -71,7 +68,9 @@ def collect(
     Example: isrwatch collect --bootstrap-servers broker-1:9092
     """
     every = [load(config)] if simulate is not None else each_cluster(config, cluster)
-    every = _overridden(every, bootstrap_servers, bus)
+    every = with_bootstrap_servers(every, bootstrap_servers)
+    if bus is not None:
+        every = [replace(settings, bus=replace(settings.bus, directory=str(bus))) for settings in every]
     settings = every[0]
     directory = Path(settings.bus.directory)
     collector: Collector | Collectors
@@ -88,17 +87,6 @@ def collect(
         _say(f"{', '.join(collector.names)}: writing to {directory}; Ctrl-C stops it cleanly")
         collector.wait()
     _say("stopped; the next start continues here")
-
-
-def _overridden(every: list[Settings], bootstrap_servers: str | None, bus: Path | None) -> list[Settings]:
-    """Apply the options, which override the configuration file."""
-    if bootstrap_servers is not None:
-        if len(every) > 1:
-            raise ConfigurationError("--bootstrap-servers is of one of several clusters: say of which with --cluster")
-        every = [replace(every[0], cluster=replace(every[0].cluster, bootstrap_servers=bootstrap_servers))]
-    if bus is not None:
-        every = [replace(settings, bus=replace(settings.bus, directory=str(bus))) for settings in every]
-    return every
 
 
 def _publisher(settings: Settings) -> Callable[[], Publisher]:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from streaming.cluster_settings import each_cluster, filled
+from streaming.commands.cluster_options import BootstrapServersOption, ClusterOption, with_bootstrap_servers
 from streaming.commands.doctor_checks import findings, secrets
 from streaming.commands.doctor_findings import Finding, Status, numbered
 from streaming.word_wrap import print_wrapped
@@ -26,9 +27,8 @@ _STYLE: Final = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "
 def doctor(
     *,
     config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
-    cluster: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only this cluster, where there are several; default: all.")
-    ] = None,
+    cluster: ClusterOption = None,
+    bootstrap_servers: BootstrapServersOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per finding and line.")] = False,
 ) -> None:
     """Check a configuration and what it needs: brokers, permissions, clocks, folders, tables, Java, ports, TLS.
@@ -39,9 +39,11 @@ def doctor(
     Examples:
     isrwatch doctor --config isrwatch.toml
 
+    isrwatch doctor --bootstrap-servers broker-1:9092
+
     isrwatch doctor --config isrwatch.toml --json | jq 'select(.status == "problem")'
     """
-    every = each_cluster(config, cluster)
+    every = with_bootstrap_servers(each_cluster(config, cluster), bootstrap_servers)
     checked = chain(secrets(every, config), findings(filled(every)))
     worst = _print_json(checked) if as_json else _print(checked)
     if worst:

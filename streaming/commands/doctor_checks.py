@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streaming.contracts.identifiers import ClusterId
+    from streaming.contracts.observations import Observation
     from streaming.settings import Settings
     from streaming.sources.address import Address
     from streaming.sources.metadata_log.source import MetadataLogSource
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 LARGEST_SKEW_SECONDS: Final = 5.0
 _OF_OTHERS: Final = 0o044
+_NOT_UP: Final = "it is not up; start it, or unregister it if it is gone for good"
 
 
 def findings(every: Sequence[Settings]) -> Iterator[Finding]:
@@ -101,6 +103,7 @@ def _brokers(settings: Settings) -> Iterator[tuple[Status, str]]:
 
 
 def _metadata_log(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.contracts.observations import BrokerObserved, SnapshotEnd
     from streaming.sources.metadata_log.opening import open_metadata_log
 
     configured = settings.collect.primary_source
@@ -112,27 +115,32 @@ def _metadata_log(settings: Settings) -> Iterator[tuple[Status, str]]:
             source = open_metadata_log(settings, path=Path(folder) / "checkpoint.json", report=lambda _: None)
             with closing(source):
                 source.connect(seconds=SECONDS)
-                topics = _topics_of(source)
+                full = _full_report(source)
         except (ConfigurationError, ConnectionRefused) as refusal:
             status = Status.WARNING if configured == "auto" else Status.PROBLEM
             meanwhile = "; the brokers are polled meanwhile" if configured == "auto" else ""
             yield status, f"{refusal}{meanwhile}"
         else:
+            topics = next((len(one.topic_ids) for one in full if isinstance(one, SnapshotEnd)), None)
             have = "" if topics is None else f" with {numbered(topics, 'topic')}"
             yield Status.OK, f"the metadata log can be read{have}: every change is recorded with its cause"
+            for one in full:
+                if isinstance(one, BrokerObserved) and one.registered and one.fenced:
+                    yield Status.WARNING, f"broker {one.broker} is fenced: {_NOT_UP}"
 
 
-def _topics_of(source: MetadataLogSource) -> int | None:
-    """Read the metadata log and return how many topics there are, hidden or not; None if that takes too long."""
+def _full_report(source: MetadataLogSource) -> list[Observation]:
+    """Read the metadata log and return all that is in it, hidden topics as well; less if that takes too long."""
     from streaming.contracts.observations import SnapshotEnd
     from streaming.sources.timer import wall_clock
 
+    full: list[Observation] = []
+    arrived: list[Observation] = []
     until = time.monotonic() + SECONDS
-    while time.monotonic() < until:
-        for observed in source.poll(wall_clock()):
-            if isinstance(observed, SnapshotEnd):
-                return len(observed.topic_ids)
-    return None
+    while time.monotonic() < until and not any(isinstance(one, SnapshotEnd) for one in arrived):
+        arrived = list(source.poll(wall_clock()))
+        full += arrived
+    return full
 
 
 def _versions(settings: Settings) -> Iterator[tuple[Status, str]]:

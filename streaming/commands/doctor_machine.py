@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from streaming.settings import Settings
 
 LEAST_FREE_BYTES: Final = 1 << 30
+ANSWER_SECONDS: Final = 2.0
+_MOST_BYTES: Final = 4096
+_TITLE: Final = re.compile(rb"<title>([^<]*)")
 
 
 def _folders(settings: Settings) -> Iterator[tuple[Status, str]]:
@@ -60,10 +64,10 @@ def _java(_: Settings) -> Iterator[tuple[Status, str]]:
 def _ports(settings: Settings) -> Iterator[tuple[Status, str]]:
     from streaming.runtime.listening import listen_all
 
-    for key, address in (
-        ("collect.listen", settings.collect.listen),
-        ("job.listen", settings.job.listen),
-        ("export.listen", settings.export.listen),
+    for key, address, web_config_file in (
+        ("collect.listen", settings.collect.listen, settings.collect.web_config_file),
+        ("job.listen", settings.job.listen, settings.job.web_config_file),
+        ("export.listen", settings.export.listen, settings.export.web_config_file),
     ):
         if not address:
             continue
@@ -71,9 +75,44 @@ def _ports(settings: Settings) -> Iterator[tuple[Status, str]]:
             for opened in listen_all(address, key):
                 opened.close()
         except ConfigurationError as refusal:
-            yield Status.WARNING, f"{refusal}, unless it is isrwatch that runs already"
+            program = f"isrwatch {key.partition('.')[0]}"
+            if all(program in _title_at(each.strip(), is_tls=_has_tls(web_config_file)) for each in address.split(",")):
+                yield Status.OK, f"{key}: {program} runs already at {address}"
+            else:
+                yield Status.WARNING, f"{refusal}, unless it is {program} that runs already"
         else:
             yield Status.OK, f"{key}: {address} is free"
+
+
+def _has_tls(web_config_file: str) -> bool:
+    from streaming.web.protection import protection_of
+
+    try:
+        return protection_of(web_config_file).rules.context is not None
+    except ConfigurationError:  # which the next check reports
+        return False
+
+
+def _title_at(address: str, *, is_tls: bool) -> str:
+    """Return the title of what a program serves at an address of this machine, "" if it shows none to everybody."""
+    import ssl
+    from http.client import HTTPConnection, HTTPException, HTTPSConnection
+
+    host, _, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
+    connection = HTTPConnection(host, int(port), timeout=ANSWER_SECONDS)
+    if is_tls:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing secret is sent or read
+        connection = HTTPSConnection(host, int(port), timeout=ANSWER_SECONDS, context=context)
+    try:
+        connection.request("GET", "/")
+        title = _TITLE.search(connection.getresponse().read(_MOST_BYTES))
+    except (OSError, HTTPException):
+        return ""
+    finally:
+        connection.close()
+    return "" if title is None else title[1].decode(errors="replace")
 
 
 def _web_files(settings: Settings) -> Iterator[tuple[Status, str]]:

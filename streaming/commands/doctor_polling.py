@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from concurrent.futures import wait
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -66,6 +67,7 @@ def _first_answer(access: Access, cluster: ClusterSettings) -> Answer:
 def _read(access: Access, answer: Answer, cluster: ClusterSettings) -> Iterator[tuple[Status, str]]:
     view = answer.view
     yield Status.OK, f"visible: {numbered(len(view.brokers), 'broker')} and {numbered(len(view.topics), 'topic')}"
+    yield from ((Status.WARNING, sentence) for sentence in _missing(view))
     now = wall_clock()
     configs = ConfigsRound(SECONDS)
     with closing(OffsetsRound(access.leaders, name="doctor")) as offsets:
@@ -85,6 +87,15 @@ def _read(access: Access, answer: Answer, cluster: ClusterSettings) -> Iterator[
     for refusal in (others, offsets.refusal, configs.refusal, configs.broker_refusal):
         if refusal is not None:
             yield Status.WARNING, str(addressed(refusal, grantee))
+
+
+def _missing(view: ClusterView) -> Iterator[str]:
+    """Name the brokers that have replicas and are not listed: metadata lists only those that are up."""
+    replicas = Counter(each for topic in view.topics.values() for part in topic.values() for each in part.replicas)
+    for broker in sorted(replicas.keys() - view.brokers.keys()):
+        count = replicas[broker]
+        have = f"{numbered(count, 'partition')} {'has' if count == 1 else 'have'} a replica on it"
+        yield f"broker {broker} is not among them, and {have}: start it, or reassign them"
 
 
 def list_reassignments(cluster: ClusterSettings) -> Iterator[tuple[Status, str]]:

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
 from streaming.commands import app, doctor_machine
 from streaming.commands.doctor_checks import CHECKS, CHECKS_OF_THE_MACHINE
 from streaming.commands.doctor_findings import Status, numbered
-from streaming.runtime.listening import listen
+from streaming.runtime.listening import address_of, listen
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.metadata_log.schemas import NEWEST_METADATA_VERSION
+from streaming.web.protection import protection_of
+from streaming.web.status import StatusServer
+from tests.plugins.certificates import make_certificate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from streaming.sources.metadata_log.batches import EncodedBatch
     from tests.plugins.fake_kafka import FakeKafka
     from tests.plugins.mock_kafka import MockKafka
 
@@ -202,6 +208,80 @@ def test_each_of_several_clusters_is_checked_and_the_machine_once(tmp_path: Path
     assert {row["cluster"] for row in rows if row["check"] in CHECKS_OF_THE_MACHINE} == {""}
     lines = CliRunner().invoke(app, ["doctor", "--config", str(config), "--cluster", "test"]).output.splitlines()
     assert lines[-1].startswith("1 problem, ")
+
+
+def test_the_option_that_a_sentence_about_no_servers_names_is_there(tmp_path: Path) -> None:
+    config = tmp_path / "isrwatch.toml"
+    config.write_text("")
+
+    def brokers(*options: str) -> list[str]:
+        run = CliRunner().invoke(app, ["doctor", "--config", str(config), "--json", *options])
+        rows = [json.loads(line) for line in run.output.splitlines()]
+        return [row["sentence"] for row in rows if row["check"] == "brokers"]
+
+    assert ["(or --bootstrap-servers)" in sentence for sentence in brokers()] == [True]
+    (refused,) = brokers("--bootstrap-servers", "127.0.0.1:1")
+    assert "127.0.0.1:1 cannot be reached" in refused
+
+
+def test_brokers_that_have_replicas_and_are_not_listed_are_named(fake_kafka: Callable[[int], FakeKafka]) -> None:
+    kafka = fake_kafka(3)
+    kafka.create_topic("orders", partitions=2, replicas=3)
+    kafka.create_topic("alone", partitions=1, replicas=1)
+    kafka.take_down(3)
+
+    said = list(CHECKS["polling"](settings_for(kafka.bootstrap_servers)))
+
+    assert said[0] == (Status.OK, "visible: 2 brokers and 2 topics")
+    missing = "broker 3 is not among them, and 2 partitions have a replica on it: start it, or reassign them"
+    assert said[1] == (Status.WARNING, missing)
+
+
+def test_a_broker_that_the_controller_has_fenced_is_named(quorum: Any, frames: tuple[EncodedBatch, ...]) -> None:
+    quorum.append(*frames[:88])
+
+    read, *fenced = CHECKS["metadata log"](settings_for(quorum.addresses()))
+
+    assert read[0] is Status.OK
+    ended = "broker 3 is fenced: it is not up; start it, or unregister it if it is gone for good"
+    assert fenced == [(Status.WARNING, ended)]
+
+
+def test_a_port_that_isrwatch_itself_listens_on_is_no_warning(tmp_path: Path) -> None:
+    make_certificate(tmp_path, "server")
+    web = tmp_path / "web.yml"
+    web.write_text("tls_server_config: {cert_file: server.crt, key_file: server.key}\n")
+    for file in ("", str(web)):
+        opened = listen("127.0.0.1:0", "--listen")
+        address = address_of(opened)
+        served: Any = {"listen": address, "web_config_file": file}
+        settings = replace(Settings(), collect=CollectSettings(listen="", web_config_file=file))
+        running = replace(settings, job=replace(settings.job, **served), export=replace(settings.export, listen=""))
+        other = replace(running, job=settings.job, export=replace(settings.export, **served))
+        protected = protection_of(file)
+        with closing(
+            StatusServer(
+                [opened], CollectorRegistry(), list, program="job", prefix="job_", healthy="well", protected=protected
+            )
+        ):
+            assert (Status.OK, f"job.listen: isrwatch job runs already at {address}") in ports(running)
+            assert [status for status, sentence in ports(other) if address in sentence] == [Status.WARNING]
+
+
+def test_a_port_of_a_program_that_says_nothing_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_machine, "ANSWER_SECONDS", 0.2)
+    opened = listen("127.0.0.1:0", "--listen")
+    address = address_of(opened)
+    settings = Settings()
+
+    said = ports(replace(settings, job=replace(settings.job, listen=address)))
+
+    opened.close()
+    assert [status for status, sentence in said if address in sentence] == [Status.WARNING]
+
+
+def ports(settings: Settings) -> list[tuple[Status, str]]:
+    return list(CHECKS_OF_THE_MACHINE["ports"](settings))
 
 
 def test_one_thing_is_not_said_in_the_plural() -> None:
