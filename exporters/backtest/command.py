@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from exporters.backtest.evaluation import firings
-from exporters.backtest.replay import replayed
+from exporters.backtest.replay import begins_at, replayed
 from exporters.backtest.rule_files import Judgement, RuleFile
 from exporters.backtest.series import ScrapedSeries
 from exporters.read_model.snapshot import SECOND
@@ -56,7 +56,11 @@ def backtest(  # noqa: PLR0913 - one parameter per option
     folder = folder_of(tables, config_file)
     files = [RuleFile.read(path) for path in rules]
     judgement = Judgement(files)
-    times = _times(output.clock, since, until, step)
+    begin, end = _asked(output.clock, since, until)
+    recorded = begins_at(folder)
+    if recorded > end:
+        raise ConfigurationError(f"{_begin_line(recorded, output.clock)}; give a later --until")
+    times = scrape_times(max(begin, recorded), end, step)
     if not judgement.alerts:
         _say_not_judged(output, judgement)
         raise ConfigurationError("none of the alerts can be judged; give rules on metrics of replication")
@@ -68,14 +72,28 @@ def backtest(  # noqa: PLR0913 - one parameter per option
         fired = firings(files, judgement, scraped, times, Path(scratch))
         output.print((_row(each, times, output.clock) for each in fired), _fields(), COLUMNS, _style)
         _say_not_judged(output, judgement)
+        if begin < recorded:
+            output.say(f"{_begin_line(recorded, output.clock)}; before that nothing is recorded")
         output.say(_summary(fired, judgement, times, output.clock))
 
 
-def _times(clock: Clock, since: str, until: str | None, step: int) -> range:
-    """Return the times of the scrapes, UTC microseconds; the last one is the end."""
+def _asked(clock: Clock, since: str, until: str | None) -> tuple[int, int]:
     begin, end = clock.read(since), clock.now if until is None else clock.read(until)
     if begin > end:
         raise ConfigurationError(f"--since {since} is after --until {until or 'now'}; swap them")
+    return begin, end
+
+
+def _begin_line(recorded: int, clock: Clock) -> str:
+    return f"the tables begin at {_to_the_second(clock.iso(recorded))}"
+
+
+def scrape_times(begin: int, end: int, step: int) -> range:
+    """Return the times of the scrapes, UTC microseconds, ``step`` seconds apart; the last one is the end.
+
+    Raises:
+        ConfigurationError: there are too many.
+    """
     times = range(end - (end - begin) // (step * SECOND) * step * SECOND, end + 1, step * SECOND)
     if len(times) > _MOST_SCRAPES:
         longer = -(-(end - begin) // SECOND // _MOST_SCRAPES)
@@ -130,8 +148,9 @@ def _say_not_judged(output: RowOutput, judgement: Judgement) -> None:
 
 def _summary(fired: list[Firing], judgement: Judgement, times: range, clock: Clock) -> str:
     names = {each.alert for each in fired}
+    times_in_all = {0: "", 1: " once"}.get(len(fired), f" {len(fired)} times in all")
     return (
-        f"{len(names)} of {len(judgement.alerts)} alerts fired, {len(fired)} times in all, "
+        f"{len(names)} of {len(judgement.alerts)} alerts fired{times_in_all}, "
         f"from {_to_the_second(clock.iso(times[0]))} to {_to_the_second(clock.iso(times[-1]))}, "
         f"every {times.step // SECOND} s; {len(judgement.not_judged)} could not be judged"
     )

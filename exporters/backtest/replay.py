@@ -12,7 +12,7 @@ from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.rebuilt import isr_removals, state_of_changes
 from exporters.read_model.refresher import ExporterHealth
 from exporters.read_model.snapshot import ReplicationSnapshot
-from exporters.terminal.versions import newest_version_at, oldest_known
+from exporters.terminal.versions import newest_version_at, oldest_known, oldest_moment
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.change_reader import ChangeReader
 from streaming.delta.queries import open_ours
@@ -58,11 +58,24 @@ def replayed(tables: Path, times: range, names: frozenset[str], settings: Export
         yield plain(blocks).decode()
 
 
+def begins_at(tables: Path) -> int:
+    """Return the earliest time whose state is known, UTC microseconds.
+
+    Raises:
+        ConfigurationError: there are no tables, or nothing is recorded in them.
+    """
+    changes = open_ours(tables, PARTITION_CHANGES)
+    begin = None if changes is None else oldest_moment(changes, oldest_known(changes))
+    if begin is None:
+        raise ConfigurationError(f"{tables / PARTITION_CHANGES.name} has no rows yet: nothing is recorded")
+    return begin
+
+
 def _begin(tables: Path, at: int) -> tuple[int, ReplicationSnapshot]:
     """Return the newest version committed by a time, and the state as of it; nothing before the first one."""
     changes = open_ours(tables, PARTITION_CHANGES)
     if changes is None:
-        raise ConfigurationError(f"{tables / PARTITION_CHANGES.name} has no version yet")
+        return BEFORE_FIRST, ReplicationSnapshot()
     version, oldest = newest_version_at(changes, at), oldest_known(changes)
     if version is None and not oldest:
         return BEFORE_FIRST, ReplicationSnapshot()

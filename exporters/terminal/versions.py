@@ -43,7 +43,7 @@ def as_of(tables: Path, text: str, clock: Clock) -> int:
         return version
     at_time = newest_version_at(table, clock.read(text))
     if at_time is None or at_time < oldest:
-        first = _oldest_moment(table, oldest)
+        first = oldest_moment(table, oldest)
         if first is None:
             raise ConfigurationError(f"--as-of {text}: {path} has no rows yet")
         since = clock.iso(-(-first // 1000) * 1000)  # rounded up: it can be given to --as-of
@@ -64,8 +64,8 @@ def committed_at(table: DeltaTable, version: int) -> int | None:
     return rows[0]["moment"]
 
 
-def _oldest_moment(table: DeltaTable, oldest: int) -> int | None:
-    """Return the earliest time that ``--as-of`` accepts, UTC microseconds; None while there are no rows.
+def oldest_moment(table: DeltaTable, oldest: int) -> int | None:
+    """Return the earliest time whose state is known, UTC microseconds; None while there are no rows.
 
     While no history has expired, the oldest version only created the table: the first version with rows is meant.
     """

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+from exporters.backtest.command import scrape_times
+from exporters.backtest.replay import begins_at
 from streaming.commands import app
+from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.prometheus
 
+SECOND = 1_000_000
 RULES = [
     {"alert": "Fenced", "expr": "kafka_replication_broker_fenced == 1", "labels": {"severity": "page"}},
     {"alert": "Lag", "expr": "kafka_consumergroup_lag > 100"},
@@ -41,7 +47,7 @@ def test_it_says_what_fired_and_what_could_not_be_judged(busy_cluster: Any, rule
     assert "Fenced  page  " in shown
     assert "still fires  broker=3, cluster=main" in shown
     assert "not judged: Lag: reads kafka_consumergroup_lag, of which no table keeps the past" in shown
-    assert "1 of 1 alerts fired, 1 times in all, from " in shown
+    assert "1 of 1 alerts fired once, from " in shown
     (row,) = map(json.loads, run(*options, "--format", "json").stdout.splitlines())
     assert (row["alert"], row["severity"], row["ended"]) == ("Fenced", "page", None)
     assert row["labels"] == {"broker": "3", "cluster": "main"}
@@ -51,7 +57,7 @@ def test_it_says_what_fired_and_what_could_not_be_judged(busy_cluster: Any, rule
     ("options", "sentence"),
     [
         (("--since", "1m", "--until", "2m"), "--since 1m is after --until 2m; swap them"),
-        (("--since", "7d", "--step", "1"), "604,801 scrapes are too many; give --step 13 or a later --since"),
+        (("--since", "2d", "--until", "1d"), "; give a later --until"),
     ],
 )
 def test_a_range_that_makes_no_sense_is_refused(
@@ -60,3 +66,20 @@ def test_a_range_that_makes_no_sense_is_refused(
     outcome = run(rules, "--tables", busy_cluster.directory, *options)
     assert outcome.exit_code != 0
     assert sentence in str(outcome.stderr or outcome.output)
+
+
+def test_the_range_begins_where_the_tables_do_and_says_so(busy_cluster: Any, rules: Path) -> None:
+    shown = run(rules, "--since", "3d", "--step", "1", "--tables", busy_cluster.directory)
+    began = dt.datetime.fromtimestamp(begins_at(busy_cluster.directory) // SECOND, dt.UTC)
+    assert shown.exit_code == 0, shown.output
+    assert f"the tables begin at {began:%Y-%m-%d %H:%M:%S}; before that nothing is recorded" in shown.stdout
+    assert "alerts fired, from" in shown.stdout  # the observations are stale
+    first = re.search(r", from ([-\d]+ [:\d]+) to ", shown.stdout)
+    assert first is not None
+    assert dt.timedelta() <= dt.datetime.fromisoformat(f"{first[1]}Z") - began <= dt.timedelta(seconds=2)
+    assert "before that nothing" not in run(rules, "--since", "0s", "--tables", busy_cluster.directory).output
+
+
+def test_too_many_scrapes_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="604,801 scrapes are too many; give --step 13 or a later --since"):
+        scrape_times(0, 604_800 * SECOND, 1)

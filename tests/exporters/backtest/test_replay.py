@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from exporters.backtest.replay import replayed
+from exporters.backtest.replay import begins_at, replayed
 from exporters.backtest.rule_files import has_history
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import plain
@@ -73,6 +73,11 @@ def without_ages(lines: Iterable[str]) -> set[str]:
 def test_before_the_first_commit_nothing_is_shown(busy_cluster: Any, rows: Any) -> None:
     times = range(rows.start - 3_600 * SECOND, rows.start - 3_599 * SECOND, SECOND)
     assert list(replayed(busy_cluster.directory, times, NAMES, SETTINGS)) == [""]
+
+
+def test_tables_without_rows_have_no_begin(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="has no rows yet: nothing is recorded"):
+        begins_at(tmp_path)
 
 
 def test_a_time_whose_history_has_expired_is_refused(busy_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
