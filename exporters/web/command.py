@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
 from exporters.web.logs import LogFormat, LogLevel, configure
 from streaming.errors import ConfigurationError
 from streaming.setting_values import check_pattern, check_telemetry_path
 from streaming.settings import EXPORT_FAMILIES, CollectSettings, ExportSettings, load
+from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -91,7 +94,7 @@ def export(
         Path | None, typer.Option("--tables", help="Folder of the Delta tables; default: tables.directory.")
     ] = None,
     list_metrics: Annotated[
-        bool, typer.Option("--list-metrics", help="Print every metric as a Markdown table and exit.")
+        bool, typer.Option("--list-metrics", help="Print every metric and exit; in a pipe as Markdown.")
     ] = False,
     **series: Any,  # noqa: ANN401 - of each option its own type
 ) -> None:
@@ -103,9 +106,7 @@ def export(
     Example: isrwatch export --config isrwatch.toml
     """
     if list_metrics:
-        from exporters.metrics.catalogue import reference
-
-        typer.echo(reference(), nl=False)
+        _list_metrics()
         return
     settings = load(config_file)
     exporting = _overridden(settings.export, listen_address, telemetry_path, web_config_file)
@@ -118,6 +119,21 @@ def _folder(tables: Path) -> Path:
     if tables.is_file():
         raise ConfigurationError(f"{tables} is a file; point tables.directory (--tables) at the folder of the tables")
     return tables
+
+
+def _list_metrics() -> None:
+    """Print every metric: on a terminal its name, type and meaning, in a pipe a Markdown table of all that is known."""
+    from exporters.metrics.catalogue import CATALOGUE, reference
+    from exporters.metrics.jmx_names import JMX_METRICS
+
+    console = Console()
+    if not console.is_terminal:
+        typer.echo(reference(), nl=False)
+        return
+    for title, metrics in (("At /metrics:", CATALOGUE), ("At /metrics/jmx:", [each.metric for each in JMX_METRICS])):
+        console.print(Text(title, style="dim"))
+        for metric in metrics:
+            print_wrapped(console, Text.assemble((metric.name, "bold"), (f"  {metric.kind}  ", "dim"), metric.help))
 
 
 def _serve(folder: Path, exporting: ExportSettings, collect: CollectSettings) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -30,6 +31,18 @@ def test_the_list_of_metrics_has_each_of_them_once() -> None:
     lines = CliRunner().invoke(app, ["--list-metrics"]).stdout.splitlines()
     listed = [line.split("`")[1] for line in lines if line.startswith("| `")]
     assert listed == [metric.name for metric in (*CATALOGUE, *(each.metric for each in JMX_METRICS))]
+
+
+def test_on_a_terminal_the_list_of_metrics_is_a_paragraph_per_metric() -> None:
+    app = Typer()
+    app.command()(export)
+    terminal = {"FORCE_COLOR": "1", "COLUMNS": "100", "TERM": "xterm"}
+    coloured = CliRunner().invoke(app, ["--list-metrics"], env=terminal).stdout
+    lines = re.sub(r"\x1b\[[\d;]*m", "", coloured).splitlines()
+    listed = [line.split("  ")[:2] for line in lines if line[:1] != " " and not line.startswith("At /")]
+    assert listed == [[each.name, each.kind] for each in (*CATALOGUE, *(each.metric for each in JMX_METRICS))]
+    assert max(map(len, lines)) <= 100
+    assert [line for line in lines if "|" in line] == []
 
 
 def scrape(address: str, path: str = "/metrics") -> bytes | None:
