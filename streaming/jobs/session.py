@@ -5,6 +5,7 @@ Knows Spark's configuration and the environment of the process.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shlex
@@ -66,6 +67,8 @@ def build_session(
     Raises:
         MissingTool: there is no Java that Spark runs on.
     """
+    # It logs the trace of whatever a batch raises on its way to Spark; the job reports that when the query fails.
+    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
     if "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._jvm is not None:  # noqa: SLF001 - SparkConf asks the same
         SparkContext._ensure_initialized()  # noqa: SLF001 - under spark-submit only its JVM knows the command line
         given = dict(SparkConf().getAll())

@@ -9,6 +9,14 @@ from typing import Final
 from streaming.delta.table_lock import is_disk_full
 from streaming.errors import IsrwatchError, NewerFormat
 
+_RAISED: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt): .+$", re.MULTILINE)
+_INTERNALS: Final = re.compile(
+    r"\[\w+\] Query \[[^\]]*\] terminated with exception: "
+    r"|Job aborted due to stage failure: .*most recent failure: Lost task [^)]*\) \([^)]*\): "
+    r"|(?:\w+\.){2,}\w+(?:Error|Exception): "
+    r"| SQLSTATE: \w+$"
+)
+"""What Spark writes around a cause: queries by their ids, tasks, classes of Java."""
 OUR_ERROR: Final = re.compile(r"^\W*streaming\.(?:\w+\.)+(?P<name>[A-Z]\w+): (?P<sentence>.+)$", re.MULTILINE)
 
 
@@ -33,9 +41,18 @@ def sentence_of(error: BaseException) -> str:
     'it was cut'
     >>> sentence_of(OSError(28, "No space left on device"))
     '[Errno 28] No space left on device'
+    >>> sentence_of(RuntimeError("org.apache.spark.SparkException: Python worker failed to connect back.\n\tat x"))
+    'Python worker failed to connect back'
     """
     text = str(error).strip()
-    return ours["sentence"] if (ours := _our_error_in(text)) else (text.splitlines() or [type(error).__name__])[0]
+    return ours["sentence"] if (ours := _our_error_in(text)) else (_cause_in(text) or type(error).__name__)
+
+
+def _cause_in(text: str) -> str:
+    """Return the cause without what Spark writes around it; of an error within a Python worker the line of Python."""
+    of_python, _, _ = text.partition("Traceback (most recent call last)")[2].partition("\n\tat ")
+    first = next(reversed(_RAISED.findall(of_python)), None) or text.partition("\n")[0]
+    return _INTERNALS.sub("", first).strip(" .;")
 
 
 def trace_of(error: BaseException) -> str:

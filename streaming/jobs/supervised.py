@@ -11,10 +11,11 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
+from pyspark.errors import PySparkException
 
 from streaming.errors import ConfigurationError, NewerFormat, TableRefused
 from streaming.jobs.queries import QueryRun
-from streaming.jobs.spark_errors import SparkEnded, sentence_of, trace_of
+from streaming.jobs.spark_errors import SparkEnded, sentence_of, spark_failure, trace_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,6 +33,7 @@ FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
 # A query that has run for this long has recovered: its next failure is a new one, and its pauses are short again.
 RECOVERED_AFTER_SECONDS: Final = 300.0
+RUNS_AGAIN_AFTER_SECONDS: Final = 10.0
 NOT_RETRIED: Final = (TableRefused, NewerFormat, ConfigurationError, AssertionError)
 
 
@@ -80,6 +82,7 @@ class SupervisedQuery:
         self._run: QueryRun | None = None
         self._began = self._again_at = 0.0
         self._pause = FIRST_PAUSE_SECONDS
+        self._is_recovering = False
         self._traced = set[str]()
         self._applied_before: dict[str, LogPosition] = {}
         self._open()
@@ -126,7 +129,10 @@ class SupervisedQuery:
 
     def _start(self, spark: SparkSession) -> None:
         self._applied_before = {}  # its last batch may have been applied partly, and is read from the bus again
-        rows = self.definition.stream(spark, self._places, self._settings, self.progress)
+        try:
+            rows = self.definition.stream(spark, self._places, self._settings, self.progress)
+        except PySparkException as error:  # it starts a Python worker to ask for the schema
+            raise spark_failure(error) from error
         pause = self.definition.trigger_seconds(self._settings)
         checkpoint = self._places.checkpoint
         self._run = QueryRun(self.name, rows, self.batch, self.applied, checkpoint=checkpoint, trigger_seconds=pause)
@@ -147,6 +153,9 @@ class SupervisedQuery:
         failure = self._run.failure() or (behind if isinstance(behind, NOT_RETRIED) else None)
         if failure is not None:
             self._fail(failure)
+        elif self._is_recovering and time.monotonic() - self._began > RUNS_AGAIN_AFTER_SECONDS:
+            self._is_recovering = False
+            self._report(f"the query {self.name} runs again")
 
     def _start_again(self, spark: SparkSession) -> None:
         self.restarts += 1
@@ -168,12 +177,25 @@ class SupervisedQuery:
         if self.is_lost:
             self._report(f"the query {self.name} stopped for good: {self.last_error}")
             return
+        self._is_recovering = True
         self._report(f"the query {self.name} failed: {self.last_error}; it starts again in {self._pause:g} s")
-        if self.last_error not in self._traced and (trace := trace_of(error)):
-            self._traced.add(self.last_error)
-            self._report(f"where that came from, said once: {trace}")
+        self._write_trace(self.last_error, trace_of(error))
         self._again_at = time.monotonic() + self._pause
         self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+
+    def _write_trace(self, sentence: str, trace: str) -> None:
+        """Write where the newest failure came from into a file; report that once for each failure of its kind."""
+        if not trace:
+            return
+        path = self._places.checkpoint / f"{self.name}-failure.txt"
+        try:
+            path.write_text(f"{trace}\n", encoding="utf-8")
+        except OSError:  # the failure itself may be a full disk
+            self._report(trace)
+            return
+        if sentence not in self._traced:
+            self._traced.add(sentence)
+            self._report(f"where that came from is in {path}")
 
     def delete_applied(self, bus: DirectoryReader) -> None:
         """Delete from the bus what was applied at the previous call already.

@@ -15,6 +15,13 @@ Traceback (most recent call last):
 \tat org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:574)
 """
 
+OF_A_TASK = (
+    "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: Task 0 in "
+    "stage 3.0 failed 1 times, most recent failure: Lost task 0.0 in stage 3.0 (TID 3) (host executor driver): "
+    "org.apache.spark.SparkException: Python worker failed to connect back. SQLSTATE: XXKST\n"
+    "=== Streaming Query ===\nIdentifier: metrics"
+)
+
 
 @pytest.mark.parametrize(
     ("error", "kind", "sentence"),
@@ -24,8 +31,8 @@ Traceback (most recent call last):
         ("streaming.errors.NewerFormat: upgrade the job", NewerFormat, "upgrade the job"),
         ("streaming.delta.change_reader.ChangesRestarted: it is gone", IsrwatchError, "it is gone"),
         ("streaming.errors.NewerFormat: x\n\nTraceback\nstreaming.errors.IsrwatchError: y", IsrwatchError, "y"),
-        ("pyspark.errors.exceptions.base.PySparkException: [X] streaming.errors", SparkEnded, TRACE.splitlines()[0]),
-        ("OSError: streaming.toml: cannot read", SparkEnded, TRACE.splitlines()[0]),
+        ("pyspark.errors.exceptions.base.PySparkException: [X] streaming.errors", SparkEnded, "[X] streaming.errors"),
+        ("OSError: streaming.toml: cannot read", SparkEnded, "OSError: streaming.toml: cannot read"),
     ],
 )
 def test_an_error_of_ours_keeps_its_sentence_and_one_that_no_restart_mends_its_class(
@@ -36,3 +43,21 @@ def test_an_error_of_ours_keeps_its_sentence_and_one_that_no_restart_mends_its_c
     assert sentence_of(failure) == sentence
     assert type(spark_failure(failure)) is kind
     assert str(spark_failure(failure)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "Python worker failed to connect back.\n\nJVM stacktrace:\n\tat o.a.S",
+            "Python worker failed to connect back",
+        ),
+        (
+            OF_A_TASK,
+            "Python worker failed to connect back",
+        ),
+        ("", "RuntimeError"),
+    ],
+)
+def test_a_cause_is_one_line_without_what_spark_writes_around_it(text: str, sentence: str) -> None:
+    assert sentence_of(RuntimeError(text)) == sentence

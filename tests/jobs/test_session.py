@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 
 from streaming.jobs.session import (
@@ -38,6 +41,18 @@ def test_the_measured_configuration_is_the_reference_file() -> None:
     assert measured["spark.ui.enabled"] == "false"
     assert measured["spark.driver.bindAddress"] == "127.0.0.1"
     assert measured["spark.driver.extraJavaOptions"].endswith("/conf/log4j2.properties")
+
+
+def test_every_class_whose_log_is_configured_is_one_of_spark() -> None:
+    configured = parse_properties(conf_path("log4j2.properties").read_text())
+    names = {name for key, name in configured.items() if re.fullmatch(r"logger\.\w+\.name", key)}
+    classes = set[str]()
+    for jar in Path(pyspark.__file__).parent.glob("jars/*.jar"):
+        if jar.name.startswith(("spark-", "hadoop-")):
+            with zipfile.ZipFile(jar) as content:
+                classes |= {name.removesuffix(".class").replace("/", ".") for name in content.namelist()}
+
+    assert names - classes == set()
 
 
 def test_what_the_user_gave_is_left_alone() -> None:
