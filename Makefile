@@ -21,9 +21,17 @@ DEV_READY := $(VENV)/.ready-dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 COMPILE := $(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --quiet
+# On a terminal pip shows its own progress. Elsewhere what is large, and what takes long after it has arrived; a pipe has
+# no exit code of its own, so a file says whether pip succeeded.
+SHOWN := | sed -unE -e 's|^ *(Downloading\|Using cached) ([^ ]*/)?([^ /]+) (\([0-9]{2,}(\.[0-9])? MB\).*)|  \3 \4|p' \
+	-e 's|^ *(Building wheel for [^ ]+).*: started|  \1|p' -e 's|^Installing collected packages.*|  Installing what has arrived|p'
+INSTALLED := $(VENV)/.installed
 SAY := @printf '%s\n'
 ifeq ($(shell [ -t 2 ] && [ -z "$$NO_COLOR" ] && echo terminal),terminal)
 SAY := @printf '\033[1m%s\033[0m\n'
+endif
+ifeq ($(shell [ -t 2 ] && echo terminal),terminal)
+SHOWN :=
 endif
 
 .DEFAULT_GOAL := help
@@ -47,14 +55,18 @@ $(BIN)/python:
 # ones for extras such as coverage[toml], and stop because they have no hash.
 $(RUN_READY): requirements/run.txt pyproject.toml | $(BIN)/python
 	$(SAY) "Installing isrwatch and what it needs, checked by hash (Spark is 430 MB: a minute or more)"
-	@$(PIP) install --quiet --no-deps --require-hashes -r requirements/run.txt
+	@rm -f $(INSTALLED)
+	@{ $(PIP) install --no-deps --require-hashes -r requirements/run.txt && touch $(INSTALLED); } $(SHOWN)
+	@test -e $(INSTALLED)
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@$(PIP) check --quiet
 	@touch $@
 
 $(DEV_READY): requirements/dev.txt $(RUN_READY)
 	$(SAY) "Installing the tools of development, checked by hash"
-	@$(PIP) install --quiet --no-deps --require-hashes -r requirements/dev.txt
+	@rm -f $(INSTALLED)
+	@{ $(PIP) install --no-deps --require-hashes -r requirements/dev.txt && touch $(INSTALLED); } $(SHOWN)
+	@test -e $(INSTALLED)
 	@$(PIP) check --quiet
 	@touch $@
 

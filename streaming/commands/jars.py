@@ -55,7 +55,9 @@ def fetch(
     with console.status("fetching jars") as status:
         paths = jars.jar_paths(*selected, progress=lambda file: status.update(f"fetched {file}"))
         repaired = _repair(selected)
-    console.print(f"{len(paths)} jars in {jars.jars_folder()}{f', {repaired} fetched again' if repaired else ''}")
+    megabytes = sum(path.stat().st_size for path in paths) / (1 << 20)
+    have = f"{len(paths)} jars ({megabytes:,.1f} MB) in {jars.jars_folder()}"
+    console.print(f"{have}{f', {repaired} fetched again' if repaired else ''}", soft_wrap=True)
     if jars.DELTA in selected and find_spec("pyspark") is not None:
         _archive_classes(console)
 

@@ -38,7 +38,7 @@ _FETCHED: Final = "[organisation]/[module]-[revision].[ext]"
 def fetch(jars: Iterable[Coordinate], folder: Path, progress: Callable[[str], None]) -> str:
     """Download exactly these jars into ``folder``; when one fails, Ivy may have stored none of them.
 
-    Returns the reason of a failure, else "". ``progress`` is called with each file that was downloaded.
+    Returns the reason of a failure, else "". ``progress`` is called with each file that was downloaded, and its size.
     """
     remaining = list(jars)
     reason = ""
@@ -147,9 +147,13 @@ def _pyspark_jars() -> Path:
 def _read_output(lines: Iterable[str], progress: Callable[[str], None]) -> str:
     """Report the downloads in Ivy's output; return the most specific error in it, else ""."""
     reasons: dict[str, str] = {}
+    size = ""
     for line in lines:
+        if measured := re.search(r"\((\d+)kB\)", line):  # the end of its download
+            size = f" ({int(measured[1]) / 1024:.1f} MB)"
         if arrived := re.search(r"\[SUCCESSFUL \] \S+!(\S+)", line):
-            progress(arrived[1])
+            progress(f"{arrived[1]}{size}")
+            size = ""
         for pattern, meaning in _REASONS.items():
             if pattern not in reasons and (match := re.search(pattern, line)):
                 reasons[pattern] = meaning.format(match[0].strip(), *match.groups())

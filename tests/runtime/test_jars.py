@@ -64,7 +64,7 @@ def test_what_is_missing_is_fetched_verified_and_told_and_then_only_looked_up(
     arrived: list[str] = []
     paths = jars.jar_paths("test", progress=arrived.append)
     assert [content(jar) for jar in (ONE, OLD, NEW)] == [path.read_bytes() for path in paths]
-    assert sorted(arrived) == ["one_2.13.jar", "two.jar", "two.jar"]
+    assert sorted(arrived) == ["one_2.13.jar (0.0 MB)", "two.jar (0.0 MB)", "two.jar (0.0 MB)"]
     monkeypatch.setattr(ivy, "fetch", lambda *_: pytest.fail("a cached jar was fetched"))
     assert paths == jars.jar_paths("test")
 

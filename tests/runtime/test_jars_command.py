@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming.commands.jars import app
-from streaming.runtime import jars, lockfile
+from streaming.runtime import ivy, jars, lockfile
 from streaming.runtime.lockfile import Coordinate, Group
 
 JAR = Coordinate("org.example", "one", "1.0.0")
@@ -51,7 +51,7 @@ def test_a_pipe_is_given_every_line_whole(lock: Path) -> None:
 def test_jars_are_shown_fetched_and_repaired() -> None:
     called("lock")
     assert f"test │ {JAR} │ │ no" in called()
-    assert "1 jars in" in called("fetch", "test")
+    assert "1 jars (0.0 MB) in" in called("fetch", "test")
     assert f"test │ {JAR} │ 0 │ yes" in called()
     (jars.jars_folder() / JAR.path).write_bytes(b"damaged")
     assert "damaged" in called()
@@ -71,5 +71,19 @@ def test_without_room_for_the_archive_of_sparks_classes_the_jars_are_there_all_t
 
     said = called("fetch", jars.DELTA)
 
-    assert "1 jars in" in said
+    assert "1 jars (0.0 MB) in" in said
     assert "Spark's classes are not archived, so it starts in twice the time: [Errno 28] No space left" in said
+
+
+def test_each_jar_that_arrives_is_reported_with_its_size() -> None:
+    lines = [
+        "downloading https://repository/org/example/one/1.0.0/one-1.0.0.jar ...",
+        ".......... (9293kB)",
+        "\t[SUCCESSFUL ] org.example#one;1.0.0!one.jar (34ms)",
+        "\t[SUCCESSFUL ] org.example#local;1.0.0!local.jar (1ms)",
+        "\t2 artifacts copied, 0 already retrieved (9294kB/12ms)",
+    ]
+    arrived: list[str] = []
+
+    assert ivy._read_output(lines, arrived.append) == ""
+    assert arrived == ["one.jar (9.1 MB)", "local.jar"]
