@@ -98,7 +98,7 @@ class Application:
         """Run until a stop is requested.
 
         Args:
-            show_progress: gets the line of ``progress`` every few seconds when it changed.
+            show_progress: gets the line of ``progress`` every few seconds when it changed, and one when a stop begins.
 
         Raises:
             IsrwatchError: a query stopped for good, none is left, or Spark died; what was committed stays.
@@ -107,6 +107,8 @@ class Application:
             try:
                 self._supervise(show_progress)
             finally:
+                if self._stopping.is_set():
+                    show_progress("stopping: each query ends its batch first")
                 self._stop()
         except (Py4JError, ConnectionError) as error:  # from the stop, too, which must not hide that Spark died
             # Who stops a group of processes, as systemd does, stops Spark's as well: nothing is lost by that.

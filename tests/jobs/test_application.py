@@ -49,6 +49,17 @@ def test_a_file_where_a_folder_belongs_is_refused_by_the_name_of_its_key(places:
         Application(JobSettings(listen=""), places, print)
 
 
+def test_a_requested_stop_is_said_at_once(places: Places) -> None:
+    application = Application(JobSettings(listen=""), places, print)
+    application.reporter.start()
+    lines: list[str] = []
+
+    application.request_stop()
+    application.wait(lines.append)
+
+    assert lines == ["stopping: each query ends its batch first"]
+
+
 def test_segments_are_deleted_one_look_after_they_were_applied(places: Places) -> None:
     story = long_story(seed=1, steps=200)
     with closing(DirectoryPublisher(places.bus, segment_bytes=4_000)) as publisher:
