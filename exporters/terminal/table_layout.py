@@ -118,9 +118,7 @@ def _headed(columns: list[_Column], widths: list[int], width: int) -> list[int]:
     room = width - _gaps(columns)
     while (most := max(len(_heading(*each)) for each in zip(columns, widths, strict=True))) > 1:
         grown = [
-            next(wider for wider in range(size, room + 1) if len(_heading(column, wider)) < most)
-            if cell_len(column.field.title) <= room
-            else size
+            next((wider for wider in range(size, room + 1) if len(_heading(column, wider)) < most), size)
             for column, size in zip(columns, widths, strict=True)
         ]
         if grown == widths or sum(grown) > room:
