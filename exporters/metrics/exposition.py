@@ -116,6 +116,7 @@ class Exposition:
         for cluster_id in self._lines.keys() - snapshot.clusters.keys():
             del self._lines[cluster_id]
         by_name = clusters_by_name(snapshot)
+        self.give_way()
         details = choose(by_name.values(), self._detail_limit, self.chosen.shows_topic)
         clusters = {name: self._prepare(cluster, details, now, in_steps=in_steps) for name, cluster in by_name.items()}
         is_complete = all(topics.is_complete for topics, _ in self._lines.values())
@@ -132,7 +133,7 @@ class Exposition:
             samples = ClusterSampleLines(self.oldest, self.chosen)
             self._lines[cluster_id] = topics, samples
         topics.update(cluster, detail, in_steps=in_steps, give_way=self.give_way)
-        samples.update(cluster, detail, now)
+        samples.update(cluster, detail, now, self.give_way)
         return PreparedCluster(cluster, detail, topics.blocks, samples)
 
     def render(

@@ -12,7 +12,7 @@ from exporters.metrics.text import line
 from streaming.contracts.sample_tables import BROKER_SETTINGS, REPLICA_OFFSETS, TOPIC_SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from exporters.metrics.detail import Detail
     from exporters.metrics.metric import Number
@@ -46,10 +46,14 @@ class ClusterSampleLines:
         self._oldest, self._filter = oldest, chosen
         self._inputs: dict[str, tuple[Any, ...]] = {}
         self._lines: dict[str, SampleLines] = {}
+        self._chosen: tuple[Detail | None, set[tuple[str, ...]]] = None, set()
 
-    def update(self, cluster: ClusterSnapshot, detail: Detail, now: int) -> None:
-        """Render the metrics of which an input changed."""
+    def update(
+        self, cluster: ClusterSnapshot, detail: Detail, now: int, give_way: Callable[[], None] = lambda: None
+    ) -> None:
+        """Render the metrics of which an input changed; ``give_way`` is called between two of them."""
         for metric in SAMPLED_METRICS:
+            give_way()
             inputs, before = _inputs(metric, cluster, detail), self._inputs.get(metric.name)
             if before is None or any(one is not other for one, other in zip(inputs, before, strict=True)):
                 self._inputs[metric.name] = inputs
@@ -73,7 +77,7 @@ class ClusterSampleLines:
         """
         since = self._since(metric, now)
         newest: dict[tuple[str, ...], tuple[Number, int]] = {}
-        chosen = _chosen(cluster, detail) if metric.is_detail else None
+        chosen = self._labels_chosen(cluster, detail) if metric.is_detail else None
         shows = self._filter.of_labels(metric.labels)
         for labels, value, at in metric.samples(cluster):
             if at < since or not shows(labels) or (chosen is not None and labels[1:3] not in chosen):
@@ -83,6 +87,13 @@ class ClusterSampleLines:
         lines = [line(metric.name, metric.labels, labels, value) for labels, (value, _) in newest.items()]
         oldest_at = min((at for _, at in newest.values()), default=None)
         return SampleLines(Block(("".join(lines).encode(),) if lines else (), len(lines)), oldest_at)
+
+    def _labels_chosen(self, cluster: ClusterSnapshot, detail: Detail) -> set[tuple[str, ...]]:
+        of, labels = self._chosen  # once: a scrape may replace it at any time
+        if of is not detail:
+            labels = _chosen(cluster, detail)
+            self._chosen = detail, labels
+        return labels
 
 
 def _inputs(metric: SampledMetric, cluster: ClusterSnapshot, detail: Detail) -> tuple[Any, ...]:
