@@ -46,7 +46,7 @@ def parse(command: str) -> None:
     Raises:
         typer.TyperException: there is no such command, option or argument.
     """
-    for part in re.split(r" (?:&&|\|) ", command):
+    for part in re.split(r" (?:&&|\|\|?) ", command):
         program, *words = shlex.split(part, comments=True)
         if program == "isrwatch" and words and words[0] not in {"COMMAND", "--version", "--help"}:
             _parsed(load(words[0]), words)
