@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 TOPIC, PARTITIONS = "orders", 12
-HEALTHY, UNHEALTHY = 0, 1
+HEALTHY = 0
+CLOSED = {1, 3}  # unhealthy, or unknown while no data has come since
 
 
 class Cluster:
@@ -72,11 +73,12 @@ def test_the_gate_passes_between_two_brokers_only_when_kafka_says_that_all_repli
 ) -> None:
     first = cluster.gate("120s", "3s")
     assert first.returncode == HEALTHY, first.stdout + first.stderr
-    # A broker that was killed stays in sync until its session ends, after 9 s: the default of --settle is longer.
-    for broker, end, wait, settle in ((1, cluster.sandbox.stop, "3s", "1s"), (2, cluster.sandbox.kill, "12s", "10s")):
+    # A broker that was killed stays in sync until its session ends, after 9 s, or a few more on a busy machine.
+    for broker, end, wait, settle in ((1, cluster.sandbox.stop, "6s", "1s"), (2, cluster.sandbox.kill, "18s", "15s")):
         end(broker)
         closed = cluster.gate(wait, settle)
-        assert closed.returncode == UNHEALTHY, closed.stdout + closed.stderr
+        assert closed.returncode in CLOSED, closed.stdout + closed.stderr
+        assert f"broker {broker}" in closed.stdout
         cluster.sandbox.start(broker)
         opened = cluster.gate("120s", "3s")
         assert opened.returncode == HEALTHY, opened.stdout + opened.stderr
