@@ -196,14 +196,14 @@ class ClusterLines:
         """
         self._order(cluster.topics)
         observed, self.is_complete = cluster.cluster.observed, True
-        left = _a_step(cluster.topics) if in_steps else None
+        left: int | None = None  # to render in this step; counted only once offsets moved
         for place, (topic_id, lines) in enumerate(self._topics.items()):
             topic, chosen = cluster.topics[topic_id], detail.of(topic_id)
             offsets = cluster.offsets.get(topic_id, _NO_OFFSETS)
             if lines.is_current(topic, offsets, chosen, observed.unobserved):
                 continue
-            if left is not None and lines.offsets is not offsets and lines.offsets is not None:
-                left -= len(topic.partitions)
+            if in_steps and lines.offsets is not offsets and lines.offsets is not None:
+                left = (_a_step(cluster.topics) if left is None else left) - len(topic.partitions)
                 if left < 0:
                     offsets, self.is_complete = lines.offsets, False
             give_way()
