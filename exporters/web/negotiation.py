@@ -42,7 +42,7 @@ def accepts_gzip(headers: Sequence[str]) -> bool:
 def prefers_openmetrics(headers: Sequence[str]) -> bool:
     """Return whether the ``Accept`` headers have our version of OpenMetrics, and our text format with no more weight.
 
-    Whoever asks for neither gets text, as from every exporter: a scrape is not refused for a header.
+    A client that asks for neither gets text, as from every exporter: a scrape is not refused for a header.
     """
     weights = {_OPENMETRICS: 0.0, "text/plain": 0.0}
     versions = {_OPENMETRICS: {"", _OPENMETRICS_VERSION}, "text/plain": {"", _TEXT_VERSION}}

@@ -99,7 +99,7 @@ def _leases_that_may_stop(stop: _Stop, cluster: ClusterState) -> frozenset[str]:
     """Return the announcements by which a broker that is up may still go down.
 
     A command that has ended takes nobody down any more, but what it did may not show yet: a broker that it killed is up
-    until its session expires. Whoever is up and in every ISR after that has been through it.
+    until its session expires. A broker that is up and in every ISR after that has been through it.
     """
     session = ConfiguredTimes().configured(None, cluster.broker_session_timeout_ms).broker_session
     settled_until = (cluster.authority_watermark or 0) - session if stop.is_in_sync else 0

@@ -126,26 +126,26 @@ def test_a_query_that_fails_starts_again_and_leaves_the_others_alone(
     monkeypatch.setitem(registry.QUERIES, "offsets", flaky)
     monkeypatch.setattr(supervised, "FIRST_PAUSE_SECONDS", 0.2)
     monkeypatch.setattr(supervised, "RUNS_AGAIN_AFTER_SECONDS", 0.5)
-    told: list[str] = []
-    application = Application(JobSettings(listen=""), places, told.append)
+    logged: list[str] = []
+    application = Application(JobSettings(listen=""), places, logged.append)
     replication, offsets, *_ = application.queries
     with running(application, spark) as ended:
         publish(places.bus)
         eventually(lambda: samples(places) == [1])
         eventually(lambda: rows(places.tables, "partition_state"))
-        eventually(lambda: told[-1] == "the query offsets runs again")
+        eventually(lambda: logged[-1] == "the query offsets runs again")
 
     assert ended == []
     assert (replication.restarts, offsets.restarts) == (0, 3)
-    assert [line for line in told if line.startswith("the query offsets failed")] == [
+    assert [line for line in logged if line.startswith("the query offsets failed")] == [
         "the query offsets failed: no space left; it starts again in 0.2 s",
         "the query offsets failed: no space left; it starts again in 0.4 s",
         "the query offsets failed: still no space left; it starts again in 0.8 s",
     ]
     file = places.checkpoint / "offsets-failure.txt"
     assert file.read_text().splitlines()[-1] == "OSError: still no space left"
-    assert told.count(f"where that came from is in {file}") == 2
-    assert told[-1] == "the query offsets runs again"
+    assert logged.count(f"where that came from is in {file}") == 2
+    assert logged[-1] == "the query offsets runs again"
 
 
 def test_a_query_whose_tables_another_job_writes_stops_for_good_and_the_end_says_so(

@@ -1,4 +1,4 @@
-"""A query that fails, and runs again, in lines for whoever operates the job; without Spark."""
+"""A query that fails, and runs again, in lines for the operator of the job; without Spark."""
 
 from __future__ import annotations
 
