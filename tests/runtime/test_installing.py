@@ -33,7 +33,9 @@ def make_env(folder: Path, code: int) -> subprocess.CompletedProcess[str]:
     pip = folder / "pip"
     pip.write_text(PIP.replace("CODE", str(code)))
     pip.chmod(0o755)
-    return subprocess.run(["make", "env", f"PIP={pip}"], cwd=folder, capture_output=True, text=True, check=False)
+    # A make that is run by ``make test`` would say which directory it enters.
+    command = ["make", "--no-print-directory", "env", f"PIP={pip}"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 def test_large_packages_are_shown_as_they_arrive(tmp_path: Path) -> None:

@@ -80,7 +80,8 @@ class Sampled:
 
     def equal(self, what: str) -> Answers:
         """Wait until the tables equal Kafka's answers; a row of a later round that does not fails at once."""
-        deadline, since, answers = time.monotonic() + PATIENCE, time.time(), self.answers()
+        deadline, answers = time.monotonic() + PATIENCE, self.answers()
+        since = time.time()  # read after the answers: rows collected while they were asked for may be older than they
         while True:
             for _ in range(3):
                 observed = self.source.poll(Micros(time.time_ns() // 1_000))
