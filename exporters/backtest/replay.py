@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from exporters.metrics.compression import plain
-from exporters.metrics.exposition import Exposition, ScrapeRequest
+from exporters.metrics.exposition import Exposition
+from exporters.metrics.scrape_request import ScrapeRequest
 from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.rebuilt import isr_removals, state_of_changes
 from exporters.read_model.refresher import ExporterHealth

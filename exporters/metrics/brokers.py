@@ -38,8 +38,8 @@ appears with it.
 """
 
 
-def _of_broker(value: Callable[[BrokerState], Number | None]) -> Callable[[ClusterSnapshot, int], Iterator[Sample]]:
-    def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+def _of_broker(value: Callable[[BrokerState], Number | None]) -> Callable[[ClusterSnapshot], Iterator[Sample]]:
+    def samples(cluster: ClusterSnapshot) -> Iterator[Sample]:
         for number, broker in sorted(cluster.brokers.items()):
             sample = value(broker)
             if sample is not None:
@@ -48,17 +48,17 @@ def _of_broker(value: Callable[[BrokerState], Number | None]) -> Callable[[Clust
     return samples
 
 
-def _registered(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+def _registered(cluster: ClusterSnapshot) -> Iterator[Sample]:
     for number, broker in sorted(cluster.brokers.items()):
         registered = flag(cluster.is_registered(broker))
         if registered is not None:
             yield (cluster.name, str(number)), registered
 
 
-def _of_registered(value: Callable[[BrokerState], Number | None]) -> Callable[[ClusterSnapshot, int], Iterator[Sample]]:
+def _of_registered(value: Callable[[BrokerState], Number | None]) -> Callable[[ClusterSnapshot], Iterator[Sample]]:
     """Of a broker that is not registered any more, its last state is no state: it would be exposed for ever."""
 
-    def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+    def samples(cluster: ClusterSnapshot) -> Iterator[Sample]:
         for number, broker in sorted(cluster.brokers.items()):
             sample = value(broker) if cluster.is_registered(broker) else None
             if sample is not None:
@@ -69,8 +69,8 @@ def _of_registered(value: Callable[[BrokerState], Number | None]) -> Callable[[C
 
 def _partition_count(
     counts: Callable[[PartitionCounts], Mapping[int, int]],
-) -> Callable[[ClusterSnapshot, int], Iterator[Sample]]:
-    def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+) -> Callable[[ClusterSnapshot], Iterator[Sample]]:
+    def samples(cluster: ClusterSnapshot) -> Iterator[Sample]:
         by_broker = counts(cluster.counts)
         for number in cluster.known_brokers():
             yield (cluster.name, str(number)), by_broker.get(number, 0)
@@ -81,7 +81,7 @@ def _partition_count(
 def _advice(
     name: str, text: str, column: str, value: Callable[[BrokerAdvice], Number | None], unit: str = ""
 ) -> ClusterMetric:
-    def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+    def samples(cluster: ClusterSnapshot) -> Iterator[Sample]:
         for number, advice in sorted(cluster.advice.brokers.items() if cluster.advice else ()):
             sample = value(advice)
             if sample is not None:
@@ -98,12 +98,12 @@ def _advice(
     )
 
 
-def _info(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+def _info(cluster: ClusterSnapshot) -> Iterator[Sample]:
     for number, broker in sorted(cluster.brokers.items()):
         yield (cluster.name, str(number), broker.rack or "", broker.host or ""), 1
 
 
-def _isr_removals(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+def _isr_removals(cluster: ClusterSnapshot) -> Iterator[Sample]:
     for number in cluster.known_brokers():
         by_cause = cluster.isr_removals_of(number)
         if by_cause is not None:

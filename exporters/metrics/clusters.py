@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from exporters.metrics.metric import OWN_PREFIX, ClusterMetric, Freshness, MetricType, Number, Sample, flag
+from exporters.metrics.metric import (
+    OWN_PREFIX,
+    AgeMetric,
+    ClusterMetric,
+    Freshness,
+    MetricType,
+    Number,
+    Sample,
+    flag,
+)
 from exporters.read_model.snapshot import SECOND, ClusterSnapshot, SourceProgress
 from streaming.contracts import health
 
@@ -34,8 +43,8 @@ def _counter(name: str, text: str, source: str, value: Callable[[ClusterSnapshot
     )
 
 
-def _one(value: Callable[[ClusterSnapshot], Number | None]) -> Callable[[ClusterSnapshot, int], Iterator[Sample]]:
-    def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+def _one(value: Callable[[ClusterSnapshot], Number | None]) -> Callable[[ClusterSnapshot], Iterator[Sample]]:
+    def samples(cluster: ClusterSnapshot) -> Iterator[Sample]:
         sample = value(cluster)
         if sample is not None:
             yield (cluster.name,), sample
@@ -60,7 +69,7 @@ def _fenced(cluster: ClusterSnapshot) -> int | None:
     return None if None in fenced or not fenced else sum(map(bool, fenced))
 
 
-def _info(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+def _info(cluster: ClusterSnapshot) -> Iterator[Sample]:
     yield (cluster.name, cluster.cluster.cluster_id, cluster.cluster.authority or ""), 1
 
 
@@ -184,45 +193,29 @@ CLUSTER_METRICS: Final = (
     _seconds("under_replicated", f"Time that partitions were under-replicated, {_SUMMED}."),
     _seconds("under_min_isr", f"Time that partitions were under min ISR, {_SUMMED}."),
     _seconds("unknown", f"Time that partitions were not observed, {_SUMMED}."),
-    ClusterMetric(
+    AgeMetric(
         name=f"{_PREFIX}state_age_seconds",
         labels=LABELS,
         help="Data age: time since the newest observation of the cluster's primary source.",
-        unit="seconds",
-        freshness=Freshness.NOT_REQUIRED,
         source="cluster_state.authority_watermark",
         samples=_age,
     ),
 )
 
 
-def _per_source(
-    value: Callable[[SourceProgress, int], Number | None],
-) -> Callable[[ClusterSnapshot, int], Iterator[Sample]]:
-    def samples(cluster: ClusterSnapshot, now: int) -> Iterator[Sample]:
-        for (channel, name), source in sorted(cluster.sources.items()):
-            sample = value(source, now)
-            if sample is not None:
-                yield (cluster.name, channel, name), sample
-
-    return samples
-
-
-def _observed_at(source: SourceProgress, _: int) -> float | None:
+def _observed_at(source: SourceProgress) -> float | None:
     return None if source.state.observed_until is None else source.state.observed_until / SECOND
 
 
-def _source_age(source: SourceProgress, now: int) -> float | None:
-    return None if source.state.observed_until is None else max(0, now - source.state.observed_until) / SECOND
-
-
 def _source_metric(
-    name: str,
-    text: str,
-    column: str,
-    value: Callable[[SourceProgress, int], Number | None],
-    unit: str = "",
+    name: str, text: str, column: str, value: Callable[[SourceProgress], Number | None], unit: str = ""
 ) -> ClusterMetric:
+    def samples(cluster: ClusterSnapshot) -> Iterator[Sample]:
+        for (channel, source), progress in sorted(cluster.sources.items()):
+            sample = value(progress)
+            if sample is not None:
+                yield (cluster.name, channel, source), sample
+
     return ClusterMetric(
         name=f"{OWN_PREFIX}{name}",
         kind=MetricType.COUNTER if name.endswith("_total") else MetricType.GAUGE,
@@ -231,12 +224,24 @@ def _source_metric(
         unit=unit,
         freshness=Freshness.NOT_REQUIRED,
         source=f"source_progress.{column}",
-        samples=_per_source(value),
+        samples=samples,
     )
 
 
-def _report_age(source: SourceProgress, now: int) -> float | None:
-    return None if source.lag.reported_at is None else max(0, now - source.lag.reported_at) / SECOND
+def _source_age(name: str, text: str, column: str, moment: Callable[[SourceProgress], int | None]) -> AgeMetric:
+    def samples(cluster: ClusterSnapshot, now: int) -> Iterator[Sample]:
+        for (channel, source), progress in sorted(cluster.sources.items()):
+            at = moment(progress)
+            if at is not None:
+                yield (cluster.name, channel, source), max(0, now - at) / SECOND
+
+    return AgeMetric(
+        name=f"{OWN_PREFIX}{name}",
+        labels=SOURCE_LABELS,
+        help=text,
+        source=f"source_progress.{column}",
+        samples=samples,
+    )
 
 
 SOURCE_METRICS: Final = (
@@ -247,43 +252,41 @@ SOURCE_METRICS: Final = (
         _observed_at,
         unit="seconds",
     ),
-    _source_metric(
+    _source_age(
         "source_age_seconds",
         "Time since the newest observation of the source.",
         "observed_until",
-        _source_age,
-        unit="seconds",
+        lambda source: source.state.observed_until,
     ),
     _source_metric(
         "quarantined_total",
         "Unparsable observations of the source; the table quarantine has the first ones verbatim.",
         "quarantined",
-        lambda source, _: source.state.quarantined if source.is_counted else None,
+        lambda source: source.state.quarantined if source.is_counted else None,
     ),
     _source_metric(
         "source_behind_bytes",
         "Bytes of the source's log on the bus that the job had not applied at its last report.",
         "behind_bytes",
-        lambda source, _: source.lag.behind_bytes,
+        lambda source: source.lag.behind_bytes,
         unit="bytes",
     ),
-    _source_metric(
+    _source_age(
         "source_report_age_seconds",
         "Time since the job last reported on the source; it reports every 5 s, also while a query is down.",
         "reported_at",
-        _report_age,
-        unit="seconds",
+        lambda source: source.lag.reported_at,
     ),
     _source_metric(
         "source_query_up",
         "1 if the query that applies the source was running at the job's last report.",
         "is_query_up",
-        lambda source, _: flag(source.lag.is_query_up),
+        lambda source: flag(source.lag.is_query_up),
     ),
     _source_metric(
         "source_query_restarts_total",
         "Restarts after a failure of the query that applies the source, since the job started.",
         "restarts",
-        lambda source, _: source.lag.restarts,
+        lambda source: source.lag.restarts,
     ),
 )

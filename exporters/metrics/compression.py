@@ -11,6 +11,7 @@ import struct
 import zlib
 from functools import cache
 from itertools import chain, groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -58,6 +59,16 @@ class Block:
             self._deflated = _deflated(b"".join(self.pieces))
         return self._deflated
 
+    def compress(self) -> None:
+        """Compute now what a compressed response needs of these lines."""
+        self.deflated()
+        self.checksum()
+
+    @property
+    def is_small(self) -> bool:
+        """Return whether compressing it along with its neighbours costs less than what was computed of it saves."""
+        return self._deflated is None and self.size <= _SMALL
+
     def checksum(self) -> int:
         """Return the CRC-32 of the lines."""
         if self._checksum is None:
@@ -79,11 +90,20 @@ def plain(blocks: Iterable[Block]) -> bytes:
     return b"".join([piece for block in blocks for piece in block.pieces])
 
 
+def merged(blocks: Iterable[Block]) -> list[Block]:
+    """Return the same lines in few blocks: small ones are put together."""
+    kept: list[Block] = []
+    for is_small, run in groupby(blocks, attrgetter("is_small")):
+        each = list(run)
+        kept += [Block((plain(each),), sum(block.series for block in each))] if is_small else each
+    return kept
+
+
 def gzipped(blocks: Iterable[Block]) -> bytes:
     """Return some blocks as one gzip member."""
     checksum = size = 0
     parts = [_HEADER]
-    for is_small, run in groupby(blocks, lambda block: block.size <= _SMALL):
+    for is_small, run in groupby(blocks, attrgetter("is_small")):
         if is_small:
             lines = plain(run)
             checksum, size = zlib.crc32(lines, checksum), size + len(lines)

@@ -11,17 +11,19 @@ current one. Ages and counters stay. Each sample is judged by its own age, so a 
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import defaultdict
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import replace
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.catalogue import CATALOGUE
-from exporters.metrics.compression import Block
+from exporters.metrics.compression import Block, merged
 from exporters.metrics.detail import NO_DETAIL, choose
-from exporters.metrics.headings import Heading
+from exporters.metrics.headings import Heading, end
 from exporters.metrics.metric import (
+    AgeMetric,
     ClusterMetric,
     ExporterMetric,
     Freshness,
@@ -30,9 +32,10 @@ from exporters.metrics.metric import (
     MetricType,
     SampledMetric,
 )
-from exporters.metrics.prepared import ClusterAtScrape, PreparedCluster, PreparedSnapshot
+from exporters.metrics.prepared import ClusterAtScrape, Outline, PreparedCluster, PreparedSnapshot
 from exporters.metrics.sample_ages import oldest_ages, oldest_moment, stale_inputs
-from exporters.metrics.sample_render_cache import ClusterSampleLines
+from exporters.metrics.sample_render_cache import SAMPLED_METRICS, ClusterSampleLines
+from exporters.metrics.scrape_request import ScrapeRequest
 from exporters.metrics.series_filter import EVERYTHING, SeriesFilter
 from exporters.metrics.text import line, metric_name
 from exporters.metrics.topic_render_cache import PER_TOPIC, ClusterLines
@@ -53,19 +56,6 @@ DEFAULT_EXPORT: Final = ExportSettings()
 _OWN_NAMES: Final = frozenset(metric.name for metric in CATALOGUE)
 _TOPIC_INDEX: Final = {metric.name: index for index, metric in enumerate(PER_TOPIC)}
 _HEADINGS: Final = {metric.name: Heading(metric) for metric in CATALOGUE}
-
-
-@dataclass(frozen=True, slots=True)
-class ScrapeRequest:
-    """What one scrape selects: a cluster by name (None: all), metrics by name (empty: all, but those left out)."""
-
-    cluster: str | None = None
-    names: frozenset[str] = frozenset()
-    left_out: frozenset[str] = frozenset()
-
-    def wants(self, name: str) -> bool:
-        """Return whether a metric is selected."""
-        return (not self.names or name in self.names) and name not in self.left_out
 
 
 class Exposition:
@@ -94,6 +84,7 @@ class Exposition:
         self._lock = threading.Lock()
         self.give_way: Callable[[], None] = lambda: None  # called often while something is prepared
         self._prepared: PreparedSnapshot | None = None
+        self._last_request: ScrapeRequest | None = None
 
     def prepare(self, snapshot: ReplicationSnapshot, now: int, *, in_steps: bool = False) -> PreparedSnapshot:
         """Render and compress what changed since the last snapshot, so that no scrape waits for it.
@@ -120,7 +111,15 @@ class Exposition:
         details = choose(by_name.values(), self._detail_limit, self.chosen.shows_topic)
         clusters = {name: self._prepare(cluster, details, now, in_steps=in_steps) for name, cluster in by_name.items()}
         is_complete = all(topics.is_complete for topics, _ in self._lines.values())
-        return PreparedSnapshot(snapshot, clusters, is_complete)
+        prepared, request = PreparedSnapshot(snapshot, clusters, is_complete), self._last_request
+        if request is None:
+            return prepared
+        self.give_way()
+        outline = self._outline(prepared.at_scrape(request, self._stale_at(now)), now, request)
+        for part in outline.parts:
+            if isinstance(part, Block):
+                part.compress()
+        return replace(prepared, outline=outline)
 
     def _prepare(
         self, cluster: ClusterSnapshot, details: Mapping[str, Detail], now: int, *, in_steps: bool
@@ -155,12 +154,14 @@ class Exposition:
         # A newer one was prepared since this scrape began: it must not be undone.
         if prepared is None or prepared.snapshot.number < snapshot.number:
             prepared = self.prepare(snapshot, now)
-        clusters = [
-            ClusterAtScrape(each, self._stale(each.cluster, now))
-            for name, each in prepared.clusters.items()
-            if request.cluster in {None, name}
-        ]
-        blocks = [block for metric in CATALOGUE for block in self._blocks(metric, clusters, now, request)]
+        clusters, outline = prepared.at_scrape(request, self._stale_at(now)), prepared.outline
+        if outline is None or not outline.is_of(request, clusters, now):
+            outline = self._outline(clusters, now, request)
+        if not request.names:  # a few metrics are not what a server asks for again and again
+            self._last_request = request
+        blocks: list[Block] = []
+        for part in outline.parts:
+            blocks += (part,) if isinstance(part, Block) else _cluster_blocks(part, clusters, now, request)
         blocks += _health_blocks(clusters, now, self._stale_after, health, request)
         blocks += _broker_blocks(clusters, oldest_moment(self.oldest, BROKER_METRICS.name, now), request)
         left_out = {each.cluster.name: each.prepared.detail.left_out for each in clusters}
@@ -168,38 +169,65 @@ class Exposition:
         shown = tuple((each.cluster.name, int(len(clusters) == 1)) for each in clusters)
         health = replace(health, filters=self.chosen.patterns, families=self.chosen.families)
         health = replace(health, without_detail=left_out, drop_in_names=shown)
-        return blocks + _exporter_blocks(health, series, request)
+        blocks += _exporter_blocks(health, series, request)
+        return blocks + end(is_openmetrics=request.is_openmetrics)
 
-    def _stale(self, cluster: ClusterSnapshot, now: int) -> frozenset[Freshness]:
-        return stale_inputs(cluster, now, self._stale_after, self.oldest[REPLICA_OFFSETS.name])
+    def _stale_at(self, now: int) -> Callable[[ClusterSnapshot], frozenset[Freshness]]:
+        offsets_after = self.oldest[REPLICA_OFFSETS.name]
+        return lambda cluster: stale_inputs(cluster, now, self._stale_after, offsets_after)
+
+    def _outline(self, clusters: list[ClusterAtScrape], now: int, request: ScrapeRequest) -> Outline:
+        """Put together what scrapes show until a sample is too old or an input stale."""
+        parts: list[Block | AgeMetric] = []
+        until = math.inf
+        chosen = [metric for metric in CATALOGUE if request.wants(metric.name)]
+        for is_age, metrics in groupby(chosen, lambda metric: isinstance(metric, AgeMetric)):
+            if is_age:
+                parts += (metric for metric in metrics if isinstance(metric, AgeMetric))
+                continue
+            run = [block for metric in metrics for block in self._blocks(metric, clusters, now, request)]
+            parts += merged(run)
+        for metric in SAMPLED_METRICS:
+            moments = (each.prepared.samples.until(metric) for each in clusters)
+            until = min([until, *(moment for moment in moments if moment is not None)])
+        return Outline(request, tuple(each.stale for each in clusters), until, parts)
 
     def _blocks(
         self, metric: Metric, clusters: list[ClusterAtScrape], now: int, request: ScrapeRequest
     ) -> Iterator[Block]:
         """Yield the lines of one metric, of all clusters."""
-        if isinstance(metric, ExporterMetric | JudgedMetric) or not request.wants(metric.name):
+        if isinstance(metric, ExporterMetric | JudgedMetric):
             return
         if metric.is_drop_in and len(clusters) != 1:  # without a label cluster, two clusters would collide
             return
-        shown = [each for each in clusters if each.shows(metric)]
         if isinstance(metric, ClusterMetric):
-            samples = (sample for each in shown for sample in metric.samples(each.cluster, now))
-            yield from _block(_HEADINGS[metric.name], metric, samples)
+            yield from _cluster_blocks(metric, clusters, now, request)
             return
+        shown = [each.prepared for each in clusters if each.shows(metric)]
         if isinstance(metric, SampledMetric):
-            kept = [each.prepared for each in shown]
-            blocks = [each.samples.block(metric, each.cluster, each.detail, now) for each in kept]
+            blocks = [each.samples.block(metric, each.cluster, each.detail, now) for each in shown]
         else:
-            blocks = [each.prepared.topics[_TOPIC_INDEX[metric.name]] for each in shown]
+            blocks = [each.topics[_TOPIC_INDEX[metric.name]] for each in shown]
         if any(block.series for block in blocks):
-            yield _HEADINGS[metric.name]
+            yield _HEADINGS[metric.name].block(is_openmetrics=request.is_openmetrics)
             yield from blocks
 
 
-def _block(head: Block, metric: Metric, samples: Iterable[Sample]) -> Iterator[Block]:
+def _cluster_blocks(
+    metric: ClusterMetric | AgeMetric, clusters: list[ClusterAtScrape], now: int, request: ScrapeRequest
+) -> Iterator[Block]:
+    shown = (each.cluster for each in clusters if each.shows(metric))
+    if isinstance(metric, AgeMetric):
+        return _block(metric, chain.from_iterable(metric.samples(cluster, now) for cluster in shown), request)
+    return _block(metric, chain.from_iterable(map(metric.samples, shown)), request)
+
+
+def _block(
+    metric: Metric, samples: Iterable[Sample], request: ScrapeRequest, heading: Heading | None = None
+) -> Iterator[Block]:
     lines = [line(metric.name, metric.labels, values, value) for values, value in samples]
     if lines:
-        yield head
+        yield (heading or _HEADINGS[metric.name]).block(is_openmetrics=request.is_openmetrics)
         yield Block(("".join(lines).encode(),), len(lines))
 
 
@@ -211,7 +239,7 @@ def _health_blocks(
     for metric in CATALOGUE:
         if isinstance(metric, JudgedMetric) and request.wants(metric.name):
             judged = (metric.samples(each.cluster, unreadable, now, stale_after) for each in clusters)
-            yield from _block(_HEADINGS[metric.name], metric, chain.from_iterable(judged))
+            yield from _block(metric, chain.from_iterable(judged), request)
 
 
 def _broker_blocks(clusters: list[ClusterAtScrape], since: int, request: ScrapeRequest) -> list[Block]:
@@ -236,13 +264,11 @@ def _broker_blocks(clusters: list[ClusterAtScrape], since: int, request: ScrapeR
             help="Metric of the broker itself.",
             source="broker_metrics.metric_value",
         )
-        blocks += _block(Heading(metric), metric, rows)
+        blocks += _block(metric, rows, request, Heading(metric))
     return blocks
 
 
 def _exporter_blocks(health: ExporterHealth, series: int, request: ScrapeRequest) -> list[Block]:
     own = [metric for metric in CATALOGUE if isinstance(metric, ExporterMetric) and request.wants(metric.name)]
     complete = replace(health, series=series + sum(len(list(metric.samples(health))) for metric in own))
-    return [
-        block for metric in own for block in _block(_HEADINGS[metric.name], metric, metric.samples(complete))
-    ]  # fmt: skip
+    return [block for metric in own for block in _block(metric, metric.samples(complete), request)]

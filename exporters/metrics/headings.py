@@ -12,8 +12,6 @@ from exporters.metrics.compression import Block
 from exporters.metrics.text import header, openmetrics_header
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from exporters.metrics.metric import Metric
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -21,17 +19,19 @@ OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8
 _END: Final = Block((b"# EOF\n",), 0)
 
 
-class Heading(Block):
-    """The lines above the samples of a metric; ``openmetrics`` has them in the other format."""
-
-    __slots__ = ("openmetrics",)
+class Heading:
+    """The lines above the samples of a metric, in both formats."""
 
     def __init__(self, metric: Metric) -> None:
         """Format them once."""
-        super().__init__((header(metric).encode(),), 0)
-        self.openmetrics = Block((openmetrics_header(metric).encode(),), 0)
+        self._text = Block((header(metric).encode(),), 0)
+        self._openmetrics = Block((openmetrics_header(metric).encode(),), 0)
+
+    def block(self, *, is_openmetrics: bool) -> Block:
+        """Return the lines in a format."""
+        return self._openmetrics if is_openmetrics else self._text
 
 
-def in_openmetrics(blocks: Iterable[Block]) -> list[Block]:
-    """Return an exposition in the other format."""
-    return [*(each.openmetrics if isinstance(each, Heading) else each for each in blocks), _END]
+def end(*, is_openmetrics: bool) -> list[Block]:
+    """Return what ends an exposition."""
+    return [_END] if is_openmetrics else []

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 def _by_class(
     count: Callable[[ClusterIncidents], Mapping[str, int]],
-) -> Callable[[ClusterSnapshot, int], Iterator[Sample]]:
-    def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+) -> Callable[[ClusterSnapshot], Iterator[Sample]]:
+    def samples(cluster: ClusterSnapshot) -> Iterator[Sample]:
         if cluster.incidents is None:
             return
         counts = count(cluster.incidents)
@@ -27,7 +27,7 @@ def _by_class(
     return samples
 
 
-def _open(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+def _open(cluster: ClusterSnapshot) -> Iterator[Sample]:
     for row in () if cluster.incidents is None else cluster.incidents.open:
         suspects = sorted(row["suspects"] or (), key=lambda each: (-each["score"], each["broker"]))
         blamed = ",".join(str(each["broker"]) for each in suspects[:_MOST_SUSPECTS])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import Block
-from exporters.metrics.headings import Heading
+from exporters.metrics.headings import Heading, end
 from exporters.metrics.jmx_names import JMX_METRICS
 from exporters.metrics.mbean import LABELS
 from exporters.metrics.metric import ClusterMetric, Metric, MetricType
@@ -23,11 +23,11 @@ from exporters.read_model.cluster_names import clusters_by_name
 from streaming.contracts.sample_tables import BROKER_METRICS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from exporters.metrics.exposition import ScrapeRequest
     from exporters.metrics.mbean import MBeanMetric
     from exporters.metrics.metric import Number, Sample
+    from exporters.metrics.scrape_request import ScrapeRequest
     from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 
 _OWN_NAMES: Final = frozenset(metric.name for metric in CATALOGUE)
@@ -61,8 +61,13 @@ class JmxExposition:
         blocks: list[Block] = []
         for name in (*_DERIVED, *sorted(reported.keys() - _DERIVED.keys())):
             if request.wants(name):
-                blocks += self._blocks(name, clusters, now, reported.get(name, {}))
-        return blocks
+                derived = _DERIVED.get(name)
+                metric: Metric = derived.metric if derived is not None else _of_agents(name)
+                lines = self._lines(metric, derived, clusters, now, reported.get(name, {}))
+                if lines:
+                    blocks.append(Heading(metric).block(is_openmetrics=request.is_openmetrics))
+                    blocks.append(Block(("".join(lines).encode(),), len(lines)))
+        return blocks + end(is_openmetrics=request.is_openmetrics)
 
     def _reported(
         self, clusters: Sequence[ClusterSnapshot], now: int
@@ -77,15 +82,14 @@ class JmxExposition:
                     reported[row.metric][cluster.name, str(row.broker)] = value
         return reported
 
-    def _blocks(
+    def _lines(
         self,
-        name: str,
+        metric: Metric,
+        derived: MBeanMetric | None,
         clusters: Sequence[ClusterSnapshot],
         now: int,
         reported: Mapping[tuple[str, ...], Number | None],
-    ) -> Iterator[Block]:
-        derived = _DERIVED.get(name)
-        metric: Metric = derived.metric if derived is not None else _of_agents(name)
+    ) -> list[str]:
         values = {} if derived is None else dict(self._derived(derived, clusters, now))
         counted_once = {cluster for cluster, *_ in values} if derived is not None and derived.is_of_cluster else set()
         for labels, value in reported.items():
@@ -96,17 +100,14 @@ class JmxExposition:
             elif metric.kind is MetricType.COUNTER:
                 values.pop(labels, None)
         shows = self._filter.of_labels(metric.labels)
-        lines = [line(name, metric.labels, labels, value) for labels, value in values.items() if shows(labels)]
-        if lines:
-            yield Heading(metric)
-            yield Block(("".join(lines).encode(),), len(lines))
+        return [line(metric.name, metric.labels, labels, value) for labels, value in values.items() if shows(labels)]
 
     def _derived(self, derived: MBeanMetric, clusters: Sequence[ClusterSnapshot], now: int) -> Iterable[Sample]:
         metric = derived.metric
         for cluster in clusters:
             if isinstance(metric, ClusterMetric):
                 if metric.freshness not in stale_inputs(cluster, now, self._stale_after):
-                    yield from metric.samples(cluster, now)
+                    yield from metric.samples(cluster)
             else:
                 since = oldest_moment(self._oldest, metric.table, now)
                 yield from ((labels, value) for labels, value, at in metric.samples(cluster) if at >= since)

@@ -39,10 +39,10 @@ def _controller(cluster: ClusterSnapshot) -> str:
 
 def _of_brokers(
     values: Callable[[ClusterSnapshot], Mapping[int, Number] | None],
-) -> Callable[[ClusterSnapshot, int], Iterator[Sample]]:
+) -> Callable[[ClusterSnapshot], Iterator[Sample]]:
     """Give every running broker its value, or 0; nothing while the values are unknown."""
 
-    def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+    def samples(cluster: ClusterSnapshot) -> Iterator[Sample]:
         by_broker = values(cluster)
         if by_broker is not None:
             for number in running(cluster):
@@ -73,7 +73,7 @@ def _replica_manager(
 
 
 def _isr_meter(name: str, change: str, place: int) -> MBeanMetric:
-    def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+    def samples(cluster: ClusterSnapshot) -> Iterator[Sample]:
         for number in cluster.known_brokers():
             yield (cluster.name, str(number)), cluster.isr_meters.get(number, (0, 0))[place]
 
@@ -86,7 +86,7 @@ def _isr_meter(name: str, change: str, place: int) -> MBeanMetric:
 def _of_cluster(
     name: str, text: str, source: str, value: Callable[[ClusterSnapshot], Number | None], bean: str = "KafkaController"
 ) -> MBeanMetric:
-    def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+    def samples(cluster: ClusterSnapshot) -> Iterator[Sample]:
         sample = value(cluster)
         if sample is not None:
             yield (cluster.name, _controller(cluster)), sample
@@ -94,13 +94,13 @@ def _of_cluster(
     return derived(f"kafka.controller:type={bean},name={name}", text, source, samples, is_of_cluster=True)
 
 
-def _messages_in(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+def _messages_in(cluster: ClusterSnapshot) -> Iterator[Sample]:
     if cluster.samples.replica_logs is not None:
         for broker, count in cluster.samples.messages_in or ():
             yield (cluster.name, str(broker)), count
 
 
-def _active_controller(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+def _active_controller(cluster: ClusterSnapshot) -> Iterator[Sample]:
     active = cluster.controller
     if active is not None:
         for node in sorted({*(cluster.cluster.quorum_voters or ()), active}):

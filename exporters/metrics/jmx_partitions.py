@@ -23,7 +23,7 @@ def _partition(
     An empty label is no label: a sum has all that it needs, without a series for every healthy partition.
     """
 
-    def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+    def samples(cluster: ClusterSnapshot) -> Iterator[Sample]:
         if cluster.counts.in_state(state) is None:
             return
         brokers = running(cluster)

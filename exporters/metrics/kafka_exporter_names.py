@@ -31,13 +31,13 @@ LABELS: Final = ("topic", "partition")
 GROUP_LABELS: Final = ("consumergroup", "topic")
 
 
-def _brokers(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+def _brokers(cluster: ClusterSnapshot) -> Iterator[Sample]:
     if cluster.brokers:
         alive = [broker for broker in cluster.brokers.values() if broker.is_registered and not broker.is_fenced]
         yield (), len(alive)
 
 
-def _broker_info(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+def _broker_info(cluster: ClusterSnapshot) -> Iterator[Sample]:
     for number, broker in sorted(cluster.brokers.items()):
         if cluster.is_registered(broker) and broker.host is not None:
             yield (str(number), f"{broker.host}:{broker.port}"), 1

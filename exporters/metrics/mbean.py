@@ -46,7 +46,7 @@ def derived(  # noqa: PLR0913 - what a metric is made of
     mbean: str,
     text: str,
     source: str,
-    samples: Callable[[ClusterSnapshot, int], Iterable[Sample]],
+    samples: Callable[[ClusterSnapshot], Iterable[Sample]],
     labels: tuple[str, ...] = LABELS,
     *,
     is_of_cluster: bool = False,

@@ -138,9 +138,18 @@ class TopicMetric(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMetric(Metric):
-    """Samples of one cluster at a time in UTC microseconds, each with the values of all labels."""
+    """Samples of one cluster, each with the values of all labels."""
+
+    samples: Callable[[ClusterSnapshot], Iterable[Sample]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgeMetric(Metric):
+    """Samples of one cluster at a time in UTC microseconds: ages grow while no table changes."""
 
     samples: Callable[[ClusterSnapshot, int], Iterable[Sample]]
+    unit: str = "seconds"
+    freshness: Freshness = Freshness.NOT_REQUIRED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

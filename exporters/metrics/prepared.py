@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from exporters.metrics.metric import Freshness, Metric
+from exporters.metrics.metric import AgeMetric, Freshness, Metric
+from exporters.metrics.scrape_request import ScrapeRequest
 from exporters.read_model.snapshot import ReplicationSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from exporters.metrics.compression import Block
     from exporters.metrics.detail import Detail
@@ -42,11 +43,23 @@ class PreparedSnapshot:
         snapshot: the snapshot.
         clusters: by their unique names.
         is_complete: False while offsets of the samples before are shown of some topics.
+        outline: what the next scrape shows, if it asks as the last one did; None before the first.
     """
 
     snapshot: ReplicationSnapshot
     clusters: Mapping[str, PreparedCluster]
     is_complete: bool = True
+    outline: Outline | None = None
+
+    def at_scrape(
+        self, request: ScrapeRequest, stale: Callable[[ClusterSnapshot], frozenset[Freshness]]
+    ) -> list[ClusterAtScrape]:
+        """Return the clusters that a scrape selects; ``stale`` returns the inputs of one that are stale."""
+        return [
+            ClusterAtScrape(each, stale(each.cluster))
+            for name, each in self.clusters.items()
+            if request.cluster in {None, name}
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +77,24 @@ class ClusterAtScrape:
     def shows(self, metric: Metric) -> bool:
         """Return whether the input that a metric requires is fresh."""
         return metric.freshness not in self.stale
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What scrapes of one kind show, but for what depends on the moment: of that it has the places.
+
+    Attributes:
+        request: what they select.
+        stale: the stale inputs of each cluster.
+        until: the moment, in UTC microseconds, after which a sample in it is too old.
+        parts: lines, and metrics that are to be rendered at a scrape.
+    """
+
+    request: ScrapeRequest
+    stale: tuple[frozenset[Freshness], ...]
+    until: float
+    parts: Sequence[Block | AgeMetric]
+
+    def is_of(self, request: ScrapeRequest, clusters: Sequence[ClusterAtScrape], now: int) -> bool:
+        """Return whether it is what a scrape shows at a moment in UTC microseconds."""
+        return self.request == request and now <= self.until and self.stale == tuple(each.stale for each in clusters)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from exporters.metrics.metric import OWN_PREFIX, ClusterMetric, Freshness
+from exporters.metrics.metric import OWN_PREFIX, AgeMetric, Freshness
 from exporters.read_model.snapshot import SECOND
 from streaming.contracts import sample_tables as tables
 
@@ -84,12 +84,10 @@ def _ages(cluster: ClusterSnapshot, now: int) -> Iterator[Sample]:
 
 
 SAMPLE_AGE_METRICS: Final = (
-    ClusterMetric(
+    AgeMetric(
         name=f"{OWN_PREFIX}newest_sample_age_seconds",
         labels=("cluster", "table"),
         help="Time since the newest sample of the table was collected; absent while the table has none.",
-        unit="seconds",
-        freshness=Freshness.NOT_REQUIRED,
         source=", ".join(f"{table}.collected_at" for table in _TABLES),
         samples=_ages,
     ),

@@ -66,6 +66,11 @@ class ClusterSampleLines:
             lines = self._lines[metric.name] = self._rendered(metric, cluster, detail, now)
         return lines.block
 
+    def until(self, metric: SampledMetric) -> int | None:
+        """Return up to when the lines of one metric stay as they are, in UTC microseconds; None: for good."""
+        oldest_at = self._lines[metric.name].oldest_at
+        return None if oldest_at is None else oldest_at - oldest_moment(self._oldest, metric.table, 0)
+
     def _since(self, metric: SampledMetric, now: int) -> int:
         return oldest_moment(self._oldest, metric.table, now)
 

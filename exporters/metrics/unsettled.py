@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 def _by_missing_broker(
     is_counted: Callable[[PartitionState], bool],
-) -> Callable[[ClusterSnapshot, int], Iterator[Sample]]:
-    def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+) -> Callable[[ClusterSnapshot], Iterator[Sample]]:
+    def samples(cluster: ClusterSnapshot) -> Iterator[Sample]:
         counts: Counter[int] = Counter(
             broker
             for partition in cluster.unsettled.values()
@@ -36,11 +36,11 @@ def _by_missing_broker(
     return samples
 
 
-def _reassigning(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+def _reassigning(cluster: ClusterSnapshot) -> Iterator[Sample]:
     yield (cluster.name,), sum(map(is_reassigned, cluster.unsettled.values()))
 
 
-def _with_elr(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+def _with_elr(cluster: ClusterSnapshot) -> Iterator[Sample]:
     """Count only what is unsettled: a partition with an ELR lacks its replicas in the ISR."""
     count = sum(bool(each.elr) for each in cluster.unsettled.values())
     if count or cluster.cluster.authority is SourceKind.METADATA_LOG:

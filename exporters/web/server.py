@@ -16,10 +16,11 @@ from starlette.routing import Route
 
 from exporters.metrics.compression import gzipped, plain
 from exporters.metrics.exporter_metrics import metrics_path
-from exporters.metrics.exposition import Exposition, ScrapeRequest
-from exporters.metrics.headings import OPENMETRICS, TEXT, in_openmetrics
+from exporters.metrics.exposition import Exposition
+from exporters.metrics.headings import OPENMETRICS, TEXT
 from exporters.metrics.jmx_exposition import JmxExposition
 from exporters.metrics.kafka_exporter_names import DROP_IN_METRICS
+from exporters.metrics.scrape_request import ScrapeRequest
 from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.reader import micros_now
 from exporters.read_model.snapshot import NO_TABLE
@@ -53,6 +54,7 @@ LINKS: Final = {
     "/-/ready": "readiness check: the tables have been read",
 }
 _DROP_INS: Final = frozenset(metric.name for metric in DROP_IN_METRICS)
+_NOTHING: Final = frozenset({""})  # no metric has this name; an empty set would select every one
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -117,9 +119,7 @@ class Endpoints:
 
     def _render_drop_ins(self, snapshot: ReplicationSnapshot, now: int, selection: ScrapeRequest) -> list[Block]:
         names = _DROP_INS & (selection.names or _DROP_INS)
-        if not names:
-            return []
-        selection = replace(selection, names=names)
+        selection = replace(selection, names=names or _NOTHING)
         return self._exposition.render(snapshot, self._refresher.health, now, selection)
 
     def _scraped(
@@ -133,20 +133,16 @@ class Endpoints:
         clusters = clusters_by_name(snapshot)
         if cluster is not None and cluster not in clusters:
             return PlainTextResponse(f"unknown cluster {cluster}; known: {', '.join(clusters) or 'none yet'}\n", 404)
-        selection = ScrapeRequest(cluster, frozenset(request.query_params.getlist("name[]")))
         is_openmetrics = prefers_openmetrics(request.headers.getlist("Accept"))
+        names = frozenset(request.query_params.getlist("name[]"))
+        selection = ScrapeRequest(cluster, names, is_openmetrics=is_openmetrics)
         headers = {"Content-Type": OPENMETRICS if is_openmetrics else TEXT, "Vary": "Accept, Accept-Encoding"}
-
-        def blocks(now: int) -> list[Block]:
-            rendered = render(snapshot, now, selection)
-            return in_openmetrics(rendered) if is_openmetrics else rendered
-
         is_zipped = accepts_gzip(request.headers.getlist("Accept-Encoding"))
         if is_zipped:
             headers["Content-Encoding"] = "gzip"
         put_together = gzipped if is_zipped else plain
-        asked = (render, selection, is_openmetrics, is_zipped)
-        body = self._bodies.shared(asked, snapshot, lambda now: put_together(blocks(now)))
+        asked = (render, selection, is_zipped)
+        body = self._bodies.shared(asked, snapshot, lambda now: put_together(render(snapshot, now, selection)))
         return Response(body, headers=headers)
 
     def healthy(self, _: HttpRequest) -> Response:

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exporters.metrics.compression import plain
-from exporters.metrics.exposition import Exposition, ScrapeRequest
+from exporters.metrics.exposition import Exposition
+from exporters.metrics.scrape_request import ScrapeRequest
 from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.incidents import put_incidents
 from exporters.read_model.refresher import ExporterHealth

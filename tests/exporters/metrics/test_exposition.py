@@ -11,11 +11,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from exporters.metrics.brokers import ISR_REMOVAL_CAUSES
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import plain
-from exporters.metrics.exposition import Exposition, ScrapeRequest
-from exporters.metrics.headings import in_openmetrics
+from exporters.metrics.exposition import Exposition
 from exporters.metrics.metric import Freshness
 from exporters.metrics.process_metrics import PROCESS_METRICS
 from exporters.metrics.sample_render_cache import ClusterSampleLines
+from exporters.metrics.scrape_request import ScrapeRequest
 from exporters.metrics.topic_render_cache import ClusterLines
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth, TableHealth
@@ -105,9 +105,13 @@ def test_the_exposition_of_a_healthy_cluster_is_the_golden_one(tables: Any, rows
 
 def test_openmetrics_has_the_same_samples_under_names_that_its_parser_accepts(reader: TablesReader, fresh: int) -> None:
     snapshot = reader.refresh()
-    blocks = Exposition(STALE_AFTER).render(snapshot, ExporterHealth("1.2.3", 1, 0.25, 7), fresh, ScrapeRequest())
-    in_text = samples(plain(blocks).decode())
-    strict = openmetrics.text_string_to_metric_families(plain(in_openmetrics(blocks)).decode())
+    health = ExporterHealth("1.2.3", 1, 0.25, 7)
+    text, other = (
+        plain(Exposition(STALE_AFTER).render(snapshot, health, fresh, ScrapeRequest(is_openmetrics=each))).decode()
+        for each in (False, True)
+    )
+    in_text = samples(text)
+    strict = openmetrics.text_string_to_metric_families(other)
     families = {family.name: family for family in strict}
     assert in_text == {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value

@@ -8,7 +8,8 @@ import pytest
 
 from exporters.metrics import topic_render_cache
 from exporters.metrics.compression import plain
-from exporters.metrics.exposition import Exposition, ScrapeRequest
+from exporters.metrics.exposition import Exposition
+from exporters.metrics.scrape_request import ScrapeRequest
 from exporters.read_model.cluster_samples import ReplicaOffsets
 from exporters.read_model.draft import ClusterDraft
 from exporters.read_model.refresher import ExporterHealth

@@ -8,7 +8,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporters.metrics.compression import plain
-from exporters.metrics.exposition import Exposition, ScrapeRequest
+from exporters.metrics.exposition import Exposition
+from exporters.metrics.scrape_request import ScrapeRequest
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth, Refresher
 from streaming.changes.fold import fold

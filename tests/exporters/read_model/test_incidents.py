@@ -29,7 +29,7 @@ def counts(reader: TablesReader, metric: Any, cluster: str = "main") -> Counter[
     """Give the samples of a cluster by class; every class is told."""
     for table in reader._side_tables:
         table._not_before = 0.0
-    samples = dict(metric.samples(clusters_by_name(reader.refresh())[cluster], 0))
+    samples = dict(metric.samples(clusters_by_name(reader.refresh())[cluster]))
     assert list(samples) == [(cluster, kind.value) for kind in IncidentClass]
     return +Counter({kind: int(value) for (_, kind), value in samples.items()})
 
@@ -46,7 +46,7 @@ def test_without_the_table_nothing_is_told(tables: Any, rows: Any) -> None:
     tables.commit(rows.cluster_row(), rows.source(rows.start))
     snapshot = TablesReader(tables.directory).refresh()
     (cluster,) = snapshot.clusters.values()
-    assert [sample for metric in INCIDENT_METRICS for sample in metric.samples(cluster, 0)] == []
+    assert [sample for metric in INCIDENT_METRICS for sample in metric.samples(cluster)] == []
     answer = json_answer(snapshot, rows.start, "incidents")
     assert (answer["freshness"]["main"]["incidents_available"], answer["incidents"]) == (False, [])
 
@@ -74,7 +74,7 @@ def test_the_count_of_a_class_never_goes_back_while_incidents_change_their_class
     for incidents, still_open, over in steps:
         tables.put(INCIDENTS.name, *incidents, as_of=1)
         assert (counts(reader, OPEN), counts(reader, CLOSED)) == (still_open, over)
-        each = EACH_OPEN.samples(clusters_by_name(reader.snapshot)["main"], 0)
+        each = EACH_OPEN.samples(clusters_by_name(reader.snapshot)["main"])
         assert Counter(labels[2] for labels, _ in each) == still_open
     assert counts(TablesReader(tables.directory), CLOSED) == {"rolling_restart": 1}
 
