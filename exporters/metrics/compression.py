@@ -59,11 +59,6 @@ class Block:
             self._deflated = _deflated(b"".join(self.pieces))
         return self._deflated
 
-    def compress(self) -> None:
-        """Compute now what a compressed response needs of these lines."""
-        self.deflated()
-        self.checksum()
-
     @property
     def is_small(self) -> bool:
         """Return whether compressing it along with its neighbours costs less than what was computed of it saves."""
@@ -76,12 +71,21 @@ class Block:
             self._checksum = zlib.crc32(b"".join(self.pieces))
         return self._checksum
 
+    @property
+    def has_checksum(self) -> bool:
+        """Return whether the checksum is computed."""
+        return self._checksum is not None
+
     @classmethod
     def of(cls, blocks: Sequence[Block]) -> Block:
-        """Put blocks together, with their compressed bytes."""
+        """Put blocks together, with their compressed bytes, and their checksum if they have theirs."""
         pieces = list(chain.from_iterable([each.pieces for each in blocks]))
         block = cls(pieces, sum([each.series for each in blocks]), sum([each.size for each in blocks]))
         block._deflated = b"".join([each.deflated() for each in blocks])
+        if all(each.has_checksum for each in blocks):
+            block._checksum = 0
+            for each in blocks:
+                block._checksum = _shifted(block._checksum, each.size) ^ each.checksum()
         return block
 
 

@@ -84,7 +84,7 @@ class Exposition:
         self._lock = threading.Lock()
         self.give_way: Callable[[], None] = lambda: None  # called often while something is prepared
         self._prepared: PreparedSnapshot | None = None
-        self._last_request: ScrapeRequest | None = None
+        self._last_outline: Outline | None = None
 
     def prepare(self, snapshot: ReplicationSnapshot, now: int, *, in_steps: bool = False) -> PreparedSnapshot:
         """Render and compress what changed since the last snapshot, so that no scrape waits for it.
@@ -111,15 +111,11 @@ class Exposition:
         details = choose(by_name.values(), self._detail_limit, self.chosen.shows_topic)
         clusters = {name: self._prepare(cluster, details, now, in_steps=in_steps) for name, cluster in by_name.items()}
         is_complete = all(topics.is_complete for topics, _ in self._lines.values())
-        prepared, request = PreparedSnapshot(snapshot, clusters, is_complete), self._last_request
-        if request is None:
-            return prepared
-        self.give_way()
-        outline = self._outline(prepared.at_scrape(request, self._stale_at(now)), now, request)
-        for part in outline.parts:
-            if isinstance(part, Block):
-                part.compress()
-        return replace(prepared, outline=outline)
+        prepared, last = PreparedSnapshot(snapshot, clusters, is_complete), self._last_outline
+        if last is not None:
+            self.give_way()
+            self._last_outline = self._outline(prepared, now, last.request).compressed()
+        return prepared
 
     def _prepare(
         self, cluster: ClusterSnapshot, details: Mapping[str, Detail], now: int, *, in_steps: bool
@@ -154,11 +150,11 @@ class Exposition:
         # A newer one was prepared since this scrape began: it must not be undone.
         if prepared is None or prepared.snapshot.number < snapshot.number:
             prepared = self.prepare(snapshot, now)
-        clusters, outline = prepared.at_scrape(request, self._stale_at(now)), prepared.outline
-        if outline is None or not outline.is_of(request, clusters, now):
-            outline = self._outline(clusters, now, request)
-        if not request.names:  # a few metrics are not what a server asks for again and again
-            self._last_request = request
+        clusters, outline = prepared.at_scrape(request, self._stale_at(now)), self._last_outline
+        if outline is None or not outline.is_of(prepared, request, clusters, now):
+            outline = self._outline(prepared, now, request)
+            if not request.names:  # a few metrics are not what a server asks for again and again
+                outline = self._last_outline = outline.compressed()
         blocks: list[Block] = []
         for part in outline.parts:
             blocks += (part,) if isinstance(part, Block) else _cluster_blocks(part, clusters, now, request)
@@ -176,8 +172,9 @@ class Exposition:
         offsets_after = self.oldest[REPLICA_OFFSETS.name]
         return lambda cluster: stale_inputs(cluster, now, self._stale_after, offsets_after)
 
-    def _outline(self, clusters: list[ClusterAtScrape], now: int, request: ScrapeRequest) -> Outline:
+    def _outline(self, prepared: PreparedSnapshot, now: int, request: ScrapeRequest) -> Outline:
         """Put together what scrapes show until a sample is too old or an input stale."""
+        clusters = prepared.at_scrape(request, self._stale_at(now))
         parts: list[Block | AgeMetric] = []
         until = math.inf
         chosen = [metric for metric in CATALOGUE if request.wants(metric.name)]
@@ -190,7 +187,7 @@ class Exposition:
         for metric in SAMPLED_METRICS:
             moments = (each.prepared.samples.until(metric) for each in clusters)
             until = min([until, *(moment for moment in moments if moment is not None)])
-        return Outline(request, tuple(each.stale for each in clusters), until, parts)
+        return Outline(prepared, request, tuple(each.stale for each in clusters), until, parts)
 
     def _blocks(
         self, metric: Metric, clusters: list[ClusterAtScrape], now: int, request: ScrapeRequest

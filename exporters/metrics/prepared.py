@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from exporters.metrics.compression import Block
 from exporters.metrics.metric import AgeMetric, Freshness, Metric
 from exporters.metrics.scrape_request import ScrapeRequest
 from exporters.read_model.snapshot import ReplicationSnapshot
@@ -12,7 +13,6 @@ from exporters.read_model.snapshot import ReplicationSnapshot
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from exporters.metrics.compression import Block
     from exporters.metrics.detail import Detail
     from exporters.metrics.sample_render_cache import ClusterSampleLines
     from exporters.read_model.snapshot import ClusterSnapshot
@@ -43,13 +43,11 @@ class PreparedSnapshot:
         snapshot: the snapshot.
         clusters: by their unique names.
         is_complete: False while offsets of the samples before are shown of some topics.
-        outline: what the next scrape shows, if it asks as the last one did; None before the first.
     """
 
     snapshot: ReplicationSnapshot
     clusters: Mapping[str, PreparedCluster]
     is_complete: bool = True
-    outline: Outline | None = None
 
     def at_scrape(
         self, request: ScrapeRequest, stale: Callable[[ClusterSnapshot], frozenset[Freshness]]
@@ -84,17 +82,35 @@ class Outline:
     """What scrapes of one kind show, but for what depends on the moment: of that it has the places.
 
     Attributes:
+        prepared: what they are of.
         request: what they select.
         stale: the stale inputs of each cluster.
         until: the moment, in UTC microseconds, after which a sample in it is too old.
         parts: lines, and metrics that are to be rendered at a scrape.
     """
 
+    prepared: PreparedSnapshot
     request: ScrapeRequest
     stale: tuple[frozenset[Freshness], ...]
     until: float
     parts: Sequence[Block | AgeMetric]
 
-    def is_of(self, request: ScrapeRequest, clusters: Sequence[ClusterAtScrape], now: int) -> bool:
+    def is_of(
+        self, prepared: PreparedSnapshot, request: ScrapeRequest, clusters: Sequence[ClusterAtScrape], now: int
+    ) -> bool:
         """Return whether it is what a scrape shows at a moment in UTC microseconds."""
-        return self.request == request and now <= self.until and self.stale == tuple(each.stale for each in clusters)
+        is_same = self.prepared is prepared and self.request == request
+        return is_same and now <= self.until and self.stale == tuple(each.stale for each in clusters)
+
+    def compressed(self) -> Outline:
+        """Return the same with few blocks, and what a compressed response needs of each computed."""
+        parts: list[Block | AgeMetric] = []
+        run: list[Block] = []
+        for part in self.parts:
+            if isinstance(part, Block):
+                part.checksum()
+                run.append(part)
+            else:
+                parts += (Block.of(run), part)
+                run = []
+        return replace(self, parts=(*parts, Block.of(run)))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 OPTION: Final = "--web.listen-address (export.listen)"
-SWITCH_SECONDS: Final = 0.0005
+SWITCH_SECONDS: Final = 0.0001
 """After how long a thread of Python has to give way: a scrape passes from thread to thread, and while changes are read
 would wait at each step for as long as this, by default 5 ms."""
 

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 LONGEST_SECONDS: Final = 0.02
 """The longest wait, and the least time between two: a client that reads slowly holds up no more than half the work."""
+ARRIVAL_SECONDS: Final = 0.005
+"""For how long a client that has connected is expected to send its request."""
 _LOOK_SECONDS: Final = 0.0005
 
 
@@ -23,8 +25,14 @@ class ScrapesFirst:
 
     def __call__(self) -> None:
         """Wait, if there is a request, and the last wait was not just now."""
-        if not self._counts.in_flight or (now := time.monotonic()) < self._not_before:
+        now = time.monotonic()
+        if not self._is_busy(now) or now < self._not_before:
             return
-        while self._counts.in_flight and time.monotonic() - now < LONGEST_SECONDS:
+        end = now + LONGEST_SECONDS
+        while self._is_busy(now) and now < end:
             time.sleep(_LOOK_SECONDS)
-        self._not_before = time.monotonic() + LONGEST_SECONDS
+            now = time.monotonic()
+        self._not_before = now + LONGEST_SECONDS
+
+    def _is_busy(self, now: float) -> bool:
+        return self._counts.in_flight > 0 or now - self._counts.arrived_at < ARRIVAL_SECONDS

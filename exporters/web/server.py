@@ -89,7 +89,7 @@ class Endpoints:
         self.http = HttpCounts()  # replaced by those of the server
         self._without_drop_ins: tuple[str, ...] = ()
 
-    def metrics(self, request: HttpRequest) -> Response:
+    async def metrics(self, request: HttpRequest) -> Response:
         """Respond to a scrape.
 
         503 before the first snapshot: an empty exposition would set ``up`` to 1 and look like a cluster without
@@ -145,7 +145,7 @@ class Endpoints:
         body = self._bodies.shared(asked, snapshot, lambda now: put_together(render(snapshot, now, selection)))
         return Response(body, headers=headers)
 
-    def healthy(self, _: HttpRequest) -> Response:
+    async def healthy(self, _: HttpRequest) -> Response:
         """Respond 200 while the thread that refreshes from the tables runs, else 503."""
         if self._refresher.is_alive():
             return PlainTextResponse("isrwatch export is healthy\n")

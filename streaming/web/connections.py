@@ -94,6 +94,7 @@ class HttpConnection(H11Protocol):
         super().__init__(server.config, server.server_state, server.lifespan.state, loop)
         self._closed, self._counts, self._allowed_names = closed, counts, allowed_names
         self.is_connected = False
+        counts.arrive()
         self._enter(Phase.REQUEST)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
@@ -109,6 +110,7 @@ class HttpConnection(H11Protocol):
         if self.transport.is_closing():
             return
         if self.phase is Phase.NEXT_REQUEST:
+            self._counts.arrive()
             self._enter(Phase.REQUEST)
         super().data_received(data)
 

@@ -5,6 +5,8 @@ Only the thread of the event loop counts; any thread may read.
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -34,6 +36,7 @@ class HttpCounts:
         seconds: that requests took, by handler.
         in_flight: requests that have begun and not ended.
         refused: connections, by reason.
+        arrived_at: when a client last connected, or began another request; seconds of ``time.monotonic``.
     """
 
     def __init__(self) -> None:
@@ -42,6 +45,7 @@ class HttpCounts:
         self.seconds: dict[str, float] = {}
         self.in_flight = 0
         self.refused: Counter[Refusal] = Counter()
+        self.arrived_at = -math.inf
 
     def expect(self, handlers: Iterable[str]) -> None:
         """Let the series of handlers begin at 0: ``increase()`` does not see the first increment of a new one."""
@@ -49,6 +53,10 @@ class HttpCounts:
             self.seconds.setdefault(handler, 0.0)
             for code in _CODES_FROM_THE_START:
                 self.requests.setdefault((handler, code), 0)
+
+    def arrive(self) -> None:
+        """Note that a request is about to begin."""
+        self.arrived_at = time.monotonic()
 
     def begin(self) -> None:
         """Count a request that is being responded to."""

@@ -6,7 +6,8 @@ The exporter serves HTTP in a process of its own, as ``isrwatch export`` does; i
 cluster of which 100 partitions change every second, in ten commits, and every offset every ten seconds, which another
 thread makes as it reads them of the real table. Scrapes come as
 from Prometheus, one after the other, compressed, then from 100 scrapers at once. A change is served when its snapshot
-is rendered and compressed. The stock renderer makes the text of the same series at each scrape, as exporters do that
+is rendered and compressed. A health check, which renders nothing, shows what HTTP and this machine cost by themselves.
+The stock renderer makes the text of the same series at each scrape, as exporters do that
 are made with the client library. A scrape that asks the brokers for each partition, as others do at every scrape, is
 measured against stand-ins that answer from memory: log start and high watermark, log directories and one group.
 """
@@ -151,9 +152,9 @@ def serve(partitions: int, pipe: Connection) -> None:
     pipe.send(seconds)
 
 
-def scrape(address: str) -> tuple[float, bytes]:
+def scrape(address: str, path: str = "/metrics") -> tuple[float, bytes]:
     """Scrape as Prometheus does; give the seconds and what was sent."""
-    request = urllib.request.Request(f"http://{address}/metrics", headers={"Accept-Encoding": "gzip"})
+    request = urllib.request.Request(f"http://{address}{path}", headers={"Accept-Encoding": "gzip"})
     began = time.perf_counter()
     with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - our own address
         body = answer.read()
@@ -205,10 +206,12 @@ def measure(partitions: int, scrapes: int) -> None:
     time.sleep(OFFSETS_SECONDS)
     moving = (sum(cpu_seconds(pid).values()) - before) / (time.monotonic() - began)
     before, began = sum(cpu_seconds(pid).values()), time.monotonic()
-    times = []
+    times, checks = [], []
     for _ in range(scrapes):
         seconds, body = scrape(address)
         times.append(seconds)
+        time.sleep(0.1)
+        checks.append(scrape(address, "/-/healthy")[0])
         time.sleep(0.1)
     spent = sum(cpu_seconds(pid).values()) - before - moving * (time.monotonic() - began)
     before, began = sum(cpu_seconds(pid).values()), time.monotonic()
@@ -225,6 +228,7 @@ def measure(partitions: int, scrapes: int) -> None:
         f"{partitions:,} partitions, {series:,} series, {len(text) / 1e6:.1f} MB of text, {len(body) / 1e6:.2f} zipped"
     )
     _print("a scrape", times)
+    _print("a health check", checks)
     _print(f"of {AT_ONCE} at once", at_once)
     _print("a commit is served", served)
     print(

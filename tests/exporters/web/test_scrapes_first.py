@@ -33,6 +33,27 @@ def test_a_request_is_waited_for_until_its_end(monkeypatch: pytest.MonkeyPatch) 
     worker.join()
 
 
+def test_a_client_that_has_just_connected_is_waited_for_but_not_one_that_sends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    clock = SimpleNamespace(monotonic=lambda: now, sleep=sleep)
+    monkeypatch.setattr("exporters.web.scrapes_first.time", clock)
+    monkeypatch.setattr("streaming.web.http_counts.time", clock)
+    counts = HttpCounts()
+    counts.arrive()
+    ScrapesFirst(counts)()
+    waited = now - 1.0
+    assert waited == pytest.approx(scrapes_first.ARRIVAL_SECONDS, abs=0.001)
+    ScrapesFirst(counts)()
+    assert now == 1.0 + waited
+
+
 def test_a_client_that_never_ends_to_read_takes_at_most_half_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = HttpCounts()
     counts.begin()

@@ -1,0 +1,90 @@
+"""What scrapes have in common is put together once; each still shows what is right at its own moment."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from exporters.metrics.compression import gzipped, plain
+from exporters.metrics.exposition import Exposition
+from exporters.metrics.scrape_request import ScrapeRequest
+from exporters.read_model.reader import TablesReader
+from exporters.read_model.refresher import ExporterHealth
+from streaming.contracts.sample_tables import QUORUM_MEMBERS
+from tests.exporters.metrics.test_exposition import SECOND, STALE_AFTER
+
+if TYPE_CHECKING:
+    from exporters.read_model.snapshot import ReplicationSnapshot
+
+HEALTH: Final = ExporterHealth("1.2.3", 1, 0.25, 7)
+REQUESTS: Final = (
+    ScrapeRequest(),
+    ScrapeRequest(is_openmetrics=True),
+    ScrapeRequest(cluster="main"),
+    ScrapeRequest(names=frozenset({"kafka_brokers", "kafka_replication_cluster_state_age_seconds"})),
+)
+
+
+@pytest.fixture
+def snapshot(busy_cluster: Any) -> ReplicationSnapshot:
+    return TablesReader(busy_cluster.directory).refresh()
+
+
+@pytest.fixture
+def fresh(rows: Any) -> int:
+    return int(rows.start + 31 * SECOND)
+
+
+def page(exposition: Exposition, snapshot: ReplicationSnapshot, now: int, request: ScrapeRequest) -> str:
+    blocks = exposition.render(snapshot, HEALTH, now, request)
+    text = plain(blocks)
+    assert gzip.decompress(gzipped(blocks)) == text
+    return text.decode()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_scrape_is_that_of_an_exposition_that_has_put_nothing_together(
+    snapshot: ReplicationSnapshot, fresh: int, seed: int
+) -> None:
+    chance, exposition, now = random.Random(seed), Exposition(STALE_AFTER), fresh
+    pages = set()
+    for _ in range(60):
+        if chance.random() < 0.3:
+            exposition.prepare(snapshot, now)
+        request = chance.choice(REQUESTS)
+        shown = page(exposition, snapshot, now, request)
+        assert shown == page(Exposition(STALE_AFTER), snapshot, now, request)
+        pages.add(shown)
+        now += chance.choice((0, 1, SECOND, 5 * SECOND))
+    assert len(pages) > 20
+
+
+def test_a_sample_goes_when_it_is_too_old_though_no_table_changed(snapshot: ReplicationSnapshot) -> None:
+    exposition, name = Exposition(STALE_AFTER), "kafka_replication_quorum_member_voter{"
+    newest = max(row.collected_at for row in snapshot.clusters["id-of-main"].samples.quorum_members or ())
+    last = newest + int(exposition.oldest[QUORUM_MEMBERS.name] * SECOND)
+    assert name in page(exposition, snapshot, last, ScrapeRequest())
+    assert name not in page(exposition, snapshot, last + 1, ScrapeRequest())
+
+
+@pytest.mark.parametrize("request_", REQUESTS[:3])
+def test_from_the_second_scrape_on_only_ages_are_rendered(
+    snapshot: ReplicationSnapshot, fresh: int, request_: ScrapeRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exposition = Exposition(STALE_AFTER)
+    before = page(exposition, snapshot, fresh, request_)
+    exposition.prepare(snapshot, fresh)
+
+    def put_together(*_: object) -> None:
+        raise AssertionError("a scrape puts together what does not depend on its moment")
+
+    monkeypatch.setattr(Exposition, "_outline", put_together)
+    assert page(exposition, snapshot, fresh, request_) == before
+    later = page(exposition, snapshot, fresh + SECOND, request_)
+    lines = zip(later.splitlines(), before.splitlines(), strict=True)
+    changed = {new.split("{")[0] for new, old in lines if new != old}
+    assert changed
+    assert all(name.endswith("_age_seconds") for name in changed)
