@@ -1,8 +1,9 @@
 """The response to a scrape, rendered by hand to stay fast at 100,000 partitions.
 
 The lines of a topic are rendered again only when the topic, its open episodes or its offsets changed, those of samples
-when there are newer ones. That and compression happen when the tables change, before a scrape asks. Only the metrics of
-clusters, brokers and the exporter itself are rendered at every scrape.
+when there are newer ones. That and compression happen when the tables change, before a scrape asks, and so is put
+together what the next scrape shows if it asks as the last one did. Only ages, health and the exporter's own metrics
+are rendered at every scrape.
 
 Which series a scrape shows depends on the age of the data, never on a change of the tables: while an input is stale,
 the metrics that require it (``Freshness``) are left out, so that an alert or a panel cannot take an old value for a
@@ -15,7 +16,7 @@ import math
 import threading
 from collections import defaultdict
 from dataclasses import replace
-from itertools import chain, groupby
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.catalogue import CATALOGUE
@@ -176,14 +177,17 @@ class Exposition:
         """Put together what scrapes show until a sample is too old or an input stale."""
         clusters = prepared.at_scrape(request, self._stale_at(now))
         parts: list[Block | AgeMetric] = []
-        until = math.inf
-        chosen = [metric for metric in CATALOGUE if request.wants(metric.name)]
-        for is_age, metrics in groupby(chosen, lambda metric: isinstance(metric, AgeMetric)):
-            if is_age:
-                parts += (metric for metric in metrics if isinstance(metric, AgeMetric))
+        run: list[Block] = []
+        for metric in CATALOGUE:
+            if not request.wants(metric.name):
                 continue
-            run = [block for metric in metrics for block in self._blocks(metric, clusters, now, request)]
-            parts += merged(run)
+            if isinstance(metric, AgeMetric):
+                parts += (*merged(run), metric)
+                run = []
+            else:
+                run += self._blocks(metric, clusters, now, request)
+        parts += merged(run)
+        until = math.inf
         for metric in SAMPLED_METRICS:
             moments = (each.prepared.samples.until(metric) for each in clusters)
             until = min([until, *(moment for moment in moments if moment is not None)])
