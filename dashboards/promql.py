@@ -31,7 +31,7 @@ class Unit(StrEnum):
     COUNT = "short"
     BARE = "none"
     SECONDS = "s"
-    PER_MINUTE = "cpm"
+    PER_MINUTE = "suffix:/min"
     SHARE = "percentunit"
     PERCENT = "percent"
     BYTES = "bytes"

@@ -26,23 +26,35 @@ def selected(*variables: str) -> Scope:
 IN_CLUSTER: Final = selected()
 FRESH: Final = clusters.OFFLINE.now(IN_CLUSTER)
 """Present if the state of the cluster is exposed, whatever its value."""
+_OBSERVED_SECONDS: Final = 20
+"""Some heartbeats and a slow commit. Older data moves no counter: its rate would fall to 0 as if trouble were over."""
 
 
-def stat(signal: Signal, colors: style.Steps, expression: str | None = None, title: str | None = None) -> style.Panel:
+def stat(
+    signal: Signal,
+    colors: style.Steps,
+    expression: str | None = None,
+    title: str | None = None,
+    no_value: str = style.NO_DATA,
+) -> style.Panel:
     """Return one number of now: the sum over the cluster, or the value of an expression."""
     query = expression or signal.now(IN_CLUSTER, by=())
-    return style.stat(title or signal.name, signal.meaning, query, colors, signal.unit)
+    return style.stat(title or signal.name, signal.meaning, query, colors, signal.unit, no_value=no_value)
 
 
 def per_minute(signal: Signal, legend: str, color: str | None = None, scope: Scope = IN_CLUSTER) -> PanelQuery:
     """Return the rate of a counter over time."""
-    return PanelQuery(signal.per_minute(WINDOW, scope), legend, color)
+    return PanelQuery(while_observed(signal.per_minute(WINDOW, scope)), legend, color)
 
 
 def peaks(signal: Signal, legend: str, color: str | None = None, scope: Scope = IN_CLUSTER) -> PanelQuery:
-    """Return the greatest value within each step over time: what is over before the next step is drawn, too."""
+    """Return the greatest value within each step over time: what is over before the next step is drawn, too.
+
+    A step may be no longer than the interval of scrapes, and one of them late: then it has the last value.
+    """
+    series = signal.series(scope)
     return PanelQuery(
-        f"max by ({', '.join(signal.labels)}) (max_over_time({signal.series(scope)}[{WINDOW}]))", legend, color
+        f"max by ({', '.join(signal.labels)}) (max_over_time({series}[$__interval]) or {series})", legend, color
     )
 
 
@@ -59,6 +71,11 @@ def now_in_range(signal: Signal) -> str:
 def while_fresh(expression: str) -> str:
     """Leave out what is there without fresh data, too."""
     return f"{expression} and on (cluster) {FRESH}"
+
+
+def while_observed(expression: str) -> str:
+    """Leave out the rates of counters that nothing moves, because the cluster is not observed."""
+    return f"{expression} and on (cluster) {clusters.DATA_AGE.now(IN_CLUSTER)} <= {_OBSERVED_SECONDS}"
 
 
 def top(count: int, expression: str) -> str:

@@ -14,7 +14,7 @@ from grafanalib import core
 from dashboards.promql import Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 
@@ -31,6 +31,8 @@ NO_COLOR: Final = "transparent"
 NO_DATA: Final = "no fresh data"
 UNKNOWN: Final = "unknown"
 """What an empty cell says in a row that is there, without the colour of any threshold."""
+NOT_REPORTED: Final = "not reported"
+"""What is empty says where not every source reports it, though its data is fresh."""
 NOT_SO: Final = "-"
 """What an empty cell says where a missing value means that something is not the case."""
 NONE_AT_RISK: Final = "none"
@@ -59,7 +61,9 @@ def alarm_above_zero(color: str) -> Steps:
     return steps(GREEN, (1, color))
 
 
-def stat(title: str, description: str, expression: str, colors: Steps, unit: Unit = Unit.COUNT) -> Panel:
+def stat(  # noqa: PLR0913 - the parts of a stat
+    title: str, description: str, expression: str, colors: Steps, unit: Unit = Unit.COUNT, *, no_value: str = NO_DATA
+) -> Panel:
     """One number, of now: without fresh data it says so, and shows neither zero nor what was true an hour ago.
 
     Hence an instant query. The last value of a range query is the newest there was in the whole time range.
@@ -72,7 +76,7 @@ def stat(title: str, description: str, expression: str, colors: Steps, unit: Uni
         reduceCalc="lastNotNull",
         graphMode="none",
         colorMode="background" if len(colors) > 1 else "value",  # a number without an alarm is calm
-        noValue=NO_DATA,
+        noValue=no_value,
         extraJson={"options": {"wideLayout": True}},
     )
 
@@ -103,18 +107,42 @@ def timeseries(
     )
 
 
-def state_timeline(title: str, description: str, queries: Sequence[PanelQuery], unit: Unit, colors: Steps) -> Panel:
-    """One band per series, coloured by value."""
+def state_timeline(  # noqa: PLR0913 - the parts of a state timeline
+    title: str,
+    description: str,
+    queries: Sequence[PanelQuery],
+    unit: Unit,
+    colors: Steps,
+    *,
+    words: Mapping[str, tuple[str, str]] | None = None,
+) -> Panel:
+    """One band per series, coloured by value; ``words`` say what a value means."""
+    mappings = [value_words(words)] if words else []
     return core.StateTimeline(
         **frame(title, description),
         targets=targets(queries),
         showValue="never",
         mergeValues=True,
         extraJson={
-            "fieldConfig": {"defaults": {"unit": unit.value, "thresholds": {"mode": "absolute", "steps": colors}}},
+            "fieldConfig": {
+                "defaults": {
+                    "unit": unit.value,
+                    "thresholds": {"mode": "absolute", "steps": colors},
+                    "mappings": mappings,
+                }
+            },
             "options": {"legend": {"showLegend": True}},
         },
     )
+
+
+def value_words(words: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    """Return the mapping of values to words, each in a colour."""
+    options = {
+        value: {"text": text, "color": color, "index": index}
+        for index, (value, (text, color)) in enumerate(words.items(), start=1)
+    }
+    return {"type": "value", "options": options}
 
 
 def row(title: str) -> Panel:

@@ -75,7 +75,7 @@ class TableColumn:
 
 
 BROKER: Final = KeyColumn("broker", "Broker", 80, to_board(Board.BROKERS, broker="${__value.raw}"))
-TOPIC: Final = KeyColumn("topic", "Topic", 140, to_board(Board.TOPICS, topic="${__value.raw}"))
+TOPIC: Final = KeyColumn("topic", "Topic", 170, to_board(Board.TOPICS, topic="${__value.raw}"))
 PARTITION: Final = KeyColumn("partition", "Partition", 100)
 GROUP: Final = KeyColumn("group", "Group", 150, to_board(Board.GROUPS, group="${__value.raw}"))
 CLUSTER: Final = KeyColumn("cluster", "Cluster", 140, to_board(Board.OVERVIEW, cluster="${__value.raw}"))
@@ -105,6 +105,7 @@ def table(  # noqa: PLR0913 - the parts of a table
     sort_by: str,
     *,
     ascending: bool = False,
+    no_value: str = style.NO_DATA,
 ) -> style.Panel:
     """One row per combination of key labels, one column per query, sorted by one column."""
     return core.Table(
@@ -117,7 +118,7 @@ def table(  # noqa: PLR0913 - the parts of a table
             "fieldConfig": {
                 "defaults": {
                     "custom": {"cellOptions": {"type": "auto"}, "minWidth": _NARROWEST},
-                    "noValue": style.NO_DATA,
+                    "noValue": no_value,
                     "unit": Unit.COUNT.value,
                 }
             },
@@ -154,7 +155,7 @@ def _key_looks(keys: Sequence[KeyColumn], columns: Sequence[TableColumn]) -> lis
 def _key_look(key: KeyColumn, width: str) -> dict[str, Any]:
     look: list[dict[str, Any]] = [{"id": width, "value": key.width}]
     if key.words:
-        look.append({"id": "mappings", "value": [_words(key.words)]})
+        look.append({"id": "mappings", "value": [style.value_words(key.words)]})
         look.append({"id": "custom.cellOptions", "value": {"type": "color-text"}})
     if key.link:
         link = {"title": f"Show this {key.label}", "url": key.link}
@@ -171,7 +172,7 @@ def _column_look(column: TableColumn) -> dict[str, Any]:
     nothing = {"text": column.empty, "color": base, "index": 0}
     mappings: list[dict[str, Any]] = [{"type": "special", "options": {"match": "null", "result": nothing}}]
     if column.look.words:
-        mappings.append(_words(column.look.words))
+        mappings.append(style.value_words(column.look.words))
     look.append({"id": "mappings", "value": mappings})
     look.append({"id": "custom.minWidth" if column.grows else "custom.width", "value": column.width})
     if column.look.steps:
@@ -179,11 +180,3 @@ def _column_look(column: TableColumn) -> dict[str, Any]:
         cell = {"type": "color-background", "mode": "basic"} if column.look.fills else {"type": "color-text"}
         look.append({"id": "custom.cellOptions", "value": cell})
     return {"matcher": {"id": "byName", "options": column.title}, "properties": look}
-
-
-def _words(words: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
-    options = {
-        value: {"text": text, "color": color, "index": index}
-        for index, (value, (text, color)) in enumerate(words.items(), start=1)
-    }
-    return {"type": "value", "options": options}

@@ -70,12 +70,12 @@ RESTART_SAFETY: Final = table(
     "controller last. What is lost in any order has too few replicas. A second or two behind other panels.",
     [BROKER],
     [
-        shared.safe_to_stop(SELECTED, yes_no(style.GREEN, style.RED), grows=True),
+        shared.safe_to_stop(SELECTED, yes_no(style.GREEN, style.ORANGE), grows=True),
         TableColumn(
             title=brokers.RESTART_ORDER.name,
-            expression=brokers.RESTART_ORDER.now(SELECTED),
+            expression=f"{brokers.RESTART_ORDER.now(SELECTED)} or 0 * {brokers.SAFE_TO_STOP.now(SELECTED)}",
             unit=brokers.RESTART_ORDER.unit,
-            empty="none",
+            look=CellLook({"0": ("none", style.TEXT)}),
             grows=True,
         ),
         *(
@@ -165,7 +165,8 @@ DIRECTORIES: Final = table(
             empty="not filling",
         ),
     ],
-    "Used",
+    disks.ONLINE.name,
+    ascending=True,
 )
 _INFO: Final = brokers.INFO.now(SELECTED)
 PLACES: Final = table(

@@ -11,7 +11,7 @@ from dashboards.layout import PanelRow, line
 from dashboards.links import Board
 from dashboards.promql import Unit
 from dashboards.queries import IN_CLUSTER, RANGE, or_none, selected, stat, top
-from dashboards.signals import groups, labels, partitions, transactions
+from dashboards.signals import groups, partitions, transactions
 from dashboards.style import PanelQuery
 from dashboards.tables import BROKER, GROUP, PARTITION, TOPIC, KeyColumn, TableColumn, alarm, colored, table
 
@@ -36,8 +36,16 @@ def _behind() -> str:
     return f"({groups.LAG.now(SELECTED)} or {last})"
 
 
+# While none of its partitions has a leader nothing is sampled of a topic, and what was lost is lost.
+_LOST: Final = f"{groups.LOST.last_known(RANGE, SELECTED)} and on (cluster, group) {_INFO}"
 _RECORDS_BEHIND: Final = f"sum by (cluster, group) {_behind()}"
 _BEHIND: Final = "30 s of lag are ordinary; compare with what the application promises."
+_STATES: Final = {
+    **{name: (name, style.TEXT) for name in ("Stable", "Assigning", "Reconciling", "NotReady")},
+    **{name: (name, style.TEXT) for name in ("PreparingRebalance", "CompletingRebalance")},
+    "Empty": ("Empty", style.YELLOW),
+    "Dead": ("Dead", style.ORANGE),
+}
 OPEN: Final = stat(transactions.OPEN, style.steps(style.BLUE))
 LATE: Final = stat(transactions.LATE, style.alarm_above_zero(style.YELLOW))
 HANGING: Final = stat(transactions.HANGING, style.alarm_above_zero(style.RED))
@@ -53,7 +61,7 @@ LOST: Final = style.stat(
     "Records lost by groups",
     "Records that retention deleted before a group read them, as of the committed offsets. They are gone for that "
     "group: find out since when it stands still, and lengthen retention.",
-    groups.LOST.now(SELECTED, by=()),
+    f"sum({_LOST})",
     style.alarm_above_zero(style.RED),
 )
 GROUPS: Final = table(
@@ -63,7 +71,7 @@ GROUPS: Final = table(
     "for queries of Spark.",
     [
         GROUP,
-        KeyColumn("state", "State", 130),
+        KeyColumn("state", "State", 160, words=_STATES),
         KeyColumn("protocol", "Protocol", 100),
         KeyColumn("coordinator", "Coordinator", 120, BROKER.link),
     ],
@@ -77,7 +85,7 @@ GROUPS: Final = table(
         ),
         TableColumn(
             title="Lost records",
-            expression=_of_group(groups.LOST.now(SELECTED, by=labels.GROUP)),
+            expression=_of_group(f"sum by (cluster, group) ({_LOST})"),
             look=alarm(style.RED),
         ),
         TableColumn(title=groups.MEMBERS.name, expression=_of_group(groups.MEMBERS.now(SELECTED))),

@@ -54,8 +54,8 @@ def _band(severity: str, value: int) -> str:
 TIMELINE: Final = style.state_timeline(
     "When each incident was open",
     "A band per incident, as long as it was open: its class and its suspects. Red: writes were refused, there was no "
-    "leader, or records may be lost; orange: copies were missing; blue: no harm. It ends when all is as before, so the "
-    "right edge of a band is the recovery.",
+    "leader, or records may be lost; orange: copies were missing; blue: no harm. It ends some time after all is as "
+    "before: a minute, of a rolling restart fifteen, in which the next one would belong to it.",
     [
         PanelQuery(
             " or ".join(_band(severity, value) for severity, value in _SEVERITIES.items()),
@@ -64,6 +64,7 @@ TIMELINE: Final = style.state_timeline(
     ],
     Unit.COUNT,
     style.steps(style.BLUE, (2, style.ORANGE), (3, style.RED)),
+    words={"1": ("no harm", style.BLUE), "2": ("copies missing", style.ORANGE), "3": ("harm", style.RED)},
 )
 CLOSED: Final = table(
     "Incidents by class",

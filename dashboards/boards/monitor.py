@@ -13,9 +13,14 @@ from dashboards.promql import Signal, Unit
 from dashboards.queries import IN_CLUSTER, in_range, now_in_range, or_none, stat, while_fresh
 from dashboards.signals import clusters, labels, monitor
 from dashboards.style import PanelQuery
-from dashboards.tables import BROKER, KeyColumn, TableColumn, alarm, colored, table, yes_no
+from dashboards.tables import BROKER, CellLook, KeyColumn, TableColumn, alarm, colored, table, yes_no
 
-_REPORTED: Final = f"{monitor.REPORT_AGE.now(IN_CLUSTER)} <= 60"
+_REPORT_AGE: Final = monitor.REPORT_AGE.now(IN_CLUSTER)
+_RUNNING: Final = (
+    f"{monitor.QUERY_UP.now(IN_CLUSTER)} and on (cluster, channel, source) {_REPORT_AGE} <= 60 "
+    f"or 0 * ({_REPORT_AGE} > 60) - 1"
+)
+"""1, 0, or -1 where the job has said nothing for a minute."""
 _SOURCE: Final = [KeyColumn("source", "Source", 240), KeyColumn("channel", "Channel", 110)]
 _BY_SOURCE: Final = "{{source}} ({{channel}})"
 
@@ -47,8 +52,8 @@ SOURCES: Final = table(
         ),
         TableColumn(
             title="Running",
-            expression=f"{monitor.QUERY_UP.now(IN_CLUSTER)} and on (cluster, channel, source) {_REPORTED}",
-            look=yes_no(no=style.RED),
+            expression=_RUNNING,
+            look=CellLook({**yes_no(no=style.RED).words, "-1": ("job silent", style.RED)}, style.steps(style.TEXT)),
         ),
         TableColumn(
             title="Restarts in range",
@@ -73,9 +78,10 @@ def _over_time(signal: Signal, unit: Unit) -> style.Panel:
 QUERIES: Final = style.state_timeline(
     monitor.QUERY_UP.name,
     monitor.QUERY_UP.meaning,
-    [PanelQuery(f"{monitor.QUERY_UP.now(IN_CLUSTER)} and on (cluster, channel, source) {_REPORTED}", _BY_SOURCE)],
+    [PanelQuery(_RUNNING, _BY_SOURCE)],
     Unit.COUNT,
     style.steps(style.RED, (1, style.GREEN)),
+    words={"1": ("running", style.GREEN), "0": ("down", style.RED), "-1": ("job silent", style.RED)},
 )
 TABLES: Final = table(
     "Tables",

@@ -13,6 +13,7 @@ from dashboards.promql import Unit
 from dashboards.queries import IN_CLUSTER, now_in_range, or_none, stat
 from dashboards.signals import changes, clusters, monitor
 from dashboards.tables import CLUSTER, KeyColumn, TableColumn, alarm, colored, table
+from exporters.read_model.health_reasons import SEVERITY, HealthSeverity
 
 OFFLINE: Final = stat(clusters.OFFLINE, style.alarm_above_zero(style.RED))
 UNDER_MIN_ISR: Final = stat(clusters.UNDER_MIN_ISR, style.alarm_above_zero(style.RED))
@@ -34,20 +35,29 @@ REPORT_AGE: Final = stat(
     monitor.REPORT_AGE,
     style.steps(style.GREEN, (30, style.ORANGE), (60, style.RED)),
     f"max({monitor.REPORT_AGE.now(IN_CLUSTER)})",
-    "Job's report",
+    "Job's report age",
 )
 OFF_PREFERRED_LEADER: Final = stat(
-    clusters.OFF_PREFERRED_LEADER, style.alarm_above_zero(style.YELLOW), title="Off preferred"
+    clusters.OFF_PREFERRED_LEADER, style.alarm_above_zero(style.YELLOW), title="Off preferred leader"
 )
+_COLORS: Final = {
+    HealthSeverity.CRITICAL: style.RED,
+    HealthSeverity.WARNING: style.ORANGE,
+    HealthSeverity.PLANNED: style.BLUE,
+    HealthSeverity.UNKNOWN: style.YELLOW,
+}
+_REASONS: Final = {
+    **{reason.value: (reason.value, _COLORS[severity]) for reason, severity in SEVERITY.items()},
+    style.NONE_AT_RISK: (style.NONE_AT_RISK, style.TEXT),
+}
 REASONS: Final = table(
     "Why is it not healthy?",
     f"{clusters.UNHEALTHY.meaning} The row none: data is fresh, and the cluster is healthy.",
-    [KeyColumn("reason", "Reason", 220)],
+    [KeyColumn("reason", "Reason", 220, words=_REASONS)],
     [
         TableColumn(
             title="Count",
             expression=or_none(f"{clusters.UNHEALTHY.now(IN_CLUSTER)} > 0", "reason"),
-            look=colored(style.TEXT, (1, style.ORANGE)),
         )
     ],
     "Count",
@@ -82,7 +92,7 @@ ROWS: Final = (
         "Is data at risk now?",
         (
             line(4, OFFLINE, UNDER_MIN_ISR, ONE_LOSS_LEFT, UNDER_REPLICATED, FENCED_BROKERS, shared.DATA_AGE),
-            (8, ((shared.open_incidents(), 16), (REASONS, 8))),
+            (10, ((shared.open_incidents(), 16), (REASONS, 8))),
             (7, ((shared.RISK, 24),)),
         ),
     ),
@@ -95,7 +105,7 @@ ROWS: Final = (
     ),
     PanelRow(
         "Which topics and partitions?",
-        ((9, ((shared.topics_at_risk(IN_CLUSTER), 10), (shared.missing_replicas(IN_CLUSTER, detailed=False), 14))),),
+        ((9, ((shared.topics_at_risk(IN_CLUSTER), 9), (shared.missing_replicas(IN_CLUSTER, detailed=False), 15))),),
     ),
     PanelRow(
         "What changed?",

@@ -71,9 +71,12 @@ FEATURES: Final = table(
     [KeyColumn("feature", "Feature", 240)],
     [TableColumn(title=clusters.FEATURE_LEVEL.name, expression=clusters.FEATURE_LEVEL.now(IN_CLUSTER), unit=Unit.BARE)],
     clusters.FEATURE_LEVEL.name,
+    no_value=style.NOT_REPORTED,
 )
-OLDER: Final = stat(configuration.OLDER_BROKERS, style.alarm_above_zero(style.YELLOW))
-UNFINISHED: Final = stat(configuration.UNFINISHED_UPGRADE, style.alarm_above_zero(style.YELLOW))
+OLDER: Final = stat(configuration.OLDER_BROKERS, style.alarm_above_zero(style.YELLOW), no_value=style.NOT_REPORTED)
+UNFINISHED: Final = stat(
+    configuration.UNFINISHED_UPGRADE, style.alarm_above_zero(style.YELLOW), no_value=style.NOT_REPORTED
+)
 THROTTLES: Final = stat(configuration.LEFT_THROTTLES, style.alarm_above_zero(style.YELLOW))
 
 ROWS: Final = (

@@ -36,9 +36,9 @@ UNCLEAN_ELECTIONS: Final = stat(
 RISK: Final = style.timeseries(
     "Risk over time",
     "Partitions in each state, at their worst within each step. A step upwards is a broker; a slow rise is a disk, the "
-    "network or load. Red: writes are refused, or there is no leader. Yellow: copies are missing.",
+    "network or load. Purple: no leader. Red: writes are refused. Yellow: copies are missing.",
     [
-        peaks(clusters.OFFLINE, "offline", "dark-red"),
+        peaks(clusters.OFFLINE, "offline", style.PURPLE),
         peaks(clusters.UNDER_MIN_ISR, "under min ISR", style.RED),
         peaks(clusters.UNDER_REPLICATED, "under-replicated", style.YELLOW),
     ],
@@ -64,7 +64,7 @@ LEADER_CHANGES: Final = style.timeseries(
 )
 
 _CONSEQUENCES: Final = {
-    "critical": ("writes refused, no leader, or records lost", style.RED),
+    "critical": ("writes refused, no leader, or loss possible", style.RED),
     "warning": ("copies are missing", style.ORANGE),
     "info": ("no harm", style.TEXT),
     "": ("not assessed yet", style.TEXT),
@@ -72,12 +72,12 @@ _CONSEQUENCES: Final = {
 _INCIDENT_KEYS: Final = (
     KeyColumn("class", "Incident", 170),
     KeyColumn("suspects", "Suspect brokers", 160),
-    KeyColumn("severity", "Consequence", 330, words=_CONSEQUENCES),
+    KeyColumn("severity", "Worst so far", 330, words=_CONSEQUENCES),
 )
 _INCIDENTS: Final = (
     "One row per incident, however many partitions it affected: its suspects, the likeliest first, and its worst "
-    "consequence so far. Begin with the suspect that comes first. isrwatch incidents ID shows the evidence and the "
-    "next step. The row none: data is fresh, and no incident is open."
+    "consequence so far, which may be over. Begin with the suspect that comes first. isrwatch incidents shows the "
+    "evidence and the next step of each. The row none: data is fresh, and no incident is open."
 )
 
 
@@ -85,7 +85,7 @@ def open_incidents(*more: KeyColumn) -> style.Panel:
     """List the open incidents, with their suspects and consequence."""
     row = {"suspects": style.NONE_AT_RISK, "severity": "info", "incident": "-"}
     shown = {key.label for key in (*_INCIDENT_KEYS, *more)}
-    age = f"time() - max by ({', '.join(['cluster', *sorted(shown)])}) ({incidents.OPENED.now(IN_CLUSTER)})"
+    age = f"time() - min by ({', '.join(['cluster', *sorted(shown)])}) ({incidents.OPENED.now(IN_CLUSTER)})"
     also = {label: value for label, value in row.items() if label in shown}
     age_or_none = or_none(age, "class", also=also)
     column = TableColumn(title=incidents.OPENED.name, expression=age_or_none, unit=Unit.SECONDS)
@@ -144,7 +144,8 @@ def topics_at_risk(scope: Scope) -> style.Panel:
 _MISSING: Final = (
     "Each replica that is not in the ISR of its partition, or is in it and fenced, by broker. One broker in all "
     "rows: look there. In sync below min ISR: writes are refused. Leader -1: offline; start a broker that may lead "
-    "first, because its replica has every committed record. Fewest in sync first. The row none: data is fresh, no "
+    "first, because its replica has every committed record. How long the partition is incomplete "
+    "may be longer than this replica is missing. Fewest in sync first. The row none: data is fresh, no "
     "replica is missing."
 )
 
@@ -215,13 +216,17 @@ def safe_to_stop(scope: Scope, look: CellLook, *, grows: bool = False) -> TableC
     )
 
 
+_AT_RISK: Final = "At or under min ISR"
+
+
 def broker_states(scope: Scope) -> style.Panel:
     """List every broker: whether it is there, what it lacks, how suspect it is, whether it may be stopped."""
     return table(
         "Brokers",
         "Every broker. Fenced: its session with the controller expired, or it is starting. Missing from ISRs: "
-        "replicas on it that are not in sync; at min ISR: the loss of one more stops writes there. Suspect: share of "
-        "the current ISR shrinks that it explains. Safe to stop: valid for one broker at a time.",
+        "replicas on it that are not in sync; at or under min ISR: of these, where writes are refused or the loss of "
+        "one more stops them. Share of shrinks: of the current ones that it explains, harmless ones included. Safe to "
+        "stop: valid for one broker at a time.",
         [BROKER],
         [
             TableColumn(
@@ -238,9 +243,9 @@ def broker_states(scope: Scope) -> style.Panel:
                 expression=brokers.MISSING_FROM_ISR.now(scope),
                 look=colored(style.TEXT, (1, style.ORANGE)),
             ),
-            TableColumn(title="At min ISR", expression=brokers.MISSING_AT_MIN_ISR.now(scope), look=alarm(style.RED)),
+            TableColumn(title=_AT_RISK, expression=brokers.MISSING_AT_MIN_ISR.now(scope), look=alarm(style.ORANGE)),
             TableColumn(
-                title="Suspect",
+                title="Share of shrinks",
                 expression=brokers.SUSPECT_SCORE.now(scope),
                 unit=Unit.SHARE,
                 look=colored(style.TEXT, (0.01, style.ORANGE)),
@@ -251,7 +256,7 @@ def broker_states(scope: Scope) -> style.Panel:
             TableColumn(title=brokers.LED.name, expression=brokers.LED.now(scope)),
             safe_to_stop(scope, yes_no(no=style.ORANGE)),
         ],
-        brokers.MISSING_FROM_ISR.name,
+        _AT_RISK,
     )
 
 

@@ -15,7 +15,7 @@ from dashboards.boards import shared
 from dashboards.layout import PanelRow, line
 from dashboards.links import Board
 from dashboards.promql import Signal, Unit
-from dashboards.queries import IN_CLUSTER, RANGE, or_none, top, while_fresh
+from dashboards.queries import IN_CLUSTER, RANGE, WINDOW, or_none, top, while_fresh, while_observed
 from dashboards.signals import clusters, topics, unavailability
 from dashboards.style import PanelQuery
 from dashboards.tables import TOPIC, TableColumn, table
@@ -33,7 +33,7 @@ def _in_range(signal: Signal) -> str:
 
 def _burn(signal: Signal, window: str) -> str:
     """Return how many times faster than allowed the budget is spent, over a window."""
-    return f"sum({signal.per_minute(window, IN_CLUSTER)}) / 60 / sum({_PARTITIONS}) / {_ALLOWED}"
+    return f"sum({while_observed(signal.per_minute(window, IN_CLUSTER))}) / 60 / sum({_PARTITIONS}) / {_ALLOWED}"
 
 
 def _time(signal: Signal, *above: tuple[float, str]) -> style.Panel:
@@ -42,8 +42,8 @@ def _time(signal: Signal, *above: tuple[float, str]) -> style.Panel:
 
 AVAILABLE: Final = style.stat(
     "Writes accepted",
-    "Share of partition time in this time range in which partitions accepted writes with acks=all. Green: at least the "
-    "objective that is chosen above. Choose the range by the period of the objective, such as the last 30 days.",
+    "Share of partition time in this time range in which partitions accepted writes with acks=all. Choose the range "
+    "by the period of the objective, such as the last 30 days.",
     f"100 * (1 - {_in_range(unavailability.UNDER_MIN_ISR)} / ($__range_s * sum({_PARTITIONS})))",
     style.steps(style.TEXT),
     Unit.PERCENT,
@@ -74,13 +74,13 @@ BURN: Final = style.timeseries(
     Unit.BARE,
 )
 SPENT: Final = style.timeseries(
-    "Unavailable partitions, in the mean",
-    "Partitions that were unavailable on average in each step, from exact seconds: also what is shorter than a "
-    "scrape. One for a whole hour costs the same as sixty for a minute.",
+    "Unavailable or under-replicated, in the mean",
+    "Partitions in each state on average, within each step, from exact seconds: also what is shorter than a scrape. "
+    "One for a whole hour costs the same as sixty for a minute. The lines end while the cluster is not observed.",
     [
-        PanelQuery(f"sum({signal.per_minute('$__rate_interval', IN_CLUSTER)}) / 60", legend, color)
+        PanelQuery(f"sum({while_observed(signal.per_minute(WINDOW, IN_CLUSTER))}) / 60", legend, color)
         for signal, legend, color in (
-            (unavailability.OFFLINE, "offline", "dark-red"),
+            (unavailability.OFFLINE, "offline", style.PURPLE),
             (unavailability.UNDER_MIN_ISR, "writes refused", style.RED),
             (unavailability.UNDER_REPLICATED, "under-replicated", style.YELLOW),
         )
@@ -95,18 +95,18 @@ TOPICS: Final = table(
     [TOPIC],
     [
         TableColumn(
-            title="Refused writes for",
+            title="Partition time",
             expression=or_none(while_fresh(top(_LISTED, _REFUSED)), "topic", _REFUSED),
             unit=Unit.SECONDS,
         )
     ],
-    "Refused writes for",
+    "Partition time",
 )
 
 ROWS: Final = (
     PanelRow(
-        "Is the objective met?",
-        (line(5, AVAILABLE, BUDGET, WRITES_REFUSED, OFFLINE, UNDER_REPLICATED, UNKNOWN),),
+        "Is the objective met, by times summed over partitions?",
+        (line(5, AVAILABLE, BUDGET, WRITES_REFUSED, OFFLINE, UNDER_REPLICATED, UNKNOWN, shared.DATA_AGE),),
     ),
     PanelRow("How fast is the budget spent?", ((8, ((BURN, 12), (SPENT, 12))),)),
     PanelRow("By which topics?", ((8, ((TOPICS, 12), (shared.RISK, 12))),)),

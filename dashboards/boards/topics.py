@@ -14,6 +14,7 @@ from dashboards.queries import IN_CLUSTER, WINDOW, in_range, or_none, selected, 
 from dashboards.signals import clusters, configuration, labels, partitions, topics
 from dashboards.style import PanelQuery
 from dashboards.tables import BROKER, PARTITION, TOPIC, KeyColumn, TableColumn, alarm, colored, table
+from streaming.contracts.durability import Weakness
 
 SELECTED: Final = selected("topic")
 LISTED: Final = 10
@@ -50,10 +51,23 @@ BEHIND: Final = table(
     ],
     partitions.REPLICA_LAG.name,
 )
+_WEAKNESSES: Final = {
+    each: (text, style.TEXT)
+    for each, text in (
+        (Weakness.MIN_ISR_ABOVE_REPLICATION_FACTOR.value, "min ISR above the replicas"),
+        (Weakness.ONE_REPLICA.value, "one replica"),
+        (Weakness.NOT_COMPACTED.value, "not compacted"),
+        (Weakness.UNCLEAN_ELECTION.value, "unclean election allowed"),
+        (Weakness.MIN_ISR_ONE.value, "min ISR of 1"),
+        (Weakness.NO_REPLICA_TO_SPARE.value, "no replica to spare"),
+        (Weakness.ONE_RACK.value, "all replicas in one rack"),
+        (style.NONE_AT_RISK, style.NONE_AT_RISK),
+    )
+}
 WEAK: Final = table(
     "Topics with weak settings",
     f"{configuration.WEAK_TOPICS.meaning} The row none: data is fresh, and no topic has a weakness.",
-    [KeyColumn("weakness", "Weakness", 240)],
+    [KeyColumn("weakness", "Weakness", 240, words=_WEAKNESSES)],
     [
         TableColumn(
             title="Topics",
@@ -72,8 +86,8 @@ def most(scope: Scope, title: str = "Topics with most changes") -> style.Panel:
     return table(
         title,
         "The ten topics with the most ISR shrinks in this time range, with their leader changes, unclean elections "
-        "and the time in which their partitions refused writes. All alike: a broker that they share. Sizes are those "
-        "of all replicas.",
+        "and the time in which they refused writes, summed over their partitions. All alike: a broker that they "
+        "share. Sizes are those of all replicas.",
         [TOPIC],
         [
             TableColumn(title=topics.ISR_SHRINKS.name, expression=while_fresh(ranked)),
@@ -87,7 +101,7 @@ def most(scope: Scope, title: str = "Topics with most changes") -> style.Panel:
                 look=alarm(style.RED),
             ),
             TableColumn(
-                title="Refused writes",
+                title="Time refused",
                 expression=f"{topics.UNDER_MIN_ISR_SECONDS.increase('$__range', scope)} {among}",
                 unit=Unit.SECONDS,
                 look=colored(style.TEXT, (1, style.ORANGE)),

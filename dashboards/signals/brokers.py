@@ -78,7 +78,9 @@ WOULD_GO_OFFLINE: Final = _broker(
     "Partitions that would have no leader if the broker stopped now.",
 )
 MAINTENANCE_OVERRUN: Final = _broker(
-    "Overrun", "broker_maintenance_overrun", "1 while the broker is not back although the time of planned work is over."
+    "Work overran",
+    "broker_maintenance_overrun",
+    "1 while the broker is not back although the time of planned work is over.",
 )
 UNAVOIDABLE_OFFLINE: Final = _broker(
     "Offline in any order",
@@ -96,7 +98,7 @@ LAGGING_REPLICAS: Final = _broker(
     "Replicas of the broker that have not caught up with their leaders between two samples.",
 )
 MAX_REPLICA_LAG: Final = _broker(
-    "Largest lag",
+    "Largest lag, records",
     "broker_max_replica_lag_records",
     (
         "Records that the most lagging replica of each broker lacks. A rise on one broker: its disk or network; on "

@@ -15,7 +15,7 @@ DATA_AGE: Final = _cluster(
     "cluster_state_age_seconds",
     (
         "Seconds since the newest observation of the cluster. Above 60 s all state on this dashboard disappears, "
-        "instead of looking healthy. Then check the sources at the bottom: the one whose age grows has failed."
+        "instead of looking healthy. Then open the board of the monitor itself: the source whose age grows has failed."
     ),
     unit=Unit.SECONDS,
     copies="min",

@@ -20,7 +20,7 @@ USABLE: Final = _directory(
     "Free", "log_directory_usable_bytes", "Free bytes of the volume of the directory (KIP-827).", unit=Unit.BYTES
 )
 REPLICA_BYTES: Final = _directory(
-    "Replicas", "log_directory_replica_bytes", "Size of the replicas in the directory.", unit=Unit.BYTES
+    "Size of replicas", "log_directory_replica_bytes", "Size of the replicas in the directory.", unit=Unit.BYTES
 )
 UNTIL_FULL: Final = _directory(
     "Full in", "log_directory_until_full_seconds", "Time until the volume is full, at its pace.", unit=Unit.SECONDS

@@ -64,7 +64,7 @@ UNDER_MIN_ISR_SINCE: Final = _partition(
     unit=Unit.SECONDS,
 )
 REPLICA_LAG: Final = Signal(
-    name="Lag",
+    name="Lag, records",
     meaning="Records that the leader has and the replica has not; only of replicas that have not caught up.",
     metric="replica_lag_records",
     labels=REPLICA,

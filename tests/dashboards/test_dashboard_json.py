@@ -102,11 +102,13 @@ BURN_RATES = {"5m", "1h", "6h"}
 def test_a_course_over_time_uses_the_rate_interval_and_a_sum_the_whole_range(panels: list[dict[str, Any]]) -> None:
     for title, target in expressions(panels):
         windows = set(re.findall(r"\}\[([^\]]+)\]", target["expr"]))
-        assert windows <= {"$__rate_interval", "$__range", *BURN_RATES}, title
+        assert windows <= {"$__rate_interval", "$__interval", "$__range", *BURN_RATES}, title
         if title == "Burn rate":
             assert windows <= BURN_RATES
-        elif "rate(" in target["expr"] or "max_over_time(" in target["expr"]:
+        elif "rate(" in target["expr"]:
             assert windows == {"$__rate_interval"}, title
+        if "max_over_time(" in target["expr"]:
+            assert windows == {"$__interval"}, "a longer window stretches what is over to its length"
         if "increase(" in target["expr"]:
             assert windows == {"$__range"}, title
 
@@ -250,7 +252,7 @@ def test_what_is_over_before_the_next_step_is_drawn(boards: dict[str, dict[str, 
     risk = [panel for board in boards.values() for panel in board["panels"] if panel["title"] == "Risk over time"]
     assert len(risk) >= 3
     for target in (each for panel in risk for each in panel["targets"]):
-        assert re.match(r"max by \(cluster\) \(max_over_time\(.*\[\$__rate_interval\]\)\)$", target["expr"])
+        assert re.match(r"max by \(cluster\) \(max_over_time\((.*)\[\$__interval\]\) or \1\)$", target["expr"])
 
 
 def test_numbers_and_tables_are_asked_at_one_moment_so_they_agree(panels: list[dict[str, Any]]) -> None:
@@ -295,7 +297,7 @@ def test_incidents_are_listed_with_suspects_and_consequence_above_everything_but
         (listed,) = [panel for panel in boards[name]["panels"] if panel["title"] == "Open incidents"]
         (titles,) = _every("renameByName", listed["transformations"])
         assert [titles[label] for label in ("class", "suspects", "severity")] == [
-            "Incident", "Suspect brokers", "Consequence",
+            "Incident", "Suspect brokers", "Worst so far",
         ]  # fmt: skip
         above = [panel for panel in boards[name]["panels"] if panel["gridPos"]["y"] < listed["gridPos"]["y"]]
         assert {panel["type"] for panel in above} == {"row", "stat"}
@@ -335,7 +337,21 @@ def test_a_number_without_fresh_data_is_never_shown_as_zero(panels: list[dict[st
     for panel in panels:
         assert "or vector(0)" not in str(panel["targets"]), panel["title"]
         if panel["type"] == "stat":
-            assert panel["fieldConfig"]["defaults"]["noValue"] == "no fresh data", panel["title"]
+            empty = "not reported" if panel["title"] in NOT_OF_EVERY_SOURCE else "no fresh data"
+            assert panel["fieldConfig"]["defaults"]["noValue"] == empty, panel["title"]
+
+
+NOT_OF_EVERY_SOURCE = {"Brokers of an older version", "Upgrade not finished"}
+
+
+def test_a_rate_ends_while_nothing_is_observed_and_does_not_fall_to_zero(boards: dict[str, dict[str, Any]]) -> None:
+    checked = 0
+    for board in boards.values():
+        for title, target in expressions([each for each in board["panels"] if each["type"] == "timeseries"]):
+            if "rate(" in target["expr"] and "> 0" not in target["expr"]:
+                assert "kafka_replication_cluster_state_age_seconds" in target["expr"], title
+                checked += 1
+    assert checked > 10
 
 
 def test_an_empty_cell_says_what_it_means_and_has_no_colour_of_a_threshold(panels: list[dict[str, Any]]) -> None:
