@@ -341,6 +341,25 @@ def test_a_number_without_fresh_data_is_never_shown_as_zero(panels: list[dict[st
             assert panel["fieldConfig"]["defaults"]["noValue"] == empty, panel["title"]
 
 
+def test_what_is_left_over_of_the_width_is_the_topics_not_a_number_s(boards: dict[str, dict[str, Any]]) -> None:
+    checked = set()
+    for panel in (each for board in boards.values() for each in board["panels"] if each["type"] == "table"):
+        looks = {
+            each["matcher"]["options"]: {one["id"] for one in each["properties"]}
+            for each in panel["fieldConfig"]["overrides"]
+        }
+        growing = {title for title, ids in looks.items() if "custom.minWidth" in ids}
+        if "Topic" in looks:
+            assert growing == {"Topic"}, panel["title"]
+            checked.add(panel["title"])
+    assert {"Missing replicas", "Internal topics", "Where groups are behind", "Replicas that are behind"} <= checked
+
+
+def test_a_failed_disk_is_the_first_row(boards: dict[str, dict[str, Any]]) -> None:
+    (panel,) = [each for each in boards["replication-brokers.json"]["panels"] if each["title"] == "Log directories"]
+    assert panel["options"]["sortBy"] == [{"displayName": "Online", "desc": False}]
+
+
 NOT_OF_EVERY_SOURCE = {"Brokers of an older version", "Upgrade not finished"}
 
 

@@ -26,6 +26,7 @@ IMPATIENT = AlertSettings(
     remembered="1h",
 )
 NO_DATA = "no fresh data"
+NOTHING = (NO_DATA, "not reported")
 GREEN = "green"
 
 
@@ -53,7 +54,7 @@ def _queried(prometheus: Any, target: dict[str, Any]) -> list[tuple[dict[str, st
 
 def color(panel: dict[str, Any], value: Any) -> str:
     """Give the colour of a stat; without a value it has the base colour of no threshold: none."""
-    if value == NO_DATA:
+    if value in NOTHING:
         return "none"
     steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
     return str([step["color"] for step in steps if step["value"] is None or step["value"] <= value][-1])
@@ -98,7 +99,7 @@ def may_lead(prometheus: Any, panel: dict[str, Any]) -> set[tuple[str, str]]:
 
 def green_stats(board: dict[str, dict[str, Any]], values: dict[str, Any]) -> set[str]:
     """Name the stats that show a value in green."""
-    stats = {title: panel for title, panel in board.items() if panel["type"] == "stat" and values[title] != NO_DATA}
+    stats = {title: panel for title, panel in board.items() if panel["type"] == "stat" and values[title] not in NOTHING}
     return {title for title, panel in stats.items() if color(panel, values[title]) == GREEN}
 
 
@@ -172,7 +173,7 @@ def test_healthy_at_risk_and_blind_look_different_and_blind_is_never_green(
     eventually(lambda: not prometheus.query("kafka_replication_cluster_state_age_seconds"))
     gone = all_shown()
     # What is left is the past of the time range; its columns about the present are empty.
-    assert {title for title, value in gone.items() if value != NO_DATA} <= {
+    assert {title for title, value in gone.items() if value not in NOTHING} <= {
         "replication-brokers: Causes in this time range",
         "replication-monitor: Sources",
     }
@@ -234,6 +235,48 @@ def test_a_partition_that_goes_offline_does_not_let_its_groups_catch_up(
     exporter.text = lags(0, 100)
     eventually(lambda: prometheus.query("kafka_replication_partition_offline == 0"))
     assert behind()["course"] == ["100"], "it has a leader again, and its lag is unknown"
+
+
+def test_what_a_group_lost_stays_lost_while_its_topic_has_no_samples(
+    drawn: dict[str, dict[str, Any]],
+    prometheus_server: Callable[..., Any],
+    exposition: Callable[..., Any],
+    eventually: Callable[..., Any],
+) -> None:
+    lost = 'kafka_replication_group_lost_records{cluster="main", group="g", topic="orders"} 7\n'
+    exporter = exposition(lags(0, 100) + lost)
+    prometheus = prometheus_server(targets={"isrwatch": exporter.address})
+    tile, groups = drawn["replication-groups: Records lost by groups"], drawn["replication-groups: Groups"]
+    eventually(lambda: shown(prometheus, tile) == 7)
+    exporter.text = lags(1)
+    eventually(lambda: not prometheus.query("kafka_replication_group_lost_records"))
+    assert shown(prometheus, tile) == 7
+    assert [value for _, value in column(prometheus, groups, "Lost records")] == ["7"]
+
+
+def test_a_job_that_says_nothing_is_neither_running_nor_absent(
+    drawn: dict[str, dict[str, Any]],
+    prometheus_server: Callable[..., Any],
+    exposition: Callable[..., Any],
+    eventually: Callable[..., Any],
+) -> None:
+    def reported(seconds: int) -> str:
+        of_source = '{cluster="main", channel="replication", source="log"}'
+        metrics = {"source_query_up": 1, "source_report_age_seconds": seconds, "source_age_seconds": seconds}
+        return "".join(f"kafka_replication_{name}{of_source} {value}\n" for name, value in metrics.items())
+
+    exporter = exposition(reported(5))
+    prometheus = prometheus_server(targets={"isrwatch": exporter.address})
+    sources, queries = drawn["replication-monitor: Sources"], drawn["replication-monitor: Queries of the job"]
+
+    def running() -> tuple[list[str], list[str]]:
+        band = _queried(prometheus, {**queries["targets"][0], "instant": True})
+        return [value for _, value in column(prometheus, sources, "Running")], [value for _, value in band]
+
+    eventually(lambda: running() == (["1"], ["1"]))
+    exporter.text = reported(61)
+    eventually(lambda: running() == (["-1"], ["-1"]))
+    assert color({**queries, "type": "stat"}, -1) == "red"
 
 
 def test_of_two_clusters_only_the_one_at_risk_pages(

@@ -65,6 +65,7 @@ LABELS_OF = (
 )
 SUBSTITUTES = {
     "$__rate_interval": "8s",
+    "$__interval": "2s",
     "$__range_s": "60",
     "$__range": "1m",
     "$cluster": "prod",

@@ -29,7 +29,8 @@ export class Prometheus {
 
   filled(text, step) {
     const range = this.to - this.from;
-    const own = { __rate_interval: `${Math.max(4 * SCRAPE_SECONDS, step + SCRAPE_SECONDS)}s`, __range: `${range}s` };
+    const rate = `${Math.max(4 * SCRAPE_SECONDS, step + SCRAPE_SECONDS)}s`;
+    const own = { __rate_interval: rate, __interval: `${step}s`, __range: `${range}s` };
     // $__all is no variable of Grafana but a value of one, which leads to everything: it stays as it is.
     const known = { ...own, __all: "$__all", __range_s: `${range}`, ...this.values };
     return text.replace(/\$(\w+)/g, (variable, name) => {
