@@ -49,7 +49,7 @@ class Scene:
     Attributes:
         begin: seconds since 1970.
         seconds: how long it lasts.
-        blind_seconds: of these, how long the collector is stopped at the end.
+        blind_seconds: of these, how long collector and job are stopped at the end.
     """
 
     scenario: Path
