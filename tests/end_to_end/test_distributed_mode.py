@@ -95,14 +95,15 @@ class Submitted:
         """Run until every table says what the whole bus says; then kill."""
         program = self.start(mode)
         alone = in_one_process(self.kept, self.pipeline.directory / f"alone-{time.monotonic_ns()}")
+        expected = {table: told(alone, table) for table in ("partition_changes", *DERIVED)}
         self.pipeline.eventually(
-            lambda: all(told(self.pipeline.tables, table) == told(alone, table) for table in DERIVED),
+            lambda: all(told(self.pipeline.tables, table) == expected[table] for table in DERIVED),
             f"the mode {mode} has written everything",
             program,
             900,
         )
-        for table in ("partition_changes", *DERIVED):
-            assert told(self.pipeline.tables, table) == told(alone, table), table
+        for table, rows in expected.items():
+            assert told(self.pipeline.tables, table) == rows, table
         program.kill()
 
 
