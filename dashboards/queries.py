@@ -26,8 +26,8 @@ def selected(*variables: str) -> Scope:
 IN_CLUSTER: Final = selected()
 FRESH: Final = clusters.OFFLINE.now(IN_CLUSTER)
 """Present if the state of the cluster is exposed, whatever its value."""
-_OBSERVED_SECONDS: Final = 20
-"""Some heartbeats and a slow commit. Older data moves no counter: its rate would fall to 0 as if trouble were over."""
+_OBSERVED_SECONDS: Final = 15
+"""A few heartbeats. Older data moves no counter: its rate would fall to 0 as if trouble were over."""
 
 
 def stat(

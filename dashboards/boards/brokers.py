@@ -63,6 +63,7 @@ def _of_a_stop(signal: Signal, look: CellLook) -> TableColumn:
     )
 
 
+_SAFE: Final = brokers.SAFE_TO_STOP.now(SELECTED)
 RESTART_SAFETY: Final = table(
     "What a stop would cost",
     "What would happen if one broker stopped now. Valid for one broker at a time: look again before the next. Not "
@@ -73,9 +74,9 @@ RESTART_SAFETY: Final = table(
         shared.safe_to_stop(SELECTED, yes_no(style.GREEN, style.ORANGE), grows=True),
         TableColumn(
             title=brokers.RESTART_ORDER.name,
-            expression=f"{brokers.RESTART_ORDER.now(SELECTED)} or 0 * {brokers.SAFE_TO_STOP.now(SELECTED)}",
+            expression=f"-1 * {shared.not_up(SELECTED)} or {brokers.RESTART_ORDER.now(SELECTED)} or 0 * {_SAFE}",
             unit=brokers.RESTART_ORDER.unit,
-            look=CellLook({"0": ("none", style.TEXT)}),
+            look=CellLook({"0": ("none", style.TEXT), "-1": (style.NOT_SO, style.TEXT)}),
             grows=True,
         ),
         *(

@@ -54,7 +54,7 @@ STATES: Final = table(
     "Internal topics",
     "Every internal topic, and what fails while one of its partitions is offline or under min ISR: their writers use "
     "acks=all. isrwatch state says how many groups and transactional ids have their state in such a partition.",
-    [replace(TOPIC, width=420), KeyColumn("fails", "What fails with it", 330)],
+    [replace(TOPIC, width=420), KeyColumn("fails", "What fails with it", 380)],
     [
         TableColumn(title=signal.name, expression=_with_consequence(signal.now(SELECTED)), look=look)
         for signal, look in shared.BY_TOPIC.items()
