@@ -71,7 +71,7 @@ GROUPS: Final = table(
     "for queries of Spark.",
     [
         GROUP,
-        KeyColumn("state", "State", 160, words=_STATES),
+        KeyColumn("state", "State", 145, words=_STATES),
         KeyColumn("protocol", "Protocol", 100),
         KeyColumn("coordinator", "Coordinator", 120, BROKER.link),
     ],
