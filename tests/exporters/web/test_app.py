@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gzip
 import hashlib
@@ -365,7 +366,7 @@ def test_a_snapshot_that_cannot_be_rendered_is_counted_and_the_next_one_is_shown
         wait_until(lambda: refresher.snapshot.version == 2)
         live_cluster.commit(rows.partition("orders", 1, rows.state([1, 2], [1, 2], 1), micros_now()))
         wait_until(lambda: refresher.health.refresh_errors == 2)
-        assert (refresher.snapshot.version, endpoints.healthy(REQUEST).status_code) == (2, 200)
+        assert (refresher.snapshot.version, asyncio.run(endpoints.healthy(REQUEST)).status_code) == (2, 200)
         assert "ValueError: cannot convert float NaN to integer" in (refresher.last_error or "")
         left_out = "without what was read last, which cannot be shown: ValueError: cannot convert float NaN to integer"
         assert endpoints.ready(REQUEST).body.decode() == f"isrwatch export is ready\n{left_out}\n"
@@ -388,10 +389,10 @@ def test_an_exporter_that_stopped_reading_is_not_healthy(live_cluster: Any) -> N
     refresher = Refresher(TablesReader(live_cluster.directory), 0.01, "1.2.3")
     endpoints = Endpoints(refresher, 60.0)
     refresher.start()
-    assert endpoints.healthy(REQUEST).status_code == 200
+    assert asyncio.run(endpoints.healthy(REQUEST)).status_code == 200
     refresher.stop()
     refresher.join()
-    assert endpoints.healthy(REQUEST).status_code == 503
+    assert asyncio.run(endpoints.healthy(REQUEST)).status_code == 503
 
 
 @pytest.mark.prometheus

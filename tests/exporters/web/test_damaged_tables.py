@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import encodings.idna  # noqa: F401 - loaded before the user changes, who may not read it
 import os
 import re
@@ -277,7 +278,7 @@ def test_a_null_in_any_column_that_may_be_null_gives_no_500_while_it_is_ready(li
         refresher.refresh_once()
         endpoints = Endpoints(refresher, 60.0)
         assert endpoints.ready(REQUEST).status_code == 200, (name, column)
-        assert endpoints.metrics(REQUEST).status_code == 200, (name, column)
+        assert asyncio.run(endpoints.metrics(REQUEST)).status_code == 200, (name, column)
         for endpoint in ENDPOINTS:
             assert endpoints.api.respond(endpoint, REQUEST).status_code in endpoint.statuses, (name, column, endpoint)
         live_tables.put(name, *rows, as_of=1)
