@@ -211,9 +211,11 @@ class Following:
         return self.source._image.image_offset
 
     def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join(30)
-        self.source.close()
+        """Stop once: closed again, it would write the checkpoint of the one that follows it in its place."""
+        if not self._stopping.is_set():
+            self._stopping.set()
+            self._thread.join(30)
+            self.source.close()
 
 
 class Collecting:
