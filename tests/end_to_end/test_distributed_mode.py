@@ -45,14 +45,14 @@ DERIVED = (
 
 
 class PublishedScenarios:
-    """Scenarios as clusters of one bus, told part by part, with a record now and then that nobody understands.
+    """Scenarios as clusters of one bus, published part by part, with a record now and then that nobody understands.
 
     Everything stands on a second bus, too: of the first one the job deletes what it has applied.
     """
 
     def __init__(self, *buses: Path) -> None:
         self._publishers = [DirectoryPublisher(bus, segment_bytes=200_000) for bus in buses]
-        self._told = 0
+        self._published = 0
         self._sources = [
             SimulatedSource(
                 load_scenario(name), seed=7 + number, cluster_id=ClusterId(f"id-of-{name}"), cluster=name,
@@ -61,15 +61,15 @@ class PublishedScenarios:
             for number, name in enumerate(SCENARIOS)
         ]  # fmt: skip
 
-    def tell(self, seconds: int) -> None:
+    def publish(self, seconds: int) -> None:
         for publisher in self._publishers:
             publisher.publish_raw(Channel.REPLICATION, f"metadata_log:{SCENARIOS[0]}", b'{"v":1,"kind":"dream"}')
-        for second in range(self._told, self._told + seconds):
+        for second in range(self._published, self._published + seconds):
             for source in self._sources:
                 seen = source.poll(Micros(START + second * SECOND))
                 for publisher in self._publishers:
                     publisher.publish(seen)
-        self._told += seconds
+        self._published += seconds
 
     def close(self) -> None:
         for publisher in self._publishers:
@@ -95,15 +95,15 @@ class Submitted:
         """Run until every table says what the whole bus says; then kill."""
         program = self.start(mode)
         alone = in_one_process(self.kept, self.pipeline.directory / f"alone-{time.monotonic_ns()}")
-        expected = {table: told(alone, table) for table in ("partition_changes", *DERIVED)}
+        expected = {table: comparable_rows(alone, table) for table in ("partition_changes", *DERIVED)}
         self.pipeline.eventually(
-            lambda: all(told(self.pipeline.tables, table) == expected[table] for table in DERIVED),
+            lambda: all(comparable_rows(self.pipeline.tables, table) == expected[table] for table in DERIVED),
             f"the mode {mode} has written everything",
             program,
             900,
         )
         for table, rows in expected.items():
-            assert told(self.pipeline.tables, table) == rows, table
+            assert comparable_rows(self.pipeline.tables, table) == rows, table
         program.kill()
 
 
@@ -122,15 +122,15 @@ def in_one_process(bus: Path, tables: Path) -> Path:
     return tables
 
 
-def told(tables: Path, table: str) -> list[str]:
+def comparable_rows(tables: Path, table: str) -> list[str]:
     path = tables / table
     if not DeltaTable.is_deltatable(str(path)):
         return []
     query = QueryBuilder().register("t", DeltaTable(str(path))).execute("select * from t")
     rows = [row for row in pa.table(query).to_pylist() if row.get("subject") != "source"]
     if table == "source_progress":  # what follows says how the job is, and of samples how it was cut into batches
-        told_of = ("cluster_id", "source", *(column.name for column in SOURCE_STATE))
-        rows = [{name: row[name] for name in told_of} for row in rows if row["channel"] == Channel.REPLICATION]
+        columns = ("cluster_id", "source", *(column.name for column in SOURCE_STATE))
+        rows = [{name: row[name] for name in columns} for row in rows if row["channel"] == Channel.REPLICATION]
     return sorted(repr({name: row[name] for name in sorted(row) if name not in UNEQUAL}) for row in rows)
 
 
@@ -155,14 +155,14 @@ def test_the_machines_of_the_cluster_have_no_isrwatch_of_their_own(spark_cluster
 def test_every_table_is_that_of_one_process_whichever_mode_runs_and_when_it_is_killed(submitted: Submitted) -> None:
     commits = submitted.pipeline.tables / "partition_changes" / "_delta_log"
     with closing(PublishedScenarios(submitted.pipeline.bus, submitted.kept)) as story:
-        story.tell(15)
+        story.publish(15)
         submitted.through("driver")
-        story.tell(15)
+        story.publish(15)
         before = len(list(commits.glob("*.json")))
         killed = submitted.start("distributed")
         submitted.pipeline.eventually(lambda: len(list(commits.glob("*.json"))) > before + 1, "it commits", killed, 600)
         killed.kill()
-        story.tell(15)
+        story.publish(15)
         submitted.through("distributed")
-        story.tell(15)
+        story.publish(15)
         submitted.through("driver")
