@@ -115,7 +115,8 @@ class Exposition:
         prepared, last = PreparedSnapshot(snapshot, clusters, is_complete), self._last_outline
         if last is not None:
             self.give_way()
-            self._last_outline = self._outline(prepared, now, last.request).compressed()
+            clusters_at_scrape = prepared.at_scrape(last.request, self._stale_at(now))
+            self._last_outline = self._outline(prepared, clusters_at_scrape, now, last.request).compressed()
         return prepared
 
     def _prepare(
@@ -153,7 +154,7 @@ class Exposition:
             prepared = self.prepare(snapshot, now)
         clusters, outline = prepared.at_scrape(request, self._stale_at(now)), self._last_outline
         if outline is None or not outline.is_of(prepared, request, clusters, now):
-            outline = self._outline(prepared, now, request)
+            outline = self._outline(prepared, clusters, now, request)
             if not request.names:  # a few metrics are not what a server asks for again and again
                 outline = self._last_outline = outline.compressed()
         blocks: list[Block] = []
@@ -173,9 +174,10 @@ class Exposition:
         offsets_after = self.oldest[REPLICA_OFFSETS.name]
         return lambda cluster: stale_inputs(cluster, now, self._stale_after, offsets_after)
 
-    def _outline(self, prepared: PreparedSnapshot, now: int, request: ScrapeRequest) -> Outline:
+    def _outline(
+        self, prepared: PreparedSnapshot, clusters: list[ClusterAtScrape], now: int, request: ScrapeRequest
+    ) -> Outline:
         """Put together what scrapes show until a sample is too old or an input stale."""
-        clusters = prepared.at_scrape(request, self._stale_at(now))
         parts: list[Block | AgeMetric] = []
         run: list[Block] = []
         for metric in CATALOGUE:
