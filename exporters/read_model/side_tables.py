@@ -133,10 +133,19 @@ SIDE_CONTENTS: Final = (
 )
 
 
+class _Reading(NamedTuple):
+    """What takes over a reading that ended, or drops what a failed one left; the error, and how long it took."""
+
+    put: Put
+    error: str | None
+    seconds: float
+
+
 class SideTable:
     """One of these tables: all its rows are read when it has another version.
 
-    ``look`` reads, and may be called by another thread than ``put_into``, which takes over what was read last.
+    ``look`` reads, and may be called by another thread than ``put_into``, which takes over what was read last. Its
+    status is of what was taken over, so that no scrape shows rows of a table that it says cannot be read.
     """
 
     def __init__(self, tables: Path, content: SideContent) -> None:
@@ -148,11 +157,18 @@ class SideTable:
         """
         self._content = content
         self._path = tables / content.definition.name
-        self.status = TableStatus(content.definition.name)
+        self._error: str | None = None
+        self._seconds = 0.0
+        self._read_at: float | None = None
         self._was_there = False
         self._lock = threading.Lock()
-        self._read_last: deque[Put] = deque(maxlen=1)
+        self._read_last: deque[_Reading] = deque(maxlen=1)
         self.forget()
+
+    @property
+    def status(self) -> TableStatus:
+        """Return how the reading that was taken over went, and when the last one succeeded."""
+        return TableStatus(self._content.definition.name, self._error, self._seconds, self._read_at)
 
     @property
     def has_news(self) -> bool:
@@ -171,49 +187,49 @@ class SideTable:
             if began < self._not_before:
                 return
             try:
-                has_read = self._read()
+                put = self._read()
             except Exception as error:  # noqa: BLE001 - whatever is wrong with this table, the others must be served
-                self._fail(error, began)
-                self._read_last.append(self._content.drop)
+                self._read_last.append(self._failed(error, began))
                 return
-            ended = time.monotonic()
-            seconds = ended - began if has_read else self.status.seconds
-            self.status = TableStatus(self.status.table, None, seconds, ended)
-            if has_read:
-                self._not_before = ended + (ended - began) * REST_PER_WORK
+            self._read_at = time.monotonic()
+            if put is not None:
+                seconds = self._read_at - began
+                self._not_before = self._read_at + seconds * REST_PER_WORK
+                self._read_last.append(_Reading(put, None, seconds))
 
     def put_into(self, draft: SnapshotDraft) -> None:
         """Take over what was read since the last time. Raises nothing."""
         if not self._read_last:
             return
-        put = self._read_last.popleft()
+        reading = self._read_last.popleft()
         try:
-            put(draft)
+            reading.put(draft)
         except Exception as error:  # noqa: BLE001 - as in ``look``
-            self._fail(error, time.monotonic())
-            self._content.drop(draft)
+            reading = self._failed(error, time.monotonic())
+            reading.put(draft)
+        self._error, self._seconds = reading.error, reading.seconds
 
-    def _read(self) -> bool:
-        """Read the rows of another version; return whether there was one."""
+    def _read(self) -> Put | None:
+        """Read the rows of another version; return what takes them over, None if there is none."""
         if not has_moved(self._path, self._version) and not (self._was_there and self._version == BEFORE_FIRST):
-            return False
+            return None
         table = open_ours(self._path.parent, self._content.definition)
         if table is None:
             if self._was_there:
                 raise IsrwatchError(f"the table {self._path} is gone; bring back the whole folder of the tables")
-            return False
+            return None
         selected = self._content.selected or quoted(self._content.definition.column_names())
         rows = query(table, f"SELECT {selected} FROM rows")  # noqa: S608 - names of our own columns
-        self._read_last.append(self._content.read(table, rows))
+        put = self._content.read(table, rows)
         self._version, self._was_there = table.version(), True
-        return True
+        return put
 
-    def _fail(self, error: Exception, began: float) -> None:
+    def _failed(self, error: Exception, began: float) -> _Reading:
+        """Read it again, after a rest; return what drops what was taken over before."""
         self.forget()
-        ended = time.monotonic()
-        sentence = sentence_of(error, self._path)
-        self.status = TableStatus(self.status.table, sentence, ended - began, self.status.read_at)
-        self._not_before = ended + max(REST_AFTER_ERROR, (ended - began) * REST_PER_WORK)
+        seconds = time.monotonic() - began
+        self._not_before = began + seconds + max(REST_AFTER_ERROR, seconds * REST_PER_WORK)
+        return _Reading(self._content.drop, sentence_of(error, self._path), seconds)
 
 
 def sentence_of(error: Exception, path: Path) -> str:

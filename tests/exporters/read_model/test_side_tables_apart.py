@@ -90,3 +90,31 @@ def test_rows_that_cannot_be_taken_over_cost_their_table_only(
     cluster = reader.refresh().clusters["id-of-main"]
     assert cluster.offsets
     assert offsets_status(reader).error is None
+
+
+def test_what_is_read_while_a_snapshot_is_prepared_changes_neither_its_rows_nor_its_statuses(busy_cluster: Any) -> None:
+    """Else a scrape would show rows of a table that it says cannot be read, or miss those of one that it says can."""
+    reader = TablesReader(busy_cluster.directory, reads_side_tables_apart=True)
+    folder, away = busy_cluster.directory / REPLICA_OFFSETS.name, busy_cluster.directory.parent / "away"
+
+    def is_gone() -> None:
+        folder.rename(away)
+
+    def is_back() -> None:
+        away.rename(folder)
+        reader._side_tables[0]._not_before = 0.0
+
+    between, seen = [is_gone, is_back], []
+
+    def prepare(_: object) -> bool:
+        if between:
+            between.pop(0)()
+        reader.read_side_tables()
+        return True
+
+    refresher = Refresher(reader, 60, "1.2.3", prepare)
+    for _ in range(3):
+        refresher.refresh_once()
+        is_readable = {each.table: each.is_readable for each in refresher.health.tables}[REPLICA_OFFSETS.name]
+        seen.append((is_readable, bool(refresher.snapshot.clusters["id-of-main"].offsets)))
+    assert seen == [(True, True), (False, False), (True, True)]
