@@ -23,6 +23,7 @@ from dashboards.tables import (
     yes_no,
 )
 
+_LEADER: Final = CellLook(words={"-1": ("none", style.RED)}, steps=style.steps(style.TEXT))
 _TAKES_LONG: Final = ((900.0, style.ORANGE), (3600.0, style.RED))
 
 DATA_AGE: Final = stat(
@@ -191,7 +192,12 @@ def missing_replicas(scope: Scope, *, detailed: bool) -> style.Panel:
         [
             listed,
             *(
-                TableColumn(title=signal.name, expression=of_partition(signal.now(scope)), unit=Unit.BARE)
+                TableColumn(
+                    title=signal.name,
+                    expression=of_partition(signal.now(scope)),
+                    unit=Unit.BARE,
+                    look=_LEADER if signal is partitions.LEADER else CellLook(),
+                )
                 for signal in now
             ),
             *ages,

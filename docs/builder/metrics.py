@@ -17,7 +17,8 @@ _HEAD: Final = """# Metrics
 
 Every metric of `isrwatch export`; `isrwatch export --list-metrics` prints the same. [How it
 compares](../how-it-compares.md) says which of them other exporters have. Those of partitions and replicas exist while a
-partition is not healthy, and for an hour after its last change; counts and counters always exist, from 0.
+partition is not healthy, and for an hour after its last change; counts and counters always exist, from 0. In
+OpenMetrics, counters of a whole cluster or of the exporter have a sample `_created`, too: when they were 0.
 """
 _DROP_IN: Final = "Names of kafka_exporter"
 

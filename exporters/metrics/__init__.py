@@ -5,6 +5,7 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``metric``                what a metric is: name, labels, help, unit, how fresh its data must be
 - ``text``                  lines of the Prometheus text format
 - ``scrape_request``        what one scrape selects
+- ``scrape_times``          when the next scrape may come
 - ``compression``           gzip in parts: only changed parts are compressed again
 - ``headings``              lines above the samples of a metric, in both formats
 - ``topics``                metrics of topics

@@ -2,8 +2,8 @@
 
 The lines of a topic are rendered again only when the topic, its open episodes or its offsets changed, those of samples
 when there are newer ones. That and compression happen when the tables change, before a scrape asks, and so is put
-together what the next scrape shows if it asks as the last one did. Only ages, health and the exporter's own metrics
-are rendered at every scrape.
+together what the next scrape shows if it asks as the last one did, once that may be near. Only ages, health and the
+exporter's own metrics are rendered at every scrape.
 
 Which series a scrape shows depends on the age of the data, never on a change of the tables: while an input is stale,
 the metrics that require it (``Freshness``) are left out, so that an alert or a panel cannot take an old value for a
@@ -37,10 +37,12 @@ from exporters.metrics.prepared import ClusterAtScrape, Outline, PreparedCluster
 from exporters.metrics.sample_ages import oldest_ages, oldest_moment, stale_inputs
 from exporters.metrics.sample_render_cache import SAMPLED_METRICS, ClusterSampleLines
 from exporters.metrics.scrape_request import ScrapeRequest
+from exporters.metrics.scrape_times import ScrapeTimes
 from exporters.metrics.series_filter import EVERYTHING, SeriesFilter
-from exporters.metrics.text import line, metric_name
+from exporters.metrics.text import metric_name, sample_lines
 from exporters.metrics.topic_render_cache import PER_TOPIC, ClusterLines
 from exporters.read_model.cluster_names import clusters_by_name
+from exporters.read_model.snapshot import SECOND
 from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
 from streaming.settings import CollectSettings, ExportSettings
 
@@ -86,6 +88,7 @@ class Exposition:
         self.give_way: Callable[[], None] = lambda: None  # called often while something is prepared
         self._prepared: PreparedSnapshot | None = None
         self._last_outline: Outline | None = None
+        self._scrapes = ScrapeTimes()
 
     def prepare(self, snapshot: ReplicationSnapshot, now: int, *, in_steps: bool = False) -> PreparedSnapshot:
         """Render and compress what changed since the last snapshot, so that no scrape waits for it.
@@ -113,7 +116,7 @@ class Exposition:
         clusters = {name: self._prepare(cluster, details, now, in_steps=in_steps) for name, cluster in by_name.items()}
         is_complete = all(topics.is_complete for topics, _ in self._lines.values())
         prepared, last = PreparedSnapshot(snapshot, clusters, is_complete), self._last_outline
-        if last is not None:
+        if last is not None and self._scrapes.may_be_near(now):
             self.give_way()
             clusters_at_scrape = prepared.at_scrape(last.request, self._stale_at(now))
             self._last_outline = self._outline(prepared, clusters_at_scrape, now, last.request).compressed()
@@ -157,6 +160,8 @@ class Exposition:
             outline = self._outline(prepared, clusters, now, request)
             if not request.names:  # a few metrics are not what a server asks for again and again
                 outline = self._last_outline = outline.compressed()
+        if not request.names:
+            self._scrapes.add(now)
         blocks: list[Block] = []
         for part in outline.parts:
             blocks += (part,) if isinstance(part, Block) else _cluster_blocks(part, clusters, now, request)
@@ -222,16 +227,27 @@ def _cluster_blocks(
     shown = (each.cluster for each in clusters if each.shows(metric))
     if isinstance(metric, AgeMetric):
         return _block(metric, chain.from_iterable(metric.samples(cluster, now) for cluster in shown), request)
-    return _block(metric, chain.from_iterable(map(metric.samples, shown)), request)
+    since = clusters[0].counted_since if clusters else None
+    created = None if since is None else since / SECOND
+    return _block(metric, chain.from_iterable(map(metric.samples, shown)), request, created=created)
 
 
 def _block(
-    metric: Metric, samples: Iterable[Sample], request: ScrapeRequest, heading: Heading | None = None
+    metric: Metric,
+    samples: Iterable[Sample],
+    request: ScrapeRequest,
+    *,
+    heading: Heading | None = None,
+    created: float | None = None,
 ) -> Iterator[Block]:
-    lines = [line(metric.name, metric.labels, values, value) for values, value in samples]
+    """Render the lines of one metric; ``created``: when it was 0 if it is a counter, in seconds since 1970."""
+    # Prometheus keeps each as one more series: only what has no other labels says it.
+    is_dated = request.is_openmetrics and metric.kind is MetricType.COUNTER and {*metric.labels} <= {"cluster"}
+    when = created if is_dated else None
+    lines = [sample_lines(metric, values, value, when) for values, value in samples]
     if lines:
         yield (heading or _HEADINGS[metric.name]).block(is_openmetrics=request.is_openmetrics)
-        yield Block(("".join(lines).encode(),), len(lines))
+        yield Block(("".join(lines).encode(),), len(lines) if when is None else 2 * len(lines))
 
 
 def _health_blocks(
@@ -267,11 +283,15 @@ def _broker_blocks(clusters: list[ClusterAtScrape], since: int, request: ScrapeR
             help="Metric of the broker itself.",
             source="broker_metrics.metric_value",
         )
-        blocks += _block(metric, rows, request, Heading(metric))
+        blocks += _block(metric, rows, request, heading=Heading(metric))
     return blocks
 
 
 def _exporter_blocks(health: ExporterHealth, series: int, request: ScrapeRequest) -> list[Block]:
     own = [metric for metric in CATALOGUE if isinstance(metric, ExporterMetric) and request.wants(metric.name)]
-    complete = replace(health, series=series + sum(len(list(metric.samples(health))) for metric in own))
-    return [block for metric in own for block in _block(metric, metric.samples(complete), request)]
+    created = health.process.get("process_start_time_seconds")
+
+    def blocks(shown: ExporterHealth) -> list[Block]:
+        return [each for metric in own for each in _block(metric, metric.samples(shown), request, created=created)]
+
+    return blocks(replace(health, series=series + sum(block.series for block in blocks(health))))

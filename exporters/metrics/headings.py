@@ -1,7 +1,7 @@
 """The lines above the samples of a metric, in the text format and in OpenMetrics: the samples are the same in both.
 
-OpenMetrics 1.0 names a counter without its ``_total``, has a line for the unit, and ends with ``# EOF``. Times of
-creation are not exposed: counters go on over restarts of all our programs, and no table says when they were 0.
+OpenMetrics 1.0 names a counter without its ``_total``, has a line for the unit, and ends with ``# EOF``. Counters of a
+whole cluster or of the exporter say when they were 0, too; those with more labels do not.
 """
 
 from __future__ import annotations

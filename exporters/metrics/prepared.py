@@ -54,7 +54,7 @@ class PreparedSnapshot:
     ) -> list[ClusterAtScrape]:
         """Return the clusters that a scrape selects; ``stale`` returns the inputs of one that are stale."""
         return [
-            ClusterAtScrape(each, stale(each.cluster))
+            ClusterAtScrape(each, stale(each.cluster), self.snapshot.counted_since)
             for name, each in self.clusters.items()
             if request.cluster in {None, name}
         ]
@@ -62,10 +62,14 @@ class PreparedSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ClusterAtScrape:
-    """One cluster at the time of a scrape; metrics that require one of the ``stale`` inputs are left out."""
+    """One cluster at the time of a scrape; metrics that require one of the ``stale`` inputs are left out.
+
+    ``counted_since``: when its counters were 0, UTC microseconds; None is unknown.
+    """
 
     prepared: PreparedCluster
     stale: frozenset[Freshness]
+    counted_since: int | None
 
     @property
     def cluster(self) -> ClusterSnapshot:

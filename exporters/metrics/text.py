@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -49,7 +50,25 @@ def openmetrics_header(metric: Metric) -> str:
     return f"# HELP {name} {escaped(metric.help)}\n# TYPE {name} {metric.kind}\n{unit}"
 
 
+def series(name: str, labels: Sequence[str], values: Sequence[str]) -> str:
+    """Format a name with its labels."""
+    pairs = ",".join(f'{label}="{escaped(text)}"' for label, text in zip(labels, values, strict=True))
+    return f"{name}{{{pairs}}}" if pairs else name
+
+
 def line(name: str, labels: Sequence[str], values: Sequence[str], value: Number) -> str:
     """Format one sample."""
-    pairs = ",".join(f'{label}="{escaped(text)}"' for label, text in zip(labels, values, strict=True))
-    return f"{name}{{{pairs}}} {number(value)}\n" if pairs else f"{name} {number(value)}\n"
+    return f"{series(name, labels, values)} {number(value)}\n"
+
+
+_formatted = lru_cache(maxsize=16_384)(series)
+"""Of clusters and brokers, which are formatted again at every change of theirs."""
+
+
+def sample_lines(metric: Metric, values: tuple[str, ...], value: Number, created: float | None) -> str:
+    """Format one sample, and when its counter was 0, in seconds since 1970: None leaves that out."""
+    sample = f"{_formatted(metric.name, metric.labels, values)} {number(value)}\n"
+    if created is None:
+        return sample
+    name = f"{metric.name.removesuffix('_total')}_created"
+    return f"{sample}{_formatted(name, metric.labels, values)} {number(created)}\n"

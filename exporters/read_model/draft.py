@@ -37,10 +37,12 @@ class SnapshotDraft:
     events: list[EventRow] = field(default_factory=list)
     incidents: Mapping[str, ClusterIncidents] | None = None
     expired_incidents: IncidentCounts = field(default_factory=Counter)
+    counted_since: int | None = None
 
     def __post_init__(self) -> None:
-        """Keep the incidents until others are put."""
+        """Keep the incidents until others are put, and since when is counted."""
         self.incidents = self.last.incidents
+        self.counted_since = self.last.counted_since
 
     def cluster(self, cluster_id: str, name: str) -> ClusterDraft:
         """Open the draft of one cluster."""
@@ -101,6 +103,7 @@ class SnapshotDraft:
             recent_events=(*self.last.recent_events, *self.events)[-keep_events:] if self.events
             else self.last.recent_events,
             incidents=self.incidents,
+            counted_since=self.counted_since,
         )  # fmt: skip
 
     def _finished(self, cluster_id: str, read_at: int) -> ClusterSnapshot:

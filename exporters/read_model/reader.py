@@ -209,6 +209,7 @@ class TablesReader:
         for table in self._side_tables:
             table.put_into(draft)
         self._isr_meters.put_into(draft)
+        draft.counted_since = self._changes.created_at if self._changes is not None else draft.counted_since
         has_news = draft.drafts or draft.incidents is not self.snapshot.incidents
         if has_news or version != self.snapshot.version:
             self.snapshot = draft.finish(version, read_at, EVENTS_KEPT)

@@ -284,10 +284,10 @@ class ReplicationSnapshot:
 
     Attributes:
         clusters: by cluster id.
-        version: version of ``partition_changes``, ``NO_TABLE`` before there is one.
-        read_at: when it was read.
+        version, read_at: of ``partition_changes``, ``NO_TABLE`` before there is one; and when it was read.
         recent_events: newest last.
         incidents: by cluster id, those without any left out; None while there is no table of them.
+        counted_since: when the counters were 0; None before there is a table.
         number: of two snapshots, the one that was made later has the higher one.
     """
 
@@ -296,4 +296,5 @@ class ReplicationSnapshot:
     read_at: int = 0
     recent_events: tuple[EventRow, ...] = ()
     incidents: Mapping[str, ClusterIncidents] | None = None
+    counted_since: int | None = None
     number: int = field(init=False, default_factory=count().__next__)

@@ -52,6 +52,7 @@ class ChangeReader:
         """
         self.path = path
         self._table_id: int | None = None
+        self.created_at: int | None = None  # UTC microseconds; all counters of the tables were 0 then
         self._identity: tuple[int, int] | None = None
         self.version = after_version
 
@@ -97,7 +98,8 @@ class ChangeReader:
             raise ChangesRestarted(f"{self.path} was recreated or restored from an older copy")
         if self._identity is not None and identity_of(self.path, self.version) is not None:
             raise ChangesRestarted(f"version {self.version} of {self.path} was replaced")
-        self._table_id = table.metadata().id
+        self._table_id, created_ms = table.metadata().id, table.metadata().created_time
+        self.created_at = None if created_ms is None else 1000 * created_ms
         newest = min(upto, int(table.version()))
         return newest, _files_with(table, self.version, newest)
 

@@ -19,11 +19,10 @@ from tests.chaos.schedule import drawn
 @pytest.mark.parametrize(
     "harms",
     [
-        ("publish_nonsense", "copy_collector", "kill_python"),
+        ("publish_nonsense", "copy_collector", "jump_job_clock", "fill_bus", "jump_collector_clock", "kill_python"),
         ("fill_tables", "fill_checkpoint", "second_driver"),
         ("lose_last_offsets", "cut_power", "tear_metadata"),
         ("restore_tables", "older_layout", "replace_bus"),
-        ("jump_job_clock", "fill_bus", "jump_collector_clock"),
     ],
     ids="+".join,
 )

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 
-from streaming.jobs.session import JAVA_OPTIONS, measured_configuration
+from streaming.jobs.session import JAVA_OPTIONS, java_options, measured_configuration, spark_archive
+from streaming.runtime.class_archive import using
 from streaming.runtime.jars import DELTA, jar_paths
 from streaming.runtime.java import java_environment
 from tests.plugins.local_http import free_port
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 HOME = Path(pyspark.__file__).parent
 ROOT = Path(__file__).parents[2]
 WORKERS = 2
-LIGHT = measured_configuration()[JAVA_OPTIONS]
+LIGHT = java_options(measured_configuration()[JAVA_OPTIONS], using(spark_archive()))
 
 
 class SparkCluster:

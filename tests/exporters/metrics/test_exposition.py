@@ -22,6 +22,7 @@ from exporters.read_model.refresher import ExporterHealth, TableHealth
 from streaming.changes.incident_signals import FAMILY_OF
 from streaming.contracts.events import Cause
 from streaming.contracts.sample_tables import GROUPS
+from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.web.http_counts import HttpCounts
 
 if TYPE_CHECKING:
@@ -113,12 +114,34 @@ def test_openmetrics_has_the_same_samples_under_names_that_its_parser_accepts(re
     in_text = samples(text)
     strict = openmetrics.text_string_to_metric_families(other)
     families = {family.name: family for family in strict}
-    assert in_text == {
+    in_other = {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in families.values()
         for sample in family.samples
     }
+    count = ("kafka_replication_exporter_series", ())
+    assert (in_text.pop(count), in_other.pop(count)) == (len(in_text) + 1, len(in_other) + 1)
+    assert in_text == {series: value for series, value in in_other.items() if not series[0].endswith("_created")}
     assert families["kafka_replication_cluster_under_min_isr_seconds"].unit == "seconds"
+
+
+def test_counters_of_clusters_and_of_the_exporter_say_when_they_were_0(
+    reader: TablesReader, fresh: int, tables: Any
+) -> None:
+    snapshot, began = reader.refresh(), 1_700_000_000.25
+    health = ExporterHealth("1.2.3", 1, 0.25, 7, process={"process_start_time_seconds": began})
+    request = ScrapeRequest(is_openmetrics=True)
+    text = plain(Exposition(STALE_AFTER).render(snapshot, health, fresh, request)).decode()
+    created = {name: value for (name, _), value in samples(text).items() if name.endswith("_created")}
+    in_table = tables.opened[PARTITION_CHANGES.name].metadata().created_time / 1000
+    assert created["kafka_replication_cluster_isr_shrinks_created"] == in_table
+    assert created["kafka_replication_exporter_refresh_errors_created"] == began
+    assert {name.removesuffix("_created") + "_total" for name in created} <= {
+        metric.name for metric in CATALOGUE if metric.kind == "counter" and {*metric.labels} <= {"cluster"}
+    }
+    again = TablesReader(tables.directory)
+    again.refresh()
+    assert again.refresh().counted_since == snapshot.counted_since
 
 
 def test_the_exposition_of_two_clusters_is_the_golden_one(

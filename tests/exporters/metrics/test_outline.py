@@ -11,12 +11,14 @@ import pytest
 from exporters.metrics.compression import gzipped, plain
 from exporters.metrics.exposition import Exposition
 from exporters.metrics.scrape_request import ScrapeRequest
+from exporters.metrics.scrape_times import ScrapeTimes
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth
 from streaming.contracts.sample_tables import QUORUM_MEMBERS
 from tests.exporters.metrics.test_exposition import SECOND, STALE_AFTER
 
 if TYPE_CHECKING:
+    from exporters.metrics.prepared import Outline
     from exporters.read_model.snapshot import ReplicationSnapshot
 
 HEALTH: Final = ExporterHealth("1.2.3", 1, 0.25, 7)
@@ -88,3 +90,46 @@ def test_from_the_second_scrape_on_only_ages_are_rendered(
     changed = {new.split("{")[0] for new, old in lines if new != old}
     assert changed
     assert all(name.endswith("_age_seconds") for name in changed)
+
+
+def test_while_no_scrape_is_near_nothing_is_put_together_for_one(
+    snapshot: ReplicationSnapshot, fresh: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exposition, made = Exposition(STALE_AFTER), []
+    kept = Exposition._outline
+
+    def counted(*arguments: Any) -> Outline:
+        made.append(arguments)
+        return kept(*arguments)
+
+    monkeypatch.setattr(Exposition, "_outline", counted)
+    for second in (0, 5, 10):
+        page(exposition, snapshot, fresh + second * SECOND, ScrapeRequest())
+    assert len(made) == 1
+    for second in (11, 12):
+        exposition.prepare(snapshot, fresh + second * SECOND)
+    assert len(made) == 1
+    exposition.prepare(snapshot, fresh + 13 * SECOND)
+    assert len(made) == 2
+    page(exposition, snapshot, fresh + 15 * SECOND, ScrapeRequest())
+    assert len(made) == 2
+
+
+@pytest.mark.parametrize(
+    ("scrapes", "near", "far"),
+    [
+        ([], [], [0, 1, 100]),
+        ([0], [1, 100], []),
+        ([0, 15, 30], [43, 45, 47], [31, 42, 48, 500]),
+        ([0, 4, 15, 19], [21, 23, 30, 32], [20, 33]),
+        ([100, 50], [98, 100, 102], [51, 97, 103]),
+    ],
+)
+def test_the_next_scrape_may_be_near_as_soon_after_the_last_one_as_any_came(
+    scrapes: list[int], near: list[int], far: list[int]
+) -> None:
+    times = ScrapeTimes()
+    for second in scrapes:
+        times.add(second * SECOND)
+    for second in near + far:
+        assert times.may_be_near(second * SECOND) == (second in near), second
