@@ -32,6 +32,7 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``sample_render_cache``   rendered lines of samples, kept until there are newer ones
 - ``topic_render_cache``    rendered lines per topic, kept until the topic changes
 - ``prepared``              what is rendered of a snapshot before a scrape asks for it
+- ``sample_blocks``         lines that are rendered at a scrape, or at every change of a cluster
 - ``exposition``            the whole response, put together at a scrape
 - ``jmx_exposition``        the response under the names of MBeans
 """

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import defaultdict
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import Block, merged
 from exporters.metrics.detail import NO_DETAIL, choose
-from exporters.metrics.headings import Heading, end
+from exporters.metrics.headings import end
 from exporters.metrics.metric import (
     AgeMetric,
     ClusterMetric,
@@ -30,16 +29,15 @@ from exporters.metrics.metric import (
     Freshness,
     JudgedMetric,
     Metric,
-    MetricType,
     SampledMetric,
 )
 from exporters.metrics.prepared import ClusterAtScrape, Outline, PreparedCluster, PreparedSnapshot
 from exporters.metrics.sample_ages import oldest_ages, oldest_moment, stale_inputs
+from exporters.metrics.sample_blocks import HEADINGS, broker_blocks, exporter_blocks, health_blocks, sample_blocks
 from exporters.metrics.sample_render_cache import SAMPLED_METRICS, ClusterSampleLines
 from exporters.metrics.scrape_request import ScrapeRequest
 from exporters.metrics.scrape_times import ScrapeTimes
 from exporters.metrics.series_filter import EVERYTHING, SeriesFilter
-from exporters.metrics.text import metric_name, sample_lines
 from exporters.metrics.topic_render_cache import PER_TOPIC, ClusterLines
 from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.snapshot import SECOND
@@ -47,18 +45,15 @@ from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
 from streaming.settings import CollectSettings, ExportSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from exporters.metrics.detail import Detail
-    from exporters.metrics.metric import Sample
     from exporters.read_model.refresher import ExporterHealth
     from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 
 DEFAULT_INTERVALS: Final = CollectSettings()
 DEFAULT_EXPORT: Final = ExportSettings()
-_OWN_NAMES: Final = frozenset(metric.name for metric in CATALOGUE)
 _TOPIC_INDEX: Final = {metric.name: index for index, metric in enumerate(PER_TOPIC)}
-_HEADINGS: Final = {metric.name: Heading(metric) for metric in CATALOGUE}
 
 
 class Exposition:
@@ -101,26 +96,35 @@ class Exposition:
         """
         with self._lock:
             try:
-                self._prepared = self._rendered(snapshot, now, in_steps=in_steps)
+                prepared = self._rendered(snapshot, now, in_steps=in_steps)
+                self._prepare_outline(prepared, now)
             except Exception:
                 self._lines.clear()  # some are of this snapshot, some of the last
                 raise
-            return self._prepared
+            self._prepared = prepared
+            return prepared
 
     def _rendered(self, snapshot: ReplicationSnapshot, now: int, *, in_steps: bool) -> PreparedSnapshot:
+        last = self._prepared
+        if last is not None and last.is_complete and last.snapshot.clusters is snapshot.clusters:
+            return replace(last, snapshot=snapshot)  # only when it was read has changed
         for cluster_id in self._lines.keys() - snapshot.clusters.keys():
             del self._lines[cluster_id]
         by_name = clusters_by_name(snapshot)
         self.give_way()
         details = choose(by_name.values(), self._detail_limit, self.chosen.shows_topic)
         clusters = {name: self._prepare(cluster, details, now, in_steps=in_steps) for name, cluster in by_name.items()}
-        is_complete = all(topics.is_complete for topics, _ in self._lines.values())
-        prepared, last = PreparedSnapshot(snapshot, clusters, is_complete), self._last_outline
-        if last is not None and self._scrapes.may_be_near(now):
+        return PreparedSnapshot(snapshot, clusters, all(topics.is_complete for topics, _ in self._lines.values()))
+
+    def _prepare_outline(self, prepared: PreparedSnapshot, now: int) -> None:
+        """Put together what the next scrape shows if it asks as the last one did, once that may be near."""
+        last = self._last_outline
+        if last is None or not self._scrapes.may_be_near(now):
+            return
+        clusters = prepared.at_scrape(last.request, self._stale_at(now))
+        if not last.is_of(prepared, last.request, clusters, now):
             self.give_way()
-            clusters_at_scrape = prepared.at_scrape(last.request, self._stale_at(now))
-            self._last_outline = self._outline(prepared, clusters_at_scrape, now, last.request).compressed()
-        return prepared
+            self._last_outline = self._outline(prepared, clusters, now, last.request).compressed()
 
     def _prepare(
         self, cluster: ClusterSnapshot, details: Mapping[str, Detail], now: int, *, in_steps: bool
@@ -165,14 +169,14 @@ class Exposition:
         blocks: list[Block] = []
         for part in outline.parts:
             blocks += (part,) if isinstance(part, Block) else _cluster_blocks(part, clusters, now, request)
-        blocks += _health_blocks(clusters, now, self._stale_after, health, request)
-        blocks += _broker_blocks(clusters, oldest_moment(self.oldest, BROKER_METRICS.name, now), request)
+        blocks += health_blocks(clusters, now, self._stale_after, health, request)
+        blocks += broker_blocks(clusters, oldest_moment(self.oldest, BROKER_METRICS.name, now), request)
         left_out = {each.cluster.name: each.prepared.detail.left_out for each in clusters}
         series = sum(block.series for block in blocks)
         shown = tuple((each.cluster.name, int(len(clusters) == 1)) for each in clusters)
         health = replace(health, filters=self.chosen.patterns, families=self.chosen.families)
         health = replace(health, without_detail=left_out, drop_in_names=shown)
-        blocks += _exporter_blocks(health, series, request)
+        blocks += exporter_blocks(health, series, request)
         return blocks + end(is_openmetrics=request.is_openmetrics)
 
     def _stale_at(self, now: int) -> Callable[[ClusterSnapshot], frozenset[Freshness]]:
@@ -217,7 +221,7 @@ class Exposition:
         else:
             blocks = [each.topics[_TOPIC_INDEX[metric.name]] for each in shown]
         if any(block.series for block in blocks):
-            yield _HEADINGS[metric.name].block(is_openmetrics=request.is_openmetrics)
+            yield HEADINGS[metric.name].block(is_openmetrics=request.is_openmetrics)
             yield from blocks
 
 
@@ -226,72 +230,7 @@ def _cluster_blocks(
 ) -> Iterator[Block]:
     shown = (each.cluster for each in clusters if each.shows(metric))
     if isinstance(metric, AgeMetric):
-        return _block(metric, chain.from_iterable(metric.samples(cluster, now) for cluster in shown), request)
+        return sample_blocks(metric, chain.from_iterable(metric.samples(cluster, now) for cluster in shown), request)
     since = clusters[0].counted_since if clusters else None
     created = None if since is None else since / SECOND
-    return _block(metric, chain.from_iterable(map(metric.samples, shown)), request, created=created)
-
-
-def _block(
-    metric: Metric,
-    samples: Iterable[Sample],
-    request: ScrapeRequest,
-    *,
-    heading: Heading | None = None,
-    created: float | None = None,
-) -> Iterator[Block]:
-    """Render the lines of one metric; ``created``: when it was 0 if it is a counter, in seconds since 1970."""
-    # Prometheus keeps each as one more series: only what has no other labels says it.
-    is_dated = request.is_openmetrics and metric.kind is MetricType.COUNTER and {*metric.labels} <= {"cluster"}
-    when = created if is_dated else None
-    lines = [sample_lines(metric, values, value, when) for values, value in samples]
-    if lines:
-        yield (heading or _HEADINGS[metric.name]).block(is_openmetrics=request.is_openmetrics)
-        yield Block(("".join(lines).encode(),), len(lines) if when is None else 2 * len(lines))
-
-
-def _health_blocks(
-    clusters: list[ClusterAtScrape], now: int, stale_after: float, health: ExporterHealth, request: ScrapeRequest
-) -> Iterator[Block]:
-    """Render what is judged of each cluster, whether its state is stale or not."""
-    unreadable = {each.table: each.table for each in health.tables if not each.is_readable}
-    for metric in CATALOGUE:
-        if isinstance(metric, JudgedMetric) and request.wants(metric.name):
-            judged = (metric.samples(each.cluster, unreadable, now, stale_after) for each in clusters)
-            yield from _block(metric, chain.from_iterable(judged), request)
-
-
-def _broker_blocks(clusters: list[ClusterAtScrape], since: int, request: ScrapeRequest) -> list[Block]:
-    """Render the metrics that the brokers expose themselves, under their own names.
-
-    The freshness of each sample counts, not the cluster's: a sample that its broker does not renew disappears, as it
-    would from a scrape of a broker that is down. A name that is ours or invalid would break the whole response.
-    """
-    samples: dict[str, list[Sample]] = defaultdict(list)
-    for each in clusters:
-        for sample in sorted(each.cluster.samples.broker_metrics or ()):
-            name = sample.metric
-            if sample.collected_at >= since and request.wants(name) and name not in _OWN_NAMES and metric_name(name):
-                samples[name].append(((each.cluster.name, str(sample.broker)), sample.metric_value))
-    blocks: list[Block] = []
-    for name, rows in sorted(samples.items()):
-        kind = MetricType.COUNTER if name.endswith("_total") else MetricType.GAUGE
-        metric = Metric(
-            name=name,
-            kind=kind,
-            labels=("cluster", "broker"),
-            help="Metric of the broker itself.",
-            source="broker_metrics.metric_value",
-        )
-        blocks += _block(metric, rows, request, heading=Heading(metric))
-    return blocks
-
-
-def _exporter_blocks(health: ExporterHealth, series: int, request: ScrapeRequest) -> list[Block]:
-    own = [metric for metric in CATALOGUE if isinstance(metric, ExporterMetric) and request.wants(metric.name)]
-    created = health.process.get("process_start_time_seconds")
-
-    def blocks(shown: ExporterHealth) -> list[Block]:
-        return [each for metric in own for each in _block(metric, metric.samples(shown), request, created=created)]
-
-    return blocks(replace(health, series=series + sum(block.series for block in blocks(health))))
+    return sample_blocks(metric, chain.from_iterable(map(metric.samples, shown)), request, created=created)

@@ -103,7 +103,7 @@ class Outline:
         self, prepared: PreparedSnapshot, request: ScrapeRequest, clusters: Sequence[ClusterAtScrape], now: int
     ) -> bool:
         """Return whether it is what a scrape shows at a moment in UTC microseconds."""
-        is_same = self.prepared is prepared and self.request == request
+        is_same = self.prepared.clusters is prepared.clusters and self.request == request
         return is_same and now <= self.until and self.stale == tuple(each.stale for each in clusters)
 
     def compressed(self) -> Outline:

@@ -7,7 +7,7 @@ from typing import Final
 
 LEAD_MICROS: Final = 2_000_000
 """How long before a scrape something is prepared for it: of a job that commits once a second, the last commit, too."""
-_INTERVALS: Final = 8
+_INTERVALS: Final = 4
 """So many of the last intervals are looked at: two servers that scrape in turn make unequal ones."""
 
 

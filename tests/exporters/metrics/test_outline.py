@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -92,6 +93,18 @@ def test_from_the_second_scrape_on_only_ages_are_rendered(
     assert all(name.endswith("_age_seconds") for name in changed)
 
 
+def test_a_refresh_that_finds_nothing_renders_nothing(
+    busy_cluster: Any, fresh: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, exposition = TablesReader(busy_cluster.directory), Exposition(STALE_AFTER)
+    before = page(exposition, reader.refresh(), fresh, ScrapeRequest())
+    for name in ("_prepare", "_outline"):
+        monkeypatch.setattr(Exposition, name, None)
+    again = reader.refresh()
+    assert exposition.prepare(again, fresh).snapshot is again
+    assert page(exposition, again, fresh, ScrapeRequest()) == before
+
+
 def test_while_no_scrape_is_near_nothing_is_put_together_for_one(
     snapshot: ReplicationSnapshot, fresh: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +121,8 @@ def test_while_no_scrape_is_near_nothing_is_put_together_for_one(
     assert len(made) == 1
     for second in (11, 12):
         exposition.prepare(snapshot, fresh + second * SECOND)
+    assert len(made) == 1
+    exposition.prepare(replace(snapshot, clusters={**snapshot.clusters}), fresh + 12 * SECOND)
     assert len(made) == 1
     exposition.prepare(snapshot, fresh + 13 * SECOND)
     assert len(made) == 2
