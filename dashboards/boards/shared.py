@@ -23,7 +23,7 @@ from dashboards.tables import (
     yes_no,
 )
 
-_LEADER: Final = CellLook(words={"-1": ("none", style.RED)}, steps=style.steps(style.TEXT))
+_LOOKS: Final = {partitions.LEADER.name: CellLook({"-1": ("none", style.RED)}, style.steps(style.TEXT))}
 _TAKES_LONG: Final = ((900.0, style.ORANGE), (3600.0, style.RED))
 
 DATA_AGE: Final = stat(
@@ -185,26 +185,18 @@ def missing_replicas(scope: Scope, *, detailed: bool) -> style.Panel:
         expression=or_none(may_lead, "topic", missing, also={"partition": "-", "broker": style.NONE_AT_RISK}),
         look=yes_no(yes=style.GREEN),
     )
-    return table(
-        "Missing replicas",
-        _MISSING,
-        [TOPIC, PARTITION, MISSING_BROKER],
-        [
-            listed,
-            *(
-                TableColumn(
-                    title=signal.name,
-                    expression=of_partition(signal.now(scope)),
-                    unit=Unit.BARE,
-                    look=_LEADER if signal is partitions.LEADER else CellLook(),
-                )
-                for signal in now
-            ),
-            *ages,
-        ],
-        partitions.IN_SYNC.name,
-        ascending=True,
-    )
+    present = [
+        TableColumn(
+            title=signal.name,
+            expression=of_partition(signal.now(scope)),
+            unit=Unit.BARE,
+            look=_LOOKS.get(signal.name, CellLook()),
+        )
+        for signal in now
+    ]
+    keys = [TOPIC, PARTITION, MISSING_BROKER]
+    columns = [listed, *present, *ages]
+    return table("Missing replicas", _MISSING, keys, columns, partitions.IN_SYNC.name, ascending=True)
 
 
 def not_up(scope: Scope) -> str:

@@ -81,6 +81,7 @@ def broker_blocks(clusters: list[ClusterAtScrape], since: int, request: ScrapeRe
 
 
 def exporter_blocks(health: ExporterHealth, series: int, request: ScrapeRequest) -> list[Block]:
+    """Render the metrics of the exporter itself, which count the samples before them and their own."""
     own = [metric for metric in CATALOGUE if isinstance(metric, ExporterMetric) and request.wants(metric.name)]
     created = health.process.get("process_start_time_seconds")
 
