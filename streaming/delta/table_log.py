@@ -7,6 +7,7 @@ Delta's log, on no row and no column.
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
@@ -82,8 +83,14 @@ def has_entry(path: Path, version: int) -> bool:
     Raises:
         TableUnreadable: this user may not look into the table.
     """
-    with reading(str(path)):
-        return _entry(path, version).exists()
+    try:
+        os.stat(f"{path}/_delta_log/{version:020}.json")  # noqa: PTH116 - asked 300 times a second: a Path takes four times as long
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        with reading(str(path)):
+            raise
+    return True
 
 
 def actions_of(path: Path, version: int) -> list[dict[str, Any]]:

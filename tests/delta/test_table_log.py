@@ -32,7 +32,7 @@ def test_a_table_that_this_user_may_not_look_into_is_not_one_that_does_not_exist
     def refused(path: Path, **_: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(type(tmp_path), "stat", refused)
+    monkeypatch.setattr("os.stat", refused)
 
     with pytest.raises(TableUnreadable, match="Permission denied; run this as a user who may read"):
         open_table(tmp_path / "partition_changes")
@@ -44,7 +44,7 @@ def test_an_entry_that_this_user_may_not_look_at_is_not_one_that_does_not_exist(
     def refused(path: Path, **_: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(type(tmp_path), "stat", refused)
+    monkeypatch.setattr("os.stat", refused)
 
     for look in (has_entry, has_moved, identity_of):
         with pytest.raises(TableUnreadable, match="Permission denied; run this as a user who may read"):
