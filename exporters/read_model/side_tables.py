@@ -196,6 +196,9 @@ class SideTable:
                 seconds = self._read_at - began
                 self._not_before = self._read_at + seconds * REST_PER_WORK
                 self._read_last.append(_Reading(put, None, seconds))
+            elif not self._was_there and (self._error is not None or self._read_last):
+                # What could not be read is gone, and nothing was ever taken over.
+                self._read_last.append(_Reading(self._content.drop, None, 0.0))
 
     def put_into(self, draft: SnapshotDraft) -> None:
         """Take over what was read since the last time. Raises nothing."""

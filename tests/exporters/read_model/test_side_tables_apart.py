@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -89,6 +90,20 @@ def test_rows_that_cannot_be_taken_over_cost_their_table_only(
     reader._side_tables[0]._not_before = 0.0
     cluster = reader.refresh().clusters["id-of-main"]
     assert cluster.offsets
+    assert offsets_status(reader).error is None
+
+
+def test_a_table_that_could_never_be_read_and_is_gone_is_one_that_does_not_exist_yet(busy_cluster: Any) -> None:
+    folder = busy_cluster.directory / REPLICA_OFFSETS.name
+    shutil.rmtree(folder)
+    folder.mkdir()
+    (folder / "_delta_log").write_text("")
+    reader = TablesReader(busy_cluster.directory)
+    reader.refresh()
+    assert "cannot read the table" in (offsets_status(reader).error or "")
+    shutil.rmtree(folder)
+    reader._side_tables[0]._not_before = 0.0
+    reader.refresh()
     assert offsets_status(reader).error is None
 
 
