@@ -8,6 +8,7 @@ from exporters.metrics.metric import OWN_PREFIX, SampledMetric
 from exporters.read_model.cluster_samples import behind_seconds
 from streaming.contracts.health import is_late, lag
 from streaming.contracts.identifiers import Micros
+from streaming.contracts.sample_tables import BROKER_FEATURES, LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from exporters.read_model.snapshot import ClusterSnapshot
 
 MEMBER_LABELS: Final = ("cluster", "node")
+READ_TOGETHER: Final = (TRANSACTIONS.name, LOG_DIRECTORIES.name, QUORUM_MEMBERS.name, BROKER_FEATURES.name)
+"""One source reads these at once: while there are no transactions, the others show when they were last asked for."""
 _LISTED: Final = 3
 
 
@@ -64,8 +67,7 @@ def _transactions(
 
 def looked_at(cluster: ClusterSnapshot) -> int | None:
     """Return when transactions were last asked for: without any, only what the same source reads besides shows that."""
-    samples = cluster.samples
-    beside = (samples.transactions, samples.log_directories, samples.quorum_members, samples.broker_features)
+    beside = (getattr(cluster.samples, name) for name in READ_TOGETHER)
     return max((row.collected_at for rows in beside for row in rows or ()), default=None)
 
 

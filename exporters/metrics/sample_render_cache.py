@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import Block
 from exporters.metrics.metric import SampledMetric
+from exporters.metrics.quorum import READ_TOGETHER
 from exporters.metrics.sample_ages import oldest_moment
 from exporters.metrics.text import line
-from streaming.contracts.sample_tables import BROKER_SETTINGS, REPLICA_OFFSETS, TOPIC_SETTINGS
+from streaming.contracts.sample_tables import BROKER_SETTINGS, REPLICA_OFFSETS, TOPIC_SETTINGS, TRANSACTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,6 +24,7 @@ SAMPLED_METRICS: Final = tuple(metric for metric in CATALOGUE if isinstance(metr
 _FIELDS: Final = {
     REPLICA_OFFSETS.name: ("lagging_replicas", "broker_offsets_at", "topic_sizes"),
     TOPIC_SETTINGS.name: (TOPIC_SETTINGS.name, BROKER_SETTINGS.name),
+    TRANSACTIONS.name: READ_TOGETHER,
 }
 """The rows of a table are in a field of its name, or in these."""
 

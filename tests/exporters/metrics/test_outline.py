@@ -15,7 +15,7 @@ from exporters.metrics.scrape_request import ScrapeRequest
 from exporters.metrics.scrape_times import ScrapeTimes
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth
-from streaming.contracts.sample_tables import QUORUM_MEMBERS
+from streaming.contracts.sample_tables import QUORUM_MEMBERS, TRANSACTIONS
 from tests.exporters.metrics.test_exposition import SECOND, STALE_AFTER
 
 if TYPE_CHECKING:
@@ -71,6 +71,22 @@ def test_a_sample_goes_when_it_is_too_old_though_no_table_changed(snapshot: Repl
     last = newest + int(exposition.oldest[QUORUM_MEMBERS.name] * SECOND)
     assert name in page(exposition, snapshot, last, ScrapeRequest())
     assert name not in page(exposition, snapshot, last + 1, ScrapeRequest())
+
+
+def test_without_transactions_their_number_is_there_again_once_their_source_is(
+    busy_cluster: Any, rows: Any, fresh: int
+) -> None:
+    busy_cluster.put(TRANSACTIONS.name)
+    reader, exposition = TablesReader(busy_cluster.directory), Exposition(STALE_AFTER)
+    line, later = 'kafka_replication_cluster_open_transactions{cluster="main"} 0', fresh + 3600 * SECOND
+    assert line in page(exposition, reader.refresh(), fresh, ScrapeRequest())
+    assert line not in page(exposition, reader.refresh(), later, ScrapeRequest())
+    busy_cluster.put(
+        QUORUM_MEMBERS.name, {**rows.owner, "node": 100, "is_voter": True, "source": "s:1", "collected_at": later}
+    )
+    for table in reader._side_tables:
+        table.forget()
+    assert line in page(exposition, reader.refresh(), later, ScrapeRequest())
 
 
 @pytest.mark.parametrize("request_", REQUESTS[:3])
