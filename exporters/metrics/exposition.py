@@ -198,11 +198,10 @@ class Exposition:
             else:
                 run += self._blocks(metric, clusters, now, request)
         parts += merged(run)
-        until = math.inf
-        for metric in SAMPLED_METRICS:
-            moments = (each.prepared.samples.until(metric) for each in clusters)
-            until = min([until, *(moment for moment in moments if moment is not None)])
-        return Outline(prepared, request, tuple(each.stale for each in clusters), until, parts)
+        shown = [each.prepared.samples.shown(metric) for metric in SAMPLED_METRICS for each in clusters]
+        after = max((begin for begin, _ in shown), default=-math.inf)
+        until = min((end for _, end in shown), default=math.inf)
+        return Outline(prepared, request, tuple(each.stale for each in clusters), after, until, parts)
 
     def _blocks(
         self, metric: Metric, clusters: list[ClusterAtScrape], now: int, request: ScrapeRequest

@@ -89,6 +89,7 @@ class Outline:
         prepared: what they are of.
         request: what they select.
         stale: the stale inputs of each cluster.
+        after: the moment, in UTC microseconds, up to which a sample that is not in it is young enough.
         until: the moment, in UTC microseconds, after which a sample in it is too old.
         parts: lines, and metrics that are to be rendered at a scrape.
     """
@@ -96,6 +97,7 @@ class Outline:
     prepared: PreparedSnapshot
     request: ScrapeRequest
     stale: tuple[frozenset[Freshness], ...]
+    after: float
     until: float
     parts: Sequence[Block | AgeMetric]
 
@@ -104,7 +106,7 @@ class Outline:
     ) -> bool:
         """Return whether it is what a scrape shows at a moment in UTC microseconds."""
         is_same = self.prepared.clusters is prepared.clusters and self.request == request
-        return is_same and now <= self.until and self.stale == tuple(each.stale for each in clusters)
+        return is_same and self.after < now <= self.until and self.stale == tuple(each.stale for each in clusters)
 
     def compressed(self) -> Outline:
         """Return the same with few blocks, and what a compressed response needs of each computed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from exporters.metrics.catalogue import CATALOGUE
@@ -30,10 +31,14 @@ _FIELDS: Final = {
 
 
 class SampleLines(NamedTuple):
-    """The lines of one metric, and the time of the oldest sample among them; None without any."""
+    """The lines of one metric, the time of the oldest sample among them and of the newest that was too old for them.
+
+    The times are UTC microseconds; infinite without such a sample.
+    """
 
     block: Block
-    oldest_at: int | None
+    oldest_at: float = math.inf
+    too_old_at: float = -math.inf
 
 
 class ClusterSampleLines:
@@ -64,14 +69,15 @@ class ClusterSampleLines:
     def block(self, metric: SampledMetric, cluster: ClusterSnapshot, detail: Detail, now: int) -> Block:
         """Return the lines of one metric, without those that are too old at ``now``; UTC microseconds."""
         lines = self._lines[metric.name]
-        if lines.oldest_at is not None and lines.oldest_at < self._since(metric, now):
+        # After the clock was set back, samples may be young enough again.
+        if not lines.too_old_at < self._since(metric, now) <= lines.oldest_at:
             lines = self._lines[metric.name] = self._rendered(metric, cluster, detail, now)
         return lines.block
 
-    def until(self, metric: SampledMetric) -> int | None:
-        """Return up to when the lines of one metric stay as they are, in UTC microseconds; None: for good."""
-        oldest_at = self._lines[metric.name].oldest_at
-        return None if oldest_at is None else oldest_at - oldest_moment(self._oldest, metric.table, 0)
+    def shown(self, metric: SampledMetric) -> tuple[float, float]:
+        """Return after when and up to when the lines of one metric are as they are, in UTC microseconds."""
+        lines, age = self._lines[metric.name], oldest_moment(self._oldest, metric.table, 0)
+        return lines.too_old_at - age, lines.oldest_at - age
 
     def _since(self, metric: SampledMetric, now: int) -> int:
         return oldest_moment(self._oldest, metric.table, now)
@@ -84,16 +90,19 @@ class ClusterSampleLines:
         """
         since = self._since(metric, now)
         newest: dict[tuple[str, ...], tuple[Number, int]] = {}
+        too_old_at = -math.inf
         chosen = self._labels_chosen(cluster, detail) if metric.is_detail else None
         shows = self._filter.of_labels(metric.labels)
         for labels, value, at in metric.samples(cluster):
-            if at < since or not shows(labels) or (chosen is not None and labels[1:3] not in chosen):
+            if not shows(labels) or (chosen is not None and labels[1:3] not in chosen):
                 continue
-            if labels not in newest or newest[labels][1] < at:
+            if at < since:
+                too_old_at = max(too_old_at, at)
+            elif labels not in newest or newest[labels][1] < at:
                 newest[labels] = value, at
         lines = [line(metric.name, metric.labels, labels, value) for labels, (value, _) in newest.items()]
-        oldest_at = min((at for _, at in newest.values()), default=None)
-        return SampleLines(Block(("".join(lines).encode(),) if lines else (), len(lines)), oldest_at)
+        oldest_at = min((at for _, at in newest.values()), default=math.inf)
+        return SampleLines(Block(("".join(lines).encode(),) if lines else (), len(lines)), oldest_at, too_old_at)
 
     def _labels_chosen(self, cluster: ClusterSnapshot, detail: Detail) -> set[tuple[str, ...]]:
         of, labels = self._chosen  # once: a scrape may replace it at any time

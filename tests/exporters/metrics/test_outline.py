@@ -73,6 +73,15 @@ def test_a_sample_goes_when_it_is_too_old_though_no_table_changed(snapshot: Repl
     assert name not in page(exposition, snapshot, last + 1, ScrapeRequest())
 
 
+@pytest.mark.parametrize("request_", REQUESTS[:3])
+def test_after_the_clock_was_set_back_every_sample_is_there_again(
+    snapshot: ReplicationSnapshot, fresh: int, request_: ScrapeRequest
+) -> None:
+    exposition = Exposition(STALE_AFTER)
+    for now in (fresh, fresh + 3600 * SECOND, fresh):
+        assert page(exposition, snapshot, now, request_) == page(Exposition(STALE_AFTER), snapshot, now, request_)
+
+
 def test_without_transactions_their_number_is_there_again_once_their_source_is(
     busy_cluster: Any, rows: Any, fresh: int
 ) -> None:
