@@ -203,9 +203,10 @@ class ClusterLines:
             if lines.is_current(topic, offsets, chosen, observed.unobserved):
                 continue
             if in_steps and lines.offsets is not offsets and lines.offsets is not None:
-                left = (_a_step(cluster.topics) if left is None else left) - len(topic.partitions)
-                if left < 0:
+                left = _a_step(cluster.topics) if left is None else left
+                if left <= 0:
                     offsets, self.is_complete = lines.offsets, False
+                left -= len(topic.partitions)  # a topic with more than a step has would else wait for good
             give_way()
             for index in lines.update(TopicView(topic, offsets, observed, chosen), self.name):
                 self._parts[index][place // TOPICS_OF_A_PART] = None

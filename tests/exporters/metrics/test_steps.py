@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -61,6 +62,19 @@ def test_each_step_moves_some_offsets_until_the_lines_are_those_rendered_at_once
     pages = list(steps(exposition, moved))
     assert [offsets_in(each).count("200") for each in pages] == [8, 16, 24, 32]
     assert pages[-1] == plain(Exposition(60.0).render(moved, HEALTH, NOW, ScrapeRequest())).decode()
+
+
+def test_the_offsets_of_a_topic_with_more_partitions_than_a_step_move_too() -> None:
+    def offsets(last: ClusterSnapshot, offset: int) -> ClusterSnapshot:
+        draft, replica = ClusterDraft(last), (ReplicaOffsets(1, 1, offset),)
+        draft.put_offsets({each: dict.fromkeys(topic.partitions, replica) for each, topic in last.topics.items()}, NOW)
+        return draft.finish()
+
+    exposition, large = Exposition(60.0), [partition("a-large-one", number) for number in range(A_STEP + 1)]
+    before = offsets(cluster_of([*large, partition("small", 0)]), 100)
+    list(steps(exposition, snapshot_of(before, 1)))
+    pages = list(islice(steps(exposition, snapshot_of(offsets(before, 200), 2)), 3))
+    assert [offsets_in(each).count("200") for each in pages] == [A_STEP + 1, A_STEP + 2]
 
 
 def test_a_change_is_shown_before_the_offsets_that_are_left() -> None:
