@@ -9,12 +9,14 @@ import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from rich.table import Table
 from rich.text import Text
 
+from exporters.demo.location import PORT
 from exporters.terminal.event_text import style_of
 from streaming.contracts.columns import WHY
 from streaming.contracts.tables import REPLICATION_EVENTS
@@ -74,8 +76,10 @@ def print_summary(console: Console, progress: DemoProgress, tables: Path, metric
     # In a venv that is not activated, the shell finds only the full path.
     command = "isrwatch" if shutil.which("isrwatch") else os.path.relpath(Path(sys.executable).with_name("isrwatch"))
     console.print("\nNext steps:")
+    address = urlsplit(metrics_url)
+    listen = "" if address.port == PORT else f" --web.listen-address {address.netloc}"
     for purpose, arguments in {
-        f"serve them again at {metrics_url}": f"export --tables {tables}",
+        f"serve them again at {metrics_url}": f"export --tables {tables}{listen}",
         "choose another scenario": "demo --help",
         "monitor your own cluster": "collect --help",
     }.items():

@@ -20,9 +20,9 @@ DIRECTORIES: Final = "log directories"
 
 def replicas_asked_at(cluster: ClusterSnapshot) -> dict[int, int]:
     """Return when each broker that holds a replica last answered what it has of them; 0 is never. UTC microseconds."""
-    return {number: 0 for number, count in cluster.counts.hosted.items() if count} | dict(
-        cluster.samples.broker_offsets_at or ()
-    )
+    asked_at = dict.fromkeys((number for number, count in cluster.counts.hosted.items() if count), 0)
+    asked_at |= dict(cluster.samples.broker_offsets_at or ())
+    return asked_at | _not_up(cluster)
 
 
 def directories_asked_at(cluster: ClusterSnapshot) -> dict[int, int]:
@@ -30,7 +30,12 @@ def directories_asked_at(cluster: ClusterSnapshot) -> dict[int, int]:
     asked_at = {number: 0 for number, each in cluster.brokers.items() if cluster.is_registered(each) is not False}
     for row in cluster.samples.log_directories or ():
         asked_at[row.broker] = max(row.collected_at, asked_at.get(row.broker, 0))
-    return asked_at
+    return asked_at | _not_up(cluster)
+
+
+def _not_up(cluster: ClusterSnapshot) -> dict[int, int]:
+    """Return the brokers that are fenced: what they answered before says nothing of them now."""
+    return {number: 0 for number, each in cluster.brokers.items() if each.is_fenced}
 
 
 def is_any_fresh(selection: StateSelection, asked_at: AskedAt, oldest: float, now: int) -> bool:

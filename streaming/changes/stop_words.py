@@ -61,7 +61,7 @@ def waited_for_leaders(incident: Incident) -> str:
     crashed = _without_clean_stop(incident, incident.announced)
     if not crashed:
         return ""
-    led = f"partitions that {brokers_named(crashed)} led had no leader until {_its(crashed)}"
+    led = f"any partition that {brokers_named(crashed)} led had no leader until {_its(crashed)}"
     if incident.causes[Cause.FENCED]:
         return f"{led} session{'s' * (len(crashed) > 1)} expired"
     return f"unless {'it' if len(crashed) == 1 else 'they'} {_were(crashed)} stopped cleanly, {led} end was noticed"

@@ -109,7 +109,7 @@ def test_what_an_announced_crash_cost_until_it_was_noticed_is_said() -> None:
 
     assert (row["severity"], row["consequence"]) == (
         "info",
-        "partitions that broker 3 led had no leader until its session expired",
+        "any partition that broker 3 led had no leader until its session expired",
     )
 
 

@@ -78,6 +78,12 @@ def test_the_summary_has_counts_latency_folder_and_next_steps(tables: Path) -> N
     assert re.search(rf"isrwatch export --tables {tables}   # serve them again at http://127.0.0.1:9308/metrics", text)
 
 
+def test_at_another_port_the_next_step_serves_at_that_one(tables: Path) -> None:
+    output = io.StringIO()
+    print_summary(Console(file=output), progress_of(1, partitions=3), tables, "http://127.0.0.1:46749/metrics")
+    assert f"export --tables {tables} --web.listen-address 127.0.0.1:46749   # serve" in output.getvalue()
+
+
 def test_without_measurements_no_latency_is_printed(tables: Path) -> None:
     output = io.StringIO()
     print_summary(Console(file=output, width=60), progress_of(1, partitions=3), tables, "http://127.0.0.1:9308/metrics")

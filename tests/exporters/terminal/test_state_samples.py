@@ -402,6 +402,13 @@ def test_of_the_replicas_of_a_broker_that_does_not_answer_nothing_is_known(table
         "of the replicas on broker 2 nothing is known: it does not answer",
         "of the replicas on broker 3 nothing is known: it does not answer",
     ]
+    tables.put(REPLICA_OFFSETS.name, {**fresh, "broker": 1}, {**fresh, "broker": 2}, {**fresh, "broker": 3})
+    assert state(tables.directory, "--replicas").splitlines() == ["no replica is behind"]
+    tables.commit(rows.broker(2, now, is_fenced=True))
+    assert state(tables.directory, "--replicas").splitlines() == [
+        "of the brokers that answer, no replica is behind",
+        "of the replicas on broker 2 nothing is known: it does not answer",
+    ]
     tables.put(REPLICA_OFFSETS.name, {**old, "broker": 1}, {**old, "broker": 2})
     nothing, age = state(tables.directory, "--replicas").splitlines()
     assert (nothing, age[:36]) == ("no samples of replicas", "the newest samples of replicas are 5")
