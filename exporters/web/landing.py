@@ -1,57 +1,61 @@
-"""The index: whether the exporter works, each cluster with its data age, the open incidents, and links."""
+"""The index: the health of each cluster, its data age and numbers, the open incidents, and links."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from exporters.read_model.cluster_names import clusters_by_name
+from exporters.read_model.cluster_health import HealthBasis, HealthStatus, health_of
 from exporters.read_model.snapshot import SECOND
 from streaming.contracts import health
 from streaming.web.markup import document, link_list, sentence, table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
+    from exporters.read_model.cluster_health import ClusterHealth
+    from exporters.read_model.snapshot import ClusterSnapshot
+    from exporters.web.api_resource import View
 
 LONGEST_LIST: Final = 20
 _CLUSTER_COLUMNS: Final = (
     *("cluster", "data age", "brokers", "partitions", "under-replicated", "under min ISR", "offline"),
     "open incidents",
 )
+_REASON_COLUMNS: Final = ("reason", "count", "for example", "meaning")
 _INCIDENT_COLUMNS: Final = ("cluster", "opened (UTC)", "class", "suspects", "summary")
 
 
-def landing(
-    snapshot: ReplicationSnapshot,
-    now: int,
-    stale_after_seconds: float,
-    problems: Sequence[str],
-    links: Mapping[str, str],
-) -> str:
+def landing(view: View, problems: Sequence[str], links: Mapping[str, str]) -> str:
     """Return the HTML of the index.
 
     Args:
-        snapshot: content of the tables.
-        now: UTC microseconds; ages are measured from it.
-        stale_after_seconds: data age beyond which a cluster is marked stale.
+        view: content of the tables at a moment.
         problems: one sentence for each thing that is wrong with the exporter itself.
         links: path to what is there.
     """
-    clusters = clusters_by_name(snapshot)
-    rows = [_cluster(name, each, now, stale_after_seconds) for name, each in clusters.items()]
-    state = [sentence(problem, is_good=False) for problem in problems]
+    clusters, stale_after = view.clusters, view.stale_after_seconds
+    judged = health_of(clusters, view.unreadable, view.now, HealthBasis(max_age_seconds=stale_after))
     return document(
         "isrwatch exporter",
-        *(state or [sentence("The exporter reads the tables.", is_good=True)]),
+        *(sentence(problem, is_good=False) for problem in problems),
+        *([] if clusters or problems else [sentence("No cluster has been observed yet.", is_good=False)]),
+        *(line for each in judged.clusters for line in _health(each)),
         "<h2>Clusters</h2>",
-        table(_CLUSTER_COLUMNS, rows),
+        table(_CLUSTER_COLUMNS, [_cluster(name, each, view.now, stale_after) for name, each in clusters.items()]),
         "<h2>Open incidents</h2>",
         _incidents(clusters),
         "<h2>Links</h2>",
         link_list(links),
     )
+
+
+def _health(judged: ClusterHealth) -> Iterator[str]:
+    """Yield the health of a cluster as a sentence, and the reasons as a table."""
+    yield sentence(f"Cluster {judged.cluster}: {judged.status}", is_good=judged.status is HealthStatus.HEALTHY)
+    if judged.reasons:
+        rows = ((each.reason, str(each.count), ", ".join(each.examples), each.summary) for each in judged.reasons)
+        yield table(_REASON_COLUMNS, rows)
 
 
 def _cluster(name: str, cluster: ClusterSnapshot, now: int, stale_after_seconds: float) -> list[str]:

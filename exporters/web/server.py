@@ -24,6 +24,7 @@ from exporters.metrics.scrape_request import ScrapeRequest
 from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.reader import micros_now
 from exporters.read_model.snapshot import NO_TABLE
+from exporters.web.api_resource import View
 from exporters.web.api_routes import ApiRoutes, failed, refused
 from exporters.web.landing import landing
 from exporters.web.negotiation import accepts_gzip, prefers_openmetrics
@@ -160,9 +161,9 @@ class Endpoints:
     def index(self, _: HttpRequest) -> Response:
         """Respond with the state of everything in short, and links to the other paths."""
         links = {self.telemetry_path: _METRICS_LINK, **LINKS}
-        return HTMLResponse(
-            landing(self._refresher.snapshot, self._clock(), self._stale_after, list(self._problems()), links)
-        )
+        snapshot, unreadable = self._refresher.snapshot, self._refresher.unreadable
+        view = View(snapshot, self._clock(), self._stale_after, clusters_by_name(snapshot), unreadable)
+        return HTMLResponse(landing(view, list(self._problems()), links))
 
     def _problems(self) -> Iterator[str]:
         if not self._refresher.is_alive():

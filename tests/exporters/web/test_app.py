@@ -248,7 +248,9 @@ def test_the_index_shows_health_data_age_clusters_and_open_incidents(
     address: str, live_cluster: Any, rows: Any
 ) -> None:
     text = ask(address, "/")[2].decode()
-    assert "The exporter reads the tables." in text
+    assert "<p class=bad>Cluster main: unhealthy</p><table><tr><th>reason<th>count" in text
+    assert "class=good" not in text
+    assert re.search(r"<td>under_min_isr<td>1<td>orders-\d<td>", text)
     age, *counts = re.findall(r"<td>([^<]*)", text.partition("<td>main")[2].partition("</table>")[0])
     assert re.fullmatch(r"\d+\.\d s", age)
     assert counts == ["1", "2", "1", "1", "0", "unknown"]  # incidents: there is no table of them
@@ -264,6 +266,17 @@ def test_the_index_shows_health_data_age_clusters_and_open_incidents(
     live_cluster.put(INCIDENTS.name, *many, as_of=0)
     wait_until(lambda: b"<p>and 3 older ones" in ask(address, "/")[2])
     assert ask(address, "/")[2].count(b"<td>broker_loss<td>") == LONGEST_LIST
+
+
+def test_the_index_is_green_of_a_healthy_cluster_only(tables: Any, rows: Any) -> None:
+    now = micros_now()
+    partition = rows.partition("orders", 0, rows.state([1, 2], [1, 2], 1), now)
+    tables.commit(rows.cluster_row(now), rows.broker(1, now), rows.broker(2, now), partition, rows.source(now))
+    with serving(tables.directory, SETTINGS) as address:
+        wait_until(lambda: b"<p class=good>Cluster main: healthy</p>" in ask(address, "/")[2])
+        tables.commit(rows.broker(2, now, is_fenced=True))
+        wait_until(lambda: b"<td>broker_fenced<td>1<td>broker 2<td>" in ask(address, "/")[2])
+        assert b"class=good" not in ask(address, "/")[2]
 
 
 def test_the_index_says_why_the_exporter_is_not_ready(tables: Any) -> None:
