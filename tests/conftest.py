@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, settings
 
+from tests.examples import examples
+
 # How long an example takes depends on what else the machine does; the seed of a failure is printed.
-settings.register_profile("isrwatch", deadline=None, print_blob=True)
+settings.register_profile("isrwatch", deadline=None, print_blob=True, max_examples=examples(20))
 settings.register_profile(
     "first-failure", settings.get_profile("isrwatch"), phases=set(Phase) - {Phase.shrink, Phase.explain}
 )
@@ -47,6 +49,24 @@ UNTRACED = {
     "test_sql", "test_totals_of_the_model", "test_upgrade", "test_upgrade_damaged", "test_upgrade_expired",
 }  # fmt: skip
 """Files of them that fold or write the same things thousands of times: what they cover, quick ones do, too."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run what is marked long, and nothing else")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: takes too long for `make test`; runs in `make test-long` (--long)")
+
+
+@pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
+def only_long_ones_or_none(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked long, or with ``--long`` everything else."""
+    wanted = config.getoption("long")
+    left_out = [item for item in items if bool(item.get_closest_marker("long")) != wanted]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if bool(item.get_closest_marker("long")) == wanted]
 
 
 @pytest.hookimpl(trylast=True)

@@ -15,6 +15,7 @@ from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.bus.frames import HEADER_BYTES, BusFrame, Damaged
 from streaming.contracts.codec import decode
 from streaming.contracts.observations import Channel
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +74,7 @@ def frames(items: list[BusFrame | Damaged]) -> list[BusFrame]:
     return [item for item in items if isinstance(item, BusFrame)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 @given(batches=BATCHES, segment_bytes=SEGMENT_BYTES)
 def test_however_it_was_written_everything_is_read_once_in_order(
     batches: list[int], segment_bytes: int, heartbeat: Callable[..., Heartbeat]
@@ -88,7 +89,7 @@ def test_however_it_was_written_everything_is_read_once_in_order(
         assert found == disk.followed
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(20))
 @given(before=BATCHES, after=BATCHES, segment_bytes=SEGMENT_BYTES, data=st.data())
 def test_a_writer_killed_at_any_byte_loses_its_last_frame_only(
     before: list[int], after: list[int], segment_bytes: int, data: st.DataObject, heartbeat: Callable[..., Heartbeat]
@@ -118,7 +119,7 @@ def test_a_writer_killed_at_any_byte_loses_its_last_frame_only(
         assert all(one.end == two.position for one, two in itertools.pairwise(found))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(20))
 @given(before=BATCHES, after=BATCHES, segment_bytes=SEGMENT_BYTES, data=st.data())
 def test_a_damaged_byte_costs_its_own_record_only(
     before: list[int], after: list[int], segment_bytes: int, data: st.DataObject, heartbeat: Callable[..., Heartbeat]
@@ -145,7 +146,7 @@ def test_a_damaged_byte_costs_its_own_record_only(
         assert told or position - written[-1].position in range(HEADER_BYTES)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 @given(before=BATCHES, after=BATCHES, data=st.data())
 def test_a_damaged_last_record_leaves_a_gap_in_the_numbers(
     before: list[int], after: list[int], data: st.DataObject, heartbeat: Callable[..., Heartbeat]
@@ -166,7 +167,7 @@ def test_a_damaged_last_record_leaves_a_gap_in_the_numbers(
         assert [*range(1, count), *range(count + 1, count + sum(after) + 1)] == numbers
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 @given(before=BATCHES, data=st.data(), segment_bytes=st.sampled_from([1, 700]))
 def test_bytes_that_are_missing_from_an_older_segment_are_told(
     before: list[int], data: st.DataObject, segment_bytes: int, heartbeat: Callable[..., Heartbeat]

@@ -35,6 +35,7 @@ from streaming.contracts.observations import (
 from streaming.delta.change_rows import changes_to_arrow
 from streaming.delta.state_reader import apply_changes
 from tests.changes.conftest import START, Story
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -182,7 +183,7 @@ def batches(history: list[Observation], cuts: Iterable[int]) -> Iterator[list[Ob
         yield history[lower:upper]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 @given(histories(), st.lists(st.integers(0, 60), max_size=3))
 def test_a_fold_of_every_bucket_is_the_fold_of_everything(history: list[Observation], cuts: list[int]) -> None:
     whole, rebuilt = ReplicationState(), ReplicationState()

@@ -29,6 +29,7 @@ from tests.changes.worlds import (
     polls_of,
     seen_by_another,
 )
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 worlds = st.integers(0, WORLDS - 1)
 dice = st.integers(0, 2**32).map(Random)
-checked = settings(max_examples=8)
+checked = settings(max_examples=examples(8))
 HOUR = 3_600 * SECOND
 TIMES = ("occurred_not_before", "occurred_not_after")
 

@@ -16,6 +16,7 @@ from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.observations import ConfigOrigin, SnapshotReason, SourceKind
 from streaming.contracts.state import ConfigKey
 from streaming.delta.change_rows import changes_to_arrow
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -289,7 +290,7 @@ def stories(draw: st.DrawFn) -> list[Observation]:
     return story.seen
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 @given(told=stories(), data=st.data())
 def test_any_interleaving_of_two_collectors_with_any_repetition_gives_the_same_changes(
     told: list[Observation], data: st.DataObject
@@ -313,7 +314,7 @@ def test_any_interleaving_of_two_collectors_with_any_repetition_gives_the_same_c
     assert alone.topics == both.topics
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(20))
 @given(told=stories(), cuts=st.lists(st.integers(0, 40), max_size=4))
 def test_batches_cut_anywhere_give_the_same_changes(told: list[Observation], cuts: list[int]) -> None:
     _, expected = run(told)

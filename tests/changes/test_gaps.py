@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from streaming.contracts.events import EventKind, Subject
 from tests.changes.worlds import WORLDS, applied, baseline, log_of, mixed, seen_by_another, told_of_kafka, truth_of
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 worlds = st.integers(0, WORLDS - 1)
 dice = st.integers(0, 2**32).map(Random)
-checked = settings(max_examples=8)
+checked = settings(max_examples=examples(8))
 
 
 def with_gaps(log: Sequence[Observation], dice: Random) -> tuple[Observation, ...]:

@@ -23,6 +23,7 @@ from streaming.delta.change_rows import changes_to_arrow
 from streaming.delta.incident_rows import incident_row, rows_of
 from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.changes.conftest import Story
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -238,7 +239,7 @@ def test_brokers_that_lag_before_they_are_lost_together_are_one_incident() -> No
     assert kinds == [("rack_loss", (3, 4))]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(20))
 @given(st.data(), st.sampled_from(["broker_loss", "flapping_follower", "rolling_restart_unclean", "network_split"]))
 def test_batches_may_be_cut_anywhere_and_the_job_restarted_between_them(data: st.DataObject, name: str) -> None:
     rows = changes_of(name, times=2)

@@ -33,6 +33,7 @@ from tests.changes.worlds import (
     told_of_kafka,
     truth_of,
 )
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 worlds = st.integers(0, WORLDS - 1)
 dice = st.integers(0, 2**32).map(Random)
-checked = settings(max_examples=8)
+checked = settings(max_examples=examples(8))
 
 SLOW = 10  # so that a world lasts for several silences
 

@@ -16,6 +16,7 @@ from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.sources.image import ClusterImage
 from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.changes.conftest import LAG, Story
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -101,7 +102,7 @@ acts = st.tuples(
 
 @pytest.mark.parametrize("elr", [True, False])
 @settings(
-    max_examples=8,
+    max_examples=examples(8),
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -21,6 +21,7 @@ from streaming.sources.image import ClusterImage
 from tests.changes.conftest import Story
 from tests.changes.restart_oracle import judge
 from tests.changes.test_tally import shape_of
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,7 +54,7 @@ def seen(lab: Any) -> ReplicationState:
 
 @pytest.mark.parametrize("elr", [True, False])
 @settings(
-    max_examples=12,
+    max_examples=examples(12),
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -19,6 +19,7 @@ from streaming.contracts.totals import ObservedTime
 from tests.changes.conftest import LAG, Story
 from tests.changes.test_maintenance import Announcer
 from tests.changes.test_revised_causes import proof
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +84,7 @@ def told_by(tally: SuspectTally, observed: ObservedTime = NEVER) -> dict[Any, An
     return brokers | cluster | scores | {c.name: tally.total(CLUSTER, c.name, observed) for c in CLUSTER_TOTALS}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 @given(told=stories(), size=st.integers(1, 30))
 def test_a_tally_that_follows_the_changes_is_one_that_counts_everything_anew(
     told: list[Observation], size: int
@@ -94,7 +95,7 @@ def test_a_tally_that_follows_the_changes_is_one_that_counts_everything_anew(
     assert told_by(SuspectTally(state.partitions()), observed) == told_by(tally, observed)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 @given(told=stories())
 def test_counts_and_totals_are_those_that_a_person_would_count(told: list[Observation]) -> None:
     state, tally = counted(told, 1)

@@ -20,6 +20,7 @@ from streaming.contracts.state import ClusterState
 from streaming.contracts.totals import COUNTS, SECONDS, TOTALS, totals_until
 from streaming.delta.summaries import cluster_rows
 from tests.changes.conftest import LAG, SECOND, Story
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,7 +145,7 @@ def stories(draw: st.DrawFn) -> list[Observation]:
     return story.seen
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(20))
 @given(told=stories(), size=st.integers(1, 20))
 def test_the_totals_of_a_cluster_are_the_sum_of_all_changes_ever(told: list[Observation], size: int) -> None:
     state, tally, changes = run(told, size)
@@ -162,7 +163,7 @@ def test_the_totals_of_a_cluster_are_the_sum_of_all_changes_ever(told: list[Obse
     assert [row[name] for name in SECONDS] == pytest.approx([sums[name] for name in SECONDS], abs=1e-6)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(20))
 @given(told=stories(), size=st.integers(1, 20))
 def test_totals_are_the_same_however_a_log_is_cut_into_batches(told: list[Observation], size: int) -> None:
     def row(size: int) -> dict[str, float]:

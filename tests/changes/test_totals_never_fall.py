@@ -22,10 +22,11 @@ from tests.changes.worlds import (
     numbered,
     seen_by_another,
 )
+from tests.examples import examples
 
 worlds = st.integers(0, WORLDS - 1)
 dice = st.integers(0, 2**32).map(Random)
-checked = settings(max_examples=25)
+checked = settings(max_examples=examples(20))
 ROUNDING = 1e-6
 
 Total = tuple[str, int, str]

@@ -14,6 +14,7 @@ from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.observations import Observation, PartitionObserved
 from streaming.delta.change_rows import changes_to_arrow
 from streaming.errors import Quarantined
+from tests.examples import examples
 from tests.strategies import streams
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def tells_nothing(state: ReplicationState, observed: Observation) -> bool:
     return all(change.subject is Subject.SOURCE for change in folded.changes)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(20))
 @given(told=streams(), data=st.data())
 def test_runs_in_the_place_of_what_told_nothing_give_the_same_changes_and_the_same_state(
     told: list[Observation], data: st.DataObject

@@ -31,6 +31,7 @@ from streaming.contracts.totals import SECONDS
 from streaming.delta.summaries import cluster_rows
 from tests.changes.conftest import LAG, Story
 from tests.changes.worlds import WORLDS, applied, log_of, mixed, numbered, polls_of
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -190,7 +191,7 @@ def with_minima(polls: list[Observation]) -> list[Observation]:
     ]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(20))
 @given(world=st.integers(0, WORLDS - 1), dice=st.integers(0, 2**32).map(Random))
 def test_totals_are_those_of_the_models_own_account_whatever_was_deleted_rebuilt_or_not_seen(
     world: int, dice: Random
@@ -218,7 +219,7 @@ def test_totals_are_those_of_the_models_own_account_whatever_was_deleted_rebuilt
         assert seconds_of(state, cluster_id) == pytest.approx(of_cluster, abs=1e-5)
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(world=st.integers(0, WORLDS - 1), dice=st.integers(0, 2**32).map(Random))
 def test_batches_and_left_out_blocks_change_nothing_about_unknown_time(world: int, dice: Random) -> None:
     told, _ = with_blind_times(polls_of(log_of(world), SourceKind.POLL), dice)

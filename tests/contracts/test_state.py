@@ -34,6 +34,7 @@ from streaming.delta.state_rows import (
     states_to_arrow,
     structs_of,
 )
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +111,7 @@ def test_every_class_of_states_is_tested_here() -> None:
 
 
 @pytest.mark.parametrize("kind", STATES, ids=by_name)
-@settings(max_examples=30)
+@settings(max_examples=examples(20))
 @given(data=st.data())
 def test_every_field_of_every_state_survives_the_way_to_a_row_and_back(kind: Any, data: st.DataObject) -> None:
     states = data.draw(st.lists(states_of_class(kind), max_size=5))
@@ -119,7 +120,7 @@ def test_every_field_of_every_state_survives_the_way_to_a_row_and_back(kind: Any
 
 
 @pytest.mark.parametrize("column", STRUCTS)
-@settings(max_examples=30)
+@settings(max_examples=examples(20))
 @given(data=st.data())
 def test_every_field_survives_within_a_struct_beside_its_identity(column: str, data: st.DataObject) -> None:
     kind, beside = STRUCTS[column]
@@ -144,7 +145,7 @@ def test_every_field_survives_within_a_struct_beside_its_identity(column: str, d
 
 
 @pytest.mark.parametrize("kind", STATES, ids=by_name)
-@settings(max_examples=30)
+@settings(max_examples=examples(20))
 @given(data=st.data())
 def test_a_null_reads_as_the_default_of_its_field(kind: Any, data: st.DataObject) -> None:
     """Columns that an upgrade added are null in rows from before it."""

@@ -18,6 +18,7 @@ from streaming.delta.maintenance import Maintenance, RetentionPolicy
 from streaming.delta.queries import select
 from streaming.delta.writer import Writer
 from tests.delta.written_changes import expire_log, rows
+from tests.examples import examples
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,7 +78,7 @@ class Followed:
         self.reader = ChangeReader(self.path, self.reader.version)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 @given(st.lists(STEPS, max_size=12))
 def test_however_polls_are_cut_each_row_comes_once_and_in_order(steps: list[tuple[str, Any]]) -> None:
     with TemporaryDirectory() as directory:

@@ -8,13 +8,14 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.delta.change_rows import UNCOMMITTED, changes_to_arrow
 from tests.changes.conftest import Story
+from tests.examples import examples
 from tests.strategies import streams
 
 if TYPE_CHECKING:
     from streaming.contracts.observations import Observation
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 @given(told=streams())
 def test_partitions_of_a_first_report_are_written_together_as_each_would_be_alone(told: list[Observation]) -> None:
     changes = fold(ReplicationState(), told).changes

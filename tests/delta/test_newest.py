@@ -15,6 +15,7 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, REPLICA_OFFSETS
 from streaming.contracts.slopes import BYTES_WINDOW, LAG_WINDOW, Slope, seconds_left, slope_after
 from streaming.delta.newest import NewestRows, key_numbers
+from tests.examples import examples
 from tests.jobs.driver.test_batch import rows as rows_of
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def table(directory: Path) -> dict[tuple[Any, ...], tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-@settings(max_examples=25)
+@settings(max_examples=examples(20))
 @given(batches=st.lists(SAMPLES, max_size=4))
 def test_the_newest_of_each_key_stays_and_tells_since_when_it_is_behind(
     tmp_path_factory: pytest.TempPathFactory, *, restarts: bool, batches: list[list[Row]]

@@ -18,6 +18,7 @@ from streaming.delta.partitions import newest_partitions, states_after
 from streaming.delta.projections import Projections
 from streaming.delta.state_rows import states_of
 from tests.changes.conftest import Story
+from tests.examples import examples
 from tests.plugins.played import decoded
 from tests.strategies import streams
 
@@ -34,7 +35,7 @@ def keyed(partitions: Iterable[PartitionState]) -> Keyed:
     return {(each.cluster_id, each.topic_id, each.partition): each for each in partitions}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 @given(told=streams(), cuts=st.lists(st.integers(0, 60), max_size=3))
 def test_the_newest_rows_laid_over_the_known_ones_are_the_state(told: list[Observation], cuts: list[int]) -> None:
     state, rows = ReplicationState(), arrow_schema(PARTITION_STATE_TABLE).empty_table()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.slopes import LAG_WINDOW, Slope, seconds_left, slope_after
 from streaming.delta.slopes import with_slopes
+from tests.examples import examples
 
 # Gaps of a third of half a window and the like, so that every border is met and crossed.
 STEPS = [0, LAG_WINDOW // 6, LAG_WINDOW // 3, LAG_WINDOW // 2, LAG_WINDOW // 2 - 1, LAG_WINDOW]
@@ -36,7 +37,7 @@ def told_one_by_one(key: int, begin: int, samples: list[tuple[int, int | None]])
     return found
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(20))
 @given(st.lists(OF_KEY, min_size=1, max_size=4))
 def test_the_slopes_of_columns_are_those_of_one_sample_after_the_other(
     keys: list[tuple[int, bool, list[tuple[int, int | None]]]],

@@ -13,6 +13,7 @@ from streaming.delta import state_reader
 from streaming.delta.change_rows import changes_to_arrow, in_commit
 from streaming.delta.state_reader import AsOf, apply_changes
 from tests.changes.conftest import Story
+from tests.examples import examples
 from tests.strategies import streams
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def story() -> Story:
 
 
 @pytest.mark.parametrize("worth_choosing", [0, 1 << 30])
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 @given(observations=streams())
 def test_changes_give_the_state_whether_replaced_ones_are_read_or_not(
     worth_choosing: int, observations: list[Observation]

@@ -25,6 +25,7 @@ from streaming.delta.shared_state import Recovered
 from streaming.delta.state_rows import states_of
 from streaming.delta.stored_partitions import StoredPartitions, in_topics_with
 from tests.changes.conftest import Story
+from tests.examples import examples
 from tests.strategies import streams
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def recovered(rows: pa.Table) -> ReplicationState:
     return holder.shared(0).state
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 @given(told=streams(), seed=st.randoms(use_true_random=False))
 def test_columns_are_the_state_in_whichever_order_topics_are_asked_for(told: list[Observation], seed: Any) -> None:
     rows = rows_of(told)
@@ -76,7 +77,7 @@ def test_columns_are_the_state_in_whichever_order_topics_are_asked_for(told: lis
     assert state.stored is None
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 @given(told=streams(), chosen=st.randoms(use_true_random=False))
 def test_columns_count_as_much_as_their_objects(told: list[Observation], chosen: Any) -> None:
     rows = rows_of(told)
@@ -132,7 +133,7 @@ def test_nulls_count_as_what_they_are_read_as() -> None:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 @given(told=streams(), size=st.integers(1, 7))
 def test_a_fold_over_columns_is_a_fold_over_objects(told: list[Observation], size: int) -> None:
     """Half of a story is read back from rows; the other half goes on from there, a few observations at a time."""
@@ -155,7 +156,7 @@ def test_a_fold_over_columns_is_a_fold_over_objects(told: list[Observation], siz
     assert keyed(columns.partitions()) == keyed(objects.partitions())
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 @given(told=streams(), kept=st.randoms(use_true_random=False), taken=st.randoms(use_true_random=False))
 def test_topics_beyond_some_counts_are_those_that_a_look_at_each_partition_finds(
     told: list[Observation], kept: Any, taken: Any

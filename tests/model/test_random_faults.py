@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -30,7 +32,7 @@ schedules = st.lists(st.tuples(st.integers(1, 1_200), faults), max_size=12)
 
 @pytest.mark.parametrize("elr", [True, False])
 @settings(
-    max_examples=5,
+    max_examples=examples(5),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(schedule=schedules)

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -36,7 +38,7 @@ schedules = st.lists(st.tuples(st.integers(1, 2_400), faults), max_size=12)
 
 @pytest.mark.parametrize("preset", ["legacy-0.8", "legacy-2.4", "zk-3.x"])
 @settings(
-    max_examples=3,
+    max_examples=examples(3),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(schedule=schedules)

@@ -36,6 +36,7 @@ from streaming.contracts.records import (
 )
 from streaming.sources.image import ClusterImage
 from tests.blocks import singly
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -179,7 +180,7 @@ def test_every_observation_survives_the_codec(recorded_log: RecordedLog, log: st
 
 
 @pytest.mark.parametrize("log", LOGS)
-@settings(max_examples=40)
+@settings(max_examples=examples(20))
 @given(st.data())
 def test_a_checkpoint_anywhere_changes_nothing_of_what_follows(
     recorded_log: RecordedLog, log: str, data: st.DataObject

@@ -17,6 +17,7 @@ from streaming.sources.admin_broker import Answer
 from streaming.sources.admin_metadata import MetadataRound, Read
 from streaming.sources.admin_view import ClusterView, PartitionView
 from tests.changes.conftest import Story
+from tests.examples import examples
 from tests.sources.conftest import unlisted
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def fates(draw: st.DrawFn) -> tuple[int, list[Moment]]:
     return stale, draw(st.lists(moments, min_size=2, max_size=6, unique=True))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(20))
 @given(
     fate=fates(),
     learned=st.integers(0, 3) | st.just(1_000),
@@ -135,7 +136,7 @@ def recovers(before: ClusterView, after: ClusterView) -> bool:
     return not set(now.isr) <= set(was.isr) or not after.brokers.keys() <= before.brokers.keys()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 @given(steps=st.lists(st.tuples(st.integers(0, 3), st.sampled_from(ISRS), st.booleans()), max_size=12))
 def test_a_poll_with_a_lower_leader_epoch_is_stale_and_one_with_the_same_tells_another_isr(
     steps: list[tuple[int, tuple[int, ...], bool]],

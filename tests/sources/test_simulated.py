@@ -23,6 +23,7 @@ from streaming.sources.simulated import Scenario, SimulatedSource, TraceEntry, l
 from streaming.sources.simulated.fault import Action, Fault
 from streaming.sources.simulated.scenario import Placement, TopicPlan
 from tests.blocks import singly
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -278,7 +279,7 @@ FAULTS = st.lists(
 )
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(faults=FAULTS, seed=st.integers(0, 1_000))
 def test_whatever_happens_observations_tell_exactly_the_true_steps(faults: list[Fault], seed: int) -> None:
     steady = load_scenario("broker_loss")

@@ -24,6 +24,7 @@ from streaming.delta.events import events_of
 from streaming.delta.layouts import create_or_upgrade
 from streaming.delta.table_log import BEFORE_FIRST, newest_version
 from streaming.errors import ConfigurationError
+from tests.examples import examples
 from tests.plugins.played import SECOND, START
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ FILTERS = st.builds(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 @given(selection=FILTERS)
 def test_the_sql_predicate_selects_the_same_rows(tables: Path, selection: EventFilter) -> None:
     recorded = EventsTable.of(tables)

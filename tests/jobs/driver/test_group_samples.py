@@ -14,6 +14,7 @@ from streaming.contracts.observations import Channel, Observation, SourceKind
 from streaming.jobs.driver.newest import NewestBatch
 from streaming.sources.samples.described_groups import DescribedGroup
 from streaming.sources.samples.group_blocks import CoordinatorAnswer, group_blocks, group_offset_blocks
+from tests.examples import examples
 from tests.jobs.driver.test_batch import published, rows
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ ANSWERS = st.lists(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(20))
 @given(answers=ANSWERS, cuts=st.sets(st.integers(1, 7)), restarts=st.booleans())
 def test_groups_and_partitions_are_those_of_the_newest_answers_however_the_log_is_cut(
     tmp_path_factory: pytest.TempPathFactory, *, answers: list[Any], cuts: set[int], restarts: bool

@@ -29,6 +29,7 @@ from streaming.jobs.driver.repeated_blocks import RepeatedBlocks, with_digest
 from streaming.jobs.streams.bus_rows import SCHEMA, arrow_batches
 from streaming.jobs.streams.left_out_blocks import PublishedDigests, cut_end, new_run, published_digests
 from tests.changes.conftest import LAG, Story
+from tests.examples import examples
 from tests.strategies import damaged_bytes, observations, streams
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def respelled(payload: bytes) -> st.SearchStrategy[bytes]:
                             flipped, early, payload[:-1], payload + b" "])  # fmt: skip
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(20))
 @given(told=streams(), data=st.data())
 def test_what_is_skipped_as_repeated_changes_nothing_of_what_a_batch_does(
     told: list[Observation], data: st.DataObject
@@ -132,7 +133,7 @@ class Workers:
         return pa.Table.from_batches(batches) if batches else table(())
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(20))
 @given(told=streams(), data=st.data())
 def test_what_workers_leave_out_changes_nothing_of_what_a_batch_does(
     told: list[Observation], data: st.DataObject

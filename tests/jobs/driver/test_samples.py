@@ -36,6 +36,7 @@ from streaming.jobs.driver.samples import Samples, read_samples
 from streaming.jobs.streams.bus_rows import SCHEMA, arrow_batches
 from streaming.jobs.streams.sample_columns import in_columns
 from tests.blocks import singly
+from tests.examples import examples
 from tests.strategies import damaged_bytes, damaged_records, generated, is_not_newer, observations_of, payloads
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ ANYTHING = st.one_of(SAMPLED, SAMPLED, SAMPLED, damaged_bytes(), damaged_records
 
 
 @pytest.mark.parametrize("channel", [Channel.OFFSETS, Channel.METRICS])
-@settings(max_examples=25)
+@settings(max_examples=examples(20))
 @example(values=[encode(METRIC)[:-1] + b"}{", encode(METRIC), b" ", encode(OFFSETS) + b"\n"])
 @example(values=[encode(METRIC)[:-2], b"}" + encode(METRIC), encode(METRIC) + encode(METRIC)])
 @given(values=st.lists(ANYTHING, max_size=12))

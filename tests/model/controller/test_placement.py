@@ -20,6 +20,7 @@ from streaming.model.controller.placement import (
 )
 from streaming.model.errors import Error, Refused
 from streaming.model.registrations import BrokerRegistration
+from tests.examples import examples
 from tests.plugins.transcript_vectors import kafkas_mock_random, usable
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ clusters = st.lists(
 ).filter(lambda brokers: any(not it.fenced for it in brokers))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 @given(brokers=clusters, data=st.data(), seed=st.integers())
 def test_leaders_live_brokers_differ_and_racks_are_used_up_first(
     brokers: Sequence[UsableBroker], data: st.DataObject, seed: int
@@ -93,7 +94,7 @@ def test_leaders_live_brokers_differ_and_racks_are_used_up_first(
         assert len(racks) == min(replication_factor, len({it.rack for it in brokers}))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 @given(bound=st.integers(1, 2**31 - 1), seed=st.integers())
 def test_java_draws_below_the_bound(bound: int, seed: int) -> None:
     assert 0 <= JavaRandom(Random(seed).getrandbits).next_int(bound) < bound

@@ -21,6 +21,7 @@ from streaming.model.coordinators.assignors import (
     sticky,
     uniform,
 )
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from streaming.model.coordinators.assignors import Assignment, Assignor
@@ -35,7 +36,7 @@ AT_ONCE = {
 KEEPING = {"sticky": sticky, "uniform": uniform}
 
 Counts = dict[TopicId, int]
-QUICK = settings(max_examples=40)
+QUICK = settings(max_examples=examples(20))
 
 names = st.sampled_from([TopicId(name) for name in "tuv"])
 counts = st.dictionaries(names, st.integers(0, 7), min_size=1)

@@ -24,6 +24,7 @@ from streaming.model.coordinators.consumer_group import (
 from streaming.model.coordinators.group_log import Group
 from streaming.model.errors import Error
 from streaming.model.invariants.groups import INVARIANTS
+from tests.examples import examples
 
 T = TopicId("t")
 P0, P1, P2 = (TopicPartition(T, number) for number in range(3))
@@ -102,7 +103,7 @@ NAMES = st.sampled_from(["a", "b", "c"])
 STEPS = st.lists(st.tuples(st.sampled_from(["join", "leave", "beat", "give up", "grow"]), NAMES), max_size=40)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(20))
 @given(steps=STEPS)
 def test_whatever_members_do_nobody_has_what_another_has(steps: list[tuple[str, str]]) -> None:
     """Members join, leave, are slow to give up; topics grow. In the end, beating, everybody reaches the target."""

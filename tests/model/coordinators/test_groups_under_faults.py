@@ -13,6 +13,7 @@ from streaming.model.clients.consumer_config import GroupProtocol
 from streaming.model.invariants.groups import GroupWatch
 from streaming.model.messages.client_metadata import CONSUMER_OFFSETS
 from streaming.model.messages.outbox import CONTROLLER
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +95,7 @@ class World:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @settings(
-    max_examples=3,
+    max_examples=examples(3),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(schedule=schedules)

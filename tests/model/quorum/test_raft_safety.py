@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from streaming.model.quorum.leader_state import LeaderState
 from streaming.model.quorum.raft import Raft
 from streaming.model.quorum.roles import Role
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from streaming.model.messages.quorum import VoteRequest
 
 UNHURRIED = settings(
-    max_examples=40,
+    max_examples=examples(20),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 # Mostly what keeps a quorum alive, and enough of what hurts it.

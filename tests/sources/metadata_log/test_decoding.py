@@ -16,6 +16,7 @@ from streaming.contracts import records
 from streaming.sources.metadata_log import batches, schemas
 from streaming.sources.metadata_log.decoding import decode_record, read_fields
 from streaming.sources.protocol.primitives import ByteReader
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -205,7 +206,7 @@ def test_no_bytes_make_the_decoder_fail(value: bytes) -> None:
     assert isinstance(decode_record(value), records.MetadataRecord)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(20))
 @given(data=st.data())
 def test_a_damaged_byte_in_a_recorded_batch_is_noticed(frames: tuple[EncodedBatch, ...], data: st.DataObject) -> None:
     frame = data.draw(st.sampled_from(frames))

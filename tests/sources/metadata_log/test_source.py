@@ -30,6 +30,7 @@ from streaming.sources.metadata_log.source import MetadataLogSource
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import Security
 from tests.blocks import singly
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -140,7 +141,7 @@ def test_what_is_there_is_one_snapshot_and_what_follows_is_reported_change_by_ch
     assert len(seen.changes()) > 30
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_however_the_log_is_cut_into_answers_the_observations_are_the_same(
     quorum: Any, tmp_path_factory: Any, frames: tuple[EncodedBatch, ...], expected: Any, data: st.DataObject

@@ -11,6 +11,7 @@ from streaming.contracts.identifiers import Micros, TopicId
 from streaming.sources.samples.described_producers import Writing
 from streaming.sources.samples.hanging_transactions import HangingTransactions
 from streaming.sources.samples.held_partitions import Held, HeldPartitions
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,7 +81,7 @@ def played(world: World, judged: HangingTransactions, rounds: Iterable[tuple]) -
         yield {producer for producer, _ in judged.in_partitions([PARTITION])}
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(20))
 @given(st.lists(ROUND, max_size=6))
 def test_what_a_coordinator_will_end_never_hangs(rounds: list[tuple]) -> None:
     world = World()
@@ -88,7 +89,7 @@ def test_what_a_coordinator_will_end_never_hangs(rounds: list[tuple]) -> None:
         assert proven <= world.left
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(20))
 @given(st.lists(ROUND, max_size=4))
 def test_what_no_coordinator_knows_is_found_in_two_rounds(rounds: list[tuple]) -> None:
     world, judged = World(), HangingTransactions()
