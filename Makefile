@@ -35,7 +35,7 @@ SHOWN :=
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-dev jars tools demo test check format generated docs bench chaos chaos-kafka drill judge fuzz mutants pictures package lock clean
+.PHONY: help env env-dev jars tools demo test coverage check format generated docs bench chaos chaos-kafka drill judge fuzz mutants pictures package lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -108,7 +108,11 @@ test: check jars tools ## check, then every test against real Spark, Kafka and P
 	$(SAY) "Running every test"
 	@# A process of the tests that is aborted ends the run: with another one in its place xdist may wait for ever.
 	@ISRWATCH_NO_SKIPS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder \
-		--max-worker-restart 0 --cov --random-order $(ARGS)
+		--max-worker-restart 0 --random-order $(ARGS)
+
+coverage: $(DEV_READY) jars tools ## trace the tests that cover the product: at least 90 %, and how much of each room
+	@ISRWATCH_NO_SKIPS=1 $(BIN)/python -m pytest -p tests.plugins.tracing --traced --numprocesses $(WORKERS) --dist loadfile \
+		--no-loadscope-reorder --max-worker-restart 0 $(ARGS)
 
 docs: $(DEV_READY) ## build the documentation in build/docs; a wrong link, anchor or page fails
 	@$(BIN)/python -m docs.builder

@@ -4,7 +4,6 @@ Those that import much are named by the rooms and modules that use them, so that
 """
 
 import signal
-from pathlib import Path
 
 import pytest
 from hypothesis import Phase, settings
@@ -39,18 +38,6 @@ pytest_plugins = [
 ]
 
 
-COVERING = {"changes", "commands", "contracts", "delta", "exporters", "jobs"}
-"""Folders of tests by which coverage is measured: those of the covered packages, and of what runs them."""
-
-UNTRACED = {
-    "test_announced_incidents", "test_damaged_tables", "test_diagnosis", "test_growth", "test_history",
-    "test_incident_bounds", "test_interleavings", "test_invariants", "test_maintenance", "test_old_layout",
-    "test_power_cut", "test_random_histories", "test_rare_sequences", "test_repeated_blocks", "test_simulate",
-    "test_sql", "test_totals_of_the_model", "test_upgrade", "test_upgrade_damaged", "test_upgrade_expired",
-}  # fmt: skip
-"""Files of them that fold or write the same things thousands of times: what they cover, quick ones do, too."""
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run what is marked long, and nothing else")
 
@@ -71,15 +58,6 @@ def only_long_ones_or_none(config: pytest.Config, items: list[pytest.Item]) -> N
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put files with slow tests first, so that no process is left with one while the others have nothing to do.
-
-    Coverage is measured by the quick tests of the packages that have to be covered: tracing makes folds three times as
-    slow, and the model, whose code is not even counted.
-    """
+    """Put files with slow tests first, so that no process is left with one while the others have nothing to do."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
-    root = Path(__file__).parent
-    untraced = {item.path for item in items if item.path.stem in UNTRACED} | slow
-    for item in items:
-        if item.path in untraced or item.path.relative_to(root).parts[0] not in COVERING:
-            item.add_marker("no_cover")

@@ -7,6 +7,7 @@ imported, such as a constant, may change what any test of the rules sees.
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree as ET
 
 from coverage import CoverageData
+
+from tests.mutants.faults import CHECKOUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +30,7 @@ NO_SERVICES: Final = ("-m", "not spark and not kafka and not prometheus and not 
 UNTIL_ONE_FAILS: Final = ("-x", "--hypothesis-profile=first-failure")
 LONGEST_SECONDS: Final = 60.0
 LONGEST_FACTOR: Final = 10.0
-COUNTING: Final = ("--cov", "--cov-context=test", "--cov-report=")
+COUNTING: Final = ("-p", "tests.plugins.tracing", "--traced", "--traced-contexts")
 
 
 @dataclass(frozen=True)
@@ -92,10 +95,13 @@ def selection_of(checkout: Path, modules: Iterable[str], rooms: Iterable[str], f
     data, report, settings = folder / "coverage", folder / "tests.xml", folder / ".coveragerc"
     patterns = "".join(f"\n    {module}" for module in modules)
     settings.write_text(f"[run]\ndata_file = {data}\ninclude ={patterns}\n", encoding="utf-8")
-    command = [*PYTEST, *NO_SERVICES, *COUNTING, f"--cov-config={settings}", f"--junitxml={report}"]
+    command = [*PYTEST, *NO_SERVICES, *COUNTING, f"--traced-by={settings}", f"--junitxml={report}"]
     # Folders of its own: else pytest first deletes what earlier runs left, which may be gigabytes of tables and logs.
     at_once = [f"--numprocesses={workers}", "--dist=loadfile", f"--basetemp={folder / 'tmp'}"]
-    ran = subprocess.run([*command, *at_once, *rooms], cwd=checkout, check=False, stdout=subprocess.PIPE, text=True)
+    here = {**os.environ, "PYTHONPATH": str(CHECKOUT)}  # the plugin, where the checkout has none of its own
+    ran = subprocess.run(
+        [*command, *at_once, *rooms], cwd=checkout, env=here, check=False, stdout=subprocess.PIPE, text=True
+    )
     if ran.returncode:
         sys.exit(f"{ran.stdout}\nthe tests must pass before faults are put in")
     counted = CoverageData(str(data))
