@@ -34,6 +34,7 @@ pytest_plugins = [
     "tests.plugins.prometheus",
     "tests.plugins.recordings",
     "tests.plugins.sandbox",
+    "tests.plugins.shared_plays",
     "tests.plugins.spark",
 ]
 

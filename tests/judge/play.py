@@ -171,7 +171,7 @@ def _troubles(
         scenario=scenario,
         partitions=partitions,
         topic_of={key: names[key.topic_id] for key in partitions},
-        active=_simulation(source).cluster.controllers.active or CONTROLLER,
+        active=source.simulation.cluster.controllers.active or CONTROLLER,
     )
     drawn: list[Trouble] = []
     for kind in kinds:
@@ -194,12 +194,8 @@ def _begin(random: Random, earlier: list[Trouble]) -> float:
     return round(at, 3)
 
 
-def _simulation(source: SimulatedSource) -> Simulation:
-    return source._simulation
-
-
 def _run(play: Play, source: SimulatedSource, watch: Callable[[Batch], None] | None) -> None:
-    simulation = _simulation(source)
+    simulation = source.simulation
     for act in sorted((act for trouble in play.troubles for act in trouble.acts), key=lambda act: act.at):
         simulation.agenda.at(WARM_UP_MS + round(act.at * 1_000), partial(_do, source, act))
     simulation.agenda.every(_LOOK_MS, WARM_UP_MS, partial(_look, play, simulation))
@@ -233,7 +229,7 @@ def _run(play: Play, source: SimulatedSource, watch: Callable[[Batch], None] | N
 
 
 def _do(source: SimulatedSource, act: Act) -> None:
-    simulation = _simulation(source)
+    simulation = source.simulation
     if act.if_empty is not None and any(act.if_empty in state.replicas for state in source.partitions().values()):
         return
     if isinstance(act.what, Fault):

@@ -132,7 +132,7 @@ def _in_the_model(seed: int, random: Random) -> SlowPlay:
         trouble, must = drawn
         trouble = trouble.shifted(round(QUIET_SECONDS + random.uniform(0, 30), 3))
         for act in trouble.acts:
-            source._simulation.agenda.at(WARM_UP_MS + round(act.at * 1_000), partial(_do, source, act))
+            source.simulation.agenda.at(WARM_UP_MS + round(act.at * 1_000), partial(_do, source, act))
         rounds = _rounds(source, trouble.end + TAIL_SECONDS)
         if has_agents := random.random() < AGENTS:
             agents = Agents(random, cluster.scenario.brokers, lambda _: random.lognormvariate(1.0, 0.5))
@@ -160,13 +160,13 @@ def _stand(random: Random, source: SimulatedSource, scenario: Scenario) -> Stand
         scenario=scenario,
         partitions=partitions,
         topic_of={key: names[key.topic_id] for key in partitions},
-        active=source._simulation.cluster.controllers.active or CONTROLLER,
+        active=source.simulation.cluster.controllers.active or CONTROLLER,
     )
 
 
 def _do(source: SimulatedSource, act: Act) -> None:
     if isinstance(act.what, Fault):
-        source._simulation._inflict(act.what)
+        source.simulation._inflict(act.what)
 
 
 def _rounds(source: SimulatedSource, seconds: float) -> Iterator[tuple[float, Round]]:

@@ -98,7 +98,9 @@ def selection_of(checkout: Path, modules: Iterable[str], rooms: Iterable[str], f
     command = [*PYTEST, *NO_SERVICES, *COUNTING, f"--traced-by={settings}", f"--junitxml={report}"]
     # Folders of its own: else pytest first deletes what earlier runs left, which may be gigabytes of tables and logs.
     at_once = [f"--numprocesses={workers}", "--dist=loadfile", f"--basetemp={folder / 'tmp'}"]
-    here = {**os.environ, "PYTHONPATH": str(CHECKOUT)}  # the plugin, where the checkout has none of its own
+    # The plugin, where the checkout has none of its own. What one test has played another one must run itself: else it
+    # would not be known to run the lines.
+    here = {**os.environ, "PYTHONPATH": str(CHECKOUT), "ISRWATCH_PLAYS": "apart"}
     ran = subprocess.run(
         [*command, *at_once, *rooms], cwd=checkout, env=here, check=False, stdout=subprocess.PIPE, text=True
     )

@@ -21,6 +21,7 @@ from streaming.sources.simulated.truth import TraceEntry, traced
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from streaming.model.controller.commit import Commit
     from streaming.model.invariants.ghost import Loss
     from streaming.model.registrations import PartitionRegistration, TopicRegistration
     from streaming.sources.simulated.scenario import Scenario
@@ -42,6 +43,10 @@ class SimulatedSource:
         name: the source's name on the bus.
         epoch: wall-clock time of simulated time 0, UTC microseconds.
         watched: remember what writers lost; a run then takes longer.
+        on_commit: called with every commit of the controller, also with those before simulated time 0.
+
+    Attributes:
+        simulation: the play itself.
     """
 
     def __init__(  # noqa: PLR0913 - a cluster has an identity, a fate and a time
@@ -54,22 +59,24 @@ class SimulatedSource:
         name: str,
         epoch: Micros,
         watched: bool = False,
+        on_commit: Callable[[Commit], None] | None = None,
     ) -> None:
         self.name = name
         self._origin = Micros(epoch - WARM_UP_MS * MICROS_PER_MS)
-        self._simulation = Simulation(scenario, seed=seed, origin=self._origin, watched=watched)
+        self._on_commit = on_commit
+        self.simulation = Simulation(scenario, seed=seed, origin=self._origin, watched=watched)
         self._image = ClusterImage(cluster_id=cluster_id, cluster=cluster, source=name)
-        self._reports = Reports(self._simulation.cluster, cluster_id=cluster_id, cluster=cluster, source=name)
+        self._reports = Reports(self.simulation.cluster, cluster_id=cluster_id, cluster=cluster, source=name)
         self._observations: list[Observation] = []
         self._trace: list[TraceEntry] = []
         self._warm_up()
 
     def _warm_up(self) -> None:
         """Bring the cluster up unseen, then look at it in Kafka's and a monitor's usual periods."""
-        self._simulation.play(WARM_UP_MS - 1, self._observe)
+        self.simulation.play(WARM_UP_MS - 1, self._observe)
         self._observations.clear()
         self._trace.clear()
-        agenda = self._simulation.agenda
+        agenda = self.simulation.agenda
         agenda.at(WARM_UP_MS, lambda: self._snapshot(SnapshotReason.START))
         agenda.at(WARM_UP_MS, lambda: self._report(self._reports.times))
         agenda.every(SNAPSHOT_MS, WARM_UP_MS + SNAPSHOT_MS, lambda: self._snapshot(SnapshotReason.PERIODIC))
@@ -89,7 +96,7 @@ class SimulatedSource:
 
     def poll(self, now: Micros) -> Sequence[Observation]:
         """Play up to ``now`` and return what was seen on the way; the first poll begins with a snapshot."""
-        self._simulation.play((now - self._origin) // MICROS_PER_MS, self._observe)
+        self.simulation.play((now - self._origin) // MICROS_PER_MS, self._observe)
         observations, self._observations = self._observations, []
         return observations
 
@@ -107,28 +114,30 @@ class SimulatedSource:
 
     def partitions(self) -> dict[TopicPartition, PartitionRegistration]:
         """Give the true current state of every partition."""
-        return dict(self._simulation.cluster.controller.registry.partitions)
+        return dict(self.simulation.cluster.controller.registry.partitions)
 
     def topics(self) -> dict[TopicId, TopicRegistration]:
         """Give every topic that exists."""
-        return dict(self._simulation.cluster.controller.registry.topics)
+        return dict(self.simulation.cluster.controller.registry.topics)
 
     def losses(self) -> tuple[Loss, ...]:
         """Give every loss of acknowledged records; none unless ``watched``."""
-        watch = self._simulation.watch
+        watch = self.simulation.watch
         return () if watch is None else tuple(watch.losses)
 
     # -------------------------------------------------------------- seeing
 
     def _observe(self) -> None:
-        for commit in self._simulation.cluster.take_commits():
+        for commit in self.simulation.cluster.take_commits():
+            if self._on_commit is not None:
+                self._on_commit(commit)
             self._observations += self._image.apply(commit.batch, commit.batch.timestamp)
             time = Micros(self._origin + commit.now * MICROS_PER_MS)
             self._trace += (traced(step, time) for step in commit.transitions)
 
     def _snapshot(self, reason: SnapshotReason) -> None:
-        now = self._simulation.now
+        now = self.simulation.now
         self._observations += self._image.snapshot(snapshot_id=f"{self.name}-{now}", reason=reason, collected_at=now)
 
     def _report(self, report: Callable[[Micros], list[Observation]]) -> None:
-        self._observations += report(self._simulation.now)
+        self._observations += report(self.simulation.now)
