@@ -48,8 +48,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
-def only_long_ones_or_none(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked long, or with ``--long`` everything else."""
+def pytest_keep_long_ones_or_none(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked long, or with ``--long`` everything else; pytest sees names with its prefix only."""
     wanted = config.getoption("long")
     left_out = [item for item in items if bool(item.get_closest_marker("long")) != wanted]
     if left_out:
