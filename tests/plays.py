@@ -101,13 +101,13 @@ class Plays:
         return known
 
 
-def fresh(name: str, seconds: int) -> Play:
+def fresh(name: str, seconds: int, seed: int = 1) -> Play:
     """Play a scenario."""
     scenario = load_scenario(name)
     commits: list[Commit] = []
     source = SimulatedSource(
         scenario,
-        seed=1,
+        seed=seed,
         cluster_id=ClusterId("c"),
         cluster="c",
         name="metadata_log:c",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -17,22 +16,19 @@ from streaming.changes.incidents import IncidentFold
 from streaming.changes.remembered_incidents import IncidentGaps
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, Evidence
-from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel
 from streaming.delta.change_rows import changes_to_arrow
 from streaming.delta.incident_rows import incident_row, rows_of
-from streaming.sources.simulated import SimulatedSource, load_scenario
+from streaming.sources.simulated import load_scenario
 from tests.changes.conftest import Story
 from tests.examples import examples
+from tests.plays import SCENARIOS, SECOND, START, fresh, observations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from streaming.changes.incident_signals import ChangeRow
 
-SCENARIOS = sorted(path.stem for path in (Path(__file__).parents[2] / "conf" / "scenarios").glob("*.toml"))
-SECOND = 1_000_000
-START = 1_700_000_000 * SECOND
 # A follower may lag for one and a half times the limit, a session ends before that; leaders return a while after.
 NOTICED_WITHIN, LAST_CHANGE_WITHIN = 12 * SECOND, 25 * SECOND
 QUIET = 65  # between the incidents that `repeat` makes one and those it does not
@@ -49,11 +45,8 @@ class FoundIncident(NamedTuple):
 
 @cache
 def changes_of(name: str, seed: int = 1, times: float = 1) -> tuple[ChangeRow, ...]:
-    scenario = load_scenario(name)
-    source = SimulatedSource(
-        scenario, seed=seed, cluster_id=ClusterId("c"), cluster="c", name="metadata_log:c", epoch=Micros(START)
-    )
-    seen = source.poll(Micros(START + round(times * scenario.duration * SECOND) - 1))
+    seconds = round(times * load_scenario(name).duration)
+    seen = observations(name, seconds) if seed == 1 else fresh(name, seconds, seed).observations
     folded = fold(ReplicationState(), (it for it in seen if it.channel is Channel.REPLICATION))
     return tuple(rows_of(changes_to_arrow(folded.changes), 1))
 
@@ -110,13 +103,13 @@ def assert_equal(found: list[FoundIncident], truth: list[FoundIncident]) -> None
         assert theirs.end - LAST_CHANGE_WITHIN / SECOND <= ours.end <= theirs.end + 6, (ours, theirs)
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_incidents_of_a_scenario_are_those_its_truth_names(name: str, seed: int) -> None:
     assert_equal(found_in(name, seed), truth_of(name))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if load_scenario(name).repeat])
 def test_a_scenario_played_twice_gives_its_incidents_again_or_makes_them_longer(name: str) -> None:
     assert_equal(found_in(name, times=2, quiet=QUIET), truth_of(name, times=2, quiet=QUIET))
@@ -357,14 +350,8 @@ def test_a_reassignment_counts_the_partitions_that_have_still_to_move() -> None:
 
 def test_seconds_are_those_of_the_partitions_states() -> None:
     """The sum of what every partition counted for itself."""
-    scenario = load_scenario("under_min_isr")
-    source = SimulatedSource(
-        scenario, seed=1, cluster_id=ClusterId("c"), cluster="c", name="metadata_log:c", epoch=Micros(START)
-    )
-    folded = fold(
-        ReplicationState(),
-        (it for it in source.poll(Micros(START + 69 * SECOND)) if it.channel is Channel.REPLICATION),
-    )
+    seen = observations("under_min_isr")
+    folded = fold(ReplicationState(), (it for it in seen if it.channel is Channel.REPLICATION))
     partitions = list(folded.touched.partitions())
 
     (row,) = table_of([tuple(rows_of(changes_to_arrow(folded.changes), 1))], IncidentGaps()).values()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,9 +13,9 @@ from streaming.changes.state import ReplicationState
 from streaming.contracts.events import EventKind
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.sources.image import ClusterImage
-from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.changes.conftest import LAG, Story
 from tests.examples import examples
+from tests.plays import SCENARIOS, observations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from streaming.contracts.records import RecordBatch
 
 pytest_plugins = ["tests.plugins.laboratory"]
-SCENARIOS = sorted(path.stem for path in (Path(__file__).parents[2] / "conf" / "scenarios").glob("*.toml"))
-START = Micros(1_700_000_000_000_000)
 BEFORE = {"isr": (1, 2), "leader": 1, "leader_epoch": 5, "partition_epoch": 7}
 
 
@@ -87,12 +84,7 @@ def test_a_reassignment_may_end_with_the_election_of_who_has_just_caught_up(stor
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_no_scenario_of_the_model_breaks_a_rule(name: str) -> None:
-    scenario = load_scenario(name)
-    source = SimulatedSource(scenario, seed=3, cluster_id=ClusterId("c"), cluster="c", name="s:c", epoch=START)
-
-    told = source.poll(Micros(START + round(scenario.duration * 1_000_000) - 1))
-
-    assert breaches(told) == []
+    assert breaches(observations(name)) == []
 
 
 acts = st.tuples(

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from dashboards.alerts import PLANNED_CAUSES, AlertSettings, rule_file
-from streaming.contracts.identifiers import ClusterId, Micros
-from streaming.sources.simulated import Scenario, SimulatedSource, TraceEntry, load_scenario
+from tests.plays import SCENARIOS, SECOND, START, played
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SCENARIOS = sorted(path.stem for path in (Path(__file__).parents[2] / "conf" / "scenarios").glob("*.toml"))
-SECOND = 1_000_000
-START = 1_700_000_000 * SECOND
-
-
-@cache
-def played(name: str) -> tuple[Scenario, SimulatedSource]:
-    scenario = load_scenario(name)
-    source = SimulatedSource(
-        scenario, seed=1, cluster_id=ClusterId("c"), cluster="c", name="simulated:c", epoch=Micros(START)
-    )
-    source.poll(Micros(START + round(scenario.duration * SECOND) - 1))
-    return scenario, source
+    from streaming.sources.simulated import TraceEntry
 
 
 def departures(trace: tuple[TraceEntry, ...]) -> Iterator[tuple[TraceEntry, int]]:
@@ -42,36 +27,36 @@ def departures(trace: tuple[TraceEntry, ...]) -> Iterator[tuple[TraceEntry, int]
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_causes_are_those_of_the_model(name: str) -> None:
-    scenario, source = played(name)
-    assert set(scenario.truth.causes) == {str(entry.cause) for entry in source.trace()}
+    play = played(name)
+    assert set(play.scenario.truth.causes) == {str(entry.cause) for entry in play.trace}
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_alerts_exist_and_one_reports_each_unplanned_removal(name: str) -> None:
     """Which others fire is tested with the rules themselves: ``tests/dashboards/test_scenario_alerts.py``."""
-    scenario, source = played(name)
-    unplanned = any(entry.cause not in PLANNED_CAUSES for entry, _ in departures(source.trace()))
-    assert ("KafkaIsrShrink" in scenario.truth.alerts) == unplanned
+    play = played(name)
+    unplanned = any(entry.cause not in PLANNED_CAUSES for entry, _ in departures(play.trace))
+    assert ("KafkaIsrShrink" in play.scenario.truth.alerts) == unplanned
     known = {rule["alert"] for rule in rule_file(AlertSettings())["groups"][1]["rules"]}
-    assert set(scenario.truth.alerts) <= known
+    assert set(play.scenario.truth.alerts) <= known
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_change_of_an_isr_belongs_to_an_incident(name: str) -> None:
-    scenario, source = played(name)
-    incidents = scenario.truth.incidents
-    for entry in source.trace():
+    play = played(name)
+    incidents = play.scenario.truth.incidents
+    for entry in play.trace:
         if entry.cause not in {"created", "deleted"}:
             assert any(it.begin * SECOND <= entry.time - START <= it.end * SECOND for it in incidents), entry
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_who_left_an_isr_is_a_suspect_or_was_expelled_by_one(name: str) -> None:
-    scenario, source = played(name)
-    for entry, broker in departures(source.trace()):
+    play = played(name)
+    for entry, broker in departures(play.trace):
         blamed = {
             suspect
-            for it in scenario.truth.incidents
+            for it in play.scenario.truth.incidents
             if it.begin * SECOND <= entry.time - START <= it.end * SECOND
             for suspect in it.suspects
         }
