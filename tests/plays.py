@@ -10,19 +10,21 @@ from __future__ import annotations
 import os
 import pickle
 from fcntl import LOCK_EX, flock
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, ParamSpec, TypeVar
 
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.sources.simulated import Scenario, SimulatedSource, TraceEntry, load_scenario
 from streaming.sources.simulated.simulation import WARM_UP_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from streaming.contracts.observations import Observation
     from streaming.model.controller.commit import Commit
 
+_Given, _Kept = ParamSpec("_Given"), TypeVar("_Kept")
 FOLDER: Final = "ISRWATCH_PLAYS"
 """Environment variable: the folder of the run, or :data:`APART`."""
 APART: Final = "apart"
@@ -117,6 +119,11 @@ def fresh(name: str, seconds: int, seed: int = 1) -> Play:
     times = [time for second in range(1_000, (seconds + 1) * 1_000, 1_000) for time in (second - 1, second)]
     seen = tuple((time, tuple(source.poll(Micros(START + time * 1_000)))) for time in (0, *times[:-1]))
     return Play(scenario, tuple(polled for polled in seen if polled[1]), source.trace(), tuple(commits), seconds)
+
+
+def once(function: Callable[_Given, _Kept]) -> Callable[_Given, _Kept]:
+    """Keep what a function gives, but not where each test must run for itself what it sees."""
+    return function if os.environ.get(FOLDER) == APART else cache(function)
 
 
 def _folder() -> Path | None:

@@ -6,16 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.changes.fold import fold
 from streaming.changes.remembered_incidents import IncidentGaps
-from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.maintenance import IN_ITS_TAIL, MaintenanceObserved
-from streaming.contracts.observations import Channel, SourceKind
-from streaming.delta.change_rows import changes_to_arrow
-from streaming.delta.incident_rows import rows_of
-from streaming.sources.simulated import SimulatedSource
-from streaming.sources.simulated.scenario_file import scenario_from
+from streaming.contracts.observations import SourceKind
+from tests.changes.faults import Fault, observed, rows_from
 from tests.changes.test_incidents import SECOND, START, table_of
 
 if TYPE_CHECKING:
@@ -23,7 +18,6 @@ if TYPE_CHECKING:
 
     from streaming.changes.incident_signals import ChangeRow
 
-Fault = tuple[float, str, dict[str, Any]]
 Announcement = tuple[float, float, int] | tuple[float, float, int, str, str]
 """From when until when, seconds, of which broker; and why, and of which lease, if not a new one because of a disk."""
 
@@ -32,21 +26,6 @@ def played(
     faults: Sequence[Fault], seconds: int, leases: Sequence[Announcement], **topic: Any
 ) -> tuple[ChangeRow, ...]:
     """Play faults on six brokers while planned work is announced; the rows of the change log."""
-    plan = {"name": "orders", "partitions": 18, "replication_factor": 3, "min_insync_replicas": 2, **topic}
-    document = {
-        "description": "faults of a test", "brokers": [1, 2, 3, 4, 5, 6], "duration": seconds, "repeat": False,
-        "constants": {
-            "replica_lag_time_max_ms": 10_000, "broker_session_timeout_ms": 6_000,
-            "leader_imbalance_check_interval_ms": 15_000, "eligible_leader_replicas": False,
-        },
-        "topics": [{"records_per_second": 10, **plan}],
-        "faults": [{"at": at, "action": action, **fields} for at, action, fields in faults],
-    }  # fmt: skip
-    source = SimulatedSource(
-        scenario_from("test", document), seed=1, cluster_id=ClusterId("c"), cluster="c", name="metadata_log:c",
-        epoch=Micros(START),
-    )  # fmt: skip
-    seen = [it for it in source.poll(Micros(START + seconds * SECOND - 1)) if it.channel is Channel.REPLICATION]
     announced = [
         MaintenanceObserved(
             cluster_id=ClusterId("c"), cluster="c", source="maintenance:host", authority=SourceKind.NONE,
@@ -57,8 +36,8 @@ def played(
         for begin, until, broker, why, lease in [each if len(each) == 5 else (*each, "new disk", "")]
         if (at := Micros(START + int(begin * SECOND)))
     ]  # fmt: skip
-    merged = sorted([*seen, *announced], key=lambda it: it.occurred_not_after)
-    return tuple(rows_of(changes_to_arrow(fold(ReplicationState(), merged).changes), 1))
+    seen = observed(faults, seconds, **topic)
+    return rows_from(sorted([*seen, *announced], key=lambda it: it.occurred_not_after))
 
 
 def named(rows: Sequence[ChangeRow]) -> list[tuple[str, list[int]]]:
@@ -172,7 +151,7 @@ def test_a_clean_stop_whose_announced_work_overran_is_still_called_one() -> None
     assert row["summary"].startswith(f"broker 3 did not come back from a clean stop, {overran}: ")
 
 
-@pytest.mark.parametrize("delay", [-8, -3, 0, 1, 3, 6, 20])
+@pytest.mark.parametrize("delay", [-8, 0, 3, 20, *(pytest.param(it, marks=pytest.mark.long) for it in (-3, 1, 6))])
 @pytest.mark.parametrize("turn", [[], [(10, "stop", {"broker": 2}), (20, "start", {"broker": 2})]])
 def test_an_incident_with_harm_never_says_that_clients_notice_nothing(delay: int, turn: list[Fault]) -> None:
     """A broker goes down as announced, and another one without: both cost the same partitions their minimum ISR."""

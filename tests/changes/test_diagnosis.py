@@ -9,7 +9,8 @@ import pytest
 
 from streaming.changes.incidents import IncidentFold
 from streaming.changes.remembered_incidents import IncidentGaps
-from tests.changes.test_incident_bounds import SIX, THREE, Fault, of, played, proven_late
+from tests.changes.faults import SIX, THREE, Fault, of, played
+from tests.changes.test_incident_bounds import proven_late
 from tests.changes.test_incidents import SECOND, START, table_of
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def test_a_broker_that_was_emptied_before_it_is_stopped_and_unregistered_is_no_l
     assert named(rows) == [("reassignment", [])]
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(it, marks=pytest.mark.long) for it in (2, 3))])
 def test_a_slow_disk_is_no_split_with_kafkas_timeouts(seed: int) -> None:
     begin = 10 + 1.7 * seed
     slow: list[Fault] = [
@@ -193,7 +194,8 @@ def test_a_broker_that_dies_when_a_cut_was_mended_is_an_incident_of_its_own() ->
 def test_a_slow_broker_that_somebody_stops_was_stopped_all_the_same() -> None:
     slow: list[Fault] = [(10, "slow_disk", {"broker": 3, "records_per_second": 4}), (65, "mend_disk", {"broker": 3})]
 
-    rows = played([*slow, *restart("stop", 3, 60, 20)], 120, brokers=(1, 2, 3, 4), partitions=12)
+    topic = {"partitions": 12, "records_per_second": 10}
+    rows = played([*slow, *restart("stop", 3, 60, 20)], 120, brokers=(1, 2, 3, 4), **topic)
 
     # It had removed its followers, too, so nobody else can lead.
     assert named(rows) == [("slow_follower", [3]), ("unsafe_shutdown", [3])]
@@ -256,7 +258,7 @@ def test_a_loss_that_nothing_lagged_beside_says_nothing_of_lag() -> None:
 
 
 @pytest.mark.parametrize("seconds", [4.2, 4.6, 5.0])
-@pytest.mark.parametrize("phase", [0.74, 1.11, 1.85, 3.33])
+@pytest.mark.parametrize("phase", [0.74, 3.33, *(pytest.param(it, marks=pytest.mark.long) for it in (1.11, 1.85))])
 def test_a_pause_hardly_longer_than_the_lag_time_is_a_stall_and_no_split(seconds: float, phase: float) -> None:
     faults = [*of("pause", 2, at=10 + phase), *of("resume", 2, at=10 + phase + seconds)]
 
@@ -306,7 +308,7 @@ def test_an_unclean_election_blames_who_led_last_and_not_another_broker_that_was
 
     rows = played(
         faults, 140, partitions=2, assignments=[[1, 2], [5, 6]], replication_factor=2, min_insync_replicas=1,
-        unclean_leader_election=True,
+        unclean_leader_election=True, records_per_second=10,
     )  # fmt: skip
 
     assert ("unclean_election", [1]) in named(rows)

@@ -5,18 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming.changes.configured_times import ConfiguredTimes
-from streaming.changes.fold import fold
 from streaming.changes.incident import Incident
 from streaming.changes.incident_bounds import incident_blaming
 from streaming.changes.incident_signals import Family
 from streaming.changes.remembered_incidents import IncidentGaps
-from streaming.changes.state import ReplicationState
-from streaming.contracts.identifiers import ClusterId, Micros
-from streaming.contracts.observations import Channel
-from streaming.delta.change_rows import changes_to_arrow
-from streaming.delta.incident_rows import rows_of
-from streaming.sources.simulated import SimulatedSource
-from streaming.sources.simulated.scenario_file import scenario_from
+from tests.changes.faults import THREE, Fault, of, played
 from tests.changes.test_incidents import SECOND, START, table_of
 
 if TYPE_CHECKING:
@@ -25,8 +18,6 @@ if TYPE_CHECKING:
     from streaming.changes.incident_signals import ChangeRow
 
 FAMILIES = (Family.LOSS, Family.LAG)
-Fault = tuple[float, str, dict[str, Any]]
-THREE, SIX = (1, 2, 3), (1, 2, 3, 4, 5, 6)
 
 
 class Found(NamedTuple):
@@ -35,37 +26,6 @@ class Found(NamedTuple):
     kind: str
     suspects: tuple[int, ...]
     partitions: int
-
-
-def played(  # noqa: PLR0913 - what a test varies
-    faults: Sequence[Fault],
-    seconds: int,
-    *,
-    brokers: tuple[int, ...] = SIX,
-    lag_millis: int = 10_000,
-    racks: dict[str, str] | None = None,
-    controllers: int = 1,
-    **topic: Any,
-) -> tuple[ChangeRow, ...]:
-    """Play faults on 18 partitions, unless the topic says otherwise; sessions end after six seconds."""
-    defaults = {"name": "orders", "partitions": 18, "replication_factor": 3, "min_insync_replicas": 2}
-    constants = {
-        "replica_lag_time_max_ms": lag_millis, "broker_session_timeout_ms": 6_000,
-        "leader_imbalance_check_interval_ms": 15_000, "log_dirs": 2, "controllers": controllers,
-        "eligible_leader_replicas": False,
-    }  # fmt: skip
-    document = {
-        "description": "faults of a test", "brokers": list(brokers), "duration": seconds, "repeat": False,
-        "constants": constants, "topics": [{**defaults, "records_per_second": 10, **topic}],
-        "racks": racks or {}, "faults": [{"at": at, "action": action, **fields} for at, action, fields in faults],
-    }  # fmt: skip
-    source = SimulatedSource(
-        scenario_from("test", document), seed=1, cluster_id=ClusterId("c"), cluster="c", name="metadata_log:c",
-        epoch=Micros(START),
-    )  # fmt: skip
-    seen = source.poll(Micros(START + seconds * SECOND - 1))
-    folded = fold(ReplicationState(), (it for it in seen if it.channel is Channel.REPLICATION))
-    return tuple(rows_of(changes_to_arrow(folded.changes), 1))
 
 
 def proven_late(rows: Sequence[ChangeRow], *brokers: int) -> tuple[ChangeRow, ...]:
@@ -96,10 +56,6 @@ def found_in(rows: Sequence[ChangeRow]) -> list[Found]:
     ]
 
 
-def of(action: str, *brokers: int, at: float) -> list[Fault]:
-    return [(at, action, {"broker": broker}) for broker in brokers]
-
-
 def test_a_loss_beside_a_failed_disk_is_an_incident_of_its_own() -> None:
     disk: Fault = (5, "fail_log_dir", {"broker": 3, "directory": "dir-1"})
 
@@ -117,7 +73,7 @@ def test_lag_that_a_leader_left_alone_reports_is_the_beginning_of_the_loss_of_it
     alone = found_in(played(dead, 120, brokers=THREE, lag_millis=2500))
     together = found_in(played(rack, 120, lag_millis=2500, partitions=12, assignments=led_by_two))
 
-    assert alone == [Found("broker_loss", (2, 3), 18)]
+    assert alone == [Found("broker_loss", (2, 3), 6)]
     assert together == [Found("broker_loss", (3, 4), 12)]
 
 

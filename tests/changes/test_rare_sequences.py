@@ -30,8 +30,9 @@ from streaming.delta.incident_rows import rows_of
 from streaming.sources.simulated import SimulatedSource
 from streaming.sources.simulated.scenario_file import scenario_from
 from tests.changes.conftest import START, Story
+from tests.changes.faults import of, played
 from tests.changes.test_diagnosis import named, standing
-from tests.changes.test_incident_bounds import of, played, proven_late
+from tests.changes.test_incident_bounds import proven_late
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -66,7 +67,7 @@ def of_model(faults: Sequence[tuple[float, str, int]], seconds: int, *, elr: boo
             "replica_lag_time_max_ms": 10_000, "broker_session_timeout_ms": 6_000,
             "leader_imbalance_check_interval_ms": 15_000, "controllers": 1, "eligible_leader_replicas": elr,
         },
-        "topics": [{"name": "orders", "min_insync_replicas": 1, "records_per_second": 10, **topic}], "racks": {},
+        "topics": [{"name": "orders", "min_insync_replicas": 1, "records_per_second": 1, **topic}], "racks": {},
         "faults": [{"at": at, "action": action, "broker": broker} for at, action, broker in faults],
     }  # fmt: skip
     source = SimulatedSource(
