@@ -26,7 +26,7 @@ from tests.examples import examples
 
 worlds = st.integers(0, WORLDS - 1)
 dice = st.integers(0, 2**32).map(Random)
-checked = settings(max_examples=examples(20))
+checked = settings(max_examples=examples(8))
 ROUNDING = 1e-6
 
 Total = tuple[str, int, str]

@@ -82,7 +82,7 @@ def steps_of(told: Iterable[Observation]) -> Counter[str]:
     return counts
 
 
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(8))
 @given(world=worlds, dice=st.integers(0, 2**32).map(Random))
 def test_the_counts_of_a_log_are_those_of_its_steps_topics_that_were_deleted_and_made_again_included(
     world: int, dice: Random
@@ -99,7 +99,7 @@ def test_the_counts_of_a_log_are_those_of_its_steps_topics_that_were_deleted_and
         assert totals[name] == pytest.approx(spent[name] / MICROS, abs=1e-5)
 
 
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(8))
 @given(world=worlds, dice=st.integers(0, 2**32).map(Random))
 def test_totals_stay_true_when_a_poller_takes_a_cluster_over_and_the_log_comes_back(world: int, dice: Random) -> None:
     """What was there while nobody looked is unknown; of the rest each source says its part."""

@@ -191,7 +191,7 @@ def with_minima(polls: list[Observation]) -> list[Observation]:
     ]
 
 
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(8))
 @given(world=st.integers(0, WORLDS - 1), dice=st.integers(0, 2**32).map(Random))
 def test_totals_are_those_of_the_models_own_account_whatever_was_deleted_rebuilt_or_not_seen(
     world: int, dice: Random

@@ -7,11 +7,12 @@ from collections import Counter
 
 import pytest
 
+from tests.examples import examples
 from tests.fuzz.__main__ import INSIDE, TARGETS, failure_of, tried
 from tests.fuzz.targets import QUARANTINED, Frames, Target
 from tests.fuzz.targets_of_kafka import Records
 
-CASES = 1_500
+CASES = examples(200)
 
 
 @pytest.mark.parametrize("kind", TARGETS, ids=lambda kind: kind.name)
@@ -21,7 +22,7 @@ def test_damaged_input_is_refused_in_quarantine_or_a_value_of_which_everything_h
     counts, failure = tried(kind(), seed, range(CASES))
 
     assert not failure
-    assert INSIDE - 0.1 < counts["inside"] / CASES < INSIDE + 0.1
+    assert INSIDE - 0.2 < counts["inside"] / CASES < INSIDE + 0.2
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tests.judge.alert_results import alert_rendered, alerts_heading
+from tests.judge.alert_results import alert_rendered, alerts_heading, alerts_sent
 from tests.judge.alerts import alerted
 from tests.judge.faults import DRAWERS
 from tests.judge.judging import judged, seeds
@@ -181,7 +181,8 @@ def _slow_page(results: list[Result], of: Commit, seed: str | None) -> str:
 
 def _alerts_page(results: list[Result], of: Commit, seed: str | None) -> str:
     heading = alerts_heading(_played(results, of, seed), _cost(results))
-    return alert_rendered([result for result in results if "failed" not in result], heading)
+    played = [result for result in results if "failed" not in result]
+    return alert_rendered(played, alerts_sent(played), heading)
 
 
 def _played(results: list[Result], of: Commit, seed: str | None) -> str:

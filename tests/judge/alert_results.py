@@ -17,16 +17,26 @@ if TYPE_CHECKING:
     from tests.judge.notifications import Notification
 
 Result = dict[str, Any]
+Sent = dict[str, list["Notification"]]
+"""What Alertmanager sent, by the name of the play."""
 PAGE, TICKET = "page", "ticket"
 _WORST: Final = 15
 
 
-def alert_rendered(results: Sequence[Result], heading: str) -> str:
-    """Send what fired to Alertmanager, and write all tables, as Markdown."""
-    plays = {f"play-{result['seed']}": result for result in results}
+def alerts_sent(results: Sequence[Result]) -> Sent:
+    """Send what fired to Alertmanager."""
     with tempfile.TemporaryDirectory(prefix="isrwatch-judge-") as folder:
-        sent = notified({name: result["firings"] for name, result in plays.items()}, Path(folder))
-    for name, result in plays.items():
+        return notified({_name(result): result["firings"] for result in results}, Path(folder))
+
+
+def _name(result: Result) -> str:
+    return f"play-{result['seed']}"
+
+
+def alert_rendered(results: Sequence[Result], sent: Sent, heading: str) -> str:
+    """Write all tables of plays and of what was sent of them, as Markdown."""
+    for result in results:
+        name = _name(result)
         result["pages"], result["added"] = _opened(sent.get(name, ()), PAGE)
         result["tickets"], _ = _opened(sent.get(name, ()), TICKET)
     polled = [result for result in results if result["is_polled"]]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.judge.alert_results import alert_rendered
+from tests.judge.alert_results import Sent, alert_rendered
 from tests.judge.alerts import MUST, alerted
 from tests.judge.notifications import notified
 from tests.judge.play import played
@@ -20,7 +18,9 @@ def fired(alert: str, severity: str, began: float, last: float, **labels: str) -
     return {"alert": alert, "labels": {"severity": severity, **labels}, "began": began, "last": last}
 
 
-@pytest.mark.parametrize("kind", ["stop", "rolling", "reassignment"])
+@pytest.mark.parametrize(
+    "kind", ["stop", *(pytest.param(it, marks=pytest.mark.long) for it in ("rolling", "reassignment"))]
+)
 def test_planned_work_wakes_nobody(kind: str) -> None:
     result = next(result for seed in range(5) if not (result := alerted(seed, (kind,)))["harm"])
     assert [each["alert"] for each in result["firings"] if each["labels"]["severity"] == "page"] == []
@@ -42,17 +42,26 @@ def test_time_without_a_leader_or_the_minimum_is_that_of_the_model() -> None:
     assert Span(1.0, 3.5).seconds == 2.5
 
 
-def test_messages_are_those_that_the_shipped_routes_send(tmp_path: Path) -> None:
-    plays = {
-        "one": [
-            fired("KafkaUnderMinIsr", "page", 30, 240),
-            fired("KafkaBrokerLost", "page", 60, 240, broker="1"),
-            fired("KafkaBrokerLost", "page", 180, 240, broker="2"),
-        ],
-        "other": [fired("KafkaBrokerDown", "ticket", 30, 120, broker="1")],
-        "info": [fired("KafkaIncident", "info", 30, 120)],
-    }
-    sent = notified(plays, tmp_path)
+FIRED = {
+    "one": [
+        fired("KafkaUnderMinIsr", "page", 30, 240),
+        fired("KafkaBrokerLost", "page", 60, 240, broker="1"),
+        fired("KafkaBrokerLost", "page", 180, 240, broker="2"),
+    ],
+    "other": [fired("KafkaBrokerDown", "ticket", 30, 120, broker="1")],
+    "info": [fired("KafkaIncident", "info", 30, 120)],
+    "play-1": [fired("KafkaBrokerStopped", "ticket", 15, 60, broker="1")],
+    "play-2": [fired("KafkaUnderMinIsr", "page", 130, 190)],
+}
+
+
+@pytest.fixture(scope="module")
+def sent(tmp_path_factory: pytest.TempPathFactory) -> Sent:
+    """What one Alertmanager sends of all of them at once."""
+    return notified(FIRED, tmp_path_factory.mktemp("alertmanager"))
+
+
+def test_messages_are_those_that_the_shipped_routes_send(sent: Sent) -> None:
     assert sorted((each.receiver, each.firing) for each in sent["one"] if each.firing) == [
         ("page", ("KafkaBrokerLost",)),
         ("page", ("KafkaBrokerLost", "KafkaBrokerLost")),
@@ -65,16 +74,16 @@ def test_messages_are_those_that_the_shipped_routes_send(tmp_path: Path) -> None
     assert {each.receiver for each in sent["info"]} == {"info"}
 
 
-def test_the_tables_count_who_was_woken_and_how_often() -> None:
+def test_the_tables_count_who_was_woken_and_how_often(sent: Sent) -> None:
     harmless = {
         "seed": 1, "is_polled": False, "call": "must not", "harm": [], "due": None, "blamed": None,
-        "unavailable": [], "faults": ["stop"], "firings": [fired("KafkaBrokerStopped", "ticket", 15, 60, broker="1")],
+        "unavailable": [], "faults": ["stop"], "firings": FIRED["play-1"],
     }  # fmt: skip
     late = harmless | {
         "seed": 2, "call": "must", "harm": ["refused"], "due": 100.0, "blamed": True, "unavailable": [[10, 200]],
-        "firings": [fired("KafkaUnderMinIsr", "page", 130, 190)],
+        "firings": FIRED["play-2"],
     }  # fmt: skip
-    text = alert_rendered([harmless, late], "# Heading")
+    text = alert_rendered([harmless, late], sent, "# Heading")
     assert "| nothing harmful happened, and somebody was woken | 0 | 0 of 1 |" in text
     assert "| somebody had to be woken, and was late or never | 0 | 1 of 1 |" in text
     assert "| woken once, of those in which anybody was | 100 % | 100.0 %" in text
