@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 INTERVAL: Final = OFFSETS_MS / 1_000
 SCENARIOS: Final = ("slow_follower", "flapping_follower", "network_split")
-SEEDS: Final = (901, 902, 903)  # of no other test
+SEEDS: Final = (901, *(pytest.param(seed, marks=pytest.mark.long) for seed in (902, 903)))  # of no other test
 SECONDS: Final = 170
 
 
