@@ -11,7 +11,7 @@ from streaming.commands.doctor_findings import Status, numbered
 from streaming.contracts.log_position import LogPosition
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import PARTITION_CHANGES, SOURCE_PROGRESS, TABLES
-from streaming.delta.definitions import check_layout, layout_of
+from streaming.delta.definitions import ColumnsCompared, check_layout, layout_of
 from streaming.delta.queries import read_all
 from streaming.delta.storage import open_table, wrong_files
 from streaming.delta.table_log import actions_of, committed_at
@@ -69,8 +69,8 @@ def _open(path: Path, definition: Table) -> DeltaTable | Said | None:
     try:
         check_layout(table, definition)
     except TableRefused as refusal:
-        is_older = 0 < (layout_of(table) or 0) < definition.layout  # which the job upgrades at its start
-        return Status.WARNING if is_older else Status.PROBLEM, str(refusal)
+        is_old = layout_of(table) == definition.layout and ColumnsCompared.of(table, definition).are_ours
+        return Status.WARNING if is_old else Status.PROBLEM, str(refusal)  # the job adds new columns at its start
     if wrong:
         files = f"{numbered(len(wrong), 'data file')} of {path} missing or cut, first {wrong[0]}"
         return Status.PROBLEM, f"{files}: bring back the whole folder of the tables from one copy"

@@ -41,7 +41,6 @@ REPLICA_OFFSETS: Final = Table(
         *SAMPLED,
     ),
     key=("cluster_id", "topic_id", "partition", "broker"),
-    layout=2,
 )
 
 GROUPS: Final = Table(
@@ -59,7 +58,6 @@ GROUPS: Final = Table(
         *SAMPLED,
     ),
     key=("cluster_id", "group"),
-    layout=2,
     reporter="coordinator",
 )
 
@@ -90,7 +88,6 @@ GROUP_OFFSETS: Final = Table(
         *SAMPLED,
     ),
     key=("cluster_id", "group", "topic_id", "partition"),
-    layout=3,
     reporter="coordinator",
 )
 
@@ -112,7 +109,6 @@ TRANSACTIONS: Final = Table(
         *SAMPLED,
     ),
     key=("cluster_id", "producer_id", "producer_epoch"),
-    layout=2,
     reporter="reporter",
 )
 
@@ -136,7 +132,6 @@ LOG_DIRECTORIES: Final = Table(
         *SAMPLED,
     ),
     key=("cluster_id", "broker", "log_dir"),
-    layout=2,
     reporter="broker",
 )
 
@@ -245,7 +240,6 @@ BROKER_SPEED: Final = Table(
         required("source", "string", "name of the source, <kind>:<collector>"),
     ),
     key=("cluster_id", "broker"),
-    layout=2,
 )
 
 BROKER_METRICS: Final = Table(

@@ -59,7 +59,6 @@ PARTITION_CHANGES: Final = Table(
     key=("cluster_id", "topic_id", "partition"),
     partitioned_by=("date",),
     append_only=True,
-    layout=7,
 )
 
 REPLICATION_EVENTS: Final = Table(
@@ -87,7 +86,6 @@ REPLICATION_EVENTS: Final = Table(
     key=("event_id",),
     partitioned_by=("date",),
     append_only=True,
-    layout=2,
 )
 
 AS_OF: Final = (required("as_of_version", "long", "version of partition_changes up to which this row is true"),)
@@ -97,7 +95,6 @@ PARTITION_STATE_TABLE: Final = Table(
     comment="The current state of every partition",
     columns=(*CLUSTER, *PARTITION_IDENTITY, *PARTITION_STATE, *AS_OF),
     key=("cluster_id", "topic_id", "partition"),
-    layout=3,
 )
 
 BROKER_STATE_TABLE: Final = Table(
@@ -116,7 +113,6 @@ BROKER_STATE_TABLE: Final = Table(
         *AS_OF,
     ),
     key=("cluster_id", "broker"),
-    layout=3,
 )  # fmt: skip
 
 CLUSTER_STATE_TABLE: Final = Table(
@@ -130,7 +126,6 @@ CLUSTER_STATE_TABLE: Final = Table(
         *AS_OF,
     ),
     key=("cluster_id",),
-    layout=5,
 )
 
 INCIDENTS: Final = Table(
@@ -138,7 +133,6 @@ INCIDENTS: Final = Table(
     comment="One row per incident, however many partitions it affected",
     columns=(*CLUSTER, *INCIDENT, *AS_OF),
     key=("incident_id",),
-    layout=3,
 )
 
 QUARANTINE: Final = Table(
@@ -156,7 +150,6 @@ QUARANTINE: Final = Table(
         required("quarantined_at", "timestamp", "when it was refused; of several records when the last one was"),
     ),
     key=("channel", "source", "position", "reason_kind"),
-    layout=2,
 )
 
 SOURCE_PROGRESS: Final = Table(
@@ -173,7 +166,6 @@ SOURCE_PROGRESS: Final = Table(
     ),
     key=("cluster_id", "channel", "source"),
     partitioned_by=("channel",),
-    layout=2,
 )
 
 TABLES: Final[dict[str, Table]] = {

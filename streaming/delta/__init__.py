@@ -6,9 +6,7 @@ Access:
 - ``table_log``                 every access to the entries of a table's log
 - ``arrow_types``               the plain types of the contracts in Arrow
 - ``definitions``               ``contracts.tables`` spelled in Arrow
-- ``layouts``                   creates tables, and upgrades those of older layouts, one numbered step after the other
-- ``layout_2``                  the step to layout 2
-- ``layout_2_expired``          what that step adds where history had expired
+- ``layouts``                   opens tables to write them: creates them, and adds the columns that they lack
 - ``table_lock``                which process may write; errors of the disk as errors for the user
 - ``writer``                    one writer per table: commits exactly on the version it knows; the loser of a race stops
 - ``file_exchange``             data files exchanged for others in one commit

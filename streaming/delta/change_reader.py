@@ -115,7 +115,7 @@ class ChangeReader:
             constant = pa.scalar(date).cast(_SCHEMA.field("date").type)
             rows = rows.append_column("date", pa.repeat(constant, rows.num_rows))
         if not _has_every_field(rows.schema):
-            # Files from before an upgrade lack its columns and the new fields of structs: null.
+            # Files from before a column or a field of a struct was added lack it: null.
             rows = pa.concat_tables([_SCHEMA.empty_table(), rows], promote_options="permissive")
         return rows.select(_SCHEMA.names).cast(_SCHEMA)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from itertools import chain, groupby, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -22,18 +21,12 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import PartitionState
 
-EPOCH: Final = dt.date(1970, 1, 1)
-MICROS_PER_DAY: Final = 86_400_000_000
+_MICROS_PER_DAY: Final = 86_400_000_000
 SCHEMA: Final = arrow_schema(PARTITION_CHANGES)
 OF_COMMIT: Final = (*(column.name for column in COMMIT_ORDER), "committed_at")
 """The columns that only the commit knows."""
 UNCOMMITTED: Final = pa.schema([field for field in SCHEMA if field.name not in OF_COMMIT])
 """Rows before their commit is known."""
-
-
-def day(micros: int) -> dt.date:
-    """Return the UTC day of a moment."""
-    return EPOCH + dt.timedelta(days=micros // MICROS_PER_DAY)
 
 
 def changes_to_arrow(changes: Iterable[Change]) -> pa.Table:
@@ -110,7 +103,7 @@ def _column(
     if field.name in _OF_CHANGE:
         return pa.array([_OF_CHANGE[field.name](change) for change in rows], field.type)
     if field.name == "date":
-        days = [moment // MICROS_PER_DAY for moment in _values(observations, "occurred_not_after")]
+        days = [moment // _MICROS_PER_DAY for moment in _values(observations, "occurred_not_after")]
         return pa.array(days, pa.int32()).cast(field.type)
     owners = partitions if field.name in _OF_PARTITION else observations if field.name in _OF_OBSERVATION else rows
     values = _values(owners, field.name)

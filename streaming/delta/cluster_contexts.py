@@ -25,6 +25,7 @@ from streaming.contracts.tables import (
     PARTITION_STATE_TABLE,
 )
 from streaming.delta.change_reader import ChangeReader
+from streaming.delta.definitions import arrow_schema
 from streaming.delta.history import unread_upto
 from streaming.delta.incident_rows import in_sync_of, rows_of
 from streaming.delta.queries import open_ours, query, quoted, select
@@ -96,11 +97,15 @@ def _go_back(directory: Path, version: int, subject: _Subject, context: ClusterC
 
 def _read_state(directory: Path, subject: Subject, contexts: defaultdict[str, ClusterContext]) -> int:
     """Read one state table into the contexts; return the version that it is computed up to."""
-    table, columns = open_table(directory / _TABLE_OF[subject].name), _COLUMNS_OF[subject]
-    if table is None:  # of any layout otherwise: its own query may not have upgraded it yet
+    definition = _TABLE_OF[subject]
+    table = open_table(directory / definition.name)
+    if table is None:
         return BEFORE_FIRST
-    existing = {field.name for field in table.schema().fields}
-    rows = query(table, f"SELECT {quoted(name for name in columns if name in existing)} FROM rows")  # noqa: S608 - ours
+    # Its own query may not have added new columns yet: they are null.
+    schema = pa.schema([arrow_schema(definition).field(name) for name in _COLUMNS_OF[subject]])
+    existing = {field.name for field in table.schema().fields}.intersection(schema.names)
+    rows = query(table, f"SELECT {quoted(existing)} FROM rows")  # noqa: S608 - our own columns
+    rows = pa.concat_tables([schema.empty_table(), rows], promote_options="default")
     if subject is Subject.PARTITION:
         _count_partitions(rows, contexts)
     else:
@@ -119,21 +124,19 @@ def _in_micros(rows: pa.Table) -> pa.Table:
 def _put_cluster(row: dict[str, Any], context: ClusterContext) -> None:
     context.controller = NO_LEADER if row["controller"] is None else row["controller"]
     context.authority = row["authority"] or SourceKind.NONE
-    context.blind_since = row.get("sight_until") or 0
-    context.times = context.times.configured(*(row.get(name) for name in _TIMES))
+    context.blind_since = row["sight_until"] or 0
+    context.times = context.times.configured(*(row[name] for name in _TIMES))
 
 
 def _put_broker(row: dict[str, Any], context: ClusterContext) -> None:
     context.racks[row["broker"]] = row["rack"] or ""
     is_up = bool(row["is_registered"] and not row["is_fenced"])
     context.set_up(row["broker"], is_up=is_up, is_shutting_down=bool(row["is_shutting_down"]))
-    context.set_leases(row["broker"], row.get("maintenance_leases"))
+    context.set_leases(row["broker"], row["maintenance_leases"])
 
 
 def _count_partitions(rows: pa.Table, contexts: defaultdict[str, ClusterContext]) -> None:
-    is_left_out = rows["is_deleted"]
-    if "is_diskless" in rows.column_names:
-        is_left_out = pc.or_(is_left_out, pc.fill_null(rows["is_diskless"], False))
+    is_left_out = pc.or_(rows["is_deleted"], pc.fill_null(rows["is_diskless"], False))
     existing = rows.filter(pc.invert(is_left_out)).combine_chunks()
     columns = (existing[name].combine_chunks() for name in ("cluster_id", "leader", "isr"))
     for cluster_id, in_sync in in_sync_of(*columns).items():

@@ -85,7 +85,7 @@ def _kept_by_file(path: Path, kept: Mapping[int, pa.Table]) -> Iterator[tuple[st
 
 
 def _rows_of(path: Path, files: list[dict[str, Any]], kept: Mapping[str, pa.Table], schema: pa.Schema) -> pa.Table:
-    """Return the rows of files of one day; columns that they lack, because they are older, are null."""
+    """Return the rows of files of one day; columns that were added after them are null."""
     day = pa.scalar(_day(files[0])).cast(schema.field(_PARTITION).type)
     parts = [schema.empty_table()]
     for file in files:

@@ -5,16 +5,19 @@ Deletion vectors, column mapping and v2 checkpoints stay off, so that every read
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 from deltalake import Schema
+from deltalake.schema import ArrayType, PrimitiveType, StructType
 
 from streaming.delta.arrow_types import arrow_type
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from collections.abc import Iterable, Iterator
+
+    from deltalake import DeltaTable, Field
 
     from streaming.contracts.columns import Table
 
@@ -75,10 +78,10 @@ def layout_of(opened: DeltaTable) -> int | None:
 
 
 def check_layout(opened: DeltaTable, table: Table) -> None:
-    """Refuse a table that this program cannot read.
+    """Refuse a table that this program cannot read. Columns that it does not know are no obstacle.
 
     Raises:
-        TableRefused: another program's table, a newer isrwatch's, or an older one's that the job has not upgraded yet.
+        TableRefused: another program's table, or a newer isrwatch's, or the job has yet to add a column to it.
     """
     layout = layout_of(opened)
     if layout is None:
@@ -88,18 +91,59 @@ def check_layout(opened: DeltaTable, table: Table) -> None:
             f"{opened.table_uri} was written by a newer isrwatch (layout {layout}, this program reads {table.layout}); "
             "upgrade isrwatch"
         )
-    if layout < table.layout:
-        raise TableRefused(
-            f"{opened.table_uri} has the layout {layout} of an older isrwatch, this program reads {table.layout}; "
-            "start isrwatch job of this version once: it upgrades the tables"
-        )
-    if _columns_of(opened.schema()) != _columns_of(Schema.from_arrow(arrow_schema(table))):
+    columns = ColumnsCompared.of(opened, table)
+    if not columns.are_ours:
         raise TableRefused(
             f"the columns of {opened.table_uri} are not those of isrwatch's {table.name}; "
             "move the folder away or point tables.directory at another one"
         )
+    if columns.lacking:
+        raise TableRefused(
+            f"{opened.table_uri} lacks {', '.join(columns.lacking)}; start isrwatch job of this version once: it adds "
+            "new columns"
+        )
 
 
-def _columns_of(schema: Schema) -> dict[str, str]:
-    """Return each column as text. Their order does not matter: an upgrade adds columns behind all others."""
-    return {field.name: field.to_json() for field in schema.fields}
+class ColumnsCompared(NamedTuple):
+    """The columns of a table beside those of its definition; those within a struct are named ``after.leader``.
+
+    Attributes:
+        lacking: those that the table lacks and a row need not have.
+        unknown: those that the definition lacks.
+        are_ours: whether all others are equal.
+    """
+
+    lacking: tuple[str, ...]
+    unknown: tuple[str, ...]
+    are_ours: bool
+
+    @classmethod
+    def of(cls, opened: DeltaTable, table: Table) -> ColumnsCompared:
+        """Compare a table with its definition. The order of columns does not matter: new ones are the last."""
+        there, ours = opened.schema(), Schema.from_arrow(arrow_schema(table))
+        if there == ours:
+            return cls((), (), are_ours=True)
+        found, defined = dict(_types_of(there.fields)), dict(_types_of(ours.fields))
+        lacking = tuple(name for name in defined if name not in found)
+        return cls(
+            lacking,
+            unknown=tuple(name for name in found if name not in defined),
+            are_ours=all(found[name] == kind for name, kind in defined.items() if name in found)
+            and all(defined[name].endswith(_NULLABLE) for name in lacking),
+        )
+
+
+_NULLABLE: Final = " or null"
+
+
+def _types_of(fields: Iterable[Field], above: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each column with its type, then those within it, if it is a struct or a list of structs."""
+    for field in fields:
+        kind, brackets = field.type, ""
+        if isinstance(kind, ArrayType):
+            brackets = "[]" if kind.contains_null else "[required]"
+            kind = kind.element_type
+        name = kind.type if isinstance(kind, PrimitiveType) else type(kind).__name__
+        yield above + field.name, f"{name}{brackets}{_NULLABLE if field.nullable else ''}"
+        if isinstance(kind, StructType):
+            yield from _types_of(kind.fields, f"{above}{field.name}.")

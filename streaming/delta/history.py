@@ -43,12 +43,11 @@ EXPIRED_VERSION: Final = "expired/version"
 """The transaction that says up to which version changes are missing: the state as of an older one is not known."""
 UNREAD: Final = "expired/unread"
 """The transaction that says up to which version changes have expired: who has read less cannot go on from there."""
-_FOLLOWERS: Final = (
-    REPLICATION_EVENTS, PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS, INCIDENTS,
-)  # fmt: skip
+_NEEDED: Final = (REPLICATION_EVENTS, PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
+"""The tables that follow the changes and without which the job cannot start: all but the incidents."""
 _FIRST_DAY: Final = dt.date(1970, 1, 1)
 _COLUMNS: Final = quoted(arrow_schema(PARTITION_CHANGES).names)
-KEY_OF_CHANGE: Final = (
+_KEY_OF_CHANGE: Final = (
     "cluster_id, subject, topic_id, \"partition\", broker, CASE subject WHEN 'source' THEN source END"
 )
 """The key of a change, in SQL: the last row of each key is its state."""
@@ -58,7 +57,7 @@ def newest_changes(table: DeltaTable, where: str) -> pa.Table:
     """Read the newest row of each key among some rows of ``partition_changes``."""
     rows = query(
         table,
-        f"SELECT {_COLUMNS} FROM (SELECT *, row_number() OVER (PARTITION BY {KEY_OF_CHANGE} "  # noqa: S608 - our own names
+        f"SELECT {_COLUMNS} FROM (SELECT *, row_number() OVER (PARTITION BY {_KEY_OF_CHANGE} "  # noqa: S608 - our own names
         f"ORDER BY version DESC, ordinal DESC) AS age FROM rows WHERE {where}) WHERE age = 1",
     )
     return rows.cast(arrow_schema(PARTITION_CHANGES))
@@ -102,7 +101,7 @@ def unread_upto(directory: Path) -> int:
 
 def _expirable_upto(directory: Path, table: DeltaTable, before: dt.date) -> int:
     """Return the version up to which changes may expire."""
-    needed = read_by_needed(directory)
+    needed = min(_read_by(directory, each) for each in _NEEDED)
     incidents = _read_by(directory, INCIDENTS)
     if incidents >= needed:
         return needed
@@ -125,16 +124,6 @@ def _without_dropped_tombstones(newest: pa.Table) -> pa.Table:
             is_gone = pc.and_(is_gone, pc.equal(newest["cluster_id"], cluster.cluster_id))
             newest = newest.filter(pc.invert(pc.fill_null(is_gone, fill_value=False)))
     return newest
-
-
-def read_by_followers(directory: Path, *others: Table) -> int:
-    """Return the version of the change log that every table that must read all of it has read, and these others."""
-    return min(_read_by(directory, each) for each in (*_FOLLOWERS, *others))
-
-
-def read_by_needed(directory: Path) -> int:
-    """Return the version that every table without which the job cannot start has read: all but the incidents."""
-    return min(_read_by(directory, each) for each in _FOLLOWERS if each is not INCIDENTS)
 
 
 def _read_by(directory: Path, definition: Table) -> int:

@@ -92,7 +92,7 @@ class IncidentsTable:
                     (self._open if row["carried"] else self._final)[row["incident_id"]] = row
 
     def _rows_of(self, files: Iterable[str]) -> pa.Table:
-        """Read files; columns that they lack, because they are older, are null."""
+        """Read files; columns that were added after they were written are null."""
         parts = [SCHEMA.empty_table(), *(read_file(self._path, file) for file in sorted(files))]
         return pa.concat_tables(parts, promote_options="permissive").select(SCHEMA.names).cast(SCHEMA)
 

@@ -62,7 +62,7 @@ class Projections:
     """The only writer of every table that is derived from the change log."""
 
     def __init__(self, directory: Path, policy: RetentionPolicy = KEEP_ALL) -> None:
-        """Open or upgrade the tables.
+        """Open the tables, or create them.
 
         Raises:
             TableRefused: one is not ours, or newer than this program.
@@ -70,7 +70,7 @@ class Projections:
         self._directory = directory
         self._path = directory / PARTITION_CHANGES.name
         self._tables = {table.name: create_or_upgrade(directory, table) for table in (REPLICATION_EVENTS, *_STATES)}
-        ProgressTable(directory, Channel.REPLICATION)  # upgraded here: a start reads it before anything is reported
+        ProgressTable(directory, Channel.REPLICATION)  # created here: a start reads it before anything is reported
         self._writers = {name: Writer(table) for name, table in self._tables.items()}
         self._maintenance = {
             table.name: Maintenance(self._tables[table.name], directory / table.name, policy) for table in _STATES

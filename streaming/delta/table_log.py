@@ -123,20 +123,6 @@ def newest_checkpoint(path: Path) -> int | None:
     return None
 
 
-def oldest_readable(path: Path) -> int:
-    """Return the oldest version that can be read with every later one of the log.
-
-    Whoever deleted older entries may have been killed on the way: single ones may be left, with gaps behind them.
-    """
-    entries = list(log_entries(path))
-    versions = {version for _, version in entries if version is not None}
-    begin = max(versions)
-    while begin - 1 in versions:
-        begin -= 1
-    checkpoints = [_number(file) for file, _ in entries if ".checkpoint" in file.name]
-    return max(begin, min((version for version in checkpoints if version >= begin - 1), default=0))
-
-
 def delete_log_before(path: Path, version: int) -> dict[str, float]:
     """Delete the log entries before the newest checkpoint at or before a version; the checkpoint holds their result.
 

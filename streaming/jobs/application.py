@@ -57,7 +57,7 @@ class Application:
         self._bus = DirectoryReader(places.bus)
         self._stopping = threading.Event()
         make_folder(places.tables)
-        self._flush()  # opening may upgrade them
+        self._flush()  # opening may add columns to them
         self.queries = tuple(
             SupervisedQuery(name, definition, settings, places, report)
             for name, definition in chosen(settings.queries).items()

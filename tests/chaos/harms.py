@@ -18,9 +18,8 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from streaming.bus import log
 from streaming.contracts.observations import Channel
-from streaming.contracts.tables import PARTITION_CHANGES, SOURCE_PROGRESS
+from streaming.contracts.tables import SOURCE_PROGRESS
 from streaming.delta import durable
-from streaming.delta.definitions import LAYOUT_PROPERTY
 from streaming.delta.table_log import newest_version, written_by
 from streaming.errors import BusFull
 from tests.chaos.stage import PATIENCE
@@ -190,15 +189,12 @@ def _put_in_place(copy: Path, place: Path) -> None:
     shutil.rmtree(copy)
 
 
-def older_layout(stage: ChaosStage) -> None:
-    """The next start finds tables of older layouts: one lacks a column, of one the step was interrupted at its end."""
+def drop_column(stage: ChaosStage) -> None:
+    """The next start finds a table that lacks a column, as if it had been added since."""
     stage.kill()
     progress = DeltaTable(str(stage.pipeline.tables / SOURCE_PROGRESS.name))
     rows = pa.table(QueryBuilder().register("t", progress).execute("select * from t"))
     write_deltalake(progress, rows.drop_columns(["log_id"]), mode="overwrite", schema_mode="overwrite")
-    for table in (SOURCE_PROGRESS, PARTITION_CHANGES):
-        opened = DeltaTable(str(stage.pipeline.tables / table.name))
-        opened.alter.set_table_properties({LAYOUT_PROPERTY: str(table.layout - 1)}, raise_if_not_exists=False)
 
 
 def jump_job_clock(stage: ChaosStage) -> None:
@@ -357,7 +353,7 @@ HARMS: dict[str, Callable[[ChaosStage], None]] = {
         fill_bus,
         jump_job_clock,
         jump_collector_clock,
-        older_layout,
+        drop_column,
     )
 }
 

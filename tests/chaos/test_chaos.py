@@ -22,7 +22,7 @@ from tests.chaos.schedule import drawn
         ("publish_nonsense", "copy_collector", "jump_job_clock", "fill_bus", "jump_collector_clock", "kill_python"),
         ("fill_tables", "fill_checkpoint", "second_driver"),
         ("lose_last_offsets", "cut_power", "tear_metadata"),
-        ("restore_tables", "older_layout", "replace_bus"),
+        ("restore_tables", "drop_column", "replace_bus"),
     ],
     ids="+".join,
 )

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.commands import doctor_tables
 from streaming.commands.doctor_checks import CHECKS_OF_THE_MACHINE, findings
 from streaming.commands.doctor_findings import Status
 from streaming.contracts.observations import Channel
-from streaming.delta.definitions import LAYOUT_PROPERTY
+from streaming.contracts.tables import SOURCE_PROGRESS
+from streaming.delta.definitions import LAYOUT_PROPERTY, arrow_schema
+from streaming.delta.queries import read_all
 from streaming.jobs.queries import Places
 from streaming.jobs.registry import QUERIES
 from streaming.jobs.reporting import Reporter
@@ -30,6 +32,8 @@ from tests.plugins.logs import rows_of_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from streaming.contracts.columns import Table
 
 LOG = "metadata_log:a"
 
@@ -117,7 +121,6 @@ def test_a_file_of_the_right_size_with_other_bytes_is_a_problem_and_no_exception
     ("layout", "status", "fix"),
     [
         ("99", Status.PROBLEM, "upgrade isrwatch"),
-        ("1", Status.WARNING, "start isrwatch job of this version once: it upgrades the tables"),
         ("", Status.PROBLEM, "is not a table of isrwatch; point tables.directory at another folder"),
     ],
 )
@@ -130,6 +133,24 @@ def test_another_layout_says_who_has_to_be_upgraded(place: Path, layout: str, st
     assert found is status
     assert "partition_state" in sentence
     assert sentence.endswith(fix)
+
+
+def test_a_table_that_lacks_a_new_column_waits_for_the_job(place: Path) -> None:
+    path = str(place / "tables" / "source_progress")
+    rows = read_all(DeltaTable(path)).drop_columns(["log_id"])
+    write_deltalake(path, rows.cast(without(SOURCE_PROGRESS, "log_id")), mode="overwrite", schema_mode="overwrite")
+
+    ((found, sentence),) = wrong(place)
+
+    assert found is Status.WARNING
+    assert sentence.endswith(
+        "source_progress/ lacks log_id; start isrwatch job of this version once: it adds new columns"
+    )
+
+
+def without(table: Table, name: str) -> pa.Schema:
+    """The schema of a table before a column was added."""
+    return pa.schema([field for field in arrow_schema(table) if field.name != name])
 
 
 def test_an_old_commit_is_stale_and_the_program_that_is_missing_is_named(

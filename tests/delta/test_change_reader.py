@@ -20,9 +20,8 @@ from streaming.delta.change_reader import ChangeReader, ChangesRestarted, rows_b
 from streaming.delta.definitions import STATISTICS_PROPERTY, arrow_schema
 from streaming.delta.layouts import create_or_upgrade
 from streaming.delta.table_log import BEFORE_FIRST, has_moved, log_entries
-from streaming.errors import TableRefused, TableUnreadable
+from streaming.errors import TableUnreadable
 from tests.delta.written_changes import commit, expire_log, rows
-from tests.plugins.old_layout import unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -246,14 +245,6 @@ def test_a_reader_that_begins_after_more_than_there_is_is_refused(path: Path, ta
     path.rename(path.with_name("moved away"))
     with pytest.raises(ChangesRestarted, match="gone"):
         ChangeReader(path, 2).poll()
-
-
-def test_a_table_of_layout_1_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    unpack(tmp_path)
-
-    sentence = f"layout 1 of an older isrwatch, this program reads {PARTITION_CHANGES.layout}; start isrwatch job"
-    with pytest.raises(TableRefused, match=sentence):
-        ChangeReader(tmp_path / "tables" / PARTITION_CHANGES.name).poll()
 
 
 @pytest.mark.parametrize("is_mixed", [False, True])

@@ -1,27 +1,36 @@
-"""A new column that may be null needs a higher layout and nothing else, in a table and within a state."""
+"""Tables that a job opens: new ones, those of this layout, and those that lack a column that may be null; no others."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from streaming.contracts.columns import Column, Table
-from streaming.contracts.tables import PARTITION_CHANGES, PARTITION_STATE_TABLE
+from streaming.contracts.columns import Column, Table, required
+from streaming.contracts.tables import PARTITION_CHANGES, PARTITION_STATE_TABLE, TABLES
 from streaming.delta import change_reader
 from streaming.delta.change_reader import ChangeReader
-from streaming.delta.definitions import arrow_schema, check_layout
+from streaming.delta.definitions import LAYOUT_PROPERTY, arrow_schema, check_layout, layout_of
 from streaming.delta.layouts import create_or_upgrade
-from streaming.delta.queries import select
+from streaming.delta.queries import read_all, select
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 NEW = Column("is_new", "boolean", "a column of tomorrow")
+SMALL = Table(
+    name="small",
+    comment="A table of the tests",
+    columns=(required("cluster", "string", "a name"), Column("partition", "int", "a number")),
+    key=("cluster",),
+)
+LARGER = replace(SMALL, columns=(*SMALL.columns, Column("rack", "string", "added later")))
 
 
 def with_new_columns(table: Table) -> Table:
@@ -30,7 +39,7 @@ def with_new_columns(table: Table) -> Table:
         replace(column, type=(*column.type, NEW)) if column.name in {"before", "after"} else column
         for column in table.columns
     ]
-    return replace(table, layout=table.layout + 1, columns=(*columns[:-1], NEW, columns[-1]))
+    return replace(table, columns=(*columns[:-1], NEW, columns[-1]))
 
 
 def row(table: Table) -> dict[str, Any]:
@@ -46,27 +55,84 @@ def append(path: Path, table: Table, **columns: Any) -> None:
     )
 
 
+def set_layout(path: Path, layout: int | str) -> int:
+    """Let a table say another layout; return its version."""
+    table = DeltaTable(str(path))
+    table.alter.set_table_properties({LAYOUT_PROPERTY: str(layout)}, raise_if_not_exists=False)
+    return int(table.version())
+
+
+def test_every_layout_is_the_first() -> None:
+    assert {table.layout for table in TABLES.values()} == {1}
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_a_newer_layout_is_refused_with_one_sentence_and_left_alone(tmp_path: Path, table: Table) -> None:
+    create_or_upgrade(tmp_path, table)
+    version = set_layout(tmp_path / table.name, table.layout + 1)
+
+    with pytest.raises(TableRefused) as refused:
+        create_or_upgrade(tmp_path, table)
+
+    opened = DeltaTable(str(tmp_path / table.name))
+    assert str(refused.value) == (
+        f"{opened.table_uri} was written by a newer isrwatch "
+        f"(layout {table.layout + 1}, this program reads {table.layout}); upgrade isrwatch"
+    )
+    assert (opened.version(), layout_of(opened)) == (version, table.layout + 1)
+
+
+def test_a_table_of_somebody_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / PARTITION_CHANGES.name
+    write_deltalake(str(path), pa.table({"cluster": ["main"]}))
+
+    with pytest.raises(TableRefused, match=r"is not a table of isrwatch; point tables.directory at another folder"):
+        create_or_upgrade(tmp_path, PARTITION_CHANGES)
+
+    assert DeltaTable(str(path)).version() == 0
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        (SMALL.columns[0], Column("partition", "long", "wider")),
+        (SMALL.columns[0], required("partition", "int", "every row has it")),
+        (SMALL.columns[0], Column("partition", "int[]", "several")),
+        (*SMALL.columns, required("rack", "string", "every row has it")),
+        (Column("partition", "long", "wider"), NEW),
+    ],
+    ids=["type", "nullable", "list", "required", "new and type"],
+)
+def test_columns_of_another_table_are_refused_and_left_alone(tmp_path: Path, columns: tuple[Column, ...]) -> None:
+    version = create_or_upgrade(tmp_path, SMALL).version()
+
+    with pytest.raises(TableRefused, match=r"the columns of .* are not those of isrwatch's small"):
+        create_or_upgrade(tmp_path, replace(SMALL, columns=columns))
+
+    assert DeltaTable(str(tmp_path / "small")).version() == version
+
+
 @pytest.mark.parametrize("today", [PARTITION_CHANGES, PARTITION_STATE_TABLE], ids=lambda table: table.name)
-def test_a_higher_layout_adds_columns_and_fields_and_rows_from_before_have_null_there(
-    today: Table, tmp_path: Path
-) -> None:
+def test_the_job_adds_new_columns_and_fields_and_rows_from_before_have_null_there(today: Table, tmp_path: Path) -> None:
     tomorrow = with_new_columns(today)
     create_or_upgrade(tmp_path, today)
     append(tmp_path / today.name, today)
 
-    with pytest.raises(TableRefused, match="start isrwatch job of this version once"):
+    with pytest.raises(TableRefused, match=r"lacks .*is_new.*; start isrwatch job of this version once: it adds new"):
         check_layout(DeltaTable(str(tmp_path / today.name)), tomorrow)
-    upgraded = create_or_upgrade(tmp_path, tomorrow)
+    added = create_or_upgrade(tmp_path, tomorrow)
     append(tmp_path / today.name, tomorrow, is_new=True)
 
-    check_layout(upgraded, tomorrow)
+    check_layout(added, tomorrow)
+    assert layout_of(added) == today.layout
     rows = select(DeltaTable(str(tmp_path / today.name)), tomorrow)
     assert sorted(rows["is_new"].to_pylist(), key=str) == [None, True]
+    version = DeltaTable(str(tmp_path / today.name)).version()
+    assert create_or_upgrade(tmp_path, tomorrow).version() == version, "there is nothing left to do"
 
 
-def test_whoever_follows_the_changes_reads_those_from_before_the_upgrade(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def played_by_two_versions(tmp_path: Path) -> Table:
+    """Write a change, add columns, and write a change that has them; return the definition with these."""
     tomorrow = with_new_columns(PARTITION_CHANGES)
     create_or_upgrade(tmp_path, PARTITION_CHANGES)
     append(tmp_path / PARTITION_CHANGES.name, PARTITION_CHANGES, version=1)
@@ -75,6 +141,13 @@ def test_whoever_follows_the_changes_reads_those_from_before_the_upgrade(
     append(
         tmp_path / PARTITION_CHANGES.name, tomorrow, version=version, is_new=True, after={"leader": 3, "is_new": True}
     )
+    return tomorrow
+
+
+def test_whoever_follows_the_changes_reads_those_from_before_the_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tomorrow = played_by_two_versions(tmp_path)
 
     monkeypatch.setattr(change_reader, "PARTITION_CHANGES", tomorrow)
     monkeypatch.setattr(change_reader, "_SCHEMA", arrow_schema(tomorrow))
@@ -83,3 +156,47 @@ def test_whoever_follows_the_changes_reads_those_from_before_the_upgrade(
     assert added["is_new"].to_pylist() == [None, True]
     assert [after["is_new"] for after in added["after"].to_pylist()] == [None, True]
     assert [after["leader"] for after in added["after"].to_pylist()] == [3, 3]
+
+
+def test_a_reader_that_does_not_know_the_columns_goes_on_without_them(tmp_path: Path) -> None:
+    played_by_two_versions(tmp_path)
+
+    added = pa.concat_tables([rows for _, rows in ChangeReader(tmp_path / PARTITION_CHANGES.name).poll()])
+    rows = select(DeltaTable(str(tmp_path / PARTITION_CHANGES.name)), PARTITION_CHANGES)
+
+    assert added.schema == rows.schema == arrow_schema(PARTITION_CHANGES)
+    assert [after["leader"] for after in [*added["after"].to_pylist(), *rows["after"].to_pylist()]] == [3, 3, 3, 3]
+
+
+def test_a_job_that_does_not_know_the_columns_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    version = create_or_upgrade(tmp_path, LARGER).version()
+
+    with pytest.raises(TableRefused, match=r"written by a newer isrwatch \(this program does not know rack\); upgrade"):
+        create_or_upgrade(tmp_path, SMALL)
+
+    assert DeltaTable(str(tmp_path / "small")).version() == version
+
+
+def test_of_several_starts_at_once_one_adds_the_columns_and_the_others_are_refused_or_find_them(tmp_path: Path) -> None:
+    together = Barrier(4)
+
+    def start(directory: Path) -> str:
+        together.wait()
+        try:
+            return f"version {create_or_upgrade(directory, LARGER).version()}"
+        except TableRefused as refused:
+            return "refused" if "while columns are added" in str(refused) else str(refused)
+
+    for number in range(8):
+        directory = tmp_path / str(number)
+        create_or_upgrade(directory, SMALL)
+        append(directory / "small", SMALL)
+        with ThreadPoolExecutor(together.parties) as threads:
+            outcomes = set(threads.map(start, [directory] * together.parties))
+
+        table = DeltaTable(str(directory / "small"))
+        assert outcomes <= {"version 2", "refused"}
+        assert "version 2" in outcomes
+        check_layout(table, LARGER)
+        assert [field.name for field in table.schema().fields] == list(LARGER.column_names())
+        assert read_all(table).num_rows == 1

@@ -19,7 +19,7 @@ from streaming.contracts.tables import (
 )
 from streaming.delta.layouts import create_or_upgrade
 from streaming.errors import TableRefused
-from tests.delta.test_layout_steps import set_layout
+from tests.delta.test_layouts import set_layout
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,6 @@ from streaming.commands import app
 from streaming.contracts.tables import BROKER_STATE_TABLE, PARTITION_CHANGES, PARTITION_STATE_TABLE, REPLICATION_EVENTS
 from streaming.errors import TableUnreadable
 from streaming.jobs.driver.batch import ReplicationBatch
-from tests.plugins.old_layout import unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,13 +48,13 @@ def damage(request: pytest.FixtureRequest) -> Callable[[Path], None]:
 
 
 @pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stopped(played_tables: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tables of a job that was stopped."""
-    directory = tmp_path_factory.mktemp("stopped")
-    unpack(directory, settled=True)
-    job = ReplicationBatch(directory / "tables")
+    directory = tmp_path_factory.mktemp("stopped") / "tables"
+    shutil.copytree(played_tables("under_min_isr", "broker_loss"), directory)
+    job = ReplicationBatch(directory)
     job.projections.project(job.shared)
-    return directory / "tables"
+    return directory
 
 
 @pytest.fixture
@@ -66,7 +65,7 @@ def tables(stopped: Path, tmp_path: Path) -> Path:
 
 def test_a_state_of_the_past_needs_the_changes(tables: Path, damage: Callable[[Path], None]) -> None:
     damage(tables / PARTITION_CHANGES.name)
-    done = run("state", "--as-of", "30", tables=tables)
+    done = run("state", "--as-of", "20", tables=tables)
     assert done.exit_code == 1
     assert done.stderr.startswith("cannot read the table ")
     assert done.stderr.count("\n") == 1
@@ -111,7 +110,7 @@ def run(*arguments: str, tables: Path) -> Any:
         (["state", "--all"], BROKER_STATE_TABLE.name),
         (["state", "--all"], PARTITION_CHANGES.name),
         (["state", "--brokers"], BROKER_STATE_TABLE.name),
-        (["state", "--as-of", "30", "--all"], BROKER_STATE_TABLE.name),
+        (["state", "--as-of", "20", "--all"], BROKER_STATE_TABLE.name),
         (["events"], REPLICATION_EVENTS.name),
     ],
 )

@@ -15,8 +15,9 @@ from typer.testing import CliRunner
 from exporters.terminal.reference import markdown
 from streaming.commands import app
 from streaming.contracts.tables import PARTITION_CHANGES, TABLES
+from streaming.delta.layouts import create_or_upgrade
+from tests.delta.test_layouts import set_layout
 from tests.exporters.conftest import Tables
-from tests.plugins.old_layout import unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,12 +77,13 @@ def test_every_table_is_measured_and_one_that_is_not_there_is_unknown(busy_clust
     assert {name: value for name, value in rows["quarantine"].items() if value is not None} == {"table": "quarantine"}
 
 
-def test_the_layout_of_a_table_that_waits_for_its_upgrade_is_shown(tmp_path: Path) -> None:
-    unpack(tmp_path)
-    lines = tables("--tables", str(tmp_path / "tables"), "--format", "json")
+def test_the_layout_that_a_table_says_is_shown_also_where_it_is_not_that_of_this_program(tmp_path: Path) -> None:
+    create_or_upgrade(tmp_path, PARTITION_CHANGES)
+    set_layout(tmp_path / PARTITION_CHANGES.name, 7)
+    lines = tables("--tables", str(tmp_path), "--format", "json")
     layouts = {row["layout"] for row in map(json.loads, lines.splitlines()) if row["version"] is not None}
-    assert layouts == {1}
-    heading, *_ = tables("--tables", str(tmp_path / "tables"), "--format", "table").splitlines()
+    assert layouts == {7}
+    heading, *_ = tables("--tables", str(tmp_path), "--format", "table").splitlines()
     assert heading.split() == ["table", "rows", "files", "bytes", "version", "layout", "last", "write"]
 
 
