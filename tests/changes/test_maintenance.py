@@ -119,6 +119,19 @@ def test_the_lapse_is_dated_to_the_end_of_the_lease_whatever_moved_the_watermark
     assert lapsed.events[0].event_id == f"cluster-1/broker/3/maintenance/lapse/{START + 60 * SECOND}/maintenance_lapsed"
 
 
+def test_a_lease_lapses_at_its_place_in_a_batch_before_what_came_after_it(story: Story, desk: Announcer) -> None:
+    story.snapshot()
+    desk.lease(10, 70)
+    beats(story, 80)
+    story.later(20).broker(3, fenced=True)
+
+    state, changes = played(merged(story.seen, desk.seen))
+
+    told = [event.event for change in changes for event in change.events if event.event_broker == 3]
+    assert told == [EventKind.MAINTENANCE_BEGAN, EventKind.MAINTENANCE_LAPSED, EventKind.FENCED]
+    assert broker_of(state).is_fenced
+
+
 @pytest.mark.parametrize("down", [{"fenced": True}, {"in_controlled_shutdown": True}, {"registered": False}])
 def test_work_that_runs_out_while_the_broker_is_down_overran_until_the_broker_is_back(
     story: Story, desk: Announcer, down: dict[str, bool]

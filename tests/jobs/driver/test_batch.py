@@ -12,7 +12,7 @@ from deltalake import DeltaTable, QueryBuilder
 from streaming.changes.reconciliation import METRIC_OF, Meter
 from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
-from streaming.contracts.observations import Channel, SourceKind
+from streaming.contracts.observations import DISKLESS, Channel, ConfigObserved, PartitionObserved, SourceKind
 from streaming.contracts.samples import (
     BrokerMetricObserved,
     GroupOffsetsObserved,
@@ -78,6 +78,67 @@ def test_a_batch_that_comes_again_in_any_cut_changes_nothing(tmp_path: Path) -> 
     again.apply(published(story))
 
     assert essence(rows(tmp_path, "partition_changes")) == expected_changes(story)
+
+
+def diskless_for_a_while(told: list[Observation]) -> Iterable[Observation]:
+    """Configure the one topic of a story as diskless, and later as replicated again."""
+    (config,) = (it for it in told if isinstance(it, ConfigObserved))
+    for place, value in ((60, None), (20, "true")):
+        at = next(it for it in told[place:] if isinstance(it, PartitionObserved))
+        times = {name: getattr(at, name) for name in ("occurred_not_before", "occurred_not_after", "collected_at")}
+        flag = replace(config, key=DISKLESS, value=value, metadata_offset=at.metadata_offset, **times)
+        told.insert(told.index(at), flag)
+    return (replace(it, sequence=number) for number, it in enumerate(told, start=1))
+
+
+def test_every_table_is_that_of_one_batch_however_a_log_is_cut_and_the_job_restarts(tmp_path: Path) -> None:
+    log = published(diskless_for_a_while(long_story(seed=11, steps=80))).to_pylist()
+    log.insert(40, {"source": "metadata_log:a", "position": 40, "payload": b"\x00", "damage": "checksum"})
+    story = pa.Table.from_pylist([{**row, "position": at} for at, row in enumerate(log)], schema=SCHEMA)
+    cuts = {"whole": [(0, len(log))], "cut": [(0, 45), (45, 70), (60, len(log))]}
+    written: dict[str, list[Any]] = {}
+    for name, bounds in cuts.items():
+        for lower, upper in bounds:
+            batch = ReplicationBatch(tmp_path / name)
+            batch.apply(story.slice(lower, upper - lower))
+            batch.projections.project(batch.shared)
+        when = ("quarantined_at", "as_of_version", "version", "ordinal", "committed_at")
+        told = [
+            sorted(
+                ({key: row[key] for key in row if key not in when} for row in rows(tmp_path / name, table)), key=repr
+            )
+            for table in ("replication_events", "partition_state", "broker_state", "cluster_state", "quarantine")
+        ]
+        written[name] = [batch.sources()[0], essence(rows(tmp_path / name, "partition_changes")), *told]
+
+    assert written["cut"] == written["whole"]
+    told_of = [row["after"] for row in rows(tmp_path / "cut", "partition_changes")]
+    assert {after["is_diskless"] for after in told_of if after} == {True, False}
+
+
+def test_a_log_that_holds_two_clusters_has_a_state_for_each_and_is_read_once(tmp_path: Path) -> None:
+    first, second = Story("poll:a", SourceKind.POLL), Story("poll:a", SourceKind.POLL)
+    for story, repeats in ((first, 2), (second, 3)):
+        story.snapshot()
+        for _ in range(repeats):
+            story.later().partition()
+    first.later().partition(isr=(1, 2))
+    others = [replace(item, cluster_id=ClusterId("cluster-2")) for item in second.seen]
+    log, cut = published([*others, *first.seen]), len(others) + 5
+    batch = ReplicationBatch(tmp_path)
+    batch.apply(log.slice(0, cut))
+    batch.apply(log.slice(cut))
+    end = log.num_rows
+    refused = [{"source": "poll:a", "position": end + number, "payload": b"{", "damage": None} for number in range(3)]
+    batch.apply(pa.Table.from_pylist(refused, schema=SCHEMA))
+    again = ReplicationBatch(tmp_path)
+
+    assert sorted(again.sources()[0]) == sorted(batch.sources()[0])
+    by_cluster = {state.cluster_id: (state.position, state.duplicates) for state in again.sources()[0]}
+    assert by_cluster == {"cluster-1": (end + 2, 2), "cluster-2": (end + 2, 3)}
+    assert sum(state.quarantined for state in again.sources()[0]) == len(refused)
+    assert again.position("poll:a") == end + 2, "also of a batch in which everything was refused"
+    assert again.apply(log).observations == 0
 
 
 def test_a_first_report_leaves_no_object_per_partition_behind_and_its_blocks_are_remembered(tmp_path: Path) -> None:
@@ -147,6 +208,26 @@ def test_what_was_deleted_leaves_the_table_with_the_next_day_but_one_though_noth
         story.seen = []
         story.later(86_400).heartbeat()
     assert states == [[True], [True], []]
+
+
+def test_a_cluster_keeps_the_totals_of_what_was_deleted(tmp_path: Path) -> None:
+    story = Story()
+    story.snapshot([{}, {}])
+    story.config("3")
+    story.later(5).partition(0, isr=(1, 2), partition_epoch=1, cause="lag", evidence="proven")
+    story.later(50).removed()
+    cut = len(story.seen)
+    for _ in range(2):
+        story.later(86_400).heartbeat()
+    batch = ReplicationBatch(tmp_path)
+    batch.apply(published(story.seen[:cut]))
+    batch.apply(published(story.seen[cut:], cut))
+    batch.projections.project(batch.shared)
+
+    assert rows(tmp_path, "partition_state") == []
+    (cluster,) = rows(tmp_path, "cluster_state")
+    assert (cluster["expired_isr_shrinks"], cluster["expired_under_replicated_seconds"]) == (1, 50.0)
+    assert (cluster["isr_shrinks"], cluster["under_replicated_seconds"]) == (1, 50.0)
 
 
 def test_what_is_refused_goes_to_quarantine_once_and_the_rest_goes_on(tmp_path: Path) -> None:
