@@ -18,7 +18,7 @@ from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.events import newest_events
 from exporters.read_model.isr_meters import IsrMeters
 from exporters.read_model.rebuilt import present_state
-from exporters.read_model.side_tables import SIDE_CONTENTS, SideTable, TableStatus, sentence_of
+from exporters.read_model.side_tables import REST_AFTER_ERROR, SIDE_CONTENTS, SideTable, TableStatus, sentence_of
 from exporters.read_model.snapshot import NO_TABLE, ReplicationSnapshot
 from streaming.contracts.tables import PARTITION_CHANGES, PARTITION_STATE_TABLE
 from streaming.delta.change_reader import ChangeReader, ChangesRestarted
@@ -47,7 +47,13 @@ class TablesReader:
     """Follows the tables below one folder. Not for more than one thread; what it returns is for any."""
 
     def __init__(
-        self, tables: Path, clock: Callable[[], int] = micros_now, *, reads_side_tables_apart: bool = False
+        self,
+        tables: Path,
+        clock: Callable[[], int] = micros_now,
+        *,
+        reads_side_tables_apart: bool = False,
+        monotonic: Callable[[], float] = time.monotonic,
+        rest_after_error: float = REST_AFTER_ERROR,
     ) -> None:
         """Read nothing yet.
 
@@ -56,15 +62,22 @@ class TablesReader:
             clock: gives the time in UTC microseconds.
             reads_side_tables_apart: another thread calls ``read_side_tables``, so that no change waits for a large
                 one; the first refresh reads them nevertheless.
+            monotonic: gives seconds that never go back, by which tables rest.
+            rest_after_error: after how many seconds what could not be read is tried again.
         """
         self.tables = tables
+        self.monotonic = monotonic
+        self.rest_after_error = rest_after_error
         self._clock = clock
         self._changes: ChangeReader | None = None
         self._as_of = AsOf()
         self._retry_at: float | None = None
         self._isr_meters = IsrMeters()
         self.reads_side_tables_apart = reads_side_tables_apart
-        self._side_tables = [SideTable(tables, content) for content in SIDE_CONTENTS]
+        self._side_tables = [
+            SideTable(tables, content, monotonic=monotonic, rest_after_error=rest_after_error)
+            for content in SIDE_CONTENTS
+        ]
         self._state_status = TableStatus(PARTITION_STATE_TABLE.name)
         self._changes_status = TableStatus(PARTITION_CHANGES.name)
         self.snapshot = ReplicationSnapshot()
@@ -107,19 +120,19 @@ class TablesReader:
             ChangesRestarted: the state tables are of a later version than the change log has: copies were mixed.
             TableUnreadable: the change log cannot be read. The other tables were read nevertheless.
         """
-        began = time.monotonic()
+        began = self.monotonic()
         self._follow_clock()
         try:
             draft, changes = self._followed()
         except Exception as error:
             self._changes = None
             sentence = sentence_of(error, self.tables / PARTITION_CHANGES.name)
-            self._changes_status = self._changes_status._replace(error=sentence, seconds=time.monotonic() - began)
+            self._changes_status = self._changes_status._replace(error=sentence, seconds=self.monotonic() - began)
             if self.snapshot.version != NO_TABLE:
                 self._finish(SnapshotDraft(self.snapshot), self.snapshot.version, self.snapshot.read_at)
             raise
         self._changes = changes
-        ended = time.monotonic()
+        ended = self.monotonic()
         self._changes_status = TableStatus(PARTITION_CHANGES.name, None, ended - began, ended)
         if self._state_status.error is None:
             self._state_status = self._state_status._replace(read_at=ended)  # it need not be read again
@@ -151,7 +164,7 @@ class TablesReader:
 
     def _followed(self) -> tuple[SnapshotDraft, ChangeReader]:
         """Apply what is new to the last snapshot, or to the state that is read anew."""
-        is_due = self._retry_at is not None and time.monotonic() >= self._retry_at
+        is_due = self._retry_at is not None and self.monotonic() >= self._retry_at
         if self._changes is not None and not is_due:
             with suppress(ChangesRestarted):
                 draft = SnapshotDraft(self.snapshot)
@@ -178,18 +191,18 @@ class TablesReader:
 
     def _state(self) -> tuple[SnapshotDraft, AsOf]:
         """Read the state tables; while one cannot be read, rebuild the state from the changes."""
-        began, name = time.monotonic(), PARTITION_STATE_TABLE.name
+        began, name = self.monotonic(), PARTITION_STATE_TABLE.name
         draft = SnapshotDraft(ReplicationSnapshot())
         try:
             as_of = load_state(self.tables, draft)
         except TableUnreadable as error:
             draft, as_of = present_state(self.tables)
-            ended = time.monotonic()
+            ended = self.monotonic()
             self._retry_at = ended + STATE_TABLES_RETRY
             if name in str(error):  # the others are side tables, too, and have a status of their own
                 self._state_status = TableStatus(name, str(error), ended - began, self._state_status.read_at)
         else:
-            self._retry_at, ended = None, time.monotonic()
+            self._retry_at, ended = None, self.monotonic()
             self._state_status = TableStatus(name, None, ended - began, ended)
         return draft, as_of
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from exporters.read_model.reader import TablesReader
     from exporters.read_model.snapshot import ReplicationSnapshot
 
-# After a failure everything is read again, which must not happen ten times a second.
-PAUSE_AFTER_ERROR: Final = 1.0
 # A refresh that finds nothing costs a millisecond, checking the change log alone a hundredth of it.
 SECONDS_BETWEEN_CHECKS: Final = 0.02
 SECONDS_BETWEEN_LOOKS: Final = 0.1
@@ -113,7 +111,7 @@ class Refresher(threading.Thread):
     @property
     def health(self) -> ExporterHealth:
         """Return the exporter's own state."""
-        now = time.monotonic()
+        now = self._reader.monotonic()
         return ExporterHealth(
             program_version=self._program_version,
             table_version=self.snapshot.version,
@@ -140,7 +138,8 @@ class Refresher(threading.Thread):
             if self.last_error is None:
                 self._wait_for_changes()
             else:
-                self._stopped.wait(max(self._pause, PAUSE_AFTER_ERROR))
+                # Everything is read again, which must not happen ten times a second.
+                self._stopped.wait(max(self._pause, self._reader.rest_after_error))
 
     def _read_side_tables(self) -> None:
         while not self._stopped.wait(SECONDS_BETWEEN_LOOKS):

@@ -148,14 +148,25 @@ class SideTable:
     status is of what was taken over, so that no scrape shows rows of a table that it says cannot be read.
     """
 
-    def __init__(self, tables: Path, content: SideContent) -> None:
+    def __init__(
+        self,
+        tables: Path,
+        content: SideContent,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        rest_after_error: float = REST_AFTER_ERROR,
+    ) -> None:
         """Watch a table.
 
         Args:
             tables: the folder of the tables.
             content: which table, and what becomes of its rows.
+            monotonic: gives seconds that never go back.
+            rest_after_error: after how many seconds a table that could not be read is tried again.
         """
         self._content = content
+        self._monotonic = monotonic
+        self._rest_after_error = rest_after_error
         self._path = tables / content.definition.name
         self._error: str | None = None
         self._seconds = 0.0
@@ -183,7 +194,7 @@ class SideTable:
     def look(self) -> None:
         """Read the table if it has another version, and has rested from the last reading. Raises nothing."""
         with self._lock:
-            began = time.monotonic()
+            began = self._monotonic()
             if began < self._not_before:
                 return
             try:
@@ -191,7 +202,7 @@ class SideTable:
             except Exception as error:  # noqa: BLE001 - whatever is wrong with this table, the others must be served
                 self._read_last.append(self._failed(error, began))
                 return
-            self._read_at = time.monotonic()
+            self._read_at = self._monotonic()
             if put is not None:
                 seconds = self._read_at - began
                 self._not_before = self._read_at + seconds * REST_PER_WORK
@@ -208,7 +219,7 @@ class SideTable:
         try:
             reading.put(draft)
         except Exception as error:  # noqa: BLE001 - as in ``look``
-            reading = self._failed(error, time.monotonic())
+            reading = self._failed(error, self._monotonic())
             reading.put(draft)
         self._error, self._seconds = reading.error, reading.seconds
 
@@ -230,8 +241,8 @@ class SideTable:
     def _failed(self, error: Exception, began: float) -> _Reading:
         """Read it again, after a rest; return what drops what was taken over before."""
         self.forget()
-        seconds = time.monotonic() - began
-        self._not_before = began + seconds + max(REST_AFTER_ERROR, seconds * REST_PER_WORK)
+        seconds = self._monotonic() - began
+        self._not_before = began + seconds + max(self._rest_after_error, seconds * REST_PER_WORK)
         return _Reading(self._content.drop, sentence_of(error, self._path), seconds)
 
 

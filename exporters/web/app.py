@@ -13,6 +13,7 @@ from exporters.metrics.exposition import DEFAULT_INTERVALS, Exposition
 from exporters.metrics.series_filter import SeriesFilter
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
+from exporters.read_model.side_tables import REST_AFTER_ERROR
 from exporters.web.scrapes_first import ScrapesFirst
 from exporters.web.server import Endpoints, application
 from streaming.runtime.garbage import collect_seldom
@@ -43,7 +44,8 @@ def serve(
     collect: CollectSettings,
 ) -> None:
     """Serve until SIGTERM or SIGINT; a second SIGINT does not wait for responses."""
-    server, refresher = _parts(tables, settings, opened, protected, collect)
+    reader = TablesReader(tables, reads_side_tables_apart=True)
+    server, refresher = _parts(reader, settings, opened, protected, collect)
     sys.setswitchinterval(SWITCH_SECONDS)
     # Most of the first snapshot stays, and collections of garbage that look at all of it would delay scrapes.
     refresher.after_first = collect_seldom
@@ -57,15 +59,21 @@ def serve(
 
 
 @contextmanager
-def serving(tables: Path, settings: ExportSettings) -> Iterator[str]:
+def serving(tables: Path, settings: ExportSettings, *, rest_after_error: float = REST_AFTER_ERROR) -> Iterator[str]:
     """Serve from threads of this process while the context is open.
+
+    Args:
+        tables: the folder of the tables.
+        settings: where and what to serve.
+        rest_after_error: after how many seconds what could not be read is tried again.
 
     Yields:
         host and port of the first address, as in a URL.
     """
     opened = listen_all(settings.listen, OPTION)
     address = address_of(opened[0])
-    server, refresher = _parts(tables, settings, opened, protection_of(settings.web_config_file))
+    reader = TablesReader(tables, reads_side_tables_apart=True, rest_after_error=rest_after_error)
+    server, refresher = _parts(reader, settings, opened, protection_of(settings.web_config_file))
     refresher.start()
     try:
         with serving_http(server):
@@ -76,7 +84,7 @@ def serving(tables: Path, settings: ExportSettings) -> Iterator[str]:
 
 
 def _parts(
-    tables: Path,
+    reader: TablesReader,
     settings: ExportSettings,
     opened: Sequence[socket.socket],
     protected: Protection,
@@ -87,7 +95,7 @@ def _parts(
         _LOG.info("%s", sentence)
     exposition = Exposition(settings.stale_after_seconds, collect, settings.detail_limit, chosen)
     refresher = Refresher(
-        TablesReader(tables, reads_side_tables_apart=True),
+        reader,
         settings.refresh_seconds,
         version("isrwatch"),
         lambda snapshot: exposition.prepare(snapshot, micros_now(), in_steps=True).is_complete,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
+from exporters.read_model.reader import TablesReader
 from streaming.contracts import health
 from streaming.contracts.sample_tables import (
     BROKER_FEATURES,
@@ -47,6 +49,21 @@ SOURCE = "metadata_log:collector-1"
 TOTALS = ("isr_shrinks", "isr_expands", "leader_changes", "unclean_elections", "missed_changes")
 SECONDS = ("offline_seconds", "under_replicated_seconds", "under_min_isr_seconds", "unknown_seconds")
 ZEROS = dict.fromkeys((*TOTALS, *SECONDS, "change_number", "metadata_index"), 0)
+
+
+@dataclass
+class Stopwatch:
+    """A monotonic clock that a test moves: readings take no time, so no table rests after one that went well."""
+
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def restless(tables: Path) -> TablesReader:
+    """Give a reader that looks at every table at each refresh; one that is busy reads slowly, and rests for longer."""
+    return TablesReader(tables, monotonic=Stopwatch())
 
 
 @dataclass
@@ -114,9 +131,13 @@ class Rows:
     def broker(self, number: int, at: int = START, **after: Any) -> dict[str, Any]:
         flags = {"is_registered": True, "is_fenced": False, "is_shutting_down": number == 3, "log_dirs": ["dir-1"]}
         known = {**flags, "rack": f"r{number}", "host": "127.0.0.1", "port": 9091}
-        planned = {"maintenance_since": START, "maintenance_until": START + 600 * SECOND, "maintenance_why": "new disk"}
+        planned = {
+            "maintenance_since": self.start,
+            "maintenance_until": self.start + 600 * SECOND,
+            "maintenance_why": "new disk",
+        }
         known["broker_epoch"] = 100 + number if number <= 3 else None  # the others are of clusters that are polled
-        known |= {2: planned, 3: {"maintenance_overran_at": START}}.get(number, {})
+        known |= {2: planned, 3: {"maintenance_overran_at": self.start}}.get(number, {})
         return self.change("broker", at, broker=number, broker_after={**known, "port": 9090 + number, **after})
 
     def cluster_row(self, at: int = START, **after: Any) -> dict[str, Any]:
@@ -151,7 +172,7 @@ class Tables:
 
     def commit(self, *rows: dict[str, Any]) -> int:
         """Append changes as one version."""
-        version = self._open(PARTITION_CHANGES.name).version() + 1
+        version = self.open(PARTITION_CHANGES.name).version() + 1
         known = {"version": version, "committed_at": time.time_ns() // 1000}
         stamped = [{**row, **known, "ordinal": ordinal} for ordinal, row in enumerate(rows)]
         return self._write(PARTITION_CHANGES.name, stamped, "append", None)
@@ -216,28 +237,31 @@ class Tables:
         )
         self.put(
             INCIDENTS.name,
-            rows.incident("loss:e1", "broker_loss", START + 20 * SECOND, suspects=[{"broker": 3, "score": 0.25}]),
-            rows.incident("lag:e0", "slow_follower", START, closed_at=START + SECOND),
-            rows.incident("lag:e2", "slow_follower", START, closed_at=START + SECOND, carried=None),
-            rows.incident("lag:e3", "slow_follower", START, closed_at=START + SECOND, merged_into="x", carried=None),
+            rows.incident("loss:e1", "broker_loss", rows.start + 20 * SECOND, suspects=[{"broker": 3, "score": 0.25}]),
+            rows.incident("lag:e0", "slow_follower", rows.start, closed_at=rows.start + SECOND),
+            rows.incident("lag:e2", "slow_follower", rows.start, closed_at=rows.start + SECOND, carried=None),
+            rows.incident(
+                "lag:e3", "slow_follower", rows.start, closed_at=rows.start + SECOND, merged_into="x", carried=None
+            ),
             as_of=as_of,
         )
 
     def compact(self) -> None:
-        self._open(PARTITION_CHANGES.name).optimize.compact()
+        self.open(PARTITION_CHANGES.name).optimize.compact()
 
     def expire_log(self) -> None:
         """Leave of the changes only the newest version, as maintenance does in time."""
         expire_log(self.directory / PARTITION_CHANGES.name)
-        del self.opened[PARTITION_CHANGES.name]
+        self.opened.pop(PARTITION_CHANGES.name, None)
 
-    def _open(self, name: str) -> Any:
+    def open(self, name: str) -> Any:
+        """Give a table at the version that was written or opened last."""
         if name not in self.opened:
             self.opened[name] = create_or_upgrade(self.directory, TABLES[name])
         return self.opened[name]
 
     def _write(self, name: str, rows: Any, mode: Any, as_of: int | None) -> int:
-        table = self._open(name)
+        table = self.open(name)
         schema = arrow_schema(TABLES[name])
         known = [{column: row.get(column) for column in schema.names} for row in rows]
         told = [] if as_of is None else [Transaction(PARTITION_CHANGES.name, as_of)]
@@ -266,9 +290,23 @@ def other_rows() -> Rows:
     return Rows(cluster_id="id-of-other", cluster="other", authority="poll")
 
 
+@pytest.fixture(scope="session")
+def written_busy_cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables of the busy cluster, to be copied and not to be changed."""
+    directory = tmp_path_factory.mktemp("busy") / "tables"
+    write_busy_cluster(Tables(directory), Rows())
+    return directory
+
+
 @pytest.fixture
-def busy_cluster(tables: Tables, rows: Rows) -> Tables:
+def busy_cluster(tables: Tables, written_busy_cluster: Path) -> Tables:
     """One cluster with something of everything, its newest moment 30 s after START."""
+    shutil.copytree(written_busy_cluster, tables.directory)
+    return tables
+
+
+def write_busy_cluster(tables: Tables, rows: Rows) -> None:
+    """Write a cluster with something of everything, as far as 30 s after START."""
     healthy = rows.state([1, 2, 3], [1, 2, 3], 1)
     out = rows.state(
         [2, 3, 1],
@@ -309,7 +347,6 @@ def busy_cluster(tables: Tables, rows: Rows) -> Tables:
     tables.derive(rows, START + 29 * SECOND, as_of=3)
     put_metrics_and_progress(tables, rows)
     put_samples(tables, rows)
-    return tables
 
 
 def put_samples(tables: Tables, rows: Rows) -> None:
@@ -408,21 +445,21 @@ def put_settings(tables: Tables, common: dict[str, Any]) -> None:
 
 def put_metrics_and_progress(tables: Tables, rows: Rows) -> None:
     """Write what brokers measured, old and odd samples among it, and how far the job has applied the offsets."""
-    metric = {**rows.owner, "collected_at": START + 28 * SECOND, "source": "broker_metrics:collector-1"}
+    metric = {**rows.owner, "collected_at": rows.start + 28 * SECOND, "source": "broker_metrics:collector-1"}
     leaders, shrinks = "kafka_server_replicamanager_leadercount", "kafka_server_replicamanager_isrshrinks_total"
     tables.put(
         BROKER_METRICS.name,
         {**metric, "broker": 1, "metric": leaders, "metric_value": 1.0},
         {**metric, "broker": 2, "metric": leaders, "metric_value": 2.0},
-        {**metric, "broker": 3, "metric": leaders, "metric_value": 3.0, "collected_at": START - 60 * SECOND},
+        {**metric, "broker": 3, "metric": leaders, "metric_value": 3.0, "collected_at": rows.start - 60 * SECOND},
         {**metric, "broker": 1, "metric": shrinks, "metric_value": 1e20},
         {**metric, "broker": 1, "metric": "not a name", "metric_value": 1.0},
         {**metric, "broker": 1, "metric": "kafka_brokers", "metric_value": 99.0},
     )
     counted = {"counted": 9, "recorded": 6, "missed": 3, "resets": 0, "meter_value": 9, "as_of_version": 2}
-    window = {"since": START, "until": START + 28 * SECOND}
+    window = {"since": rows.start, "until": rows.start + 28 * SECOND}
     tables.put(ISR_RECONCILIATION.name, {**rows.owner, "broker": 1, "meter": "isr_shrinks", **counted, **window})
-    progress = {**rows.owner, "reported_at": START + 29 * SECOND, "is_query_up": True, "restarts": 2}
+    progress = {**rows.owner, "reported_at": rows.start + 29 * SECOND, "is_query_up": True, "restarts": 2}
     tables.put(
         SOURCE_PROGRESS.name,
         {
@@ -430,7 +467,7 @@ def put_metrics_and_progress(tables: Tables, rows: Rows) -> None:
             "channel": "offsets",
             "source": "offsets:collector-1",
             "authority": "none",
-            "observed_until": START + 28 * SECOND,
+            "observed_until": rows.start + 28 * SECOND,
             "bus_end": 900,
             "behind_bytes": 300,
             "quarantined": 1,

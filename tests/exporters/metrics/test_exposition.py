@@ -8,13 +8,13 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from exporters.metrics import sample_render_cache
 from exporters.metrics.brokers import ISR_REMOVAL_CAUSES
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition
 from exporters.metrics.metric import Freshness
 from exporters.metrics.process_metrics import PROCESS_METRICS
-from exporters.metrics.sample_render_cache import ClusterSampleLines
 from exporters.metrics.scrape_request import ScrapeRequest
 from exporters.metrics.topic_render_cache import ClusterLines
 from exporters.read_model.reader import TablesReader
@@ -24,6 +24,7 @@ from streaming.contracts.events import Cause
 from streaming.contracts.sample_tables import GROUPS
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.web.http_counts import HttpCounts
+from tests.exporters.conftest import restless
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,8 +37,6 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 def exposed(
     reader: TablesReader, now: int, request: ScrapeRequest | None = None, exposition: Exposition | None = None
 ) -> str:
-    for table in reader._side_tables:
-        table._not_before = 0.0  # a busy machine reads slowly, and rests for longer
     snapshot = reader.refresh()
     tables = (TableHealth("partition_changes", True, 0.5, 0.125), TableHealth("incidents", False, None, 0.0))
     process = {metric.name: 20.0 for metric in PROCESS_METRICS}
@@ -71,7 +70,7 @@ def names(values: Samples) -> set[str]:
 
 @pytest.fixture
 def reader(busy_cluster: Any) -> TablesReader:
-    return TablesReader(busy_cluster.directory)
+    return restless(busy_cluster.directory)
 
 
 @pytest.fixture
@@ -133,7 +132,7 @@ def test_counters_of_clusters_and_of_the_exporter_say_when_they_were_0(
     request = ScrapeRequest(is_openmetrics=True)
     text = plain(Exposition(STALE_AFTER).render(snapshot, health, fresh, request)).decode()
     created = {name: value for (name, _), value in samples(text).items() if name.endswith("_created")}
-    in_table = tables.opened[PARTITION_CHANGES.name].metadata().created_time / 1000
+    in_table = tables.open(PARTITION_CHANGES.name).metadata().created_time / 1000
     assert created["kafka_replication_cluster_isr_shrinks_created"] == in_table
     assert created["kafka_replication_exporter_refresh_errors_created"] == began
     assert {name.removesuffix("_created") + "_total" for name in created} <= {
@@ -446,8 +445,6 @@ def test_a_scrape_that_began_before_newer_tables_were_prepared_shows_those(
     before = reader.refresh()
     exposition.prepare(before, fresh)
     tables.commit(rows.partition("orders", 0, rows.state([1, 2, 3], [2, 3], 2)), rows.source(fresh))
-    for table in reader._side_tables:
-        table._not_before = 0.0
     exposition.prepare(replace(reader.refresh(), read_at=before.read_at + 1), fresh)
     shown = samples(plain(exposition.render(before, health, fresh, ScrapeRequest())).decode())
     assert shown["kafka_topic_partition_leader", (("partition", "0"), ("topic", "orders"))] == 2
@@ -460,18 +457,16 @@ def test_after_a_fault_everything_is_rendered_again(
     exposition.prepare(reader.refresh(), fresh)
     group = {**rows.owner, "group": "new", "group_protocol": "classic", "group_state": "Stable", "coordinator": 1}
     tables.put(GROUPS.name, {**group, "members": 7, "collected_at": fresh, "source": "samples:collector-1"})
-    for table in reader._side_tables:
-        table._not_before = 0.0
 
-    real = ClusterSampleLines._rendered
+    kept = sample_render_cache.line
 
-    def rendered(lines: ClusterSampleLines, metric: Any, *given: Any) -> Any:
-        if metric.name == "kafka_consumergroup_members":
+    def rendered(name: str, *given: Any) -> str:
+        if name == "kafka_consumergroup_members":
             raise ValueError("a sample that cannot be rendered")
-        return real(lines, metric, *given)
+        return kept(name, *given)
 
     with monkeypatch.context() as faulty:
-        faulty.setattr(ClusterSampleLines, "_rendered", rendered)
+        faulty.setattr(sample_render_cache, "line", rendered)
         with pytest.raises(ValueError, match="cannot be rendered"):
             exposition.prepare(reader.refresh(), fresh)
     text = exposed(reader, fresh, exposition=exposition)

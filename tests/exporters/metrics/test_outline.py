@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from exporters.metrics import exposition as exposition_module
 from exporters.metrics.compression import gzipped, plain
 from exporters.metrics.exposition import Exposition
+from exporters.metrics.prepared import Outline
+from exporters.metrics.sample_render_cache import ClusterSampleLines
 from exporters.metrics.scrape_request import ScrapeRequest
 from exporters.metrics.scrape_times import ScrapeTimes
+from exporters.metrics.topic_render_cache import ClusterLines
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth
 from streaming.contracts.sample_tables import QUORUM_MEMBERS, TRANSACTIONS
+from tests.exporters.conftest import restless
 from tests.exporters.metrics.test_exposition import SECOND, STALE_AFTER
 
 if TYPE_CHECKING:
-    from exporters.metrics.prepared import Outline
     from exporters.read_model.snapshot import ReplicationSnapshot
 
 HEALTH: Final = ExporterHealth("1.2.3", 1, 0.25, 7)
@@ -86,15 +90,13 @@ def test_without_transactions_their_number_is_there_again_once_their_source_is(
     busy_cluster: Any, rows: Any, fresh: int
 ) -> None:
     busy_cluster.put(TRANSACTIONS.name)
-    reader, exposition = TablesReader(busy_cluster.directory), Exposition(STALE_AFTER)
+    reader, exposition = restless(busy_cluster.directory), Exposition(STALE_AFTER)
     line, later = 'kafka_replication_cluster_open_transactions{cluster="main"} 0', fresh + 3600 * SECOND
     assert line in page(exposition, reader.refresh(), fresh, ScrapeRequest())
     assert line not in page(exposition, reader.refresh(), later, ScrapeRequest())
     busy_cluster.put(
         QUORUM_MEMBERS.name, {**rows.owner, "node": 100, "is_voter": True, "source": "s:1", "collected_at": later}
     )
-    for table in reader._side_tables:
-        table.forget()
     assert line in page(exposition, reader.refresh(), later, ScrapeRequest())
 
 
@@ -109,7 +111,7 @@ def test_from_the_second_scrape_on_only_ages_are_rendered(
     def put_together(*_: object) -> None:
         raise AssertionError("a scrape puts together what does not depend on its moment")
 
-    monkeypatch.setattr(Exposition, "_outline", put_together)
+    monkeypatch.setattr(exposition_module, "Outline", put_together)
     assert page(exposition, snapshot, fresh, request_) == before
     later = page(exposition, snapshot, fresh + SECOND, request_)
     lines = zip(later.splitlines(), before.splitlines(), strict=True)
@@ -123,8 +125,9 @@ def test_a_refresh_that_finds_nothing_renders_nothing(
 ) -> None:
     reader, exposition = TablesReader(busy_cluster.directory), Exposition(STALE_AFTER)
     before = page(exposition, reader.refresh(), fresh, ScrapeRequest())
-    for name in ("_prepare", "_outline"):
-        monkeypatch.setattr(Exposition, name, None)
+    monkeypatch.setattr(exposition_module, "Outline", None)
+    for renders in (ClusterLines, ClusterSampleLines):
+        monkeypatch.setattr(renders, "update", None)
     again = reader.refresh()
     assert exposition.prepare(again, fresh).snapshot is again
     assert page(exposition, again, fresh, ScrapeRequest()) == before
@@ -134,13 +137,12 @@ def test_while_no_scrape_is_near_nothing_is_put_together_for_one(
     snapshot: ReplicationSnapshot, fresh: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exposition, made = Exposition(STALE_AFTER), []
-    kept = Exposition._outline
 
     def counted(*arguments: Any) -> Outline:
         made.append(arguments)
-        return kept(*arguments)
+        return Outline(*arguments)
 
-    monkeypatch.setattr(Exposition, "_outline", counted)
+    monkeypatch.setattr(exposition_module, "Outline", counted)
     for second in (0, 5, 10):
         page(exposition, snapshot, fresh + second * SECOND, ScrapeRequest())
     assert len(made) == 1

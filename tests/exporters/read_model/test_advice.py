@@ -13,6 +13,7 @@ from exporters.metrics.scrape_request import ScrapeRequest
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE
+from tests.exporters.conftest import restless
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,7 @@ Told = dict[str, dict[str, float]]
 
 @pytest.fixture
 def reader(busy_cluster: Any) -> TablesReader:
-    return TablesReader(busy_cluster.directory)
+    return restless(busy_cluster.directory)
 
 
 @pytest.fixture
@@ -35,8 +36,6 @@ def told(reader: TablesReader) -> Callable[[int], Told]:
     """Read the tables and give the page: metric, then broker ("" for the cluster), then value."""
 
     def now(moment: int) -> Told:
-        for table in reader._side_tables:
-            table._not_before = 0.0
         snapshot = reader.refresh()
         blocks = Exposition(60.0).render(snapshot, ExporterHealth("1", 1, 0, 0), moment, ScrapeRequest())
         samples = [

@@ -15,6 +15,7 @@ from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.delta.change_reader import ChangeReader
 from streaming.delta.maintenance import RetentionPolicy
 from streaming.jobs.driver.incidents import IncidentsBatch
+from tests.exporters.conftest import restless
 from tests.exporters.json_answers import json_answer
 from tests.plugins.played import START, play
 
@@ -27,8 +28,6 @@ OPEN, EACH_OPEN, CLOSED = INCIDENT_METRICS
 
 def counts(reader: TablesReader, metric: Any, cluster: str = "main") -> Counter[str]:
     """Give the samples of a cluster by class; every class is told."""
-    for table in reader._side_tables:
-        table._not_before = 0.0
     samples = dict(metric.samples(clusters_by_name(reader.refresh())[cluster]))
     assert list(samples) == [(cluster, kind.value) for kind in IncidentClass]
     return +Counter({kind: int(value) for (_, kind), value in samples.items()})
@@ -36,7 +35,7 @@ def counts(reader: TablesReader, metric: Any, cluster: str = "main") -> Counter[
 
 def test_a_cluster_that_appears_after_an_empty_table_has_no_incidents_and_says_so(tables: Any, rows: Any) -> None:
     tables.put(INCIDENTS.name)
-    reader = TablesReader(tables.directory)
+    reader = restless(tables.directory)
     assert reader.refresh().incidents == {}
     tables.commit(rows.cluster_row(), rows.source(rows.start))
     assert (counts(reader, OPEN), counts(reader, CLOSED)) == ({}, {})
@@ -55,7 +54,7 @@ def test_the_count_of_a_class_never_goes_back_while_incidents_change_their_class
     tables: Any, rows: Any
 ) -> None:
     tables.commit(rows.cluster_row(), rows.source(rows.start))
-    reader = TablesReader(tables.directory)
+    reader = restless(tables.directory)
     one, two = (("loss:1", rows.start), ("loss:2", rows.start + SECOND))
     ended = {"closed_at": rows.start + 9 * SECOND}
     steps = [
@@ -106,7 +105,7 @@ def test_the_api_tells_the_open_ones_newest_first_with_their_suspects(tables: An
 def test_what_the_incidents_of_a_scenario_become_is_told_and_the_count_only_grows(tmp_path: Path) -> None:
     play(tmp_path, "broker_loss", seconds=80)
     batch = IncidentsBatch(tmp_path, 5.0, 5.0)
-    reader = TablesReader(tmp_path)
+    reader = restless(tmp_path)
     was_open: Counter[str] = Counter()
     closed: list[int] = []
     for version, changes in ChangeReader(tmp_path / PARTITION_CHANGES.name).poll():
@@ -125,7 +124,7 @@ def test_the_count_never_goes_back_though_closed_incidents_expire(tmp_path: Path
     versions = ChangeReader(tmp_path / PARTITION_CHANGES.name).poll()
     now = START
     batch = IncidentsBatch(tmp_path, 2.0, 2.0, RetentionPolicy(days=7, clock=lambda: now))
-    reader = TablesReader(tmp_path)
+    reader = restless(tmp_path)
     closed: list[int] = []
     for number, (_, changes) in enumerate(versions):
         now = START if number < 2 * len(versions) / 3 else START + 8 * 86_400 * SECOND

@@ -15,6 +15,7 @@ from streaming.contracts.state import PartitionState
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.change_reader import ChangesRestarted
 from streaming.errors import TableUnreadable
+from tests.exporters.conftest import restless
 from tests.exporters.meaning import meaning
 
 if TYPE_CHECKING:
@@ -272,7 +273,7 @@ def test_a_clock_that_is_ahead_does_not_make_a_dead_source_look_fresh(tables: An
 
 def test_offsets_and_broker_metrics_are_read_again_when_their_table_has_another_version(tables: Any, rows: Any) -> None:
     tables.commit(*baseline(rows))
-    reader = TablesReader(tables.directory)
+    reader = restless(tables.directory)
     reader.refresh()
     identity = {**rows.owner, "topic_id": "id-of-orders", "topic": "orders", "partition": 0, "source": "offsets:1"}
     told = {"log_start_offset": 5, "high_watermark": 70, "last_stable_offset": None, "log_end_offset": None}
@@ -281,8 +282,6 @@ def test_offsets_and_broker_metrics_are_read_again_when_their_table_has_another_
         tables.put(REPLICA_OFFSETS.name, row)
         metric = {**rows.owner, "broker": 1, "metric": "m", "source": "jmx", "collected_at": rows.start + at}
         tables.put(BROKER_METRICS.name, {**metric, "metric_value": float(offset)})
-        for table in reader._side_tables:
-            table._not_before = 0.0
         cluster = reader.refresh().clusters["id-of-main"]
         assert cluster.offsets["id-of-orders"] == {0: (ReplicaOffsets(1, 5, offset),)}
         assert [metric.metric_value for metric in cluster.samples.broker_metrics] == [float(offset)]

@@ -56,10 +56,21 @@ def test_a_body_is_shared_for_a_moment_and_as_long_as_nothing_changed() -> None:
 
 
 def test_what_is_asked_for_differently_is_not_shared_and_does_not_accumulate() -> None:
-    bodies, snapshot = ScrapeBodies(Clock()), ReplicationSnapshot()
+    bodies, snapshot, made = ScrapeBodies(Clock()), ReplicationSnapshot(), []
+
+    def ask_for(number: int) -> None:
+        def make(_: int) -> bytes:
+            made.append(number)
+            return b"%d" % number
+
+        assert bodies.shared(("/metrics", number), snapshot, make) == b"%d" % number
+
     for number in range(1_000):
-        assert bodies.shared(("/metrics", number), snapshot, lambda _, own=number: b"%d" % own) == b"%d" % number
-    assert len(bodies._bodies) == 16
+        ask_for(number)
+    assert made == [*range(1_000)]
+    for number in (*range(999, 983, -1), 983):
+        ask_for(number)
+    assert made[1_000:] == [983], "16 are held"
 
 
 def test_a_body_that_would_take_much_memory_is_not_held() -> None:
