@@ -19,6 +19,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
+import streaming
 from streaming.resources import conf_path
 from streaming.runtime import class_archive
 from streaming.runtime.java import find_java, java_environment
@@ -80,7 +81,9 @@ def build_session(
     unset: dict[str, bool | float | int | str | None] = {**configuration(app_name, given, jars, extra or {})}
     if JAVA_OPTIONS in unset:
         unset[JAVA_OPTIONS] = java_options(str(unset[JAVA_OPTIONS]), archived)
-    return SparkSession.builder.config(map=unset).getOrCreate()
+    spark = SparkSession.builder.config(map=unset).getOrCreate()
+    _put_on_path_of_workers(spark, Path(streaming.__file__).parents[1])
+    return spark
 
 
 def end_session(spark: SparkSession) -> None:
@@ -155,6 +158,18 @@ def parse_properties(text: str) -> dict[str, str]:
     lines = (line.strip() for line in text.splitlines())
     matches = (re.match(r"([^\s=:]+)\s*[=:]?\s*(.*)", line) for line in lines if not line.startswith(("#", "!")))
     return {match[1]: match[2] for match in matches if match}
+
+
+def _put_on_path_of_workers(spark: SparkSession, package: Path) -> None:
+    """Let Python workers import our code from the zip that this process imports it from, if it does.
+
+    Workers get the path of what ``--py-files`` names, but those that plan a stream get it in a folder that Spark never
+    fills (``streaming_job``, PythonStreamingSourceRunner): they would find isrwatch in the current directory only.
+    """
+    if package.is_file():
+        environment = spark.sparkContext.environment
+        given = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = os.pathsep.join([str(package), *([given] if given else [])])
 
 
 def _of_jars(jars: Sequence[Path]) -> dict[str, str]:
