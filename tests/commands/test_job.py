@@ -25,7 +25,7 @@ def left(session: int) -> str:
     return "\n".join(line for line in listed.splitlines() if " Z" not in line)
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.7])
+@pytest.mark.parametrize("seconds", [0.0, pytest.param(0.7, marks=pytest.mark.long)])
 def test_ctrl_c_while_spark_starts_ends_it_cleanly_and_leaves_nothing(pipeline: Pipeline, seconds: float) -> None:
     job = pipeline.start("job", "job", *pipeline.job_arguments())
     pipeline.eventually(lambda: "starting Spark" in job.text() and job.children(), "Spark is started", job)

@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 TOPIC, PARTITIONS = "orders", 12
 HEALTHY = 0
 CLOSED = {1, 3}  # unhealthy, or unknown while no data has come since
+PROPERTIES = {"broker.session.timeout.ms": "6000", "broker.heartbeat.interval.ms": "1000"}
 
 
 class Cluster:
@@ -50,14 +51,17 @@ class Cluster:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with ExitStack() as stack:
-        sandbox = stack.enter_context(Sandbox(plan_cluster(brokers=3)))
+        sandbox = stack.enter_context(Sandbox(plan_cluster(brokers=3, properties=PROPERTIES)))
         sandbox.admin.create_topic(
             TOPIC, partitions=PARTITIONS, replication_factor=3, configs={"min.insync.replicas": "2"}
         )
         pipeline = Pipeline(tmp_path_factory.mktemp("pipeline"))
         stack.callback(pipeline.close)
         config = pipeline.directory / "isrwatch.toml"
-        config.write_text(f'[cluster]\nname = "sandbox"\nbootstrap_servers = "{sandbox.bootstrap_servers}"\n')
+        config.write_text(
+            f'[cluster]\nname = "sandbox"\nbootstrap_servers = "{sandbox.bootstrap_servers}"\n'
+            "[collect]\nheartbeat_seconds = 1\n"  # a gate that opens waits for two of them
+        )
         pipeline.collect("--config", str(config))
         pipeline.eventually(lambda: list(pipeline.bus.glob("replication/*")), "there are reports")
         batches = Batches(pipeline)
@@ -71,15 +75,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def test_the_gate_passes_between_two_brokers_only_when_kafka_says_that_all_replicas_are_in_sync(
     cluster: Cluster,
 ) -> None:
-    first = cluster.gate("120s", "3s")
+    first = cluster.gate("120s", "1s")
     assert first.returncode == HEALTHY, first.stdout + first.stderr
-    # A broker that was killed stays in sync until its session ends, after 9 s, or a few more on a busy machine.
-    for broker, end, wait, settle in ((1, cluster.sandbox.stop, "6s", "1s"), (2, cluster.sandbox.kill, "18s", "15s")):
+    # A broker that was killed stays in sync until its session ends, after 6 s, or a few more on a busy machine.
+    for broker, end, wait, settle in ((1, cluster.sandbox.stop, "4s", "1s"), (2, cluster.sandbox.kill, "14s", "13s")):
         end(broker)
         closed = cluster.gate(wait, settle)
         assert closed.returncode in CLOSED, closed.stdout + closed.stderr
         assert f"broker {broker}" in closed.stdout
         cluster.sandbox.start(broker)
-        opened = cluster.gate("120s", "3s")
+        opened = cluster.gate("120s", "1s")
         assert opened.returncode == HEALTHY, opened.stdout + opened.stderr
         assert cluster.out_of_sync() == []

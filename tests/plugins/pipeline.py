@@ -31,11 +31,13 @@ PATIENCE = 120.0
 class Program:
     """One child process, in a group of its own."""
 
-    def __init__(self, name: str, arguments: Sequence[str], log: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self, name: str, arguments: Sequence[str], log: Path, environment: dict[str, str], cwd: Path | None = None
+    ) -> None:
         self.name, self.log = name, log
         with log.open("ab") as out:
             self.process = subprocess.Popen(
-                arguments, stdout=out, stderr=out, start_new_session=True, env={**os.environ, **environment}
+                arguments, stdout=out, stderr=out, start_new_session=True, env={**os.environ, **environment}, cwd=cwd
             )
 
     @property
@@ -101,10 +103,17 @@ class Pipeline:
         """Start ``isrwatch ARGUMENTS``."""
         return self.run(name, [sys.executable, "-m", "streaming.commands", *arguments], **environment)
 
-    def run(self, name: str, arguments: Sequence[str], **environment: str) -> Program:
-        program = Program(name, arguments, self.directory / f"{name}.log", environment)
+    def run(self, name: str, arguments: Sequence[str], *, cwd: Path | None = None, **environment: str) -> Program:
+        program = Program(name, arguments, self.directory / f"{name}.log", {**self._scratch(), **environment}, cwd)
         self.programs.append(program)
         return program
+
+    def _scratch(self) -> dict[str, str]:
+        """Let programs put their temporary files here: what is killed, Spark above all, leaves them behind."""
+        folder = self.directory / "scratch"
+        folder.mkdir(parents=True, exist_ok=True)
+        options = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Djava.io.tmpdir={folder}"
+        return {"TMPDIR": str(folder), "SPARK_LOCAL_DIRS": str(folder), "SPARK_SUBMIT_OPTS": options}
 
     def job_arguments(self) -> list[str]:
         folders = ["--bus", str(self.bus), "--tables", str(self.tables), "--checkpoint", str(self.checkpoint)]
