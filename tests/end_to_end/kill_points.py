@@ -1,8 +1,10 @@
 """Runs ``isrwatch job`` and kills it with SIGKILL at an exact point of its N-th commit to the truth.
 
-    python kill_points.py before|during|after N JOB-ARGUMENTS...
+    python kill_points.py before|during|after N job JOB-ARGUMENTS...
+    python kill_points.py before|during|after N batches BUS TABLES
 
 ``during`` means: the commit has been handed to delta-rs, and the kill comes from another thread while it works.
+``batches`` are those of the job, without Spark around them.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -19,8 +22,9 @@ import typer
 from streaming.commands.job import job
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta import writer
+from tests.plugins.batches import Batches
 
-POINT, NUMBER = sys.argv[1], int(sys.argv[2])
+POINT, NUMBER, WHAT = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 SECONDS_INTO_THE_COMMIT = 0.004
 
 
@@ -52,5 +56,8 @@ def write_and_die(*arguments: Any, **options: Any) -> None:
 
 
 writer.write_deltalake = write_and_die  # type: ignore[assignment]
-sys.argv = ["job", *sys.argv[3:]]
-typer.run(job)
+if WHAT == "batches":
+    Batches(bus=Path(sys.argv[4]), tables=Path(sys.argv[5])).run()
+else:
+    sys.argv = sys.argv[3:]
+    typer.run(job)

@@ -141,7 +141,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compared]:
             f'[cluster]\nname = "sandbox"\nbootstrap_servers = "{sandbox.bootstrap_servers}"\n[collect]\n{INTERVALS}'
         )
         pipeline.collect("--config", str(config))
-        batches = Batches(pipeline)
+        batches = Batches(pipeline.bus, pipeline.tables)
         batches.start()
         stack.callback(batches.end)
         pipeline.eventually(lambda: pipeline.rows("partition_state"), "there is state", seconds=PATIENCE)

@@ -1,14 +1,16 @@
 """A real Kafka cluster through every fault of the script: collector, job, exporter and Prometheus beside it.
 
 The truth is the controller's own log, decoded by Kafka's own tool. The script runs once; the tests compare what the
-tables, the exporter and Prometheus say of it.
+tables, the exporter and Prometheus say of it. A second collector polls the brokers; on its bus the job's batches run
+without Spark.
 """
 
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ from deploy.sandbox.plan import plan_cluster
 from deploy.sandbox.writer import TopicWriter
 from streaming.contracts.tables import PARTITION_STATE_TABLE
 from streaming.delta.state_reader import as_of_version
+from tests.plugins.batches import Batches
 from tests.plugins.local_http import collecting_webhook
 from tests.plugins.pipeline import Pipeline
 from tests.plugins.prometheus import Prometheus, running_alertmanager, running_prometheus
@@ -47,8 +50,8 @@ SCRAPED = {
 }
 JMX = Path(__file__).parents[2] / "conf" / "jmx-exporter.yml"
 PROPERTIES = {
-    "replica.lag.time.max.ms": "3000",
-    "broker.session.timeout.ms": "9000",
+    "replica.lag.time.max.ms": "2000",
+    "broker.session.timeout.ms": "6000",
     "broker.heartbeat.interval.ms": "1000",
 }
 # Every broker leads two partitions and follows on the others.
@@ -71,6 +74,8 @@ class Run:
     died: tuple[float, float] = (0.0, 0.0)
     alerts: list[dict[str, Any]] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
+    polled_rows: list[dict[str, Any]] = field(default_factory=list)
+    polled_states: list[dict[str, Any]] = field(default_factory=list)
 
 
 def micros() -> int:
@@ -109,7 +114,7 @@ class Script:
 
     def _pause(self) -> None:
         self._sandbox.pause(2)
-        time.sleep(5)
+        time.sleep(4)  # longer than a replica may lag, shorter than a session
         self._sandbox.resume(2)
         self._wait_isr({1, 2, 3})
 
@@ -145,6 +150,28 @@ def collect(pipeline: Pipeline, sandbox: Sandbox) -> None:
     pipeline.programs.insert(0, program)
 
 
+@contextmanager
+def polling(polled: Pipeline, sandbox: Sandbox) -> Iterator[None]:
+    """Poll the brokers, because no controller may be read, and let the batches apply what is seen."""
+    config = polled.directory / "isrwatch.toml"
+    config.write_text(
+        f'[cluster]\nname = "polled"\nbootstrap_servers = "{sandbox.bootstrap_servers}"\n'
+        '[collect]\nprimary_source = "poll"\npoll_seconds = 1\noffsets_seconds = 2\n'
+    )
+    try:
+        polled.collect("--config", str(config))
+        polled.eventually(lambda: list(polled.bus.glob("replication/*")), "there are reports")
+        batches = Batches(polled.bus, polled.tables)
+        batches.start()
+        try:
+            yield
+        finally:
+            batches.end()
+        assert batches.errors == []
+    finally:
+        polled.close()
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     done = Run()
@@ -157,6 +184,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         pipeline.eventually(lambda: pipeline.rows("partition_changes"), "a first commit", job)
         sandbox.admin.create_topic(TOPIC, assignment=ASSIGNMENT, configs={"min.insync.replicas": "2"})
         sandbox.admin.create_topic(DOOMED, assignment=[[1, 2, 3]])
+        polled = Pipeline(tmp_path_factory.mktemp("polled"))
+        stack.enter_context(polling(polled, sandbox))
         pipeline.export()
         targets = {"isrwatch": f"127.0.0.1:{pipeline.port}"}
         hook = stack.enter_context(collecting_webhook())
@@ -173,6 +202,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         )
         Script(sandbox, pipeline, done).play()
         finish(sandbox, pipeline, done)
+        remember_polled(polled, done)
         ask(prometheus, began, done)
         done.alerts = hook.alerts("KafkaIsrShrink")
         done.metrics = pipeline.metrics() or {}
@@ -209,6 +239,18 @@ def remember(last: int, sandbox: Sandbox, pipeline: Pipeline, done: Run) -> None
     done.quarantined = pipeline.rows("quarantine")
     done.described = sandbox.admin.describe()
     done.incidents = standing(pipeline.rows("incidents"))
+
+
+def remember_polled(polled: Pipeline, done: Run) -> None:
+    """Wait until the poller has seen the cluster whole again, and remember what the tables have of it."""
+    described = {key: said.isr for key, said in done.described.items()}
+
+    def is_whole() -> bool:
+        done.polled_states = [row for row in polled.rows("partition_state") if not row["is_deleted"]]
+        return described == {(row["topic"], row["partition"]): frozenset(row["isr"]) for row in done.polled_states}
+
+    polled.eventually(is_whole, "the poller sees what the cluster says of itself")
+    done.polled_rows = polled.rows("partition_changes")
 
 
 def ask(prometheus: Prometheus, began: float, done: Run) -> None:
@@ -404,3 +446,29 @@ def test_an_incident_names_how_many_partitions_it_touched_and_the_events_that_sa
     (lost,) = [row for row in run.incidents if row["incident_class"] == "broker_loss" and 3 in row["brokers"]]
     assert lost["partitions"] >= len(ASSIGNMENT)
     assert lost["summary"].startswith("broker 3 was lost: ")
+
+
+def test_where_no_controller_may_be_read_polling_tells_the_removals_with_inferred_causes(run: Run) -> None:
+    def removals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [row for row in rows if row["left_isr"] and row["topic"] == TOPIC]
+
+    seen, true = removals(run.polled_rows), removals(run.rows)
+    assert {3, 1} <= {broker for row in seen for broker in row["left_isr"]}, "they were away for seconds"
+    assert {row["evidence"] for row in seen} == {"inferred"}
+    slack = timedelta(seconds=LINGER_SECONDS)
+    for row in seen:
+        begin, end = row["occurred_not_before"] - slack, row["occurred_not_after"] + slack
+        assert row["occurred_not_before"] < row["occurred_not_after"]
+        assert any(
+            each["partition"] == row["partition"]
+            and set(each["left_isr"]) & set(row["left_isr"])
+            and begin <= each["occurred_not_after"] <= end
+            for each in true
+        ), row
+
+
+def test_polling_tells_the_state_without_the_epochs_that_brokers_do_not_tell(run: Run) -> None:
+    states = [row for row in run.polled_states if row["topic"] == TOPIC]
+
+    assert len(states) == len(ASSIGNMENT)
+    assert {(row["min_isr_effective"], row["partition_epoch"]) for row in states} == {(2, None)}

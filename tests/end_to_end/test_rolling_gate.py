@@ -64,7 +64,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         )
         pipeline.collect("--config", str(config))
         pipeline.eventually(lambda: list(pipeline.bus.glob("replication/*")), "there are reports")
-        batches = Batches(pipeline)
+        batches = Batches(pipeline.bus, pipeline.tables)
         batches.start()
         stack.callback(batches.end)
         stack.enter_context(TopicWriter(sandbox.bootstrap_servers, TOPIC))

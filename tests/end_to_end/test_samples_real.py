@@ -108,7 +108,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         )
         pipeline.collect("--config", str(config))
         pipeline.eventually(lambda: list(pipeline.bus.glob("offsets/*")), "there are samples", seconds=PATIENCE)
-        batches = Batches(pipeline)
+        batches = Batches(pipeline.bus, pipeline.tables)
         batches.start()
         stack.callback(batches.end)
         pipeline.eventually(lambda: pipeline.rows("partition_state"), "there is state", seconds=PATIENCE)

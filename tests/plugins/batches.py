@@ -15,19 +15,19 @@ from streaming.jobs.driver.newest import NewestBatch
 from streaming.jobs.streams.bus_rows import SCHEMA, arrow_batches
 
 if TYPE_CHECKING:
-    from tests.plugins.pipeline import Pipeline
+    from pathlib import Path
 
 
 class Batches(threading.Thread):
     """The job's batches, over and over: what has come on the bus is applied to the tables."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, bus: Path, tables: Path) -> None:
         super().__init__(name="batches", daemon=True)
         self.errors: list[Exception] = []
         self._ended = threading.Event()
-        self._bus = DirectoryReader(pipeline.bus)
-        self._replication = ReplicationBatch(pipeline.tables)
-        samples = NewestBatch(pipeline.tables, Channel.OFFSETS)
+        self._bus = DirectoryReader(bus)
+        self._replication = ReplicationBatch(tables)
+        samples = NewestBatch(tables, Channel.OFFSETS)
         self._batches: dict[Channel, Any] = {Channel.REPLICATION: self._replication, Channel.OFFSETS: samples}
         self._read: Counter[tuple[Channel, str]] = Counter()
 
