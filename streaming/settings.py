@@ -28,13 +28,6 @@ EXPORT_FAMILIES: Final = (
 )
 """The families of metrics that an exporter may leave out."""
 
-# Old key, or key and value -> the rest of the error message, with what to write now.
-RENAMED: Final[dict[str, str]] = {
-    "collect.authority": "was renamed: write collect.primary_source, with the same value",
-    "tables.versions": "was removed: write tables.reader_minutes, the minutes that replaced files are kept for readers",
-    'job.execution = "cluster"': 'was renamed: write job.execution = "distributed"',
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllersSettings:
@@ -215,18 +208,11 @@ def settings_of(document: Mapping[str, Any]) -> Settings:
 
 def _build(cls: type[T], values: Mapping[str, Any], prefix: str) -> T:
     hints = get_type_hints(cls)
-    for name in values:
-        _refuse_renamed(prefix + name)
     unknown = sorted(set(values) - set(hints))
     if unknown:
         section = f"[{prefix.rstrip('.')}]" if prefix else "the file"
         raise ConfigurationError(f"unknown key {prefix}{unknown[0]}; the keys of {section} are: {', '.join(hints)}")
     return cls(**{name: _value(hints[name], values[name], prefix + name) for name in values})
-
-
-def _refuse_renamed(key: str) -> None:
-    if key in RENAMED:
-        raise ConfigurationError(f"{key} {RENAMED[key]}")
 
 
 def _value(hint: Any, value: Any, key: str) -> Any:  # noqa: ANN401 - any value of a TOML file
@@ -251,7 +237,6 @@ def _value(hint: Any, value: Any, key: str) -> Any:  # noqa: ANN401 - any value 
 
 
 def _checked(settings: Settings) -> Settings:
-    _refuse_renamed(f'job.execution = "{settings.job.execution}"')
     for key, value, choices in (
         ("collect.primary_source", settings.collect.primary_source, ("auto", "metadata_log", "poll")),
         ("job.execution", settings.job.execution, (DRIVER, DISTRIBUTED)),

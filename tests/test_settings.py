@@ -140,42 +140,6 @@ def test_a_wrong_configuration_is_one_sentence_that_names_the_key(text: str, sen
         settings.load(write(tmp_path, text))
 
 
-RENAMED = {
-    "[collect]\nauthority = ''\n": "collect.authority was renamed: write collect.primary_source, with the same value",
-    "[tables]\nversions = 500\n": "tables.versions was removed: write tables.reader_minutes, the minutes that replaced "
-    "files are kept for readers",
-    '[job]\nexecution = "cluster"\n': 'job.execution = "cluster" was renamed: write job.execution = "distributed"',
-}
-
-
-@pytest.mark.parametrize(("text", "sentence"), RENAMED.items())
-def test_a_renamed_key_is_refused_with_its_new_name(text: str, sentence: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError) as refused:
-        settings.load(write(tmp_path, text))
-    assert str(refused.value) == sentence
-
-
-def test_every_renamed_key_is_tested() -> None:
-    assert list(RENAMED.values()) == [f"{key} {rest}" for key, rest in settings.RENAMED.items()]
-
-
-def test_an_old_configuration_leads_to_the_new_one_a_key_at_a_time(tmp_path: Path) -> None:
-    text = REFERENCE.read_text().replace('execution = "driver"', 'execution = "distributed"')
-    steps = [
-        ('execution = "cluster"', 'execution = "distributed"', "job.execution"),
-        ("versions = 500", "reader_minutes = 10.0", "tables.versions"),
-        ('authority = "auto"', 'primary_source = "auto"', "collect.authority"),
-    ]
-    for old, replacement, _ in steps:
-        assert text.count(f"\n{replacement}\n") == 1
-        text = text.replace(f"\n{replacement}\n", f"\n{old}\n")
-    for old, replacement, key in reversed(steps):
-        with pytest.raises(ConfigurationError, match=f"^{key} .*was (renamed|removed): write "):
-            settings.load(write(tmp_path, text))
-        text = text.replace(f"\n{old}\n", f"\n{replacement}\n")
-    assert settings.load(write(tmp_path, text)).job.execution == settings.DISTRIBUTED
-
-
 def test_a_missing_file_is_named_with_where_to_start(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigurationError, match=r"no\.toml: No such file or directory; start from conf/isrwatch\.toml"

@@ -10,7 +10,7 @@ from exporters.read_model.cluster_samples import behind_seconds
 from exporters.read_model.health_reasons import HealthReason, HealthSeverity, ReasonKind, reason_of
 from exporters.read_model.incidents import is_recovered
 from exporters.read_model.snapshot import SECOND
-from streaming.contracts.incidents import PLANNED_CLASSES, IncidentClass, Severity
+from streaming.contracts.incidents import Severity
 from streaming.contracts.observations import Channel, SourceKind
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ _SINCE: Final = {
     ReasonKind.OFFLINE: "offline_since",
     ReasonKind.UNDER_MIN_ISR: "under_min_isr_since",
 }
-_HARMLESS: Final = frozenset({*PLANNED_CLASSES, IncidentClass.CONTROLLER_FAILOVER})
 
 
 def announced_brokers(cluster: ClusterSnapshot, now: int) -> frozenset[int]:
@@ -138,7 +137,7 @@ def sample_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReason]
 def incident_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReason]:
     """Yield the open incidents of which something harmful is left to mend; planned ones are none."""
     rows = () if cluster.incidents is None else cluster.incidents.open
-    harmful = [row for row in rows if _is_harmful(row["severity"], row["incident_class"]) and not is_recovered(row)]
+    harmful = [row for row in rows if row["severity"] != Severity.INFO and not is_recovered(row)]
     reasons = reason_of(
         ReasonKind.HARMFUL_INCIDENT,
         [(row["opened_at"], row["incident_id"], row["summary"]) for row in harmful],
@@ -175,12 +174,6 @@ def source_reasons(cluster: ClusterSnapshot, now: int, stale_after_seconds: floa
         yield from reason_of(
             ReasonKind.PRIMARY_SOURCE_LOST, list(ages), str, since=lambda _: since, age_seconds=cluster.age_seconds(now)
         )
-
-
-def _is_harmful(severity: str | None, incident_class: str) -> bool:
-    if severity is None:  # a row from before there was this column
-        return incident_class not in _HARMLESS
-    return severity != Severity.INFO
 
 
 def _oldest(moments: Iterable[int], now: int) -> float | None:

@@ -1,8 +1,7 @@
 """The files of one log: ``<base position>-<log id>.log``, in order. Depends on names and sizes, not on the content.
 
 Invariant: a segment contains the positions from its base up to the base of the next one; the newest ends with its file.
-All segments that one opening of the log has written have one log id, and follow each other. Segments of older programs
-have none.
+All segments that one opening of the log has written have one log id, and follow each other.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ SUFFIX: Final = ".log"
 _DIGITS: Final = 20
 _ID_BITS: Final = 63  # Delta's transactions hold it as a signed number
 _CHECKSUM_BITS: Final = 32
-_NAME: Final = re.compile(r"(?P<base>\d+)(-(?P<log_id>[0-9a-f]{16}))?\.log")
+_NAME: Final = re.compile(r"(?P<base>\d+)-(?P<log_id>[0-9a-f]{16})\.log")
 
 
 class Segment(NamedTuple):
-    """One file; ``end`` is the base of the next segment, None for the newest; ``log_id`` None: of an old program."""
+    """One file; ``end`` is the base of the next segment, None for the newest."""
 
     path: Path
     base: int
     end: int | None
-    log_id: int | None
+    log_id: int
 
     @property
     def limit(self) -> int:
@@ -60,7 +59,7 @@ def new_log_id(parent: int | None) -> int:
 
 
 def goes_on_from(log_id: int | None, parent: int | None) -> bool:
-    """Return whether a log was opened where one with another identity ended."""
+    """Return whether a log was opened where one with another identity ended; None: nothing was read of one."""
     if log_id is None or parent is None:
         return False
     return log_id & ((1 << _CHECKSUM_BITS) - 1) == _checksum(parent)
@@ -70,9 +69,9 @@ def _checksum(log_id: int) -> int:
     return zlib.crc32(log_id.to_bytes(8, "big"))
 
 
-def segment_name(base: int, log_id: int | None = None) -> str:
+def segment_name(base: int, log_id: int) -> str:
     """Return the file name of a segment; names sort like positions."""
-    return f"{base:0{_DIGITS}d}{'' if log_id is None else f'-{log_id:016x}'}{SUFFIX}"
+    return f"{base:0{_DIGITS}d}-{log_id:016x}{SUFFIX}"
 
 
 def segments(log: Path) -> list[Segment]:
@@ -88,8 +87,7 @@ def segments(log: Path) -> list[Segment]:
         return []
     ends = [*(base for base, _, _ in files[1:]), None]
     return [
-        Segment(log / name, base, end, None if log_id is None else int(log_id, 16))
-        for (base, name, log_id), end in zip(files, ends, strict=False)
+        Segment(log / name, base, end, int(log_id, 16)) for (base, name, log_id), end in zip(files, ends, strict=False)
     ]
 
 

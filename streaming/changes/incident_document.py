@@ -50,14 +50,14 @@ def decode_incident(text: str) -> Incident:
     first, second, third = (DegradedCount(*numbers) for numbers in document["tallies"])
     return Incident(**{
         **document,
-        **{name: set(document.get(name, ())) for name in _SETS},  # later ones are not in older documents
+        **{name: set(document[name]) for name in _SETS},
         **{name: Counter(dict(document[name])) for name in _COUNTERS},
         "base": Family(document["base"]),
         "departures": Counter({tuple(pair): count for pair, count in document["departures"]}),
         "downs": [BrokerAbsence(*values) for values in document["downs"]],
         "episode": _read_episode(document["episode"]),
         "cut": tuple(document["cut"]),
-        "stalled": tuple(document.get("stalled", ())),  # not in the documents of before it
+        "stalled": tuple(document["stalled"]),
         "touched": {topic_id: set(_numbers(runs)) for topic_id, runs in document["touched"].items()},
         "held": _read_held(document["held"]),
         "moving": {(topic_id, number) for topic_id, number in document["moving"]},
@@ -77,9 +77,7 @@ def _read_episode(document: dict[str, Any] | None) -> LagEpisode | None:
     if document is None:
         return None
     spoken = {(reporter, follower): (first, last) for reporter, follower, first, last in document["spoken"]}
-    kept = Counter(
-        {(one, other): count[0] if count else 1 for one, other, *count in document["kept"]}
-    )  # older ones: no counts
+    kept = Counter({(one, other): count for one, other, count in document["kept"]})
     return LagEpisode(**{**document, "spoken": spoken, "kept": kept})
 
 

@@ -105,12 +105,11 @@ class IncidentFold:
                 self._incidents.mark_changed(incident, row)
 
     def _revise(self, row: ChangeRow) -> None:
-        """Take a lost broker for stopped, as its removal proved to be planned; where two may be meant, take neither."""
+        """Take a lost broker for stopped, as its removal proved to be planned."""
         for incident in list(self._incidents.of(row)):
             held = incident.held.get((row.topic_id, row.partition))
             missing = frozenset[int]() if held is None else held.missing
-            meant = missing if row.proven is None and len(missing) == 1 else missing & {row.proven}
-            for broker in incident.lost & meant:
+            for broker in incident.lost & missing & {row.proven}:
                 incident.take_for_planned(broker)
                 incident.rack = self.contexts[row.cluster_id].lost_rack(incident.lost)
                 self._incidents.mark_changed(incident, row)

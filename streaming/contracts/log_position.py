@@ -13,7 +13,7 @@ class LogPosition(NamedTuple):
 
     Attributes:
         position: bytes before the record.
-        log_id: the identity; None where a program wrote the segment that gave none.
+        log_id: the identity; None where nothing was read of a log.
     """
 
     position: int

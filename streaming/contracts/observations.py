@@ -167,7 +167,7 @@ class CauseRevised(Observation):
     """A later record proves a cause that was reported as ambiguous.
 
     ``revised_offset`` is the metadata offset of the partition's step that it is about, ``broker`` the one that it
-    removed; None in what older collectors reported.
+    removed.
     """
 
     kind: ClassVar[str] = "cause_revised"
@@ -180,7 +180,7 @@ class CauseRevised(Observation):
     revised_offset: Offset
     cause: Cause
     evidence: Evidence
-    broker: BrokerId | None = None
+    broker: BrokerId
 
     def __post_init__(self) -> None:
         """Refuse a proof that is not later than what it proves."""

@@ -95,17 +95,15 @@ class ChangeLog:
         """Return where the last applied record of a source stands."""
         return self._applied.at(source)
 
-    def unreported(self, source: str) -> int | None:
-        """Return how many refused records of a source no state of it counts yet; None where that was never stored."""
-        count = self._table.transaction_version(_UNREPORTED + source)
-        return None if count is None else int(count)
+    def unreported(self, source: str) -> int:
+        """Return how many refused records of a source no state of it counts yet."""
+        return int(self._table.transaction_version(_UNREPORTED + source) or 0)
 
     def go_on_after(self, sources: Iterable[SourceState]) -> None:
         """Set the positions from the states of sources: the distributed mode commits no transactions with them."""
         for state in sources:
             before = self._applied.at(state.source)
-            # Without a log id the state may be of a layout that had none, and the transaction knows it.
-            if state.position > before.position or state.log_id not in (None, before.log_id):
+            if state.position > before.position or state.log_id != before.log_id:
                 self._applied.move({state.source: state.position}, _log_ids_of(state))
 
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:

@@ -46,7 +46,7 @@ def rows_of(changes: pa.Table, version: int) -> Iterator[ChangeRow]:
         version: the version that added them.
     """
     is_source = pc.equal(changes["subject"], Subject.SOURCE)
-    is_bystander = pc.and_(is_source, pc.equal(_authority(changes), SourceKind.NONE))
+    is_bystander = pc.and_(is_source, pc.equal(changes["authority"], SourceKind.NONE))
     is_baseline = pc.and_(pc.fill_null(changes["is_baseline"], False), pc.equal(changes["subject"], Subject.PARTITION))
     is_first = pc.and_(is_baseline, pc.is_null(changes["before"]))
     is_left_out = pc.or_(pc.or_(is_bystander, _is_of_diskless(changes)), _is_harmless_minimum(changes, is_baseline))
@@ -60,11 +60,6 @@ def rows_of(changes: pa.Table, version: int) -> Iterator[ChangeRow]:
         read = place
         yield baseline
     yield from rows
-
-
-def _authority(changes: pa.Table) -> pa.ChunkedArray:
-    """Return the kinds of the sources; rows of the first layouts do not say it, and were of the primary source."""
-    return pc.fill_null(changes["authority"], SourceKind.METADATA_LOG.value)
 
 
 def _is_harmless_minimum(changes: pa.Table, is_baseline: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -147,7 +142,7 @@ def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
         "leases": _filled(broker("maintenance_leases"), ""),
         "lag_millis": _filled(cluster("replica_lag_time_max_ms"), 0),
         "session_millis": _filled(cluster("broker_session_timeout_ms"), 0),
-        "authority": _authority(changes).to_pylist(),
+        "authority": changes["authority"].to_pylist(),
         "primary": _filled(cluster("authority"), SourceKind.NONE.value),
     }
 

@@ -82,14 +82,13 @@ class IncidentsTable:
         self._gaps, self._incidents = gaps, IncidentFold(gaps, self._carried(), contexts)
 
     def _read_open(self) -> None:
-        """Read the files with an incident that may still change; an older program wrote the final ones beside them."""
+        """Read the files of incidents that may still change."""
         self._open_files = set()
         for file in self._table.get_add_actions()["path"].to_pylist():
             carried = read_file(self._path, file, ["carried"])["carried"]
             if carried.null_count < len(carried):
                 self._open_files.add(file)
-                for row in plain(self._rows_of([file])).to_pylist():
-                    (self._open if row["carried"] else self._final)[row["incident_id"]] = row
+                self._open |= {row["incident_id"]: row for row in plain(self._rows_of([file])).to_pylist()}
 
     def _rows_of(self, files: Iterable[str]) -> pa.Table:
         """Read files; columns that were added after they were written are null."""

@@ -21,7 +21,7 @@ LastCommon = Callable[[str, LogPosition], LogPosition]
 """Returns the last record that the log of a source on the bus has in common with what was applied of it."""
 
 NO_LOG_IDS: Final[Mapping[str, int]] = MappingProxyType({})
-_NO_LOG_ID: Final = 0  # of a log that has none, after one that had
+_NO_LOG_ID: Final = 0  # where nothing of a log is applied any more
 
 
 def changed_logs(applied: Mapping[str, LogPosition], last_common: LastCommon) -> dict[str, LogPosition]:

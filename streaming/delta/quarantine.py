@@ -74,17 +74,6 @@ class Quarantine:
         self._channel, self._days = channel, policy.days
         self._seen: _Seen | None = None
 
-    def refused_up_to(self, positions: Mapping[str, int]) -> Counter[str]:
-        """Count the records of each source of this channel, up to a position of it, as far as rows say.
-
-        A row that counts records up to a later position says nothing of an earlier one, and is left out.
-        """
-        counts: Counter[str] = Counter()
-        for row in self._rows().select(["source", "position", "records"]).to_pylist():
-            if row["position"] <= positions.get(row["source"], NOTHING_APPLIED):
-                counts[row["source"]] += row["records"]
-        return counts
-
     def by_source(self) -> Counter[str]:
         """Count the records of each source of this channel."""
         counts: Counter[str] = Counter()

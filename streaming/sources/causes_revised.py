@@ -44,17 +44,13 @@ class AmbiguousRemovals:
     """The ambiguous removals of one cluster that may still be proven."""
 
     def __init__(self, rows: Iterable[Sequence[Any]] = (), session: Mapping[str, Any] | None = None) -> None:
-        """Start with removals as returned by ``to_rows``, and with the document of ``session``.
-
-        Rows of a version that did not store the time cannot be proven any more.
-        """
+        """Start with removals as returned by ``to_rows``, and with the document of ``session``."""
         self.session = SessionGaps(session)
         self._open: dict[BrokerId, list[AmbiguousRemoval]] = {}
         self._run: list[tuple[Offset, AppliedRecord]] = []
         for row in rows:
-            if len(row) == len(AmbiguousRemoval._fields):
-                removal = AmbiguousRemoval(*row)
-                self._open.setdefault(removal.broker, []).append(removal)
+            removal = AmbiguousRemoval(*row)
+            self._open.setdefault(removal.broker, []).append(removal)
 
     def to_rows(self) -> list[list[Any]]:
         """Return the open removals as JSON values."""

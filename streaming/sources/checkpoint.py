@@ -60,10 +60,12 @@ def document_at(path: Path) -> dict[str, Any] | None:
     """
     try:
         data = path.read_bytes()
-        checked = _CHECKED.fullmatch(data)  # older ones have no checksum
-        if checked is not None and int(checked[1]) != zlib.crc32(checked[2]):
+        checked = _CHECKED.fullmatch(data)
+        if checked is None:
+            raise DamagedCheckpoint("not a checkpoint")
+        if int(checked[1]) != zlib.crc32(checked[2]):
             raise DamagedCheckpoint("its checksum is wrong")
-        document = json.loads(data if checked is None else checked[2])
+        document = json.loads(checked[2])
     except FileNotFoundError:
         return None
     except PermissionError as error:

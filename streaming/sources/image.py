@@ -202,7 +202,7 @@ class ClusterImage:
             image.image_offset, image.image_epoch = document["offset"], document["epoch"]
             image.image_timestamp, image._last_observation_at = document["timestamp"], document["spoke_at"]
             image._state = state_from_document(document["state"])
-            image._ambiguous_removals = AmbiguousRemovals(document["doubts"], document.get("session"))
+            image._ambiguous_removals = AmbiguousRemovals(document["doubts"], document["session"])
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"not a cluster image: {error!r}") from None
         return image

@@ -1,7 +1,7 @@
 """Conversion of a metadata state to a JSON document and back, for checkpoints.
 
 Pure. Partitions and brokers are rows under a header of field names, so that a document of 100,000 partitions stays
-small and a document of an older version can still be read.
+small, and one that a program with other fields wrote is no such document.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ def state_from_document(document: Mapping[str, Any]) -> MetadataState:
     state = MetadataState()
     for topic_id, topic in document["topics"].items():
         state.add_topic(topic_id, topic)
-    for partition in _records(Partition, document["partition_fields"], document["partitions"]):
+    for partition in _records(Partition, _PARTITION_FIELDS, document["partition_fields"], document["partitions"]):
         state.partitions[partition.topic_id][partition.partition] = partition
-    for broker in _records(RegisterBroker, document["broker_fields"], document["brokers"]):
+    for broker in _records(RegisterBroker, _BROKER_FIELDS, document["broker_fields"], document["brokers"]):
         state.brokers[broker.broker] = broker
     state.configs = {(topic, key): value for topic, key, value in document["configs"]}
-    state.features = dict(document.get("features", {}))  # older documents have none: then nothing follows from them
+    state.features = dict(document["features"])
     controller = document["controller"]
     state.controller = None if controller is None else LeaderChange(**controller)
     return state
@@ -61,14 +61,12 @@ def _rows(records: Iterable[Partition] | Iterable[RegisterBroker], names: Iterab
     return list(map(attrgetter(*names), records))
 
 
-def _records(cls: type[R], names: Iterable[str], rows: Iterable[Iterable[Any]]) -> list[R]:
-    header = tuple(names)
+def _records(cls: type[R], names: tuple[str, ...], header: Iterable[str], rows: Iterable[Iterable[Any]]) -> list[R]:
+    if tuple(header) != names:
+        raise ValueError(f"fields of {cls.__name__} are {', '.join(header)}")
     return [
         cls(
-            **{
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in zip(header, row, strict=True)
-            }
+            **{name: tuple(value) if isinstance(value, list) else value for name, value in zip(names, row, strict=True)}
         )
         for row in rows
     ]

@@ -33,10 +33,10 @@ class SessionGaps:
 
     def __init__(self, document: Mapping[str, Any] | None = None) -> None:
         """Start with what ``to_document`` returned."""
-        values = document or {}
-        self._stopping: set[BrokerId] = set(values.get("stopping", ()))
-        self._stopped: dict[BrokerId, Micros] = dict(values.get("stopped", ()))
-        self._gaps: list[int] = list(values.get("gaps", ()))
+        values = {"stopping": (), "stopped": (), "gaps": ()} if document is None else document
+        self._stopping: set[BrokerId] = set(values["stopping"])
+        self._stopped: dict[BrokerId, Micros] = dict(values["stopped"])
+        self._gaps: list[int] = list(values["gaps"])
 
     def to_document(self) -> dict[str, Any]:
         """Return the content as JSON values."""

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from streaming.bus.directory import DirectoryReader
 from streaming.bus.frames import encode_frame
-from streaming.bus.segments import folder_of
+from streaming.bus.segments import folder_of, segment_name
 from streaming.contracts.codec import encode
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK, BrokerOffsetsObserved
@@ -99,9 +99,9 @@ class Bus:
             self.last = self.end + size
             size += len(frames[-1])
             if size >= SEGMENT_BYTES:
-                made.append((self.folder / f"{self.end:020}.log", b"".join(frames)))
+                made.append((self.folder / segment_name(self.end, 1), b"".join(frames)))
                 self.end, frames, size = self.end + size, [], 0
-        made.append((self.folder / f"{self.end:020}.log", b"".join(frames)))
+        made.append((self.folder / segment_name(self.end, 1), b"".join(frames)))
         self.end += size
         return made
 

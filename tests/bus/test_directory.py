@@ -16,7 +16,7 @@ import pytest
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.bus.frames import BusFrame, encode_frame
 from streaming.bus.log import refuse_written
-from streaming.bus.segments import folder_of, source_of
+from streaming.bus.segments import folder_of, segment_name, source_of
 from streaming.contracts.codec import decode
 from streaming.contracts.observations import Channel
 from streaming.errors import ConfigurationError, IsrwatchError
@@ -162,7 +162,7 @@ def test_a_reader_sees_a_frame_only_when_it_is_whole(tmp_path: Path) -> None:
     log.mkdir(parents=True)
     reader = DirectoryReader(tmp_path)
     frame = encode_frame(b"payload")
-    with (log / "00000000000000000000.log").open("wb", buffering=0) as file:
+    with (log / segment_name(0, 1)).open("wb", buffering=0) as file:
         for number, byte in enumerate(frame, start=1):
             file.write(bytes([byte]))
             assert {A: len(frame) if number == len(frame) else 0} == reader.end_positions(REPLICATION)

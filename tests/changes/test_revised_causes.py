@@ -9,7 +9,7 @@ import pytest
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, EventKind, Evidence
-from streaming.contracts.identifiers import ClusterId, TopicId
+from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
 from streaming.contracts.observations import CauseRevised
 from tests.changes.conftest import Story
 
@@ -33,7 +33,7 @@ def shrunk() -> tuple[Story, ReplicationState]:
 def proof(story: Story, revised_offset: int, partition: int = 0) -> CauseRevised:
     return CauseRevised(
         **story.envelope(), metadata_offset=story.offset, topic_id="topic-1", topic="orders", partition=partition,
-        revised_offset=revised_offset, cause=Cause.CONTROLLED_SHUTDOWN, evidence=Evidence.PROVEN,
+        revised_offset=revised_offset, broker=BrokerId(3), cause=Cause.CONTROLLED_SHUTDOWN, evidence=Evidence.PROVEN,
     )  # fmt: skip
 
 

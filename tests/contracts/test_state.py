@@ -148,7 +148,7 @@ def test_every_field_survives_within_a_struct_beside_its_identity(column: str, d
 @settings(max_examples=examples(20))
 @given(data=st.data())
 def test_a_null_reads_as_the_default_of_its_field(kind: Any, data: st.DataObject) -> None:
-    """Columns that an upgrade added are null in rows from before it."""
+    """Columns that were added since are null in rows from before."""
     state = data.draw(states_of_class(kind))
     absent = data.draw(st.sets(st.sampled_from(sorted(kind._field_defaults)), min_size=1))
     rows = rows_of([state, state], kind)

@@ -16,10 +16,9 @@ from streaming.delta.change_reader import ChangeReader
 from streaming.delta.closed_incidents import retained
 from streaming.delta.incident_rows import SCHEMA, incident_row
 from streaming.delta.incidents import IncidentsTable
-from streaming.delta.queries import query, read_all
+from streaming.delta.queries import read_all
 from streaming.delta.storage import read_file
 from streaming.delta.table_log import BEFORE_FIRST
-from streaming.delta.writer import OVERWRITE, Writer
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
@@ -159,27 +158,6 @@ def test_however_often_files_are_merged_and_the_query_starts_the_incidents_are_t
         assert len(files(truth)) <= 4
 
     assert rows(truth) == rows(whole)
-
-
-def test_a_table_in_which_final_incidents_lie_beside_open_ones_goes_on(truth: Path) -> None:
-    """As older programs wrote it."""
-    some = added(truth)
-    table = IncidentsTable(truth, SHORT)
-    for one in some[: len(some) // 2]:
-        table.apply([one])
-    expected, version = rows(truth), table.version
-    mixed = DeltaTable(str(truth / "incidents"))
-    together = query(mixed, "SELECT * FROM rows").cast(SCHEMA)
-    Writer(mixed).write(together, OVERWRITE, {PARTITION_CHANGES.name: version})
-    assert {bool(row["carried"]) for row in expected} == {True, False}
-
-    table = IncidentsTable(truth, SHORT)
-    table.apply(some)
-    again = IncidentsTable(truth, SHORT)
-
-    assert again.version == table.version
-    assert {row["incident_id"] for row in rows(truth)} >= {row["incident_id"] for row in expected}
-    assert len([name for name, carried in files(truth).items() if any(carried) and not all(carried)]) == 0
 
 
 def test_an_incident_is_written_out_once_per_batch_not_once_per_version(

@@ -259,11 +259,3 @@ def test_merging_rows_changes_no_sum_and_no_newest_position_and_again_changes_no
     assert sums(few) == sums(table)
     assert len(few) <= 4 * (KEPT_RECORDS + 1)
     assert condensed(few, days, 60 * DAY).equals(few)
-
-
-def test_a_row_that_counts_beyond_a_position_says_nothing_of_it(tmp_path: Path) -> None:
-    quarantine = Quarantine(tmp_path, Channel.REPLICATION)
-    quarantine.add([odd(number) for number in range(50)], Micros(DAY))
-
-    assert quarantine.refused_up_to({"s": 30}) == {"s": KEPT_RECORDS}
-    assert quarantine.refused_up_to({"s": 49}) == {"s": 50}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from contextlib import closing
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -170,23 +169,6 @@ def test_a_copy_that_nobody_wrote_on_is_read_on_when_its_writer_does(places: Pla
 
     assert [len(first), len(applied(places))] == [1, 0]
     assert essence_without_loss(places) == expected_changes(story)
-
-
-def test_positions_of_older_tables_and_buses_go_on_and_get_the_identity(places: Places) -> None:
-    story = long_story(seed=15, steps=100)
-    publish(places, story[:60], pieces=1)
-    (segment,) = (places.bus / REPLICATION).glob("*/*.log")
-    segment.rename(segment.with_name(f"{segment.name[:20]}.log"))
-    assert applied(places) == []
-    publish(places, story[60:])
-
-    assert applied(places) == []
-
-    assert essence_without_loss(places) == expected_changes(story)
-    newest = DirectoryReader(places.bus).segments(REPLICATION, "metadata_log:a")[-1]
-    assert newest.log_id is not None
-    log_ids = [row["source_after"]["log_id"] for row in rows(places.tables, "partition_changes") if row["source_after"]]
-    assert Counter(log_ids) == Counter([None, newest.log_id])
 
 
 def test_a_log_that_comes_back_as_another_one_while_the_job_runs_stops_the_query(places: Places) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -429,4 +429,12 @@ def test_a_registration_that_cannot_be_read_makes_no_later_lag_a_proven_controll
 )
 def test_a_document_that_is_not_an_image_is_refused(document: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="image"):
+        ClusterImage.from_document(document)
+
+
+@pytest.mark.parametrize("header", ["partition_fields", "broker_fields"])
+def test_a_document_whose_rows_have_other_fields_is_refused(header: str) -> None:
+    document: Any = image().to_document()
+    document["state"][header] = document["state"][header][:-1]
+    with pytest.raises(ValueError, match="fields of "):
         ClusterImage.from_document(document)

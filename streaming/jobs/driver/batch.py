@@ -86,14 +86,10 @@ class ReplicationBatch:
         """Count the applied records that were refused and that no state of their source counts.
 
         A source has a state once an observation has said which cluster it is of. Until then the commits of the change
-        log count, and before there were such counts, the rows of quarantine.
+        log count.
         """
-        reported = Counter({source: state.quarantined for (_, source), state in self.shared.state.sources.items()})
-        sources = {*reported, *self._quarantine.by_source()}
-        counted = {source: self._change_log.unreported(source) for source in sources}
-        applied = {source: self._change_log.position(source) for source in sources if counted[source] is None}
-        earlier = self._quarantine.refused_up_to(applied) - reported
-        return earlier + Counter({source: count for source, count in counted.items() if count is not None})
+        sources = {*(source for _, source in self.shared.state.sources), *self._quarantine.by_source()}
+        return +Counter({source: self._change_log.unreported(source) for source in sources})
 
     @property
     def positions(self) -> dict[str, int]:

@@ -178,8 +178,6 @@ def test_directories_and_voters_are_judged_by_their_samples() -> None:
         (incident("warning"), "unhealthy"),
         (incident("info", kind="rolling_restart"), "healthy"),
         (incident("critical", recovered_at=9), "healthy"),
-        (incident(None), "unhealthy"),
-        (incident(None, kind="rolling_restart"), "healthy"),
         (None, "healthy"),
     ],
 )

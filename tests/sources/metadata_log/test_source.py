@@ -7,6 +7,7 @@ import gzip
 import json
 import struct
 import time
+import zlib
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -640,8 +641,7 @@ def test_before_the_first_snapshot_is_told_there_is_no_checkpoint(
 
 
 def test_the_checkpoint_of_another_cluster_is_refused(watch: Any, tmp_path: Path) -> None:
-    path = tmp_path / "checkpoint.json"
-    path.write_text(json.dumps({"version": 1, "cluster_id": "another"}))
+    checkpoint.write(tmp_path / "checkpoint.json", {"version": 1, "cluster_id": "another"})
     with pytest.raises(
         ConfigurationError, match=r"is of cluster another, but cluster\.bootstrap_servers leads to 4L6g3n"
     ):
@@ -650,12 +650,23 @@ def test_the_checkpoint_of_another_cluster_is_refused(watch: Any, tmp_path: Path
 
 def test_the_checkpoint_of_another_version_of_the_program_is_refused(watch: Any, quorum: Any, tmp_path: Path) -> None:
     del quorum
-    (tmp_path / "checkpoint.json").write_text('{"version": 7}')
+    checkpoint.write(tmp_path / "checkpoint.json", {"version": 7})
     with pytest.raises(ConfigurationError, match=r"checkpoint\.json has version 7, and this program writes 1: run "):
         watch()
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"version": 1, "cluster_id": "4L6g3nShT-eMCtK--X86sw"}', ""])
+def framed(body: str) -> str:
+    """What stands in the file of a checkpoint."""
+    return f'{{"checksum":{zlib.crc32(body.encode())},"checkpoint":{body}}}'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("{", "{}", '{"version": 1, "cluster_id": "4L6g3nShT-eMCtK--X86sw"}', ""),
+        *map(framed, ("{", "[]", "{}", '{"version": 1, "cluster_id": "4L6g3nShT-eMCtK--X86sw"}')),
+    ],
+)
 def test_a_damaged_checkpoint_is_put_aside_and_the_log_is_read_anew(
     quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], tmp_path: Path, content: str
 ) -> None:
