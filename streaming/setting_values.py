@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_WITH_SCHEME: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):/")
 
 
 def check_pattern(key: str, pattern: str) -> None:
@@ -50,11 +52,29 @@ def check_seconds(key: str, value: float) -> None:
         raise ConfigurationError(f"{key} is {value}; it must be {bound}, and finite")
 
 
+def check_place(key: str, place: str) -> None:
+    """Refuse a place that is named by a scheme (``s3://bucket/tables``): it would become a local folder ``s3:``.
+
+    Args:
+        key: the setting or the option that names it.
+        place: of a folder or a file. A ``Path`` has one slash less than what was written.
+
+    Raises:
+        ConfigurationError: it has a scheme; the sentence names the key and what to write instead.
+    """
+    if named := _WITH_SCHEME.match(place):
+        scheme = named["scheme"]
+        is_local = scheme.lower() == "file"
+        fix = (
+            "write the path alone" if is_local else "mount the place on this machine, and write the path of its folder"
+        )
+        raise ConfigurationError(f"{key} begins with {scheme}:/, but it must be a path of this machine: {fix}")
+
+
 def check_folders(folders: Mapping[str, str]) -> None:
-    """Refuse folders of checkpoints that have no name, or are none of this machine."""
+    """Refuse folders of checkpoints that have no name, or no path."""
     for name, folder in folders.items():
-        if not name or not folder or re.match(r"\w+:/", folder):
+        if not name or not folder:
             raise ConfigurationError(
-                f"collect.spark_checkpoints: {name!r} = {folder!r} must be a name and the path of a folder that this "
-                "machine can read, no URL; mount it where it is in an object store"
+                f"collect.spark_checkpoints: {name!r} = {folder!r} must be a name and the path of a folder"
             )

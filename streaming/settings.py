@@ -10,15 +10,16 @@ import math
 import tomllib
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
 
 from streaming.errors import ConfigurationError
-from streaming.setting_values import check_folders, check_pattern, check_seconds, check_telemetry_path
+from streaming.setting_values import check_folders, check_pattern, check_place, check_seconds, check_telemetry_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 T = TypeVar("T")
+Place = Annotated[str, "the path of a folder or a file of this machine"]
 DRIVER: Final = "driver"
 DISTRIBUTED: Final = "distributed"
 _LONGEST_LEASE_HOURS: Final = 168
@@ -68,7 +69,7 @@ class CollectSettings:
     groups_seconds: float = 10.0
     groups: tuple[str, ...] = ()
     groups_exclude: tuple[str, ...] = ()
-    spark_checkpoints: dict[str, str] = field(default_factory=dict)
+    spark_checkpoints: dict[str, Place] = field(default_factory=dict)
     config_seconds: float = 60.0
     quorum_seconds: float = 10.0
     transactions_seconds: float = 30.0
@@ -76,14 +77,14 @@ class CollectSettings:
     broker_metrics_seconds: float = 15.0
     broker_metrics: dict[str, str] = field(default_factory=dict)
     broker_metrics_client: dict[str, str] = field(default_factory=dict)
-    web_config_file: str = ""
+    web_config_file: Place = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BusSettings:
     """The directory bus."""
 
-    directory: str = ".isrwatch/bus"
+    directory: Place = ".isrwatch/bus"
     segment_bytes: int = 64 * 1024 * 1024
     max_bytes: int = 8 * 1024 * 1024 * 1024
 
@@ -96,7 +97,7 @@ class TablesSettings:
     that were replaced are kept for ``reader_minutes``, for readers that have opened an older version.
     """
 
-    directory: str = ".isrwatch/tables"
+    directory: Place = ".isrwatch/tables"
     history_days: int = 0
     reader_minutes: float = 10.0
 
@@ -108,14 +109,14 @@ class JobSettings:
     queries: tuple[str, ...] = ()
     execution: str = DRIVER
     buckets: int = 16
-    checkpoint: str = ".isrwatch/checkpoint"
+    checkpoint: Place = ".isrwatch/checkpoint"
     trigger_seconds: float = 0.0
     batch_bytes: int = 32 * 1024 * 1024
     projection_seconds: float = 1.0
     incident_gap_seconds: float = 60.0
     incident_rolling_gap_seconds: float = 900.0
     listen: str = "127.0.0.1:9309"
-    web_config_file: str = ""
+    web_config_file: Place = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +137,7 @@ class ExportSettings:
     group_exclude: str = "^$"
     without: tuple[str, ...] = ()
     telemetry_path: str = "/metrics"
-    web_config_file: str = ""
+    web_config_file: Place = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,12 +260,26 @@ def _checked(settings: Settings) -> Settings:
         if not least <= number < math.inf:  # not "number < least", which no NaN is
             raise ConfigurationError(f"{key} is {number}; it must be at least {least}, and finite")
     check_folders(settings.collect.spark_checkpoints)
+    for key, place in places_of(settings):
+        check_place(key, place)
     check_telemetry_path("export.telemetry_path", settings.export.telemetry_path)
     _check_series(settings.export)
     hours = settings.maintenance.max_hours
     if not 0 < hours <= _LONGEST_LEASE_HOURS:
         raise ConfigurationError(f"maintenance.max_hours is {hours}; it must be above 0 and at most 168, a week")
     return settings
+
+
+def places_of(section: Any, prefix: str = "") -> Iterator[tuple[str, str]]:  # noqa: ANN401 - any part of the settings
+    """Yield every setting that is a place, by its key."""
+    for name, hint in get_type_hints(type(section), include_extras=True).items():
+        key, value = f"{prefix}{name}", getattr(section, name)
+        if is_dataclass(value):
+            yield from places_of(value, f"{key}.")
+        elif hint == Place:
+            yield key, value
+        elif hint == dict[str, Place]:
+            yield from ((f"{key}.{each}", place) for each, place in value.items())
 
 
 def _check_series(export: ExportSettings) -> None:

@@ -43,6 +43,13 @@ TOOLS: Final = {
 """Kafka's scripts and the classes that they start, of the newest version; earlier ones have some elsewhere."""
 
 
+def _existing(file: Path | None) -> Path | None:
+    """Refuse a file that is not there."""
+    if file is not None and not file.is_file():
+        raise ConfigurationError(f"--jmx-config: there is no file {file}")
+    return file
+
+
 @app.command()
 def up(
     *,
@@ -61,7 +68,7 @@ def up(
     ] = None,
     jmx_config: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Run the JMX exporter in each broker."),
+        typer.Option(dir_okay=False, callback=_existing, help="Run the JMX exporter in each broker."),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return when it is ready; stop it with: down.")] = False,
 ) -> None:

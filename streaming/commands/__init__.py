@@ -40,8 +40,10 @@ import inspect
 import re
 import sys
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
-from typing import Annotated, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -49,7 +51,11 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
 from streaming.errors import ConfigurationError, IsrwatchError, MissingTool
+from streaming.setting_values import check_place
 from streaming.word_wrap import print_wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 OUR_PACKAGES: Final = frozenset({"streaming", "exporters", "dashboards"})
 HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"]}
@@ -162,11 +168,34 @@ def load(name: str) -> Any:  # noqa: ANN401 - typer's command type is not public
     """Import one command and return it as a typer command."""
     module, attribute = COMMANDS[name].target.split(":")
     target = getattr(importlib.import_module(module), attribute)
-    if isinstance(target, typer.Typer):
-        return typer.main.get_command(target)
-    single = typer.Typer(add_completion=False, context_settings=HELP_OPTIONS)
-    single.command(name, help=_paragraphs(target.__doc__ or ""))(target)
-    return typer.main.get_command(single)
+    if not isinstance(target, typer.Typer):
+        single = typer.Typer(add_completion=False, context_settings=HELP_OPTIONS)
+        single.command(name, help=_paragraphs(target.__doc__ or ""))(target)
+        target = single
+    command = typer.main.get_command(target)
+    for each in with_subcommands(command):
+        for parameter in filter(takes_place, each.params):
+            parameter.callback = partial(_checked_place, parameter.callback)
+    return command
+
+
+def with_subcommands(command: Any) -> Iterator[Any]:  # noqa: ANN401 - typer's types are not public
+    """Yield a command, and those below it."""
+    yield command
+    for below in getattr(command, "commands", {}).values():
+        yield from with_subcommands(below)
+
+
+def takes_place(parameter: Any) -> bool:  # noqa: ANN401 - typer's types are not public
+    """Return whether an option or an argument is a folder or a file, or several."""
+    return parameter.type_descriptor.annotation in {Path, list[Path]} or parameter.name == "web_config_file"
+
+
+def _checked_place(before: Any, context: Any, parameter: Any, value: Any) -> Any:  # noqa: ANN401 - typer's types are not public
+    """Refuse a place with a scheme; then do what the option does itself with its value."""
+    for place in value if isinstance(value, list) else [value]:
+        check_place(parameter.opts[0], str(place or ""))
+    return value if before is None else before(context, parameter, value)
 
 
 def _paragraphs(text: str) -> str:

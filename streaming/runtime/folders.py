@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming.errors import ConfigurationError
+from streaming.setting_values import check_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,8 +19,12 @@ def cache_folder() -> Path:
     """Return the cache folder.
 
     ``ISRWATCH_CACHE``, else ``XDG_CACHE_HOME/isrwatch``, else ``~/.cache/isrwatch``. It may not exist yet.
+
+    Raises:
+        ConfigurationError: it is no path of this machine.
     """
     if own := os.environ.get("ISRWATCH_CACHE"):
+        check_place("ISRWATCH_CACHE", own)
         return Path(own).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "isrwatch"

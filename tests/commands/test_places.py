@@ -1,0 +1,117 @@
+"""A place with a scheme is refused in one sentence, whichever setting, option or argument names it."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from streaming.commands import COMMANDS, app, load, takes_place, with_subcommands
+from streaming.errors import ConfigurationError
+from streaming.runtime.folders import cache_folder
+from streaming.setting_values import check_place
+from streaming.settings import Settings, places_of, settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MOUNT = "mount the place on this machine, and write the path of its folder"
+CHECKPOINTS = {"collect": {"spark_checkpoints": {"delta": "/mnt/checkpoints/delta"}}}
+
+
+def words_of(command: Any, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield each command that can be run, with the words that call it."""
+    below = getattr(command, "commands", {})
+    if not below:
+        yield above, command
+    for name, each in below.items():
+        yield from words_of(each, (*above, name))
+
+
+PLACES = [
+    (*words, parameter.opts[0])
+    for name in COMMANDS
+    for words, command in words_of(load(name), (name,))
+    for parameter in command.params
+    if takes_place(parameter)
+]
+KEYS = [key for key, _ in places_of(settings_of(CHECKPOINTS))]
+
+
+def refused(*arguments: str) -> str:
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 2, done.output
+    assert done.stdout == ""
+    return " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("words", PLACES, ids=" ".join)
+def test_every_option_and_argument_that_is_a_place_refuses_a_scheme(words: tuple[str, ...], tmp_path: Path) -> None:
+    *command, name = words
+    given = (name,) if name.startswith("-") else ()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(tmp_path)
+        sentence = refused(*command, *given, "s3://bucket/x")
+
+    assert sentence == f"{name} begins with s3:/, but it must be a path of this machine: {MOUNT}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_options_that_are_named_like_places_are_places() -> None:
+    endings = ("config", "file", "directory", "folder", "root", "output", "tables", "bus", "checkpoint")
+    parameters = [each for name in COMMANDS for below in with_subcommands(load(name)) for each in below.params]
+    like_places = {each.opts[0] for each in parameters if each.opts[0].endswith(endings)}
+
+    assert {"--tables", "--bus", "--checkpoint", "--directory", "--root", "--web.config.file"} <= like_places
+    assert like_places <= {words[-1] for words in PLACES}
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("place", ["s3://bucket/x", "hdfs://namenode:9000/x", "abfss://c@account/x", "dbfs:/x"])
+def test_every_setting_that_is_a_place_refuses_a_scheme(key: str, place: str) -> None:
+    document: Any = place
+    for name in reversed(key.split(".")):
+        document = {name: document}
+
+    with pytest.raises(ConfigurationError) as error:
+        settings_of(document)
+
+    scheme = place.partition(":")[0]
+    assert str(error.value) == f"{key} begins with {scheme}:/, but it must be a path of this machine: {MOUNT}"
+
+
+def texts_of(section: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every setting that is a text, with its default."""
+    for item in fields(section):
+        value = getattr(section, item.name)
+        if is_dataclass(value):
+            yield from texts_of(value, f"{prefix}{item.name}.")
+        elif isinstance(value, str):
+            yield f"{prefix}{item.name}", value
+
+
+def test_settings_that_look_like_places_are_all_of_them() -> None:
+    """What is called a file, or has a path as its default, but for the path of a URL."""
+    like_places = {key for key, default in texts_of(Settings()) if key.endswith("_file") or "/" in default}
+    assert like_places - {"export.telemetry_path"} == {key for key in KEYS if not key.startswith("collect.spark_")}
+    assert [key for key in KEYS if key.startswith("collect.spark_")] == ["collect.spark_checkpoints.delta"]
+
+
+def test_a_place_of_this_machine_is_to_be_written_without_its_scheme() -> None:
+    with pytest.raises(ConfigurationError, match=r"^--tables begins with file:/, but .*: write the path alone$"):
+        check_place("--tables", "file:///srv/tables")
+
+
+@pytest.mark.parametrize("place", ["", "x", "./a:b", "/srv/s3:/x", "../s3", "~/tables", "a:b", ".isrwatch/bus", "1:/x"])
+def test_a_path_is_no_scheme(place: str) -> None:
+    check_place("tables.directory", place)
+
+
+def test_the_cache_is_a_place_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ISRWATCH_CACHE", "s3://bucket/cache")
+    with pytest.raises(ConfigurationError, match=r"^ISRWATCH_CACHE begins with s3:/"):
+        cache_folder()
