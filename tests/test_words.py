@@ -19,7 +19,7 @@ from streaming.contracts.tables import TABLES
 ROOT = Path(__file__).parents[1]
 ROOMS = ("streaming", "exporters", "dashboards", "deploy", "docs")
 
-_STORED = "a stored name: it changes only by a step of the table's layout"
+_STORED = "a stored name: it changes only with the table's layout"
 _METRIC = "a metric's name or label is an interface: it changes only with a major version"
 _OBSERVED = "a field of the observations on the bus, and a column"
 # Stable names that still carry an old word. Whoever reads or fills such a field spells it the same way.

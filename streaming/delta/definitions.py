@@ -123,12 +123,12 @@ class ColumnsCompared(NamedTuple):
         there, ours = opened.schema(), Schema.from_arrow(arrow_schema(table))
         if there == ours:
             return cls((), (), are_ours=True)
-        found, defined = dict(_types_of(there.fields)), dict(_types_of(ours.fields))
-        lacking = tuple(name for name in defined if name not in found)
+        present, defined = dict(_types_of(there.fields)), dict(_types_of(ours.fields))
+        lacking = tuple(name for name in defined if name not in present)
         return cls(
             lacking,
-            unknown=tuple(name for name in found if name not in defined),
-            are_ours=all(found[name] == kind for name, kind in defined.items() if name in found)
+            unknown=tuple(name for name in present if name not in defined),
+            are_ours=all(present[name] == kind for name, kind in defined.items() if name in present)
             and all(defined[name].endswith(_NULLABLE) for name in lacking),
         )
 
