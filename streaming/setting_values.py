@@ -62,8 +62,8 @@ def check_place(key: str, place: str) -> None:
     Raises:
         ConfigurationError: it has a scheme; the sentence names the key and what to write instead.
     """
-    if named := _WITH_SCHEME.match(place):
-        scheme = named["scheme"]
+    if written := _WITH_SCHEME.match(place):
+        scheme = written["scheme"]
         is_local = scheme.lower() == "file"
         fix = (
             "write the path alone" if is_local else "mount the place on this machine, and write the path of its folder"
