@@ -14,8 +14,10 @@ from urllib.request import urlopen
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from typer.testing import CliRunner
 
 from streaming.bus.segments import folder_of
+from streaming.commands import app
 from tests.plugins.certificates import make_certificate
 from tests.plugins.local_http import free_port
 
@@ -40,6 +42,20 @@ def collect(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     for process in running:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def refused(tmp_path: Path) -> Callable[..., str]:
+    """Call the command, which must refuse to run, in this process; give its one line."""
+
+    def call(*arguments: str) -> str:
+        words = ["collect", "--bus", str(tmp_path / "bus"), *arguments]
+        result = CliRunner().invoke(app, words, prog_name="isrwatch")
+        assert result.exit_code == 2, result.output
+        assert len(result.output.splitlines()) == 1, result.output
+        return result.output
+
+    return call
 
 
 def contents(bus: Path, source: str) -> bytes:
@@ -93,52 +109,52 @@ def test_its_metrics_are_served_on_several_addresses_with_tls(
 
 
 def test_a_second_collector_of_a_bus_ends_before_it_says_that_it_writes(
-    collect: Callable[..., subprocess.Popen[str]], tmp_path: Path
+    collect: Callable[..., subprocess.Popen[str]], refused: Callable[..., str], tmp_path: Path
 ) -> None:
     first = collect("--simulate", "steady")
     wait_for(lambda: contents(tmp_path / "bus", "simulated:collector-1"), first)
-    _, said = collect("--simulate", "steady").communicate(timeout=PATIENCE)
+    said = refused("--simulate", "steady")
     assert "already writes the log of simulated:collector-1 in" in said
     assert "another name (collect.collector)" in said
     assert "writing to" not in said
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "sentence"),
+    ("arguments", "sentence"),
     [
-        ([], 2, "cluster.bootstrap_servers is empty; name a broker as host:port (or --bootstrap-servers)"),
-        (["--bootstrap-servers", "here"], 2, "has 'here'; write host:port, separated by commas"),
-        (["--bootstrap-servers", "127.0.0.1:1"], 1, "127.0.0.1:1 cannot be reached: Connection refused"),
-        (["--simulate", "nowhere"], 2, "there is no scenario nowhere"),
+        ([], "cluster.bootstrap_servers is empty; name a broker as host:port (or --bootstrap-servers)"),
+        (["--bootstrap-servers", "here"], "has 'here'; write host:port, separated by commas"),
+        (["--simulate", "nowhere"], "there is no scenario nowhere"),
         (
             ["--simulate", "steady", "--listen", "127.0.0.1:0", "--web.config.file", "/none.yml"],
-            2,
             "cannot read the web configuration /none.yml: No such file or directory",
         ),
-        (["--simulate", "steady", "--speed", "0"], 2, "--speed is 0; it must be above 0"),
+        (["--simulate", "steady", "--speed", "0"], "--speed is 0; it must be above 0"),
     ],
 )
-def test_a_wrong_option_is_one_sentence(
-    collect: Callable[..., subprocess.Popen[str]], arguments: list[str], code: int, sentence: str
+def test_a_wrong_option_is_one_sentence(refused: Callable[..., str], arguments: list[str], sentence: str) -> None:
+    assert sentence in refused(*arguments)
+
+
+def test_brokers_that_cannot_be_reached_are_one_sentence_of_the_whole_process(
+    collect: Callable[..., subprocess.Popen[str]],
 ) -> None:
-    process = collect(*arguments)
-    _, output = process.communicate(timeout=PATIENCE)
-    assert process.returncode == code
-    assert sentence in output
+    process = collect("--bootstrap-servers", "127.0.0.1:1")
+    printed, output = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, printed) == (1, "")
+    assert "127.0.0.1:1 cannot be reached: Connection refused" in output
     assert len(output.splitlines()) == 1
 
 
 def test_a_login_that_the_metadata_log_is_not_read_with_is_named_to_whoever_insists_on_the_log(
-    collect: Callable[..., subprocess.Popen[str]], tmp_path: Path
+    refused: Callable[..., str], tmp_path: Path
 ) -> None:
     config = tmp_path / "isrwatch.toml"
     config.write_text(
         '[collect]\nprimary_source = "metadata_log"\n'
         '[cluster.client]\n"security.protocol" = "SASL_SSL"\n"sasl.mechanism" = "GSSAPI"\n'
     )
-    process = collect("--config", str(config), "--bootstrap-servers", "127.0.0.1:1")
-    _, output = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 2
+    output = refused("--config", str(config), "--bootstrap-servers", "127.0.0.1:1")
     assert "cluster.client sasl.mechanism is 'GSSAPI'" in output
     assert 'collect.primary_source = "poll"' in output
 
@@ -180,12 +196,16 @@ def scraped(address: str) -> str:
     return text
 
 
+@pytest.fixture(scope="module")
+def cluster(kafka_module_cluster: Any) -> Any:
+    return kafka_module_cluster(brokers=1)
+
+
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_a_real_cluster_is_followed_by_its_log_or_polled_on_demand(
-    collect: Callable[..., subprocess.Popen[str]], tmp_path: Path, kafka_cluster: Any
+    collect: Callable[..., subprocess.Popen[str]], tmp_path: Path, cluster: Any
 ) -> None:
-    cluster = kafka_cluster(brokers=1)
     servers = cluster.bootstrap_servers
     address = f"127.0.0.1:{free_port()}"
     process = collect("--bootstrap-servers", servers, "--listen", address)
@@ -212,9 +232,9 @@ def test_a_real_cluster_is_followed_by_its_log_or_polled_on_demand(
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_two_real_clusters_are_collected_by_one_collector_and_each_fails_alone(
-    collect: Callable[..., subprocess.Popen[str]], tmp_path: Path, kafka_cluster: Any
+    collect: Callable[..., subprocess.Popen[str]], tmp_path: Path, cluster: Any, kafka_cluster: Any
 ) -> None:
-    prod, staging = kafka_cluster(brokers=1), kafka_cluster(brokers=1)
+    prod, staging = cluster, kafka_cluster(brokers=1)
     page = f"127.0.0.1:{free_port()}"
     config = tmp_path / "isrwatch.toml"
     config.write_text(
