@@ -83,7 +83,7 @@ def differences(stage: ChaosStage, expected: Path) -> Iterator[str]:
         # The truth keeps when a change was collected first, as the clock was then; the bus of that time is gone.
         but |= {"collected_at"} if stage.lost_bus and stage.has_jumped and name in TRUTH else set()
         yield from _of_table(name, tables, expected, frozenset(but))
-    actual, expected_steps = recorded(rows_of(tables, "partition_changes")), steps(stage.source)
+    actual, expected_steps = recorded(rows_of(tables, "partition_changes")), steps(stage.source.trace())
     yield from _first("trace of the model", [step[:-1] for step in actual], [step[:-1] for step in expected_steps])
     yield from _of_events(tables)
     yield from _of_quarantine(stage)

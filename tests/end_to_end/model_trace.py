@@ -9,13 +9,13 @@ from streaming.contracts.identifiers import NO_LEADER
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from streaming.sources.simulated import SimulatedSource
+    from streaming.sources.simulated import TraceEntry
 
 SECOND = 1_000_000
 DELETED = -1  # in place of a partition epoch
 
 
-def steps(source: SimulatedSource) -> list[tuple[Any, ...]]:
+def steps(trace: Iterable[TraceEntry]) -> list[tuple[Any, ...]]:
     """What the model did, in its own words; who led or was in sync of a deleted partition is nobody."""
     return sorted(
         (
@@ -30,7 +30,7 @@ def steps(source: SimulatedSource) -> list[tuple[Any, ...]]:
             entry.time,
             str(entry.cause),
         )
-        for entry in source.trace()
+        for entry in trace
     )
 
 

@@ -1,10 +1,11 @@
-"""A real standalone Spark cluster on this machine: a master, two workers, and a Python that has no isrwatch.
+"""A real standalone Spark cluster on this machine: a master, a worker, and a Python that has no isrwatch.
 
 Fixture ``spark_cluster``: ``spark_cluster.submit_arguments(package)`` is what to put before the launcher.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import venv
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
 
 HOME = Path(pyspark.__file__).parent
 ROOT = Path(__file__).parents[2]
-WORKERS = 2
+CORES = 2
 LIGHT = java_options(measured_configuration()[JAVA_OPTIONS], using(spark_archive()))
 
 
 class SparkCluster:
-    """Master and workers, each a process of its own; executors have one core."""
+    """Master and worker, each a process of its own; what is submitted gets one executor."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -42,18 +43,13 @@ class SparkCluster:
         self.url = f"spark://127.0.0.1:{free_port()}"
 
     def start(self) -> None:
-        """Start everything, and wait until the master knows its workers."""
+        """Start both, and wait until the master knows its worker."""
         port = self.url.rsplit(":", 1)[1]
         master = self._daemon("master", "master.Master", "--port", port)
         self._programs.eventually(lambda: "I have been elected leader" in master.text(), "the master leads", master)
-        for number in range(WORKERS):
-            work = str(self.directory / f"work-{number}")
-            self._daemon(
-                f"worker-{number}", "worker.Worker", "--cores", "1", "--memory", "1g", "--work-dir", work, self.url
-            )
-        self._programs.eventually(
-            lambda: master.text().count("Registering worker") == WORKERS, "the workers are registered", master
-        )
+        work = ("--cores", str(CORES), "--memory", "1g", "--work-dir", str(self.directory / "work"))
+        self._daemon("worker", "worker.Worker", *work, self.url)
+        self._programs.eventually(lambda: "Registering worker" in master.text(), "the worker is registered", master)
 
     def _daemon(self, name: str, daemon: str, *arguments: str) -> Program:
         command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{daemon}", "--host", "127.0.0.1"]
@@ -66,7 +62,7 @@ class SparkCluster:
         )
 
     def environment(self) -> dict[str, str]:
-        """Give what master, workers and drivers start with: this machine only, nothing of this checkout."""
+        """Give what master, worker and drivers start with: this machine only, nothing of this checkout."""
         return {**java_environment(), "SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": "",
                 "PYSPARK_PYTHON": str(self.python), "PYSPARK_DRIVER_PYTHON": str(self.python)}  # fmt: skip
 
@@ -74,12 +70,12 @@ class SparkCluster:
         """Give the command that submits with the code of a package, and nothing else of ours."""
         configuration = {
             "spark.executor.memory": "640m",
-            "spark.executor.cores": "1",
-            "spark.cores.max": str(WORKERS),
+            "spark.executor.cores": str(CORES),
+            "spark.cores.max": str(CORES),
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": "2",
-            # Five JVMs live for a minute or two: what a second compiler costs, it does not save.
+            # Four JVMs live for half a minute: what a second compiler costs, it does not save.
             "spark.driver.defaultJavaOptions": LIGHT,
             "spark.executor.defaultJavaOptions": LIGHT,
         }
@@ -88,9 +84,13 @@ class SparkCluster:
         command = [str(HOME / "bin" / "spark-submit"), "--master", self.url, "--driver-memory", "768m"]
         return [*command, "--jars", jars, "--py-files", str(package), *options]
 
-    def executor_logs(self) -> str:
-        """Give what executors wrote on their errors."""
-        return "\n".join(path.read_text(errors="replace") for path in self.directory.glob("work-*/*/*/stderr"))
+    def imported(self, module: str) -> str:
+        """Import a module as a machine of the cluster does; give what that says."""
+        command = [str(self.python), "-c", f"import {module}"]
+        found = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd="/", env={**os.environ, **self.environment()}
+        )
+        return found.stderr
 
     def close(self) -> None:
         self._programs.close()
