@@ -23,7 +23,7 @@ from streaming.contracts.state import SourceLag
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.change_log import ChangeLog
 from streaming.delta.change_reader import ChangeReader, rows_between
-from streaming.delta.change_rows import changes_to_arrow, day
+from streaming.delta.change_rows import changes_to_arrow
 from streaming.delta.history import expire_changes
 from streaming.delta.progress import ProgressTable
 from streaming.delta.projections import Projections
@@ -133,6 +133,11 @@ def comparable(state: ReplicationState) -> tuple[Any, ...]:
     live = {partition.topic_id for partition in state.partitions() if not partition.is_deleted}
     names = {key: topic_id for key, topic_id in state.topic_ids.items() if topic_id in live}
     return state.topics, names, state.brokers, state.clusters, state.sources, state.configs
+
+
+def day(micros: int) -> dt.date:
+    """UTC day of a moment."""
+    return dt.date(1970, 1, 1) + dt.timedelta(microseconds=micros)
 
 
 def days_of(life: Life) -> list[dt.date]:

@@ -11,11 +11,10 @@ from deltalake import DeltaTable
 
 from streaming.changes.remembered_incidents import IncidentGaps
 from streaming.delta.change_reader import ChangeReader
-from streaming.delta.change_rows import day
 from streaming.delta.history import UNREAD
 from streaming.delta.incidents import IncidentsTable
 from streaming.delta.queries import query, read_all
-from tests.delta.test_history import DAY, ISRS, Life
+from tests.delta.test_history import DAY, ISRS, Life, day
 
 if TYPE_CHECKING:
     from pathlib import Path
