@@ -349,9 +349,27 @@ def write_busy_cluster(tables: Tables, rows: Rows) -> None:
     put_samples(tables, rows)
 
 
+def write_live_cluster(tables: Tables, now: int) -> None:
+    """Write something of a cluster into every table, its newest moment ``now``; a broker has left an ISR."""
+    rows = Rows(start=now - 30 * SECOND)
+    baseline = [
+        rows.cluster_row(now),
+        *(rows.broker(number) for number in (1, 2, 3)),
+        rows.partition("orders", 0, rows.state([1, 2, 3], [1, 2], 1), left_isr=[3], cause="fenced"),
+    ]
+    tables.commit(*baseline, rows.source(now))
+    tables.project(baseline, 1)
+    tables.derive(rows, now, as_of=1)
+    offsets = {**rows.owner, "collected_at": now, "topic_id": "id-of-orders", "topic": "orders", "source": "offsets:1"}
+    replica = {"partition": 0, "broker": 1, "log_start_offset": 5, "high_watermark": 70}
+    tables.put(REPLICA_OFFSETS.name, {**offsets, **replica})
+    put_metrics_and_progress(tables, rows)
+    put_samples(tables, rows)
+
+
 def put_samples(tables: Tables, rows: Rows) -> None:
     """Write the samples of a cluster in which something of each kind is wrong."""
-    common = {**rows.owner, "collected_at": START + 28 * SECOND, "source": "samples:collector-1"}
+    common = {**rows.owner, "collected_at": rows.start + 28 * SECOND, "source": "samples:collector-1"}
     group = {**common, "group": "payments", "group_protocol": "classic", "group_state": "Stable", "coordinator": 1}
     spark = {"group": "etl", "group_protocol": "spark", "group_state": "Active", "coordinator": -1}
     tables.put(
@@ -359,7 +377,7 @@ def put_samples(tables: Tables, rows: Rows) -> None:
         {**group, "members": 2, "assignor": "range"},
         {**group, "group": "idle", "group_protocol": "consumer", "group_state": "Empty", "members": 0},
         {**group, "group": "undescribed", "coordinator": 2},
-        {**group, **spark, "last_progress_at": START + 20 * SECOND},
+        {**group, **spark, "last_progress_at": rows.start + 20 * SECOND},
     )
     committed = {**common, "group": "payments", "topic_id": "id-of-orders", "topic": "orders", "records_lost": 0}
     kept = {"log_start_offset": 50, "high_watermark": 70}
@@ -380,7 +398,7 @@ def put_samples(tables: Tables, rows: Rows) -> None:
         {**directory, "log_dir": "/data-1", "is_online": False, "replica_bytes": None},
     )
     member = {**common, "is_voter": True, "controller": 100, "controller_epoch": 3}
-    caught_up = START + 28 * SECOND
+    caught_up = rows.start + 28 * SECOND
     tables.put(
         QUORUM_MEMBERS.name,
         {**member, "node": 100, "log_end_offset": 500, "last_caught_up_at": caught_up},
@@ -391,12 +409,12 @@ def put_samples(tables: Tables, rows: Rows) -> None:
     known = {"transactional_id": "pay", "timeout_ms": 5000, "transaction_partitions": ["orders-0"]}
     tables.put(
         TRANSACTIONS.name,
-        {**transaction, **known, "producer_id": 7, "started_at": START + 27 * SECOND},
-        {**transaction, **known, "producer_id": 8, "started_at": START + 8 * SECOND},
+        {**transaction, **known, "producer_id": 7, "started_at": rows.start + 27 * SECOND},
+        {**transaction, **known, "producer_id": 8, "started_at": rows.start + 8 * SECOND},
         {**transaction, "producer_id": 9, "is_hanging": True, "transaction_partitions": [f"t-{n}" for n in range(5)]},
     )
     put_speeds(tables, common)
-    put_settings(tables, {**common, "collected_at": START - 60 * SECOND})
+    put_settings(tables, {**common, "collected_at": rows.start - 60 * SECOND})
 
 
 def put_speeds(tables: Tables, common: dict[str, Any]) -> None:

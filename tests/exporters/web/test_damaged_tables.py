@@ -1,4 +1,8 @@
-"""Really damaged tables behind the web server: each costs its own series only, and every answer says which."""
+"""Really damaged tables behind the web endpoints: each costs its own series only, and every answer says which.
+
+What each damage of each table costs is shown step by step in ``read_model/test_damaged_side_tables.py``; here a few
+pass through the whole server, beside the thread that reads them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,6 @@ from starlette.requests import Request
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
 from exporters.web.app import serving
-from exporters.web.endpoints import ENDPOINTS
 from exporters.web.server import Endpoints
 from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
 from streaming.contracts.tables import (
@@ -28,17 +31,17 @@ from streaming.contracts.tables import (
     PARTITION_CHANGES,
     PARTITION_STATE_TABLE,
     SOURCE_PROGRESS,
-    TABLES,
 )
 from streaming.settings import ExportSettings
-from tests.exporters.conftest import Rows, Tables, put_metrics_and_progress
+from tests.exporters.conftest import SECOND, START, Rows, Tables, write_live_cluster
+from tests.exporters.damages import DAMAGES, data_gone, log_entry_torn, log_is_a_file, newest_entry
 from tests.exporters.web.test_app import ask
 from tests.plugins.local_http import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-SECOND = 1_000_000
+NOW = START + 30 * SECOND
 REQUEST = Request({"type": "http", "query_string": b"", "headers": []})
 SETTINGS = ExportSettings(listen="127.0.0.1:0", refresh_seconds=0.02)
 # A series that comes from the table alone, and so must be absent while it cannot be read.
@@ -50,72 +53,49 @@ SERIES_OF = {
     BROKER_STATE_TABLE.name: "kafka_replication_broker_safe_to_stop",
     INCIDENTS.name: "kafka_replication_cluster_open_incidents",
 }
+SHRUNK = 'kafka_replication_partition_under_replicated{cluster="main",topic="orders",partition="0"} 1'
 
 
-def data_gone(table: Path) -> None:
-    for file in table.rglob("*.parquet"):
-        file.unlink()
-
-
-def data_torn(table: Path) -> None:
-    for file in table.rglob("*.parquet"):
-        file.write_bytes(file.read_bytes()[:100])
-
-
-def log_entry_torn(table: Path) -> None:
-    entry = newest_entry(table)
-    entry.write_text(entry.read_text()[:-40])
-
-
-def checkpoint_torn(table: Path) -> None:
-    """Of the checkpoint that readers begin with a part was written, and the entries that it replaces are gone."""
-    log, newest = table / "_delta_log", newest_entry(table)
-    later = newest.with_name(f"{int(newest.stem) + 1:020}.json")
-    later.write_text(newest.read_text().splitlines()[0] + "\n")
-    (log / f"{newest.stem}.checkpoint.parquet").write_bytes(b"PAR1 torn")
-    (log / "_last_checkpoint").write_text(f'{{"version":{int(newest.stem)},"size":3}}')
-    for older in set(log.glob("*.json")) - {later}:
-        older.unlink()
-
-
-def log_is_a_file(table: Path) -> None:
-    shutil.rmtree(table / "_delta_log")
-    (table / "_delta_log").write_text("")
-
-
-def newest_entry(table: Path) -> Path:
-    return max((table / "_delta_log").glob("*.json"))
-
-
-DAMAGES = [data_gone, data_torn, log_entry_torn, checkpoint_torn, log_is_a_file]
-PAIRS = [(BROKER_METRICS.name, damage) for damage in DAMAGES]
-PAIRS += [(name, data_gone) for name in SERIES_OF if name != BROKER_METRICS.name]
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every table with something of a cluster that was observed at ``NOW``; to be copied."""
+    directory = tmp_path_factory.mktemp("written") / "tables"
+    write_live_cluster(Tables(directory), NOW)
+    return directory
 
 
 @pytest.fixture
-def live_tables(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> Tables:
-    """Every table with something of a cluster that was observed just now."""
-    now = micros_now()
-    rows = Rows(start=now - 30 * SECOND)
-    monkeypatch.setattr("tests.exporters.conftest.START", rows.start)
-    baseline = [
-        rows.cluster_row(now),
-        *(rows.broker(number) for number in (1, 2, 3)),
-        rows.partition("orders", 0, rows.state([1, 2, 3], [1, 2], 1), left_isr=[3], cause="fenced"),
-    ]
-    tables.commit(*baseline, rows.source(now))
-    tables.project(baseline, 1)
-    tables.derive(rows, now, as_of=1)
-    offsets = {**rows.owner, "collected_at": now, "topic_id": "id-of-orders", "topic": "orders", "source": "offsets:1"}
-    replica = {"partition": 0, "broker": 1, "log_start_offset": 5, "high_watermark": 70}
-    tables.put(REPLICA_OFFSETS.name, {**offsets, **replica})
-    put_metrics_and_progress(tables, rows)
+def copied(written: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(written, tmp_path / "tables")
+
+
+@pytest.fixture
+def live_tables(tables: Tables) -> Tables:
+    """The same, observed just now."""
+    write_live_cluster(tables, micros_now())
     return tables
+
+
+def read_once(directory: Path) -> Endpoints:
+    """Give the endpoints after one reading, as if it were ``NOW``."""
+    refresher = Refresher(TablesReader(directory), 60.0, "1.2.3")
+    refresher.refresh_once()
+    return Endpoints(refresher, 60.0, clock=lambda: NOW)
+
+
+def page_of(endpoints: Endpoints) -> str:
+    response = asyncio.run(endpoints.metrics(REQUEST))
+    assert response.status_code == 200, response.body
+    return bytes(response.body).decode()
+
+
+def ready_page(endpoints: Endpoints) -> str:
+    return bytes(endpoints.ready(REQUEST).body).decode()
 
 
 @contextmanager
 def served(tables: Tables) -> Iterator[str]:
-    with serving(tables.directory, SETTINGS) as address:
+    with serving(tables.directory, SETTINGS, rest_after_error=0.05) as address:
         wait_until(lambda: ask(address, "/-/ready")[0] == 200)
         yield address
 
@@ -135,114 +115,67 @@ def broken(text: str) -> set[str]:
     return set(re.findall(r'exporter_table_read_success\{table="(\w+)"\} 0', text))
 
 
-def put_again(tables: Tables, name: str) -> None:
-    """Another version of the table, as the job writes one a second."""
-    tables.opened.pop(name, None)
-    rows = [] if tables._open(name).version() == 0 else tables._open(name).to_pyarrow_table().to_pylist()
-    tables.put(name, *rows, as_of=1)
-
-
-@pytest.mark.parametrize(("name", "damage"), PAIRS, ids=lambda value: getattr(value, "__name__", value))
+@pytest.mark.parametrize("name", SERIES_OF)
 def test_a_side_table_damaged_before_the_start_costs_its_own_series_only(
-    live_tables: Tables, name: str, damage: Callable[[Path], None]
+    name: str, written: Path, copied: Path
 ) -> None:
-    with served(live_tables) as address:
-        whole = families(scraped(address))
+    whole = families(page_of(read_once(written)))
     assert set(SERIES_OF.values()) <= whole
-    damage(live_tables.directory / name)
-    with served(live_tables) as address:
-        text = scraped(address)
-        lost = whole - families(text)
-        assert SERIES_OF[name] in lost
-        assert broken(text) == {name}
-        others = set(SERIES_OF.values()) - {SERIES_OF[name]}
-        # The advice is dated by the row of its cluster: without that it cannot be shown to be fresh.
-        assert lost & others == ({SERIES_OF[BROKER_STATE_TABLE.name]} if name == CLUSTER_STATE_TABLE.name else set())
-        assert 'kafka_replication_partition_under_replicated{cluster="main",topic="orders",partition="0"} 1' in text
-        assert 'isr_departures_total{cluster="main",broker="3",cause="fenced"} 1' in text
-        ready = ask(address, "/-/ready")[2].decode()
-        assert f"without {name}: " in ready
-        assert "Traceback" not in ready
+    data_gone(copied / name)
+    endpoints = read_once(copied)
+    text = page_of(endpoints)
+    lost = whole - families(text)
+    assert SERIES_OF[name] in lost
+    assert broken(text) == {name}
+    others = set(SERIES_OF.values()) - {SERIES_OF[name]}
+    # The advice is dated by the row of its cluster: without that it cannot be shown to be fresh.
+    assert lost & others == ({SERIES_OF[BROKER_STATE_TABLE.name]} if name == CLUSTER_STATE_TABLE.name else set())
+    assert SHRUNK in text
+    assert 'isr_departures_total{cluster="main",broker="3",cause="fenced"} 1' in text
+    assert f"without {name}: " in ready_page(endpoints)
+    assert "Traceback" not in ready_page(endpoints)
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 def test_a_state_table_damaged_before_the_start_is_rebuilt_from_the_changes(
-    live_tables: Tables, damage: Callable[[Path], None]
+    copied: Path, damage: Callable[[Path], None]
 ) -> None:
-    damage(live_tables.directory / PARTITION_STATE_TABLE.name)
-    with served(live_tables) as address:
-        text = scraped(address)
-        is_known = damage is not log_is_a_file  # then there is no table, and the changes are all there is
-        assert broken(text) == ({PARTITION_STATE_TABLE.name} if is_known else set())
-        assert 'kafka_replication_partition_under_replicated{cluster="main",topic="orders",partition="0"} 1' in text
-        assert set(SERIES_OF.values()) <= families(text)
-        assert (f"without {PARTITION_STATE_TABLE.name}: " in ask(address, "/-/ready")[2].decode()) == is_known
-
-
-@pytest.mark.parametrize(
-    ("name", "damage"),
-    list(zip(SERIES_OF, [data_gone, log_entry_torn, log_is_a_file] * 2, strict=True)),
-    ids=lambda value: getattr(value, "__name__", value),
-)
-def test_a_side_table_damaged_at_run_time_is_left_out_and_comes_back(
-    live_tables: Tables, name: str, damage: Callable[[Path], None], tmp_path: Path
-) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(live_tables.directory / name, copy)
-    with served(live_tables) as address:
-        assert broken(scraped(address)) == set()
-        put_again(live_tables, name)
-        damage(live_tables.directory / name)
-        wait_until(lambda: broken(scraped(address)) == {name})
-        assert SERIES_OF[name] not in families(scraped(address))
-        now = micros_now()
-        live_tables.commit(Rows().partition("orders", 1, Rows().state([1, 2], [1], 1), now))
-        wait_until(lambda: 'topic="orders",partition="1"' in scraped(address))
-        shutil.rmtree(live_tables.directory / name)
-        shutil.copytree(copy, live_tables.directory / name)
-        wait_until(lambda: broken(scraped(address)) == set())
-        assert SERIES_OF[name] in families(scraped(address))
+    damage(copied / PARTITION_STATE_TABLE.name)
+    endpoints = read_once(copied)
+    text = page_of(endpoints)
+    is_known = damage is not log_is_a_file  # then there is no table, and the changes are all there is
+    assert broken(text) == ({PARTITION_STATE_TABLE.name} if is_known else set())
+    assert SHRUNK in text
+    assert set(SERIES_OF.values()) <= families(text)
+    assert (f"without {PARTITION_STATE_TABLE.name}: " in ready_page(endpoints)) == is_known
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 def test_without_a_readable_change_log_it_is_not_ready_and_says_why(
-    live_tables: Tables, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+    copied: Path, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    damage(live_tables.directory / PARTITION_CHANGES.name)
-    with serving(live_tables.directory, SETTINGS) as address:
-        wait_until(lambda: b"cannot" in ask(address, "/-/ready")[2] or b"older" in ask(address, "/-/ready")[2])
-        for path in ("/-/ready", "/metrics"):
-            status, _, body = ask(address, path)
-            assert status == 503
-            assert body.decode().count("\n") == 1
-            assert PARTITION_CHANGES.name in body.decode()
+    damage(copied / PARTITION_CHANGES.name)
+    endpoints = read_once(copied)
+    for response in (endpoints.ready(REQUEST), asyncio.run(endpoints.metrics(REQUEST))):
+        body = bytes(response.body).decode()
+        assert (response.status_code, body.count("\n")) == (503, 1)
+        assert "cannot" in body or "older" in body
+        assert PARTITION_CHANGES.name in body
     assert "nothing is served yet" in caplog.text
     assert "last" not in caplog.text
 
 
-def test_a_damaged_change_log_keeps_the_last_state_and_the_side_tables_go_on(live_tables: Tables) -> None:
-    with served(live_tables) as address:
-        entry = newest_entry(live_tables.directory / PARTITION_CHANGES.name)
-        entry.with_name(f"{int(entry.stem) + 1:020}.json").write_text("{ torn")
-        wait_until(lambda: broken(scraped(address)) == {PARTITION_CHANGES.name})
-        rows = Rows()
-        sample = {**rows.owner, "collected_at": micros_now(), "source": "broker_metrics:1", "broker": 9, "metric": "m"}
-        live_tables.put(BROKER_METRICS.name, {**sample, "metric_value": 7.0})
-        wait_until(lambda: 'm{cluster="main",broker="9"} 7' in scraped(address))
-        assert 'partition_under_replicated{cluster="main",topic="orders",partition="0"} 1' in scraped(address)
-        assert f"without {PARTITION_CHANGES.name}: " in ask(address, "/-/ready")[2].decode()
-
-
 @pytest.mark.parametrize("part", ["", "_delta_log"])
-def test_a_table_that_may_not_be_read_costs_its_own_series_only(live_tables: Tables, part: str) -> None:
+def test_a_table_that_may_not_be_read_costs_its_own_series_only(written: Path, part: str) -> None:
     with tempfile.TemporaryDirectory() as open_to_all:
         Path(open_to_all).chmod(0o755)
         directory = Path(open_to_all) / "tables"
-        shutil.copytree(live_tables.directory, directory)
-        with without_permission(directory / INCIDENTS.name / part), served(Tables(directory)) as address:
-            text = scraped(address)
+        shutil.copytree(written, directory)
+        with without_permission(directory / INCIDENTS.name / part):
+            endpoints = read_once(directory)
+            text = page_of(endpoints)
             assert broken(text) == {INCIDENTS.name}
-            assert "ermission denied" in ask(address, "/-/ready")[2].decode()
+            assert "ermission denied" in ready_page(endpoints)
             assert set(SERIES_OF.values()) - families(text) == {SERIES_OF[INCIDENTS.name]}
 
 
@@ -260,32 +193,55 @@ def without_permission(folder: Path) -> Iterator[None]:
         folder.chmod(0o755)
 
 
-NULLABLE = [
-    (table, column.name)
-    for table in (*SERIES_OF, PARTITION_STATE_TABLE.name)
-    for column in TABLES[table].columns
-    if column.nullable
-]
+def damaged_later(tables: Tables, name: str, damage: Callable[[Path], None], beside: Path) -> Path:
+    """Make a copy of a table with another version, as the job writes one a second, and damage that."""
+    shutil.copytree(tables.directory / name, beside / name)
+    other = Tables(beside)
+    other.put(name, *other.open(name).to_pyarrow_table().to_pylist(), as_of=1)
+    damage(beside / name)
+    return beside / name
 
 
-def test_a_null_in_any_column_that_may_be_null_gives_no_500_while_it_is_ready(live_tables: Tables) -> None:
-    refresher = Refresher(TablesReader(live_tables.directory), 0.01, "1.2.3")
-    for name, column in NULLABLE:
-        live_tables.opened.pop(name, None)
-        rows = live_tables._open(name).to_pyarrow_table().to_pylist()
-        live_tables.put(name, *({**row, column: None} for row in rows), as_of=1)
-        refresher = Refresher(TablesReader(live_tables.directory), 0.01, "1.2.3")
-        refresher.refresh_once()
-        endpoints = Endpoints(refresher, 60.0)
-        assert endpoints.ready(REQUEST).status_code == 200, (name, column)
-        assert asyncio.run(endpoints.metrics(REQUEST)).status_code == 200, (name, column)
-        for endpoint in ENDPOINTS:
-            assert endpoints.api.respond(endpoint, REQUEST).status_code in endpoint.statuses, (name, column, endpoint)
-        live_tables.put(name, *rows, as_of=1)
+def bring_in(table: Path, at: Path, away: Path) -> None:
+    """Put a folder in the place of a table; between the two renames the table is gone, which is a damage, too."""
+    at.rename(away)
+    table.rename(at)
 
 
-def test_a_limit_beyond_every_number_is_refused(live_tables: Tables) -> None:
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [(REPLICA_OFFSETS.name, data_gone), (BROKER_METRICS.name, log_entry_torn), (SOURCE_PROGRESS.name, log_is_a_file)],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_a_side_table_damaged_at_run_time_is_left_out_and_comes_back(
+    live_tables: Tables, name: str, damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    at, whole = live_tables.directory / name, tmp_path / "whole"
+    damaged = damaged_later(live_tables, name, damage, tmp_path / "beside")
+
+    def is_as(address: str, unreadable: set[str]) -> bool:
+        text = scraped(address)
+        return (broken(text), SERIES_OF[name] in families(text)) == (unreadable, not unreadable)
+
     with served(live_tables) as address:
-        for path in ("partitions", "events", "incidents"):
-            for limit in ("99999999999999999999", "9" * 5000):
-                assert ask(address, f"/api/v1/{path}?limit={limit}")[0] == 400
+        assert is_as(address, set())
+        bring_in(damaged, at, whole)
+        wait_until(lambda: is_as(address, {name}))
+        now = micros_now()
+        live_tables.commit(Rows().partition("orders", 1, Rows().state([1, 2], [1], 1), now))
+        wait_until(lambda: 'topic="orders",partition="1"' in scraped(address))
+        bring_in(whole, at, tmp_path / "damaged")
+        wait_until(lambda: is_as(address, set()))
+
+
+def test_a_damaged_change_log_keeps_the_last_state_and_the_side_tables_go_on(live_tables: Tables) -> None:
+    with served(live_tables) as address:
+        entry = newest_entry(live_tables.directory / PARTITION_CHANGES.name)
+        entry.with_name(f"{int(entry.stem) + 1:020}.json").write_text("{ torn")
+        wait_until(lambda: broken(scraped(address)) == {PARTITION_CHANGES.name})
+        rows = Rows()
+        sample = {**rows.owner, "collected_at": micros_now(), "source": "broker_metrics:1", "broker": 9, "metric": "m"}
+        live_tables.put(BROKER_METRICS.name, {**sample, "metric_value": 7.0})
+        wait_until(lambda: 'm{cluster="main",broker="9"} 7' in scraped(address))
+        assert SHRUNK in scraped(address)
+        assert f"without {PARTITION_CHANGES.name}: " in ask(address, "/-/ready")[2].decode()

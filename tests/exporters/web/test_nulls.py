@@ -1,0 +1,126 @@
+"""A null in any column that may be null: nothing that is asked for is answered with 500."""
+
+from __future__ import annotations
+
+import asyncio
+from types import NoneType
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from urllib.parse import urlencode
+
+import pytest
+from starlette.requests import Request
+
+from exporters.read_model.reader import TablesReader
+from exporters.read_model.refresher import Refresher
+from exporters.read_model.side_tables import SIDE_CONTENTS
+from exporters.web.endpoints import ENDPOINTS
+from exporters.web.server import Endpoints
+from streaming.contracts.sample_tables import GROUP_OFFSETS
+from streaming.contracts.state import BrokerState, ClusterState, PartitionState, SourceState
+from streaming.contracts.tables import (
+    BROKER_STATE_TABLE,
+    CLUSTER_STATE_TABLE,
+    PARTITION_CHANGES,
+    PARTITION_STATE_TABLE,
+    SOURCE_PROGRESS,
+    TABLES,
+)
+from tests.exporters.conftest import SECOND, START, Tables, write_live_cluster
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from exporters.web.endpoints import Endpoint
+
+NOW = START + 30 * SECOND
+READ = (*(content.definition.name for content in SIDE_CONTENTS), PARTITION_STATE_TABLE.name)
+STATES: dict[str, Any] = {
+    PARTITION_STATE_TABLE.name: PartitionState,
+    BROKER_STATE_TABLE.name: BrokerState,
+    CLUSTER_STATE_TABLE.name: ClusterState,
+    SOURCE_PROGRESS.name: SourceState,
+}
+
+
+def is_required(table: str, column: str) -> bool:
+    """Whether no state can be read of a row that has null in a column."""
+    state = STATES.get(table)
+    if state is None or column not in state._fields or column in state._field_defaults:
+        return False
+    return NoneType not in get_args(get_type_hints(state)[column])
+
+
+NULLABLE = [(name, column.name) for name in READ for column in TABLES[name].columns if column.nullable]
+ALWAYS_THERE = (GROUP_OFFSETS.name, "topic")
+"""A label of every series of a group; the job writes no sample without."""
+MAY_BE_NULL = [each for each in NULLABLE if each != ALWAYS_THERE and not is_required(*each)]
+REQUIRED = {table: column for table, column in NULLABLE if is_required(table, column)}
+"""Of each table of states one column without which a row is none."""
+
+
+def request(path_params: dict[str, str] | None = None, **parameters: Any) -> Request:
+    query = urlencode(parameters).encode()
+    return Request({"type": "http", "query_string": query, "headers": [], "path_params": path_params or {}})
+
+
+def of_another_cluster(row: dict[str, Any], cluster: str) -> dict[str, Any]:
+    owner = {"cluster_id": f"id-of-{cluster}", "cluster": cluster}
+    incident = {"incident_id": f"{row['incident_id']}:{cluster}"} if "incident_id" in row else {}
+    return {**row, **owner, **incident}
+
+
+def write_clusters_with_a_null_each(one: Tables, tables: Tables) -> list[str]:
+    """Write the cluster again for each of the columns, with null in that; give the names."""
+    clusters = {f"{table} {column}": (table, column) for table, column in MAY_BE_NULL}
+    for name in (PARTITION_CHANGES.name, *READ):
+        rows = one.open(name).to_pyarrow_table().to_pylist()
+        assert rows, f"{name} is empty"
+        many = [
+            {**of_another_cluster(row, cluster), **({column: None} if table == name else {})}
+            for cluster, (table, column) in clusters.items()
+            for row in rows
+        ]
+        if name == PARTITION_CHANGES.name:
+            tables.commit(*many)
+        else:
+            tables.put(name, *many, as_of=0)
+    return list(clusters)
+
+
+def all_of(endpoint: Endpoint) -> Request:
+    """Ask for as many rows as one may."""
+    return request(**{each.name: each.schema["maximum"] for each in endpoint.parameters if each.name == "limit"})
+
+
+def check_no_500(endpoints: Endpoints, clusters: list[str]) -> None:
+    for respond in (endpoints.ready, endpoints.index, endpoints.jmx_metrics):
+        assert respond(request()).status_code == 200
+    assert asyncio.run(endpoints.metrics(request())).status_code == 200
+    for cluster in clusters:
+        assert endpoints.drop_in_metrics(request({"cluster": cluster})).status_code == 200
+    for endpoint in ENDPOINTS:
+        response = endpoints.api.respond(endpoint, all_of(endpoint))
+        assert response.status_code in endpoint.statuses, (endpoint.path, response.body)
+
+
+def test_a_null_in_any_column_that_may_be_null_gives_no_500_while_it_is_ready(tmp_path: Path) -> None:
+    one, tables = Tables(tmp_path / "one"), Tables(tmp_path / "tables")
+    write_live_cluster(one, NOW)
+    clusters = write_clusters_with_a_null_each(one, tables)
+    refresher = Refresher(TablesReader(tables.directory), 60.0, "1.2.3")
+    refresher.refresh_once()
+    assert refresher.unreadable == {}
+    assert len(refresher.snapshot.clusters) == len(clusters) > 200
+    check_no_500(Endpoints(refresher, 60.0, clock=lambda: NOW), clusters)
+
+
+@pytest.mark.parametrize(("name", "column"), REQUIRED.items())
+def test_a_null_without_which_a_row_is_no_state_costs_its_table_and_gives_no_500(
+    name: str, column: str, tables: Tables
+) -> None:
+    write_live_cluster(tables, NOW)
+    tables.put(name, *({**row, column: None} for row in tables.open(name).to_pyarrow_table().to_pylist()), as_of=1)
+    refresher = Refresher(TablesReader(tables.directory), 60.0, "1.2.3")
+    refresher.refresh_once()
+    check_no_500(Endpoints(refresher, 60.0, clock=lambda: NOW), ["main"])
+    assert all(f"it has no {column}" in why for why in refresher.unreadable.values())
