@@ -27,6 +27,7 @@ from tests.exporters.meaning import meaning
 from tests.plugins.played import expire_log
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 CLOCK = Clock(0)
@@ -69,17 +70,23 @@ def ids(tables: Path, version: int) -> list[str]:
     return sorted(row["event_id"] for row in events(tables, EventFilter(), as_of=version))
 
 
+def some(versions: Sequence[int]) -> list[int]:
+    """Take every fifth version, and the last one."""
+    return [*versions[:-1:5], versions[-1]]
+
+
 def test_after_the_log_expired_every_version_is_shown_by_its_number_and_by_its_time(
     history: History, tables: Path
 ) -> None:
-    before = {version: ids(tables, version) for version in history.versions}
-    times = {version: iso(committed_at(changes(tables), version)) for version in history.versions}
+    looked_at = some([*history.versions])
+    before = {version: ids(tables, version) for version in looked_at}
+    times = {version: iso(committed_at(changes(tables), version)) for version in looked_at}
     for name in TABLES:
         if DeltaTable.is_deltatable(str(tables / name)):
             expire_log(tables / name)
-    for version, shown in history.versions.items():
+    for version in looked_at:
         assert as_of(tables, str(version), CLOCK) == as_of(tables, times[version], CLOCK) == version
-        assert (version, meaning(state_as_of(tables, version))) == (version, shown)
+        assert (version, meaning(state_as_of(tables, version))) == (version, history.versions[version])
         assert ids(tables, version) == before[version]
 
 
@@ -91,7 +98,7 @@ def test_after_days_expired_every_later_version_is_shown(history: History, table
     assert table.count() < rows
     kept = [version for version in history.versions if version >= oldest_known(table)]
     assert 0 < len(kept) < len(history.versions)
-    for version in kept:
+    for version in some(kept):
         assert as_of(tables, str(version), CLOCK) == as_of(tables, times[version], CLOCK) == version
         assert (version, meaning(state_as_of(tables, version))) == (version, history.versions[version])
     assert meaning(TablesReader(tables).refresh()) == meaning(history.reader.snapshot)

@@ -167,7 +167,9 @@ def catching_up(directory: Path, released_at: int, records_per_second: int) -> I
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("released_at", "records_per_second"), [(65, 130), (125, 150)])
+@pytest.mark.parametrize(
+    ("released_at", "records_per_second"), [(65, 130), pytest.param(125, 150, marks=pytest.mark.long)]
+)
 def test_the_time_left_is_about_the_time_until_all_replicas_have_rejoined(
     tmp_path: Path, released_at: int, records_per_second: int
 ) -> None:

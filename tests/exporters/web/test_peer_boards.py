@@ -7,6 +7,7 @@ in docs/how-it-compares.md is what this test finds; ``--rewrite-golden`` writes 
 from __future__ import annotations
 
 import re
+import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from exporters.web.app import OPTION
 from exporters.web.server import Endpoints, application
 from streaming.contracts.sample_tables import BROKER_METRICS
 from streaming.runtime.listening import address_of, listen
+from tests.exporters.conftest import SECOND, START, Tables
 from tests.plugins.local_http import wait_until
 from tests.plugins.prometheus import Prometheus, running_prometheus
 
@@ -73,13 +75,15 @@ def served(directory: Path, now: int) -> Iterator[str]:
         refresher.join()
 
 
-@pytest.fixture
-def asked(busy_cluster: Any, rows: Any, tmp_path: Path) -> Iterator[Prometheus]:
+@pytest.fixture(scope="module")
+def asked(written_busy_cluster: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """A Prometheus that has scraped everything a few times, of a cluster whose brokers have no agents."""
-    busy_cluster.put(BROKER_METRICS.name)
-    with served(busy_cluster.directory, rows.start + 31_000_000) as address:
+    folder = tmp_path_factory.mktemp("asked")
+    shutil.copytree(written_busy_cluster, folder / "tables")
+    Tables(folder / "tables").put(BROKER_METRICS.name)
+    with served(folder / "tables", START + 31 * SECOND) as address:
         jobs = documented_jobs(address)
-        with running_prometheus(tmp_path, jobs) as prometheus:
+        with running_prometheus(folder, jobs) as prometheus:
             wait_until(lambda: prometheus.query(f"count(sum_over_time(up[1m]) >= 4) == {len(jobs)}"))
             yield prometheus
 
