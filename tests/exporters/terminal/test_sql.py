@@ -283,15 +283,22 @@ def test_time_left_of_directories_and_brokers_is_counted_as_the_tables_say() -> 
         assert [(row[2], row[5]) for row in rows] == [("/b", 5.0), ("/a", None)]
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("name", QUERIES)
-def test_spark_and_duckdb_give_the_same_answer(spark: Any, duck: Any, tables: Path, name: str) -> None:
+@pytest.fixture(scope="module")
+def registered(spark: Any, tables: Path) -> Any:
+    """A session of Spark that knows the tables by their names."""
+    session = spark.newSession()
     for table in TABLES:
         if DeltaTable.is_deltatable(str(tables / table)):
-            spark.read.format("delta").load(str(tables / table)).createOrReplaceTempView(table)
+            session.read.format("delta").load(str(tables / table)).createOrReplaceTempView(table)
+    return session
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", QUERIES)
+def test_spark_and_duckdb_give_the_same_answer(registered: Any, duck: Any, name: str) -> None:
     expected = answer(duck, name)
     assert expected or name == "recovery_progress"  # every replica is in sync at the end
-    by_spark = [row.asDict() for row in spark.sql((SQL / f"{name}.sql").read_text()).collect()]
+    by_spark = [row.asDict() for row in registered.sql((SQL / f"{name}.sql").read_text()).collect()]
     assert [same(row) for row in by_spark] == [same(row) for row in expected]
 
 
