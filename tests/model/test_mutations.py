@@ -226,15 +226,14 @@ def test_a_transcript_breaks_a_promise_in_its_first_half_only(name: str, broken:
     assert "  ! " not in with_check
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "switch",
     [
-        "expand_needs_fetch_in_epoch",
         "expand_needs_high_watermark",
         "expand_needs_epoch_start",
-        "freeze_high_watermark_under_min_isr",
-        "partition_epoch_check",
+        pytest.param("expand_needs_fetch_in_epoch", marks=pytest.mark.long),
+        pytest.param("freeze_high_watermark_under_min_isr", marks=pytest.mark.long),
+        pytest.param("partition_epoch_check", marks=pytest.mark.long),
     ],
 )
 def test_random_runs_find_what_a_missing_check_breaks(switch: str) -> None:

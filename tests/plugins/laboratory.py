@@ -30,7 +30,7 @@ from streaming.sources.simulated.network import SimulatedNetwork
 from tests.plugins.conformance import actions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from streaming.contracts.events import Cause
     from streaming.contracts.records import MetadataRecord
@@ -221,6 +221,10 @@ class Lab:
 
     def state(self, key: TopicPartition) -> PartitionRegistration:
         return self.cluster.controller.registry.partitions[key]
+
+    def is_whole(self, keys: Iterable[TopicPartition]) -> bool:
+        """Return whether every replica of these partitions is in sync."""
+        return all(set(state.isr) == set(state.replicas) for state in map(self.state, keys))
 
     def high_watermark(self, broker: int, key: TopicPartition) -> int:
         return self.cluster.disks[BrokerId(broker)].replicas[key].high_watermark
