@@ -23,11 +23,7 @@ needs neither Spark nor Java. This file contains the names and one-line help tex
 - ``maintenance_lease``  announces planned work, and holds a lease while a command runs
 - ``simulate``         ``isrwatch simulate``
 - ``simulate_output``  a simulated timeline as text and as JSON
-- ``simulate_swarm``   ``isrwatch simulate --swarm`` and ``--presets``
 - ``explain``          ``isrwatch explain``
-- ``conform``          ``isrwatch conform``
-- ``conform_logs``     a metadata log as batches: files of a controller, or a running cluster
-- ``conform_output``   deviations as text and as JSON
 
 An error for the user is one red sentence and the exit code of its class (``streaming.errors``): 2 for wrong options or
 configuration, mostly 1 for everything else. ``--debug`` shows the traceback.
@@ -135,11 +131,6 @@ COMMANDS: Final[dict[str, Command]] = {
         target="streaming.commands.simulate:simulate",
         help="Run a scenario in the model of a Kafka cluster and print its events with their causes.",
         extra="all",
-    ),
-    "conform": Command(
-        target="streaming.commands.conform:conform",
-        help="Check a metadata log, record by record, against the model of Kafka's controller.",
-        extra="collect",
     ),
     "explain": Command(
         target="streaming.commands.explain:explain",

@@ -11,11 +11,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from streaming.commands.simulate_output import JsonLines, Lines, Timeline
-from streaming.commands.simulate_swarm import print_presets
-from streaming.commands.simulate_swarm import swarm as run_swarm
+from streaming.commands.simulate_output import JsonLines, Lines, Timeline, print_presets
 from streaming.contracts.identifiers import Micros
-from streaming.model.presets import NEWEST
 from streaming.resources import conf_path
 from streaming.sources.simulated.scenario_file import load_scenario
 from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
@@ -38,28 +35,23 @@ def simulate(
         float | None,
         typer.Option("--for", min=0.001, metavar="SECONDS", help="Seconds to simulate; default: all of it."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Random seed; default: 1.")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
     steps: Annotated[bool, typer.Option("--steps", help="Print a line for every step of every partition.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Report violated invariants; exit with 1 if any.")] = False,
-    swarm: Annotated[
-        bool,
-        typer.Option("--swarm", help="Check random runs for --for seconds of real time; with --seed only that run."),
+    presets: Annotated[
+        bool, typer.Option("--presets", help="Print the differences between the versions of Kafka.")
     ] = False,
-    preset: Annotated[str, typer.Option(help="The Kafka version of a swarm.")] = NEWEST,
-    presets: Annotated[bool, typer.Option("--presets", help="Print the differences between the versions.")] = False,
 ) -> None:
     """Run a scenario in the model of a Kafka cluster and print all leader and ISR changes with their true causes."""
     console = Console(highlight=False)
     if presets:
         print_presets(console)
-    elif swarm:
-        run_swarm(console, seed, seconds, preset)
     elif scenario is None:
         _list(console)
     else:
         output: Timeline = JsonLines() if as_json else Lines(console)
-        _play(scenario, output, seed=1 if seed is None else seed, seconds=seconds, steps=steps or as_json, check=check)
+        _play(scenario, output, seed=seed, seconds=seconds, steps=steps or as_json, check=check)
 
 
 def _play(scenario: str, output: Timeline, *, seed: int, seconds: float | None, steps: bool, check: bool) -> None:

@@ -1,4 +1,4 @@
-"""Output of ``isrwatch simulate``: aligned lines, or JSON objects."""
+"""Output of ``isrwatch simulate``: aligned lines, or JSON objects; and the table of versions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
+from streaming.model import presets
 from streaming.model.descriptions.transactions import hanging
 from streaming.model.invariants import groups
 from streaming.model.invariants.watch import INVARIANTS, OTHERS
@@ -156,3 +158,16 @@ class JsonLines:
     @staticmethod
     def _print(value: dict[str, Any]) -> None:
         typer.echo(json.dumps(value))
+
+
+def print_presets(console: Console) -> None:
+    """Print the differences between versions; an empty cell means the value of the newest version."""
+    heading, *rows = presets.table()
+    if not console.is_terminal:
+        for row in (heading, *rows):
+            typer.echo("\t".join(row).rstrip())
+        return
+    printed = Table(*heading, box=None, header_style="bold", title_justify="left")
+    for row in rows:
+        printed.add_row(*row)
+    console.print(printed)

@@ -23,7 +23,6 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``quorum``           the controllers: Raft as Kafka has it (KIP-595)
 - ``zookeeper``        the other control plane, until 3.9
 - ``clients``          producers and consumers
-- ``conformance``      checks a metadata log against the model's controller
 - ``probe``            what an observer outside the protocol may see
 - ``control_plane``    chooses quorum or ZooKeeper
 - ``admin``            administrative requests

@@ -40,7 +40,7 @@ from streaming.model.constants import Constants
 from streaming.sources.simulated import Scenario, SimulatedSource
 from streaming.sources.simulated.fault import Action, Fault
 from streaming.sources.simulated.scenario import TopicPlan
-from streaming.sources.simulated.swarm import SHORT
+from tests.swarm.swarm import SHORT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

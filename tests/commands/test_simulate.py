@@ -65,12 +65,6 @@ def test_an_unknown_scenario_is_one_sentence() -> None:
     assert (run.exit_code, run.stderr.startswith("there is no scenario zork; use one of broker_loss, ")) == (2, True)
 
 
-def test_a_swarm_of_one_run_is_reported_in_one_line() -> None:
-    (line,) = simulated("--swarm", "--seed", "3")
-    assert line.startswith("1 runs, ")
-    assert line.endswith(" invariants after every step: no violation")
-
-
 def test_the_promises_to_groups_are_checked_on_demand() -> None:
     last = simulated("consumer_groups", "--for", "20", "--check")[-1]
     assert last == "9 invariants of groups held each second, 0 did not"
@@ -80,8 +74,3 @@ def test_versions_are_compared_in_a_table() -> None:
     heading, *rows = simulated("--presets")
     assert heading.split() == ["kraft-4.x", "kraft-3.9", "zk-3.x", "legacy-2.4", "legacy-0.8"]
     assert "replica_lag_time_max_ms\t30000\t\t\t10000\t10000" in rows
-
-
-def test_an_unknown_version_is_one_sentence() -> None:
-    run = CliRunner().invoke(app, ["simulate", "--swarm", "--preset", "kafka-1"])
-    assert (run.exit_code, run.stderr.startswith("--preset is 'kafka-1'; use one of kraft-4.x, ")) == (2, True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming.commands import collect, conform, doctor, job, maintenance
+from streaming.commands import collect, doctor, job, maintenance
 from streaming.commands.doctor_findings import Finding, Status
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ SENTENCE = (
 SENTENCE += "or start a broker of the cluster TsuxU8vkmQiwdwEupwQpCTZDQ and then isrwatch again"
 SAID: dict[str, Callable[[str], object]] = {
     "collect": collect._say,
-    "conform": conform._say,
     "job": job._say,
     "job, a problem": job._warn,
     "maintenance": maintenance._say,

@@ -9,7 +9,6 @@ import pytest
 from streaming.contracts.events import Cause
 from streaming.model.broker.leader import IsrProposal
 from streaming.model.invariants import metadata
-from streaming.model.invariants.settled import unsettled
 from streaming.model.invariants.view import look
 from streaming.model.invariants.watch import INVARIANTS, OTHERS, Violation
 from streaming.model.messages.produce import Acks
@@ -17,6 +16,7 @@ from streaming.model.registrations import Transition
 from streaming.model.storage.batch import Batch, Marker
 from streaming.model.storage.log import Log
 from streaming.model.storage.records import Records, Span, first_difference, holds, spans_of
+from tests.swarm.settled import unsettled
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,8 +15,8 @@ import pytest
 from streaming.contracts.identifiers import BrokerId
 from streaming.model.constants import Constants
 from streaming.model.switches import Switches, Truncation
-from streaming.sources.simulated.schedule import Act, Options
-from streaming.sources.simulated.swarm import SHORT, options_of, schedule_of, shrink, violation_of
+from tests.swarm.schedule import Act, Options
+from tests.swarm.swarm import SHORT, options_of, schedule_of, shrink, violation_of
 
 CONTROLLER = -100
 TRANSCRIPTS = Path(__file__).parent / "transcripts"

@@ -19,7 +19,6 @@ from streaming.model.clients.consumer_config import ConsumerConfig, ResetPolicy
 from streaming.model.clients.producer import Producer
 from streaming.model.clients.transactional_producer import TransactionalProducer
 from streaming.model.cluster import Cluster
-from streaming.model.conformance.checker import Checker
 from streaming.model.constants import Constants, MetadataMode
 from streaming.model.controller.topics import NewTopic
 from streaming.model.invariants.watch import Watch
@@ -27,7 +26,8 @@ from streaming.model.messages.outbox import CONTROLLER
 from streaming.model.presets import PRESETS
 from streaming.model.switches import Switches
 from streaming.sources.simulated.network import SimulatedNetwork
-from tests.plugins.conformance import actions_of
+from tests.conformance.checker import Checker
+from tests.conformance.truth import actions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from streaming.contracts.events import Cause
     from streaming.contracts.records import MetadataRecord
     from streaming.model.clients.partition_queue import Sent
-    from streaming.model.conformance.actions import Action
     from streaming.model.controller.commit import Commit
     from streaming.model.registrations import PartitionRegistration, Transition
     from streaming.model.storage.batch import Batch
+    from tests.conformance.actions import Action
 
 # Processes start in no time, so that a leader's ISR checks fall on multiples of half the window.
 QUICK = Constants(start_up_ms=0, auto_leader_rebalance_enable=False)

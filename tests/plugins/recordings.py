@@ -3,7 +3,7 @@
 ``one_controller``: three brokers through crashes, clean stops, freezes, reassignments and elections.
 ``controller_failover``: three controllers, the active one killed, 1,270 irrelevant configuration records.
 ``replication_links``: followers held back and cut off, an unclean restart, a clean stop of a broker that leads nothing.
-``operators_and_faults``: what ``tests/model/conformance/test_real_cluster.py`` does, as the controller's raw segment.
+``operators_and_faults``: what ``tests/conformance/test_real_cluster.py`` does, as the controller's raw segment.
 """
 
 from __future__ import annotations

@@ -10,6 +10,5 @@ few cheap ones are ours. Read in this order:
 - ``logs``       logs compared with what was promised
 - ``producers``  writers, and readers of committed transactions
 - ``groups``     consumer groups
-- ``settled``    what must become true once faults stop
 - ``watch``      the registry, and the observer: after a step it checks what the step touched
 """

@@ -17,8 +17,6 @@
 - ``truth``          the ground truth: every step of every partition, from the model's state
 - ``timeline``       the steps of a simulation as lines
 - ``digest``         many steps at one time as one line
-- ``schedule``       a random run as a list of actions
-- ``swarm``          many short random runs, every step checked
 """
 
 from __future__ import annotations

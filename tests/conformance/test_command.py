@@ -1,4 +1,4 @@
-"""``isrwatch conform``: real logs conform, what no controller would have written is found, rubbish is refused."""
+"""Real logs conform, what no controller would have written is found, rubbish is refused."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from streaming.commands import app
-from streaming.commands.conform_output import DeviationCount, ProgressLine
 from streaming.contracts.records import NoOp, PartitionChange
 from streaming.sources.metadata_log.batches import EncodedBatch, decode, split
+from tests.conformance.__main__ import app
+from tests.conformance.output import DeviationCount, ProgressLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +28,7 @@ FRAMES = list(split(SEGMENT))
 
 
 def conform(*words: str | Path) -> Result:
-    return CliRunner().invoke(app, ["conform", *map(str, words)])
+    return CliRunner().invoke(app, [*map(str, words)])
 
 
 def found(*words: str | Path) -> list[dict[str, Any]]:

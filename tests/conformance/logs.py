@@ -1,4 +1,4 @@
-"""A metadata log for ``isrwatch conform``: the files of a controller, or the log of a running cluster, as batches.
+"""A metadata log as batches: the files of a controller, or the log of a running cluster.
 
 Knows files, addresses and snapshots; nothing of what the model makes of the records.
 """

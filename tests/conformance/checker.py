@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming.contracts.records import Undecodable
-from streaming.model.conformance.actions import Action, Deviation, Explanation
-from streaming.model.conformance.changes import Changes, Stretch, stretches
-from streaming.model.conformance.records import Preconditions, name_of
-from streaming.model.conformance.replay import Refused, Replay
+from tests.conformance.actions import Action, Deviation, Explanation
+from tests.conformance.changes import Changes, Stretch, stretches
+from tests.conformance.records import Preconditions, name_of
+from tests.conformance.replay import Refused, Replay
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -23,8 +23,8 @@ from streaming.contracts.records import (
     Topic,
     Undecodable,
 )
-from streaming.model.conformance.actions import ActionName
-from streaming.model.conformance.checker import Checker
+from tests.conformance.actions import ActionName
+from tests.conformance.checker import Checker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

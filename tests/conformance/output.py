@@ -1,4 +1,4 @@
-"""What ``isrwatch conform`` prints: a line for each deviation and one at the end, for people or as JSON."""
+"""Findings: a line for each deviation and one at the end, for people or as JSON."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from streaming.contracts.records import RecordBatch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streaming.commands.conform_logs import Start
     from streaming.contracts.identifiers import Micros
     from streaming.contracts.records import MetadataRecord
-    from streaming.model.conformance.actions import Deviation, Explanation
-    from streaming.model.conformance.quirks import Quirk
+    from tests.conformance.actions import Deviation, Explanation
+    from tests.conformance.logs import Start
+    from tests.conformance.quirks import Quirk
 
 PROGRESS_SECONDS: Final = 5.0
 # The subject names the topic-partition; a value may be secret.

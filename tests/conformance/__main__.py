@@ -1,4 +1,11 @@
-"""``isrwatch conform``: checks whether the model's controller could have written a metadata log."""
+"""``python -m tests.conformance``: checks whether the model's controller could have written a metadata log.
+
+Trace validation as TLA+ knows it: every step of a real trace must be a step of the specification. The specification
+is ``streaming.model.controller``; the trace is the log of a real cluster, of the model itself, or of a recording.
+The check is pure, records in, actions out: ``checker`` is its interface, ``steps`` the table of actions that may change
+a partition, ``changes`` and ``records`` explain the records by them, ``replay`` keeps the controller's state, and
+``quirks`` says what Kafka does and the model does not. ``logs`` reads the files of a controller or a running cluster.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +21,23 @@ from rich.console import Console
 from rich.text import Text
 
 from streaming.cluster_settings import one_cluster
-from streaming.commands import explained
-from streaming.errors import ConfigurationError
-from streaming.model.conformance.checker import Checker
-from streaming.model.conformance.replay import Refused
+from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.secret_values import with_secrets
 from streaming.word_wrap import print_wrapped
+from tests.conformance.checker import Checker
+from tests.conformance.logs import LiveLog, LogFiles, Start
+from tests.conformance.output import DeviationCount, DeviationsAsJson, DeviationsAsText, ProgressLine
+from tests.conformance.replay import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-    from streaming.commands.conform_logs import MetadataLog, Start
-    from streaming.commands.conform_output import DeviationCount, Output
     from streaming.settings import ClusterSettings
+    from tests.conformance.logs import MetadataLog
+    from tests.conformance.output import Output
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 class Format(StrEnum):
@@ -37,7 +47,8 @@ class Format(StrEnum):
     JSON = "json"
 
 
-def conform(
+@app.command()
+def conform(  # noqa: PLR0913 - options
     log: Annotated[
         list[Path] | None,
         typer.Argument(metavar="[LOG]...", help="A __cluster_metadata-0 directory, or its .log files in any order."),
@@ -74,17 +85,18 @@ def conform(
 
     Exit code: 0 the log conforms, 1 it deviates, 2 it could not be read.
 
-    Example: isrwatch conform /var/lib/kafka/metadata/__cluster_metadata-0
+    Example: python -m tests.conformance /var/lib/kafka/metadata/__cluster_metadata-0
 
-    Example: isrwatch conform --bootstrap-servers broker-1:9092 --for 60
+    Example: python -m tests.conformance --bootstrap-servers broker-1:9092 --for 60
     """
-    _refuse_both(log, live=bool(bootstrap_servers) or bool(cluster) or follow or seconds is not None)
-    running = None if log else _running_cluster(config, cluster, bootstrap_servers)
-    is_over = _until(seconds, follow=follow)
     try:
+        _refuse_both(log, live=bool(bootstrap_servers) or bool(cluster) or follow or seconds is not None)
+        running = None if log else _running_cluster(config, cluster, bootstrap_servers)
+        is_over = _until(seconds, follow=follow)
         tally = _check(_opened(log, running, is_over), output, min_insync_replicas, unclean_leader_election)
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(str(explained("conform", error))) from error
+    except IsrwatchError as error:
+        print_wrapped(Console(stderr=True), Text(str(error), style="red"))
+        raise typer.Exit(error.exit_code) from None
     if tally.deviations:
         raise typer.Exit(1)
 
@@ -113,7 +125,7 @@ def _until(seconds: float | None, *, follow: bool) -> Callable[[bool], bool]:
     def stop(number: int, _frame: FrameType | None) -> None:
         stopped.append(number)
 
-    def is_over(is_caught_up: bool) -> bool:
+    def is_over(is_caught_up: bool) -> bool:  # noqa: FBT001 - a callback
         if stopped:
             return True
         if deadline is not None:
@@ -127,16 +139,16 @@ def _until(seconds: float | None, *, follow: bool) -> Callable[[bool], bool]:
 
 
 def _opened(log: list[Path] | None, running: ClusterSettings | None, is_over: Callable[[bool], bool]) -> MetadataLog:
-    from streaming.commands.conform_logs import LiveLog, LogFiles
-
     return LogFiles(log or [], _say) if running is None else LiveLog(running, is_over=is_over, report=_say)
 
 
-def _check(log: MetadataLog, output: Format, min_isr: int | None, unclean: bool | None) -> DeviationCount:
+def _check(
+    log: MetadataLog,
+    output: Format,
+    min_isr: int | None,
+    unclean: bool | None,  # noqa: FBT001 - as the option
+) -> DeviationCount:
     """Check every batch, print every deviation; after each new start of the log begin with a new checker."""
-    from streaming.commands.conform_logs import Start
-    from streaming.commands.conform_output import DeviationCount, DeviationsAsJson, DeviationsAsText, ProgressLine
-
     printer: Output = DeviationsAsJson() if output is Format.JSON else DeviationsAsText(_say)
     tally, progress, checker = DeviationCount(), ProgressLine(_say), Checker()
     for item in log:
@@ -164,4 +176,8 @@ def _restore(checker: Checker, start: Start) -> None:
 
 def _say(line: str) -> None:
     """Write a line that is no deviation to stderr, so that a pipe contains deviations only."""
-    print_wrapped(Console(stderr=True), Text.assemble(("isrwatch conform: ", "dim"), line))
+    print_wrapped(Console(stderr=True), Text.assemble(("conformance: ", "dim"), line))
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m tests.conformance")

@@ -9,8 +9,9 @@ import pytest
 from streaming.model.constants import Constants
 from streaming.model.presets import PRESETS
 from streaming.model.switches import Switches
-from streaming.sources.simulated.schedule import Act
-from streaming.sources.simulated.swarm import options_of, run_swarm, schedule_of, shrink, violation_of
+from tests.swarm.__main__ import main
+from tests.swarm.schedule import Act
+from tests.swarm.swarm import options_of, run_swarm, schedule_of, shrink, violation_of
 
 
 def test_a_seed_is_a_run() -> None:
@@ -44,8 +45,15 @@ def test_a_failure_is_shrunk_and_says_how_it_is_repeated() -> None:
     again = violation_of(failure.options, failure.schedule)
     assert again is not None
     assert (again.invariant, str(again)) == (failure.invariant, failure.message)
-    assert f"isrwatch simulate --swarm --seed {failure.seed}" in str(failure)
+    assert f"python -m tests.swarm --seed {failure.seed}" in str(failure)
     assert all(str(act) in str(failure) for act in failure.schedule)
+
+
+def test_a_run_of_the_command_is_reported_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seed", "3"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("1 runs, ")
+    assert line.endswith(" invariants after every step: no violation")
 
 
 def test_shrinking_keeps_what_is_needed_and_nothing_else() -> None:

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from streaming.contracts.events import Cause
     from streaming.contracts.identifiers import BrokerId
     from streaming.contracts.records import MetadataRecord, PartitionChange
-    from streaming.model.conformance.quirks import Quirk
     from streaming.model.registrations import Transition
+    from tests.conformance.quirks import Quirk
 
 
 class ActionName(StrEnum):

@@ -15,7 +15,7 @@ from streaming.contracts.identifiers import BrokerId
 from streaming.model.constants import Constants, MetadataMode
 from streaming.model.invariants.watch import INVARIANTS, OTHERS, Violation
 from streaming.model.messages.outbox import CONTROLLER
-from streaming.sources.simulated.schedule import Act, Options, Run
+from tests.swarm.schedule import Act, Options, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -66,7 +66,7 @@ class SwarmReport(NamedTuple):
 
 def options_of(seed: int, constants: Constants) -> Options:
     """Draw a cluster."""
-    random = Random(f"{seed} options")  # noqa: S311 - reproducible on purpose
+    random = Random(f"{seed} options")
     brokers = tuple(BrokerId(number) for number in range(1, random.choice((3, 3, 3, 4)) + 1))
     replicas = random.sample(brokers, random.choice((2, 3, 3)))
     changes: dict[str, Any] = {
@@ -90,7 +90,7 @@ def options_of(seed: int, constants: Constants) -> Options:
 
 def schedule_of(seed: int, options: Options) -> tuple[Act, ...]:
     """Draw what happens: a mix of faults first, then a list of acts from it, with writes between."""
-    random = Random(f"{seed} schedule")  # noqa: S311 - reproducible on purpose
+    random = Random(f"{seed} schedule")
     mixes = _MIXES if options.constants.metadata_mode is MetadataMode.KRAFT else (_ON_BROKERS, _ON_LINKS)
     mix = [action for actions in mixes for action in actions if random.random() < 2 / 3]
     if not mix:
@@ -185,5 +185,5 @@ def _failure(options: Options, schedule: tuple[Act, ...], violation: Violation) 
 
     schedule = shrink(schedule, fails)
     message = str(violation_of(options, schedule))
-    command = f"isrwatch simulate --swarm --seed {options.seed}"
+    command = f"python -m tests.swarm --seed {options.seed}"
     return Failure(options.seed, options, schedule, violation.invariant, message, command)

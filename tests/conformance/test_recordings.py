@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming.contracts.events import Cause
-from streaming.model.conformance.actions import Action, ActionName
-from streaming.model.conformance.checker import Checker
-from streaming.model.conformance.quirks import Quirk
 from streaming.sources.simulated.timeline import step_text
+from tests.conformance.actions import Action, ActionName
+from tests.conformance.checker import Checker
+from tests.conformance.quirks import Quirk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

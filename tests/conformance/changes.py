@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import TopicPartition
 from streaming.contracts.records import MetadataRecord, PartitionChange, RegisterBroker
-from streaming.model.conformance.actions import Action, ActionName, Alternative, Deviation, Missing
-from streaming.model.conformance.quirks import Quirk
-from streaming.model.conformance.replay import Refused
-from streaming.model.conformance.steps import ALONE, Case, Match, Reason, closed_by, match, opened_by, would_write
 from streaming.model.registrations import Transition
+from tests.conformance.actions import Action, ActionName, Alternative, Deviation, Missing
+from tests.conformance.quirks import Quirk
+from tests.conformance.replay import Refused
+from tests.conformance.steps import ALONE, Case, Match, Reason, closed_by, match, opened_by, would_write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from streaming.model.conformance.replay import Replay
+    from tests.conformance.replay import Replay
 
 
 class Stretch(NamedTuple):

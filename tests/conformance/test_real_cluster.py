@@ -16,15 +16,15 @@ import pytest
 
 from deploy.sandbox import Sandbox, TopicWriter, plan_cluster, wait_until
 from streaming.contracts.events import Cause
-from streaming.model.conformance.actions import ActionName
-from streaming.model.conformance.checker import Checker
 from streaming.sources.metadata_log.batches import decode_batches
 from streaming.sources.simulated.timeline import step_text
+from tests.conformance.actions import ActionName
+from tests.conformance.checker import Checker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streaming.model.conformance.actions import Explanation
+    from tests.conformance.actions import Explanation
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -140,7 +140,7 @@ class Script:
 
 
 class Played(NamedTuple):
-    """What the checker made of the segments, and ``isrwatch conform`` of the running cluster."""
+    """What the checker made of the segments, and ``python -m tests.conformance`` of the running cluster."""
 
     explanations: list[Explanation]
     conform: subprocess.CompletedProcess[str]
@@ -159,7 +159,7 @@ def played() -> Iterator[Played]:
         checker = Checker(min_insync_replicas=1, unclean_leader_election=False)
         explanations = [checker.explain(batch) for batch in decode_batches(cluster.read_metadata_log())]
         options = ["--min-insync-replicas", "1", "--no-unclean-leader-election", "--format", "json"]
-        command = [sys.executable, "-m", "streaming.commands", "conform", "--bootstrap-servers"]
+        command = [sys.executable, "-m", "tests.conformance", "--bootstrap-servers"]
         run = subprocess.run(
             [*command, cluster.bootstrap_servers, *options], capture_output=True, text=True, check=False, timeout=60
         )

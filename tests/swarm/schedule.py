@@ -9,10 +9,10 @@ from streaming.contracts.identifiers import BrokerId, Micros, TopicId, TopicPart
 from streaming.model.cluster import Cluster
 from streaming.model.controller.election import Mode
 from streaming.model.controller.topics import NewTopic
-from streaming.model.invariants.settled import settling_ms, unsettled
 from streaming.model.invariants.watch import Violation, Watch
 from streaming.model.messages.outbox import CONTROLLER
 from streaming.sources.simulated.network import SimulatedNetwork
+from tests.swarm.settled import settling_ms, unsettled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +61,7 @@ class Run:
     """One cluster under a schedule, watched at every step."""
 
     def __init__(self, options: Options) -> None:
-        random = Random(f"{options.seed} network")  # noqa: S311 - reproducible on purpose
+        random = Random(f"{options.seed} network")
         self.network = SimulatedNetwork(random, options.latency_ms)
         self.cluster = Cluster(options.constants, self.network, origin=Micros(0))
         self.watch = Watch(self.cluster)

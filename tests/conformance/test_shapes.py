@@ -26,6 +26,8 @@ from streaming.model.controller.election import Mode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytest_plugins = ["tests.plugins.laboratory"]
+
 # Times of the live runs: a window that is shorter than the session.
 LIVE = {"broker_session_timeout_ms": 6_000, "replica_lag_time_max_ms": 2_500, "broker_heartbeat_interval_ms": 500}
 NEVER = LIVE | {"replica_lag_time_max_ms": 60_000}

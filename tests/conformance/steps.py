@@ -18,8 +18,6 @@ from streaming.contracts.records import (
     RegisterBroker,
     UnregisterBroker,
 )
-from streaming.model.conformance.actions import ActionName, Alternative
-from streaming.model.conformance.quirks import Quirk
 from streaming.model.controller.alter_partition import Proposal, verdict
 from streaming.model.controller.change import record_of
 from streaming.model.controller.election import Mode
@@ -27,15 +25,17 @@ from streaming.model.controller.metadata_writer import CAUSE_OF_ELECTION, DEFAUL
 from streaming.model.controller.reassignment import assignment_of, reassign, revert
 from streaming.model.errors import Error
 from streaming.model.messages.alter_partition import ANY_BROKER_EPOCH, AlterPartitionItem
+from tests.conformance.actions import ActionName, Alternative
+from tests.conformance.quirks import Quirk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from streaming.contracts.identifiers import BrokerId, TopicPartition
-    from streaming.model.conformance.replay import Replay, Settings
     from streaming.model.controller.election import Outcome
     from streaming.model.controller.registry import Registry
     from streaming.model.registrations import PartitionRegistration, TopicRegistration
+    from tests.conformance.replay import Replay, Settings
 
 
 class Case(NamedTuple):

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import TopicPartition
-    from streaming.model.conformance.actions import Action
-    from streaming.model.conformance.checker import Checker
     from streaming.model.controller.commit import Commit
+    from tests.conformance.actions import Action
+    from tests.conformance.checker import Checker
 
 
 def actions_of(checker: Checker, commit: Commit) -> tuple[Action, ...]:

@@ -22,16 +22,16 @@ from streaming.contracts.records import (
     Undecodable,
     UnregisterBroker,
 )
-from streaming.model.conformance.actions import ActionName
 from streaming.model.controller.heartbeats import TABLE, BrokerState, state_of
 from streaming.model.controller.topics import MIN_ISR
 from streaming.model.registrations import PartitionRegistration
+from tests.conformance.actions import ActionName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streaming.contracts.identifiers import BrokerId
-    from streaming.model.conformance.replay import Replay
+    from tests.conformance.replay import Replay
 
 _BEGIN: Final = 23
 

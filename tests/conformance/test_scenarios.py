@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming.model.conformance.checker import Checker
+from tests.conformance.checker import Checker
+from tests.conformance.truth import actions_of
 from tests.plays import SCENARIOS, played
-from tests.plugins.conformance import actions_of
 
 if TYPE_CHECKING:
-    from streaming.model.conformance.actions import Action
+    from tests.conformance.actions import Action
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
