@@ -1,6 +1,7 @@
 """A real cluster through everything that an operator and fate can do to it: its log is a log of the model's controller.
 
-One cluster plays the whole script once. ``pytest -s`` prints what it did, as actions of the model.
+One cluster plays the whole script once. ``pytest -s`` prints what it did, as actions of the model. A part of it is in
+``make test``, too: ``tests/end_to_end/test_real_cluster.py``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from tests.conformance.actions import Explanation
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 
 PROPERTIES = {"replica.lag.time.max.ms": "3000", "broker.session.timeout.ms": "4000"}
 MIN_ISR, UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"

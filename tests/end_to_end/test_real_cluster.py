@@ -24,6 +24,9 @@ from deploy.sandbox.plan import plan_cluster
 from deploy.sandbox.writer import TopicWriter
 from streaming.contracts.tables import PARTITION_STATE_TABLE
 from streaming.delta.state_reader import as_of_version
+from streaming.sources.metadata_log.batches import decode_batches
+from tests.conformance.actions import ActionName
+from tests.conformance.checker import Checker
 from tests.plugins.batches import Batches
 from tests.plugins.local_http import collecting_webhook
 from tests.plugins.pipeline import Pipeline
@@ -64,6 +67,7 @@ class Run:
 
     windows: dict[str, tuple[int, int]] = field(default_factory=dict)
     dump: list[DumpedRecord] = field(default_factory=list)
+    log: bytes = b""
     rows: list[dict[str, Any]] = field(default_factory=list)
     states: list[dict[str, Any]] = field(default_factory=list)
     quarantined: list[dict[str, Any]] = field(default_factory=list)
@@ -213,7 +217,7 @@ def finish(sandbox: Sandbox, pipeline: Pipeline, done: Run) -> None:
     """Remember what the log, the tables and the cluster say, when all of them say it of the same moment."""
     for _ in range(5):
         time.sleep(2)
-        done.dump = sandbox.dump_metadata_log()
+        done.dump, done.log = sandbox.dump_metadata_log(), sandbox.read_metadata_log()
         remember(last_change(done.dump), sandbox, pipeline, done)
         if last_change(sandbox.dump_metadata_log()) == last_change(done.dump):
             return
@@ -355,6 +359,19 @@ def test_each_fault_produced_a_shrink_with_its_own_cause(run: Run, fault: str, b
 
     assert causes <= found, found
     assert found <= {"fenced", "lag", "controlled_shutdown", "leader_stall"}, found
+
+
+def test_every_record_of_the_log_is_an_action_of_the_models_controller(run: Run) -> None:
+    """The whole script of what operators and fate can do is long: ``tests/conformance/test_real_cluster.py``."""
+    checker = Checker(min_insync_replicas=1, unclean_leader_election=False)
+    explanations = [checker.explain(batch) for batch in decode_batches(run.log)]
+
+    assert "\n".join(str(deviation) for each in explanations for deviation in each.deviations) == ""
+    names = {action.name for each in explanations for action in each.actions}
+    assert names >= {
+        ActionName.CREATE_PARTITION, ActionName.ALTER_PARTITION, ActionName.FENCE_BROKER, ActionName.UNFENCE_BROKER,
+        ActionName.BEGIN_CONTROLLED_SHUTDOWN, ActionName.ELECT_PREFERRED, ActionName.DELETE_TOPIC,
+    }  # fmt: skip
 
 
 def test_every_shrink_has_a_cause(run: Run) -> None:
