@@ -6,7 +6,6 @@ Tracing makes a fold three times as slow and the model four times, so ``make tes
 from __future__ import annotations
 
 import io
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -47,14 +46,16 @@ class Tracing:
 
     def __init__(self, settings: str, *, by_test: bool) -> None:
         self._settings, self._by_test = settings, by_test
-        self._is_worker = "PYTEST_XDIST_WORKER" in os.environ
         self._said = ""
         self._coverage = Coverage(config_file=settings, data_suffix=True)
-        if not self._is_worker:
+        self._coverage.start()
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Delete what an earlier run has left, before other processes are started."""
+        if not hasattr(config, "workerinput"):
             data = Path(self._coverage.config.data_file)
             for left in (data, *data.parent.glob(f"{data.name}.*")):
                 left.unlink(missing_ok=True)
-        self._coverage.start()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None]:
@@ -80,7 +81,7 @@ class Tracing:
         """Write what ran; after the other processes, put it together, and fail below the limit."""
         self._coverage.stop()
         self._coverage.save()
-        if self._is_worker:
+        if hasattr(session.config, "workerinput"):
             return
         combined = Coverage(config_file=self._settings)
         combined.combine()
