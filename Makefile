@@ -21,6 +21,10 @@ DEV_READY := $(VENV)/.ready-dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 COMPILE := $(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --quiet
+# A process of the tests that is aborted ends the run: with another one in its place xdist may wait for ever.
+PYTEST := pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# What is compiled stays: the tests start hundreds of programs.
+unexport PYTHONDONTWRITEBYTECODE
 # On a terminal pip shows its own progress. Elsewhere what is large, and what takes long after it has arrived; a pipe has
 # no exit code of its own, so a file says whether pip succeeded.
 SHOWN := | sed -unE -e 's|^ *(Downloading\|Using cached) ([^ ]*/)?([^ /]+) (\([0-9]{2,}(\.[0-9])? MB\).*)|  \3 \4|p' \
@@ -35,7 +39,7 @@ SHOWN :=
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-dev jars tools demo test coverage check format generated docs bench chaos chaos-kafka drill judge fuzz mutants pictures package lock clean
+.PHONY: help env env-dev jars tools demo quick test times coverage check format generated docs bench chaos chaos-kafka drill judge fuzz mutants pictures package lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,12 +88,11 @@ check: $(DEV_READY) ## format, lint, types, import contracts, spelling, generate
 	$(SAY) "Checking format, lint, types, imports, spelling"
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make format" >&2; exit 1; }
 	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-cache
-	@$(BIN)/codespell
-	@$(BIN)/validate-pyproject pyproject.toml
-	@$(BIN)/isrwatch dashboards render --check
-	@$(BIN)/python -m docs.builder references --check
+	@# The types take as long as all the rest, which runs beside them.
+	@$(BIN)/mypy & types=$$!; \
+	$(BIN)/lint-imports --no-cache && $(BIN)/codespell && $(BIN)/validate-pyproject pyproject.toml && \
+		$(BIN)/isrwatch dashboards render --check && $(BIN)/python -m docs.builder references --check; rest=$$?; \
+	wait $$types && exit $$rest
 
 format: $(DEV_READY) ## write what the formatter and the safe fixes of the linter want
 	@$(BIN)/ruff check --quiet --fix .
@@ -104,15 +107,19 @@ generated: $(RUN_READY) ## render the boards, the alerts, their table in the run
 	@$(BIN)/isrwatch dashboards render
 	@$(BIN)/python -m docs.builder references
 
+quick: $(DEV_READY) jars ## check, and beside it the tests that start nothing and do not wait: a minute and a half
+	@$(BIN)/python -m tests.quick $(ARGS)
+
 test: check jars tools ## check, then every test against real Spark, Kafka and Prometheus; no skips, WORKERS=2 at once
 	$(SAY) "Running every test"
-	@# A process of the tests that is aborted ends the run: with another one in its place xdist may wait for ever.
-	@ISRWATCH_NO_SKIPS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder \
-		--max-worker-restart 0 --random-order $(ARGS)
+	@ISRWATCH_NO_SKIPS=1 $(BIN)/python -m $(PYTEST) --random-order $(ARGS)
+
+times: $(DEV_READY) jars tools ## make test, and its seconds into tests/times.toml; ARGS=FILE runs, and writes, only these
+	@$(if $(ARGS),ISRWATCH_NO_SKIPS=1 $(BIN)/python -m pytest -q $(ARGS),$(MAKE) --no-print-directory test)
+	@$(BIN)/python -m tests.times $(ARGS)
 
 coverage: $(DEV_READY) jars tools ## trace the tests that cover the product: at least 90 %, and how much of each room
-	@ISRWATCH_NO_SKIPS=1 $(BIN)/python -m pytest -p tests.plugins.tracing --traced --numprocesses $(WORKERS) --dist loadfile \
-		--no-loadscope-reorder --max-worker-restart 0 $(ARGS)
+	@ISRWATCH_NO_SKIPS=1 $(BIN)/python -m $(PYTEST) -p tests.plugins.tracing --traced $(ARGS)
 
 docs: $(DEV_READY) ## build the documentation in build/docs; a wrong link, anchor or page fails
 	@$(BIN)/python -m docs.builder

@@ -31,11 +31,13 @@ pytest.register_assert_rewrite(
 
 pytest_plugins = [
     "tests.plugins.golden",
+    "tests.plugins.order",
     "tests.plugins.prometheus",
     "tests.plugins.recordings",
     "tests.plugins.sandbox",
     "tests.plugins.shared_plays",
     "tests.plugins.spark",
+    "tests.plugins.times",
 ]
 
 
@@ -55,10 +57,3 @@ def pytest_keep_long_ones_or_none(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if bool(item.get_closest_marker("long")) == wanted]
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put files with slow tests first, so that no process is left with one while the others have nothing to do."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)

@@ -1,0 +1,42 @@
+"""The recorded seconds of the test files: how they are taken over, and what follows from them."""
+
+from __future__ import annotations
+
+import tomllib
+
+from tests import times
+from tests.plugins.times import told
+from tests.times import every_file, functions_in, quick_files, rendered, starts, taken_over, waits
+
+HEAD = {"commit": "0123456789ab", "date": "2026-11-01", "cores": 2, "python": "3.11.7"}
+
+
+def test_the_page_is_as_it_is_written() -> None:
+    text = times.PAGE.read_text()
+    page = tomllib.loads(text)
+    assert set(page["recorded"]) == set(HEAD)
+    assert text == rendered(page["recorded"], page["seconds"])
+
+
+def test_a_run_of_all_replaces_what_is_recorded_and_one_of_a_file_only_its_entry() -> None:
+    old, measured = {"a": 1.0, "b": 2.0, "gone": 3.0}, {"a": 4.0, "b": 5.0}
+    assert taken_over(old, measured, ["a", "b"], []) == {"a": 4.0, "b": 5.0}
+    assert taken_over(old, measured, ["a", "b"], ["b"]) == {"a": 1.0, "b": 5.0}
+
+
+def test_a_file_that_takes_much_longer_than_recorded_is_named_and_one_of_seconds_is_not() -> None:
+    seconds = {**{f"slow {number}": 100.0 for number in range(10)}, "longer": 16.0, "little": 2.0}
+    assert told(seconds, {"longer": 10.0, "little": 0.5})[11:] == ["16.0 s longer, 10.0 s are recorded"]
+
+
+def test_quick_files_start_nothing_and_wait_for_nothing() -> None:
+    texts = {name: every_file()[name].read_text() for name in quick_files()}
+    assert [name for name, text in texts.items() if starts(text) or waits(text)] == []
+
+
+def test_what_starts_a_program_is_found() -> None:
+    assert starts("import subprocess\n")
+    assert starts("@pytest.mark.kafka\n")
+    assert not starts("def test_a(): assert 'process'\n")
+    assert waits("    time.sleep(1)\n")
+    assert functions_in("def test_a(): ...\n\n    async def test_b(): ...\ndef tested(): ...\n") == 2

@@ -1,0 +1,120 @@
+"""The seconds of each test file, as recorded: ``tests/times.toml``, written by ``make times``.
+
+``python -m tests.times [FILE ...]`` takes over what the last run measured: of all files, or of these only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+ROOT: Final = Path(__file__).parents[1]
+PAGE: Final = ROOT / "tests" / "times.toml"
+MEASURED: Final = ROOT / "build" / "times.json"
+"""What the last run measured, whatever it ran."""
+SERVICES: Final = re.compile(r"\bmark\.(?:spark|kafka|prometheus|process)\b")
+STARTS: Final = re.compile(
+    r"\bsubprocess\b|\bPopen\b|\bmultiprocessing\b|\bfake_kafka\b|\bmock_kafka\b|\bserving_exposition\b|\buvicorn\b"
+    r"|\bhttp\.server\b|\bsocketserver\b|\bsocket\.(?:socket|create_server)\b"
+)
+"""How a file says that it starts a program or a server: what is in it has the marker ``process``."""
+WAITS: Final = re.compile(r"\bsleep\(|\bwait_until\(|\beventually\(|\bdef (?:until|wait_for)\(")
+QUICK_SECONDS: Final = 130.0
+"""So many recorded worker-seconds `make quick` runs, in two processes and with fewer examples."""
+
+
+def recorded() -> dict[str, float]:
+    """Return the recorded seconds of each test file."""
+    return dict(tomllib.loads(PAGE.read_text(encoding="utf-8"))["seconds"]) if PAGE.exists() else {}
+
+
+def every_file() -> dict[str, Path]:
+    """Return every test file, by its path below the checkout."""
+    return {str(path.relative_to(ROOT)): path for path in sorted((ROOT / "tests").rglob("test_*.py"))}
+
+
+def starts(text: str) -> bool:
+    """Return whether a test file starts a program or a server."""
+    return bool(SERVICES.search(text) or STARTS.search(text))
+
+
+def waits(text: str) -> bool:
+    """Return whether a test file waits for time to pass."""
+    return bool(WAITS.search(text))
+
+
+def functions_in(text: str) -> int:
+    """Count the test functions of a file."""
+    return len(re.findall(r"^ *(?:async )?def test_", text, re.MULTILINE))
+
+
+def quick_files() -> list[str]:
+    """Name the test files that start nothing: as many functions as fit into the time."""
+    seconds = recorded()
+    texts = {name: path.read_text(encoding="utf-8") for name, path in every_file().items()}
+    costs = {
+        name: seconds.get(name, 0.0) / max(1, functions_in(text))
+        for name, text in texts.items()
+        if not starts(text) and not waits(text)
+    }
+    chosen, left = [], QUICK_SECONDS
+    for name in sorted(costs, key=lambda name: costs[name]):
+        left -= seconds.get(name, 0.0)
+        if left < 0:
+            break
+        chosen.append(name)
+    return chosen
+
+
+def head() -> dict[str, Any]:
+    """Say what is measured, and where."""
+    git = ["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+    date = subprocess.run(["date", "-u", "+%Y-%m-%d"], capture_output=True, text=True, check=True).stdout.strip()
+    return {"commit": commit, "date": date, "cores": os.cpu_count() or 1, "python": platform.python_version()}
+
+
+def rendered(recorded_at: Mapping[str, Any], seconds: Mapping[str, float]) -> str:
+    """Render the page."""
+    lines = ["# Seconds of each test file: set-up, call and tear-down of all its tests. Written by make times.", ""]
+    lines += ["[recorded]", *(f"{name} = {json.dumps(value)}" for name, value in recorded_at.items()), "", "[seconds]"]
+    return "\n".join([*lines, *(f'"{name}" = {seconds[name]:.1f}' for name in sorted(seconds))]) + "\n"
+
+
+def taken_over(
+    old: Mapping[str, float], measured: Mapping[str, float], files: Iterable[str], chosen: Iterable[str]
+) -> dict[str, float]:
+    """Return the new entries: of all files or of the chosen ones, and none of a file that is gone."""
+    wanted = set(chosen)
+    new = {name: value for name, value in measured.items() if not wanted or name in wanted}
+    there = set(files)
+    return {name: value for name, value in {**old, **new}.items() if name in there}
+
+
+def main() -> int:
+    chosen = [str(Path(name).resolve().relative_to(ROOT)) for name in sys.argv[1:]]
+    run = json.loads(MEASURED.read_text(encoding="utf-8"))
+    if run["failed"]:
+        sys.exit(f"{run['failed']} tests of the last run failed: its seconds say nothing")
+    missing = set(chosen or every_file()) - set(run["seconds"])
+    if missing:
+        sys.exit(f"the last run has no seconds of {', '.join(sorted(missing)[:5])}")
+    before = tomllib.loads(PAGE.read_text(encoding="utf-8")) if PAGE.exists() else {"recorded": {}, "seconds": {}}
+    seconds = taken_over(before["seconds"], run["seconds"], every_file(), chosen)
+    PAGE.write_text(rendered(before["recorded"] if chosen else run["recorded"], seconds), encoding="utf-8")
+    print(f"{sum(before['seconds'].values()):.0f} s before, {sum(seconds.values()):.0f} s now")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
