@@ -39,7 +39,7 @@ SHOWN :=
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-dev jars tools demo quick test times coverage check format generated docs bench chaos chaos-kafka drill judge fuzz mutants pictures package lock clean
+.PHONY: help env env-dev jars tools demo quick test test-long times flaky coverage check format generated docs bench chaos chaos-kafka drill judge fuzz mutants pictures package lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -114,9 +114,15 @@ test: check jars tools ## check, then every test against real Spark, Kafka and P
 	$(SAY) "Running every test"
 	@ISRWATCH_NO_SKIPS=1 $(BIN)/python -m $(PYTEST) --random-order $(ARGS)
 
+test-long: $(DEV_READY) jars tools ## what takes too long for that, in parts of an hour: ARGS="--part judge --resume --write"
+	@$(BIN)/python -m tests.long $(ARGS)
+
 times: $(DEV_READY) jars tools ## make test, and its seconds into tests/times.toml; ARGS=FILE runs, and writes, only these
 	@$(if $(ARGS),ISRWATCH_NO_SKIPS=1 $(BIN)/python -m pytest -q $(ARGS),$(MAKE) --no-print-directory test)
 	@$(BIN)/python -m tests.times $(ARGS)
+
+flaky: $(DEV_READY) jars tools ## what starts a program or waits, ten times beside two busy processes: ARGS="--resume --write"
+	@$(BIN)/python -m tests.long --part flaky $(ARGS)
 
 coverage: $(DEV_READY) jars tools ## trace the tests that cover the product: at least 90 %, and how much of each room
 	@ISRWATCH_NO_SKIPS=1 $(BIN)/python -m $(PYTEST) -p tests.plugins.tracing --traced $(ARGS)
@@ -150,6 +156,7 @@ package: $(if $(PACKAGER),,$(RUN_READY)) ## build dist/isrwatch.zip, the code fo
 	@rm -f $(DIST)/isrwatch*
 	@$(or $(PACKAGER),$(BIN)/python) -m hatchling build --target wheel --directory $(DIST)
 	@cp $(DIST)/isrwatch-*.whl $(DIST)/isrwatch.zip
+	@$(if $(PACKAGER),,$(BIN)/python -m tests.long --old)
 
 lock: $(DEV_READY) ## resolve the Python packages anew (with uv, installed for this only)
 	@$(PIP) install --quiet uv==0.13.8

@@ -1,0 +1,98 @@
+"""The parts of ``make test-long``: what takes too long for ``make test``, each at most an hour."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from dataclasses import dataclass
+from typing import Final
+
+PYTEST: Final = "pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0"
+JUDGE: Final = "tests.judge --workers 2"
+SERVICES: Final = "spark or kafka or prometheus"
+RUNS: Final = r"\d+ runs, \d+ failed"
+PLAYS: Final = r"\d+ played, \d+ with an error"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part.
+
+    Attributes:
+        shows: what is known after it.
+        command: what runs, after ``python -m``; ``{seed}`` is drawn, and stays when the part is resumed.
+        says: the line of its output that is its result.
+        examples: how many examples Hypothesis draws (``tests/examples.py``).
+        resumes: the command itself goes on where it was stopped, with ``--resume``.
+        in_all: it belongs to ``make test-long``; others may take longer than an hour.
+    """
+
+    shows: str
+    command: str
+    says: str = r"\d+ passed, \d+ failed"
+    examples: str = "test"
+    resumes: bool = False
+    in_all: bool = True
+
+    def arguments(self, seed: int, *, resume: bool) -> list[str]:
+        """Return the command to start."""
+        again = ["--resume"] if resume and self.resumes else []
+        return [sys.executable, "-m", *shlex.split(self.command.format(seed=seed)), *again]
+
+    def result(self, output: str) -> str:
+        """Return the last line of the output that says how it ended; empty if none does."""
+        found = re.findall(self.says, output)
+        return " ".join(found[-1].split()) if found else ""
+
+
+PARTS: Final = {
+    "chaos-1": Part(
+        "the real job under random harm: each table is what the model did",
+        "tests.chaos --runs 25 --seed {seed}",
+        says=RUNS,
+        resumes=True,
+    ),
+    "chaos-2": Part("the same, 25 runs more", "tests.chaos --runs 25 --seed {seed}", says=RUNS, resumes=True),
+    "chaos-kafka": Part(
+        "random faults of a real Kafka: the tables have what its log has",
+        "tests.chaos_kafka --faults 30 --seed {seed}",
+        says=RUNS,
+        resumes=True,
+    ),
+    "drill": Part("ten faults of a real Kafka: each is reported as what it was", "tests.drill", says=r"\d+ faults.*"),
+    "judge": Part("2,000 random faults: what is reported of them against the model", JUDGE, says=PLAYS, resumes=True),
+    "judge-alerts": Part("2,000 random faults: whom the alerts wake", f"{JUDGE} --alerts", says=PLAYS, resumes=True),
+    "judge-slow": Part("2,000 slow brokers, and what only looks like one", f"{JUDGE} --slow", says=PLAYS, resumes=True),
+    "fuzz": Part(
+        "a million pieces of damaged input: each is refused, or means something",
+        "tests.fuzz --cases 1000000 --seed {seed}",
+        says=r"FAILS: .*",
+    ),
+    "mutants": Part(
+        "300 small faults put into the rules: at least 85 % are seen by a test",
+        "tests.mutants --sample 300 --workers 2 --seed {seed}",
+        says=r"\d+ of \d+ seen \(\d+%\)",
+    ),
+    "coverage": Part(
+        "at least 90 % of the lines and branches of rules, tables and exporters are run by tests",
+        f"{PYTEST} -p tests.plugins.tracing --traced",
+        says=r"TOTAL.*",
+    ),
+    "examples": Part(
+        "the tests by Hypothesis, ten times as many examples each", f"{PYTEST} -m hypothesis", examples="long"
+    ),
+    "services": Part(
+        "the tests marked long that start Spark, Kafka or Prometheus",
+        f'{PYTEST} --long -m "{SERVICES}"',
+        examples="long",
+    ),
+    "others": Part("the other tests marked long", f'{PYTEST} --long -m "not ({SERVICES})"', examples="long"),
+    "flaky": Part(
+        "what starts a program or waits for time passes ten times beside two busy processes",
+        "tests.long.flaky",
+        says=r"\d+ rounds, .*",
+        resumes=True,
+        in_all=False,
+    ),
+}
