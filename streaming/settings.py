@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Place = Annotated[str, "the path of a folder or a file of this machine"]
-DRIVER: Final = "driver"
-DISTRIBUTED: Final = "distributed"
 _LONGEST_LEASE_HOURS: Final = 168
 EXPORT_FAMILIES: Final = (
     *("incidents", "topics", "partitions", "replicas", "groups", "quorum", "transactions", "settings"),
@@ -107,8 +105,6 @@ class JobSettings:
     """The Spark job. An empty ``queries`` runs all of them."""
 
     queries: tuple[str, ...] = ()
-    execution: str = DRIVER
-    buckets: int = 16
     checkpoint: Place = ".isrwatch/checkpoint"
     trigger_seconds: float = 0.0
     batch_bytes: int = 32 * 1024 * 1024
@@ -238,12 +234,9 @@ def _value(hint: Any, value: Any, key: str) -> Any:  # noqa: ANN401 - any value 
 
 
 def _checked(settings: Settings) -> Settings:
-    for key, value, choices in (
-        ("collect.primary_source", settings.collect.primary_source, ("auto", "metadata_log", "poll")),
-        ("job.execution", settings.job.execution, (DRIVER, DISTRIBUTED)),
-    ):
-        if value not in choices:
-            raise ConfigurationError(f"{key} is {value!r}; use one of {', '.join(choices)}")
+    sources, chosen = ("auto", "metadata_log", "poll"), settings.collect.primary_source
+    if chosen not in sources:
+        raise ConfigurationError(f"collect.primary_source is {chosen!r}; use one of {', '.join(sources)}")
     for name in ("collect", "export", "job", "maintenance"):
         section = getattr(settings, name)
         for item in fields(section):
@@ -253,7 +246,6 @@ def _checked(settings: Settings) -> Settings:
         ("bus.segment_bytes", settings.bus.segment_bytes, 1024),  # at least one observation
         ("bus.max_bytes", settings.bus.max_bytes, 1024 * 1024),
         ("job.batch_bytes", settings.job.batch_bytes, 1024),
-        ("job.buckets", settings.job.buckets, 1),
         ("tables.history_days", settings.tables.history_days, 0),
         ("tables.reader_minutes", settings.tables.reader_minutes, 1),
     ):

@@ -115,7 +115,6 @@ def test_the_example_with_a_token_command_is_one_that_prints_a_token(tmp_path: P
             "[collect]\nprimary_source = 'zookeeper'\n",
             "collect.primary_source is 'zookeeper'; use one of auto, metadata_log, poll",
         ),
-        ("[job]\nexecution = 'yarn'\n", "job.execution is 'yarn'; use one of driver, distributed"),
         ("[collect]\npoll_seconds = 0\n", "poll_seconds is 0.0; it must be above 0"),
         ("[collect]\npoll_seconds = nan\n", "poll_seconds is nan; it must be above 0, and finite"),
         ("[job]\ntrigger_seconds = inf\n", "trigger_seconds is inf; it must be 0 or more, and finite"),

@@ -25,7 +25,6 @@ The fold:
 - ``unchanged_run``           a run of observations that repeat the current state, as one value
 - ``replaced_log``            what follows when a log on the bus is another one than before
 - ``tombstones``              how long a deleted partition is remembered, and where its totals go then
-- ``buckets``                 splits a batch by topics, so that the folds of all parts equal one fold
 - ``invariants``              rules that Kafka never breaks, checked on live data
 
 Derived from the state and the changes:

@@ -33,7 +33,7 @@ class Change:
 
     ``observation`` gives identity, time and source. Exactly one of ``after``, ``listed``, ``broker_after``,
     ``cluster_after``, ``source_after`` is set, according to the subject. ``configs`` holds the configured values that
-    a cluster's change brought. ``led_by`` is the observation that led to the change, where no source reported it.
+    a cluster's change brought.
     """
 
     subject: Subject
@@ -53,7 +53,6 @@ class Change:
     cluster_after: ClusterState | None = None
     configs: tuple[tuple[ConfigKey, ConfigValue], ...] = ()
     source_after: SourceState | None = None
-    led_by: Observation | None = None
 
     @property
     def cluster(self) -> str:

@@ -51,7 +51,7 @@ def lapse_leases(observed: Observation, draft: Draft) -> None:
         step = None if broker.maintenance_until is None else lapse(broker, watermark)
         if step is not None:
             after, at, events = step
-            _stepped(after, _at(at, observed), draft, f"lapse/{at}", events, led_by=observed)
+            _stepped(after, _at(at, observed), draft, f"lapse/{at}", events)
 
 
 def _at(moment: Micros, observed: Observation) -> Heartbeat:
@@ -66,14 +66,8 @@ def _at(moment: Micros, observed: Observation) -> Heartbeat:
     )
 
 
-def _stepped(  # noqa: PLR0913 - a change, and what it is filed under
-    after: BrokerState,
-    observed: Observation,
-    draft: Draft,
-    lease: str,
-    events: list[MaintenanceEvent],
-    *,
-    led_by: Observation | None = None,
+def _stepped(
+    after: BrokerState, observed: Observation, draft: Draft, lease: str, events: list[MaintenanceEvent]
 ) -> None:
     draft.put_broker(after)
     draft.next_lapse.pop(after.cluster_id, None)
@@ -84,6 +78,5 @@ def _stepped(  # noqa: PLR0913 - a change, and what it is filed under
             observation=observed,
             events=with_event_ids(identity, iter(events)),
             broker_after=after,
-            led_by=led_by,
         )
     )

@@ -33,7 +33,7 @@ def may_order(cluster: ClusterState, observed: Observation) -> bool:
 
     A source of lower rank takes over only at the begin of a full report: its earlier observations were not applied.
     """
-    if observed.authority is SourceKind.NONE or is_of_replaced_log(cluster, observed):
+    if observed.authority is SourceKind.NONE or _is_of_replaced_log(cluster, observed):
         return False
     if may_be_primary(observed.authority, cluster.authority):
         return True
@@ -47,7 +47,7 @@ def may_be_primary(kind: str, primary: str) -> bool:
     return kind != SourceKind.NONE and _RANK[kind] >= _RANK[primary]
 
 
-def is_of_replaced_log(cluster: ClusterState, observed: Observation) -> bool:
+def _is_of_replaced_log(cluster: ClusterState, observed: Observation) -> bool:
     """Return whether a reader of the metadata log reports what is from before another log replaced that one."""
     since = cluster.metadata_log_since
     is_log = observed.authority is SourceKind.METADATA_LOG

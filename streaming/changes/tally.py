@@ -31,7 +31,7 @@ def contributions_with_blame(partition: Shape) -> list[Contribution]:
 
 
 def _name_of(suspicion: Suspicion) -> str:
-    """Return a name for the partitions of which the same is suspected: counts have names, in every execution mode."""
+    """Return a name for the partitions of which the same is suspected: a tally counts by name."""
     return _SUSPECTED + json.dumps(suspicion)
 
 

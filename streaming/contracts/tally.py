@@ -163,20 +163,13 @@ class Tally:
         self._totals[cluster_id].update({name: value for name, value in totals.items() if value})
 
     def entries(self) -> Iterator[TallyEntry]:
-        """List every number, to be added up elsewhere."""
+        """List every number."""
         for cluster_id, counts in self._counted().items():
             for (broker, name), value in counts.items():
                 yield TallyEntry(cluster_id, False, broker, name, value)
         for cluster_id, totals in self._totals.items():
             for name, value in totals.items():
                 yield TallyEntry(cluster_id, True, None, name, value)
-
-    def add(self, entry: TallyEntry) -> None:
-        """Add one number of another tally."""
-        if entry.is_total:
-            self._totals[entry.cluster_id][entry.name] += entry.value
-        else:
-            self._counts[entry.cluster_id][entry.broker, entry.name] += entry.value
 
     def of_broker(self, cluster_id: ClusterId, broker: BrokerId, name: str) -> int:
         """Return one count of a broker."""

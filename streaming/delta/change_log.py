@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from streaming.contracts.log_position import LogPosition
-    from streaming.contracts.state import SourceState
     from streaming.delta.positions import LastCommon
 
 NOTHING_APPLIED: Final = -1
@@ -99,13 +98,6 @@ class ChangeLog:
         """Return how many refused records of a source no state of it counts yet."""
         return int(self._table.transaction_version(_UNREPORTED + source) or 0)
 
-    def go_on_after(self, sources: Iterable[SourceState]) -> None:
-        """Set the positions from the states of sources: the distributed mode commits no transactions with them."""
-        for state in sources:
-            before = self._applied.at(state.source)
-            if state.position > before.position or state.log_id != before.log_id:
-                self._applied.move({state.source: state.position}, _log_ids_of(state))
-
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
         """Go back where a log is another one now; return where its last applied record stood, by source."""
         return self._applied.go_back(sources, last_common)
@@ -152,7 +144,3 @@ class ChangeLog:
             TableRefused: another one has.
         """
         self._writer.check_ours()
-
-
-def _log_ids_of(state: SourceState) -> dict[str, int]:
-    return {} if state.log_id is None else {state.source: state.log_id}

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.definitions import arrow_schema, check_layout
-from streaming.delta.storage import file_path, open_table, read_versions
+from streaming.delta.storage import open_table, read_versions
 from streaming.delta.table_log import BEFORE_FIRST, actions_of, files_added, has_entry, identity_of
 from streaming.errors import IsrwatchError, TableUnreadable
 
@@ -161,15 +161,6 @@ def by_version(rows: pa.Table) -> list[tuple[int, pa.Table]]:
         parts.append((version, rows.slice(begin, end - begin)))
         begin = end
     return parts
-
-
-def files_between(path: Path, after_version: int, to_version: int) -> list[str]:
-    """List the files that can hold rows of the versions in ``(after_version, to_version]``."""
-    table = open_table(path)
-    if table is None:
-        return []
-    check_layout(table, PARTITION_CHANGES)
-    return [file_path(path, file) for file, _ in _files_with(table, after_version, to_version)]
 
 
 def only_sources(path: Path, after_version: int, to_version: int) -> bool:

@@ -110,7 +110,7 @@ class NewestRows:
             log_ids: of the logs that have one.
         """
         if samples.num_rows:
-            reported = pa.table(all_columns(samples, self._definition.name, self._schema), schema=self._schema)
+            reported = pa.table(_all_columns(samples, self._definition.name, self._schema), schema=self._schema)
             rows = self._merged(reported)
             self._rows = remembered(rows, reported, self._definition.forgotten_after * _SECOND)
             if len(self) < rows.num_rows:
@@ -240,7 +240,7 @@ def _is_as_above(column: pa.Array) -> pa.Array:
     return pc.equal(column, lag.shifted(column)).fill_null(False)
 
 
-def all_columns(samples: pa.Table, name: str, schema: pa.Schema) -> dict[str, pa.ChunkedArray]:
+def _all_columns(samples: pa.Table, name: str, schema: pa.Schema) -> dict[str, pa.ChunkedArray]:
     """Return every column of a table: those of the samples, those computed from them where they are not, and nulls."""
     columns = dict(zip(samples.column_names, samples.columns, strict=True))
     for distance, (begin, end) in lag.DISTANCES.get(name, {}).items():

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from streaming.changes.tally import SuspectTally
     from streaming.contracts.identifiers import ClusterId, Micros
 
-SOURCE_VERSION: Final = PARTITION_CHANGES.name
+_SOURCE_VERSION: Final = PARTITION_CHANGES.name
 SECONDS_WHILE_DEGRADED: Final = 5.0
 _DEGRADED: Final = ("under_replicated_partitions", "under_min_isr_partitions", "offline_partitions")
 # Two writers of a table derived from one change log write the same rows, so the loser of a race checks again.
@@ -172,7 +172,7 @@ class Projections:
     def _append_events(self, version: int) -> None:
         name = REPLICATION_EVENTS.name
         changes = self._changes(as_of_version(self._tables[name]), version)
-        self._writers[name].write(events_of(changes), APPEND, {SOURCE_VERSION: version})
+        self._writers[name].write(events_of(changes), APPEND, {_SOURCE_VERSION: version})
         self._maintenance[name].after_commit()
 
     def _write_partitions(self, state: ReplicationState, version: int) -> None:
@@ -184,13 +184,13 @@ class Projections:
         if after.num_rows or self._dropped not in (None, dropped):
             before = select(table, PARTITION_STATE_TABLE)
             rows = without_tombstones(newest_partitions(before, after, version), state.clusters.values())
-            self._writers[name].write(rows, OVERWRITE, {SOURCE_VERSION: version})
+            self._writers[name].write(rows, OVERWRITE, {_SOURCE_VERSION: version})
         else:
-            self._writers[name].write(after, APPEND, {SOURCE_VERSION: version})
+            self._writers[name].write(after, APPEND, {_SOURCE_VERSION: version})
         self._dropped = dropped
         self._maintenance[name].after_commit()
 
     def _overwrite(self, table: Table, make: Callable[[], list[dict[str, object]]], version: int) -> None:
         data = rows_to_arrow(make(), arrow_schema(table))
-        self._writers[table.name].write(data, OVERWRITE, {SOURCE_VERSION: version})
+        self._writers[table.name].write(data, OVERWRITE, {_SOURCE_VERSION: version})
         self._maintenance[table.name].after_commit()

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from deltalake import DeltaTable
-
     from streaming.contracts.identifiers import Micros
 
 T = TypeVar("T")
@@ -55,14 +53,6 @@ class Refused:
     raw: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What a writer must have seen of the rows of its channel: what is kept, and the newest position of each source."""
-
-    kept: KeptRecords
-    newest: Mapping[str, int]
-
-
 class Quarantine:
     """A writer of ``quarantine``, for one channel. A replayed record is not written twice."""
 
@@ -72,7 +62,7 @@ class Quarantine:
         self._writer = Writer(self._table)
         self._maintenance = Maintenance(self._table, self._path, policy)
         self._channel, self._days = channel, policy.days
-        self._seen: _Seen | None = None
+        self._kept: KeptRecords | None = None
 
     def by_source(self) -> Counter[str]:
         """Count the records of each source of this channel."""
@@ -107,9 +97,17 @@ class Quarantine:
         self._tried_again(lambda: self._go_back(positions))
 
     def _go_back(self, positions: Mapping[str, int]) -> None:
-        self._seen = None
+        """Write the table, which is bounded, whole."""
+        self._kept = None
         self._table.update_incremental()
-        go_back(self._table, self._writer, self._channel, positions)
+        rows = query(self._table, "SELECT * FROM rows")
+        position = rows["position"]
+        for source, at in positions.items():
+            is_of_log = pc.and_(pc.equal(rows["channel"], self._channel), pc.equal(rows["source"], source))
+            position = pc.if_else(pc.and_(is_of_log, pc.greater(position, at)), pa.scalar(at, pa.int64()), position)
+        lower = rows.set_column(rows.column_names.index("position"), "position", position)
+        transactions = moved({self._log(source): at for source, at in positions.items()})
+        self._writer.write(lower.cast(arrow_schema(QUARANTINE)), OVERWRITE, transactions)
 
     def _tried_again(self, work: Callable[[], T]) -> T:
         outrun: TableRefused | None = None
@@ -117,7 +115,7 @@ class Quarantine:
             try:
                 return work()
             except TableRefused as error:
-                outrun, self._seen = error, None
+                outrun, self._kept = error, None
         raise outrun or AssertionError("no try at all")
 
     def _append(self, fresh: Sequence[Refused], now: Micros) -> Counter[str]:
@@ -127,12 +125,12 @@ class Quarantine:
             newest[log] = max(newest.get(log, record.position), record.position)
         self._writer.write(as_rows(self._rows_of(fresh, now)), APPEND, moved(newest))
         self._maintenance.after_commit()
-        condense(self._table, self._writer, self._days, now)
+        self._condense(now)
         return Counter(record.source for record in fresh)
 
     def _rows_of(self, fresh: Sequence[Refused], now: Micros) -> Iterator[dict[str, Any]]:
         """Yield the rows of records: those that are kept whole, and one per key that counts the others."""
-        kept = self._look().kept
+        kept = self._kept_records()
         counts: dict[ReasonKey, dict[str, Any]] = {}
         for record in fresh:
             key, raw = ReasonKey(self._channel, record.source, reason_kind(record.reason)), record.raw or b""
@@ -150,7 +148,9 @@ class Quarantine:
             return []
         try:
             self._table.update_incremental()
-            applied = self._applied({record.source for record in refused})
+            applied = {
+                source: applied_position(self._table, self._log(source)) for source in {each.source for each in refused}
+            }
         except DeltaError as error:
             # As the log lies there now: without a new version no update would read it again. It may expire meanwhile.
             with suppress(DeltaError):
@@ -158,61 +158,26 @@ class Quarantine:
             raise lost_race(self._table.table_uri, "the log that it looked at has expired meanwhile") from error
         return [record for record in refused if record.position > applied[record.source]]
 
-    def _applied(self, sources: set[str]) -> dict[str, int]:
-        """Return up to which position each source has its refused records in the table."""
-        newest = self._look().newest  # rows that the distributed mode wrote came with no position
-        return {
-            source: max(applied_position(self._table, self._log(source)), newest.get(source, NOTHING_APPLIED))
-            for source in sources
-        }
-
-    def _look(self) -> _Seen:
-        if self._seen is None:
-            kept, newest = KeptRecords(self._days), {}
+    def _kept_records(self) -> KeptRecords:
+        if self._kept is None:
+            self._kept = KeptRecords(self._days)
             for row in self._rows().to_pylist():
-                newest[row["source"]] = row["position"]
                 if row["raw_bytes"] is not None:
                     key = ReasonKey(self._channel, row["source"], row["reason_kind"])
-                    kept.add(key, row["quarantined_at"], row["raw_bytes"])
-            self._seen = _Seen(kept, newest)
-        return self._seen
+                    self._kept.add(key, row["quarantined_at"], row["raw_bytes"])
+        return self._kept
+
+    def _condense(self, now: int) -> None:
+        """Merge the rows of all channels into few, once each write has added a file for a while; not if others write.
+
+        Args:
+            now: in UTC microseconds.
+        """
+        if len(self._table.file_uris()) < FILES_BEFORE_CONDENSING:
+            return
+        with suppress(TableRefused):
+            rows = query(self._table, "SELECT * FROM rows")
+            self._writer.write(condensed(rows, self._days, now), OVERWRITE, {})
 
     def _log(self, source: str) -> str:
         return f"{self._channel}/{source}"
-
-
-def go_back(table: DeltaTable, writer: Writer, channel: str, positions: Mapping[str, int]) -> None:
-    """Let no row of these sources have a later position; the table is bounded, so it is written whole.
-
-    Args:
-        table: as its writer holds it.
-        writer: makes the commit, if nobody else has committed since it looked.
-        channel: of the sources.
-        positions: of their last records that are in their logs now, -1 for none.
-
-    Raises:
-        TableRefused: somebody else has.
-    """
-    rows = query(table, "SELECT * FROM rows")
-    position = rows["position"]
-    for source, at in positions.items():
-        is_of_log = pc.and_(pc.equal(rows["channel"], channel), pc.equal(rows["source"], source))
-        position = pc.if_else(pc.and_(is_of_log, pc.greater(position, at)), pa.scalar(at, pa.int64()), position)
-    lower = rows.set_column(rows.column_names.index("position"), "position", position)
-    transactions = moved({f"{channel}/{source}": at for source, at in positions.items()})
-    writer.write(lower.cast(arrow_schema(QUARANTINE)), OVERWRITE, transactions)
-
-
-def condense(table: DeltaTable, writer: Writer, days: int, now: int) -> None:
-    """Merge the rows of all channels into few, once each write has added a file for a while; of a race nothing.
-
-    Args:
-        table: as its writer holds it.
-        writer: makes the commit, if nobody else has committed since it looked.
-        days: of history that is retained; 0 for all.
-        now: in UTC microseconds.
-    """
-    if len(table.file_uris()) < FILES_BEFORE_CONDENSING:
-        return
-    with suppress(TableRefused):
-        writer.write(condensed(query(table, "SELECT * FROM rows"), days, now), OVERWRITE, {})

@@ -28,7 +28,7 @@ SCHEMA: Final = arrow_schema(QUARANTINE)
 _MICROS_PER_DAY: Final = 86_400_000_000
 _ORDER: Final = [("channel", "ascending"), ("source", "ascending"), ("position", "ascending")]
 
-REASON_KINDS: Final = {
+_REASON_KINDS: Final = {
     "json": re.compile(r"^not (a )?JSON"),
     "schema_version": re.compile(r"^schema version "),
     "unknown_kind": re.compile(r"^unknown kind "),
@@ -36,7 +36,7 @@ REASON_KINDS: Final = {
     "channel": re.compile(r" does not belong on the channel "),
     "field": re.compile(r"^\w+: \w+ is |has an unknown value "),
 }
-OTHER_KIND: Final = "damaged"
+_OTHER_KIND: Final = "damaged"
 
 
 def reason_kind(reason: str) -> str:
@@ -45,7 +45,7 @@ def reason_kind(reason: str) -> str:
     >>> reason_kind("unknown kind 'dream'"), reason_kind("partition: leader is missing")
     ('unknown_kind', 'field')
     """
-    return next((kind for kind, mark in REASON_KINDS.items() if mark.search(reason)), OTHER_KIND)
+    return next((kind for kind, mark in _REASON_KINDS.items() if mark.search(reason)), _OTHER_KIND)
 
 
 class ReasonKey(NamedTuple):

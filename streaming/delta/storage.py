@@ -145,14 +145,14 @@ def path_of(table: DeltaTable) -> Path:
     return Path(url2pathname(urlsplit(table.table_uri).path))
 
 
-def files_of_version(table: DeltaTable) -> list[str]:
+def _files_of_version(table: DeltaTable) -> list[str]:
     """List the paths of the data files of a version."""
     return [file_path(path_of(table), name) for name in table.get_add_actions()["path"].to_pylist()]
 
 
 def has_all_files(table: DeltaTable) -> bool:
     """Return whether the data files of a version are still there."""
-    return all(Path(file).exists() for file in files_of_version(table))
+    return all(Path(file).exists() for file in _files_of_version(table))
 
 
 def wrong_files(table: DeltaTable) -> list[str]:

@@ -44,7 +44,7 @@ class Writer:
     def __init__(self, table: DeltaTable) -> None:
         """Take the next generation; the table holds it from the first commit of this writer on."""
         self._table = table
-        self._generation = next_generation(table)
+        self._generation = _next_generation(table)
         self._kept: dict[int, pa.Table] | None = None
 
     def keep_rows(self) -> None:
@@ -158,7 +158,7 @@ class Writer:
         return lost_race(self._table.table_uri, why)
 
 
-def next_generation(table: DeltaTable) -> int:
+def _next_generation(table: DeltaTable) -> int:
     """Return the generation of a writer that opens a table now.
 
     Generations are microseconds since 1970, so two writers that open a table one after the other get different ones.

@@ -6,8 +6,7 @@
 - ``streams``       Spark data sources: the bus, the change log
 - ``queries``       what a query is, and one run of it: a stream in, one callback per micro-batch
 - ``spark_errors``  what Spark failed with, as one sentence
-- ``driver``        each micro-batch folded in the driver (the default execution mode)
-- ``distributed``   the same on executors (``job.execution = "distributed"``)
+- ``driver``        applies each micro-batch in the driver: decode, fold, commit
 - ``registry``      the queries by name, one line each
 - ``supervised``    one query, restarted when it fails
 - ``reporting``     how far the job is behind the bus

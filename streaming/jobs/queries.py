@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # ships no types
 from pyspark.errors import PySparkException
@@ -46,17 +46,6 @@ class Places:
     retention: RetentionPolicy = KEEP_ALL
 
 
-class QueryTables(Protocol):
-    """What a query writes, in either execution mode. The one writer of its tables."""
-
-    def check_ours(self) -> None:
-        """Check that no other writer has claimed the tables; before they are opened again after a failure.
-
-        Raises:
-            TableRefused: another one has.
-        """
-
-
 class BusProgress(Protocol):
     """How far a query that reads the bus has applied it."""
 
@@ -77,19 +66,18 @@ class BusProgress(Protocol):
         """Return the state of every source, and the change log version it follows from; None if from none."""
 
 
-class Batch(QueryTables, Protocol):
-    """Applies each micro-batch in the driver."""
+class Batch(Protocol):
+    """Applies each micro-batch, in the driver. The only writer of the query's tables."""
 
     def apply(self, rows: pa.Table) -> Applied:
         """Apply rows of the stream; a batch that comes again changes nothing."""
 
+    def check_ours(self) -> None:
+        """Check that no other writer has claimed the tables; before they are opened again after a failure.
 
-@runtime_checkable
-class DistributedBatch(QueryTables, Protocol):
-    """Applies each micro-batch on executors."""
-
-    def apply_frame(self, frame: DataFrame) -> Applied:
-        """Apply rows of the stream, where they are; a batch that comes again changes nothing."""
+        Raises:
+            TableRefused: another one has.
+        """
 
 
 class BatchListener(Protocol):
@@ -128,7 +116,7 @@ class OpenedQuery:
         notes: what the user should know, one sentence each.
     """
 
-    batch: Batch | DistributedBatch
+    batch: Batch
     progress: BusProgress | None = None
     background: BackgroundWriter | None = None
     notes: tuple[str, ...] = ()
@@ -158,7 +146,7 @@ class QueryRun:
         self,
         name: str,
         rows: DataFrame,
-        batch: Batch | DistributedBatch,
+        batch: Batch,
         applied: BatchListener,
         *,
         checkpoint: Path,
@@ -220,8 +208,6 @@ class QueryRun:
 
     def _outcome(self, frame: DataFrame) -> tuple[Applied, dict[str, float]]:
         """Apply a batch; return what it did, and the seconds of the stages before."""
-        if isinstance(self._batch, DistributedBatch):
-            return self._batch.apply_frame(frame), {}
         began, rows = time.perf_counter(), frame.toArrow()
         seconds = time.perf_counter() - began
         return self._batch.apply(rows), {"toArrow": seconds}

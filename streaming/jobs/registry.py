@@ -19,16 +19,12 @@ from streaming.delta.state_reader import as_of_version
 from streaming.delta.storage import open_table
 from streaming.delta.table_log import BEFORE_FIRST
 from streaming.errors import ConfigurationError
-from streaming.jobs.distributed.batch import DistributedReplicationBatch
-from streaming.jobs.distributed.newest import DistributedNewestBatch
-from streaming.jobs.distributed.projections import DistributedProjections
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.incidents import IncidentsBatch
 from streaming.jobs.driver.newest import NewestBatch
 from streaming.jobs.driver.projecting import ProjectionThread
 from streaming.jobs.queries import OpenedQuery, QueryDefinition
 from streaming.jobs.streams import bus_options, bus_source, changes_source
-from streaming.settings import DISTRIBUTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -65,8 +61,7 @@ def _bus(
     }
     if not is_replication:  # they have a trigger interval
         options[bus_options.WAIT_SECONDS] = "0"
-    if settings.execution != DISTRIBUTED:
-        options |= {bus_options.REPEATED: str(_repeated_blocks(places))} if is_replication else _SAMPLE_COLUMNS
+    options |= {bus_options.REPEATED: str(_repeated_blocks(places))} if is_replication else _SAMPLE_COLUMNS
     return spark.readStream.format(bus_source.FORMAT).options(**options).load()
 
 
@@ -106,18 +101,12 @@ def _open_incidents(places: Places, settings: JobSettings) -> OpenedQuery:
 
 
 def _open_replication(places: Places, settings: JobSettings) -> OpenedQuery:
-    batch: ReplicationBatch | DistributedReplicationBatch
-    if settings.execution == DISTRIBUTED:
-        batch = DistributedReplicationBatch(places.tables, settings.buckets, places.retention)
-        project = DistributedProjections(places.tables, places.retention).project
-        background = ProjectionThread(project, settings.projection_seconds)
-    else:
-        read = partial(DirectoryReader(places.bus).read, Channel.REPLICATION)
-        batch = ReplicationBatch(places.tables, places.retention, read, _repeated_blocks(places))
-        tables, shared = batch.projections, batch.shared
-        background = ProjectionThread(
-            partial(tables.project, shared), settings.projection_seconds, partial(tables.is_due, shared)
-        )
+    read = partial(DirectoryReader(places.bus).read, Channel.REPLICATION)
+    batch = ReplicationBatch(places.tables, places.retention, read, _repeated_blocks(places))
+    tables, shared = batch.projections, batch.shared
+    background = ProjectionThread(
+        partial(tables.project, shared), settings.projection_seconds, partial(tables.is_due, shared)
+    )
     return OpenedQuery(batch=batch, progress=batch, background=background)
 
 
@@ -126,12 +115,8 @@ def _repeated_blocks(places: Places) -> Path:
     return places.checkpoint / "repeated_blocks"
 
 
-def _open_newest(channel: Channel, places: Places, settings: JobSettings) -> OpenedQuery:
-    batch: NewestBatch | DistributedNewestBatch
-    if settings.execution == DISTRIBUTED:
-        batch = DistributedNewestBatch(places.tables, channel, settings.buckets, places.retention)
-    else:
-        batch = NewestBatch(places.tables, channel, places.retention)
+def _open_newest(channel: Channel, places: Places, _settings: JobSettings) -> OpenedQuery:
+    batch = NewestBatch(places.tables, channel, places.retention)
     return OpenedQuery(batch=batch, progress=batch)
 
 

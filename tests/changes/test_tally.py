@@ -179,8 +179,7 @@ def scored(*stories: Story) -> dict[int, float]:
     (state, tally), (_, singly) = counted(told, len(told)), counted(told, 1)
     spread = SuspectTally()
     for partition in state.partitions():
-        for entry in SuspectTally([partition]).entries():
-            spread.add(entry)
+        spread.update(SuspectTally([partition]))
     each = [one.suspect_scores(CLUSTER, state.brokers.values()) for one in (tally, singly, spread)]
     assert each[0] == each[1] == each[2]
     return {**each[0]}

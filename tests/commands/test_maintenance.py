@@ -70,7 +70,7 @@ def records(bus: Path) -> list[MaintenanceObserved]:
 
 
 def apply(bus: Path, tables: Path) -> None:
-    """What the job in the execution mode driver makes of the bus."""
+    """What the job makes of the bus."""
     batch = ReplicationBatch(tables)
     batch.apply(pa.Table.from_pylist(frames(bus), schema=SCHEMA))
     batch.projections.project(batch.shared)

@@ -16,10 +16,8 @@ from streaming.contracts.codec import encode
 from streaming.contracts.observations import SCHEMA_VERSION, Channel
 from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
 from streaming.errors import NewerFormat
-from streaming.jobs.distributed.newest import decode_samples
-from streaming.jobs.distributed.rows import read_rows
 from streaming.jobs.driver.batch import ReplicationBatch
-from streaming.jobs.driver.newest import TABLE_OF, NewestBatch
+from streaming.jobs.driver.newest import NewestBatch
 from streaming.jobs.queries import Places
 from streaming.jobs.registry import QUERIES, register_sources
 from streaming.jobs.streams.bus_rows import SCHEMA
@@ -116,18 +114,6 @@ def test_a_damaged_record_is_quarantined_whatever_its_bytes_say(tmp_path: Path) 
     assert (applied.observations, applied.refused) == (len(story) - 1, 1)
 
 
-@pytest.mark.parametrize("channel", Channel)
-def test_executors_read_no_batch_with_a_newer_record(channel: Channel) -> None:
-    kinds = tuple(kind for kind in TABLE_OF if kind.channel is channel)
-    read = read_rows({}) if channel is Channel.REPLICATION else decode_samples(kinds, channel)
-    batches = with_newer(story_of(channel), 2, start=0).to_batches()
-
-    with pytest.raises(NewerFormat) as stopped:
-        list(read(iter(batches)))
-
-    assert str(stopped.value) == SENTENCE
-
-
 @pytest.fixture
 def places(tmp_path: Path) -> Places:
     return Places(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
@@ -136,14 +122,13 @@ def places(tmp_path: Path) -> Places:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("channel", [Channel.REPLICATION, Channel.OFFSETS])
-@pytest.mark.parametrize("execution", ["driver", "distributed"])
 def test_a_query_that_meets_a_newer_record_stops_for_good_with_the_sentence(
-    spark: SparkSession, places: Places, channel: Channel, execution: str
+    spark: SparkSession, places: Places, channel: Channel
 ) -> None:
     story = story_of(channel)
     register_sources(spark)
     reports: list[str] = []
-    settings = JobSettings(listen="", execution=execution, buckets=2)
+    settings = JobSettings(listen="")
     with closing(DirectoryPublisher(places.bus, segment_bytes=100_000)) as publisher:
         publisher.publish(story[:3])
         publisher.publish_raw(channel, "admin:a", newer(story[3]))

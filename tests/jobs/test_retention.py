@@ -33,9 +33,8 @@ def test_the_job_hands_on_what_the_configuration_says(tmp_path: Path, monkeypatc
     assert [places.retention for places in started] == [POLICY]
 
 
-@pytest.mark.parametrize("execution", ["driver", "distributed"])
 def test_every_table_of_the_job_keeps_its_files_for_readers_as_long_as_configured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, execution: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     policies: dict[str, set[RetentionPolicy]] = {}
     begin = maintenance.Maintenance.__init__
@@ -46,7 +45,7 @@ def test_every_table_of_the_job_keeps_its_files_for_readers_as_long_as_configure
 
     monkeypatch.setattr(maintenance.Maintenance, "__init__", recorded)
     places = Places(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "c", retention=POLICY)
-    settings = JobSettings(listen="", execution=execution)
+    settings = JobSettings(listen="")
 
     queries = [SupervisedQuery(name, each, settings, places, print) for name, each in QUERIES.items()]
     policies.pop("source_progress")  # opened to be read; its writer is the reporter

@@ -1,4 +1,4 @@
-"""The default execution mode: each micro-batch is folded in the driver and committed by delta-rs.
+"""What the driver does with each micro-batch: decode, fold, commit by delta-rs.
 
 - ``decoded_batch``   rows of the bus as observations in order, and the refused records
 - ``repeated_blocks``    blocks of a full report that repeat the state, recognised by their digest

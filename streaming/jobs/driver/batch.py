@@ -79,7 +79,6 @@ class ReplicationBatch:
         self.projections = Projections(directory, policy)
         self.shared = self.projections.recover(self._change_log.version)
         self._repeated, self._read = RepeatedBlocks(published), read
-        self._change_log.go_on_after(self.shared.state.sources.values())
         self._refused = self._refused_since()
 
     def _refused_since(self) -> Counter[str]:

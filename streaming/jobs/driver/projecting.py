@@ -28,9 +28,7 @@ class ProjectionThread(threading.Thread):
         seconds: duration of the last round.
     """
 
-    def __init__(
-        self, project: Callable[[], object], seconds: float, is_due: Callable[[], bool] = lambda: True
-    ) -> None:
+    def __init__(self, project: Callable[[], object], seconds: float, is_due: Callable[[], bool]) -> None:
         """Write the tables every ``seconds`` if ``is_due()``, and once when it is stopped."""
         super().__init__(name="projections", daemon=True)
         self._round, self._seconds, self._is_due = project, seconds, is_due
