@@ -18,7 +18,7 @@ from deltalake.exceptions import DeltaError
 
 from streaming.contracts.tables import QUARANTINE
 from streaming.delta.arrow_values import plain
-from streaming.delta.change_log import NOTHING_APPLIED, applied_position, moved
+from streaming.delta.change_log import applied_position, moved
 from streaming.delta.definitions import arrow_schema
 from streaming.delta.layouts import create_or_upgrade
 from streaming.delta.maintenance import KEEP_ALL, Maintenance, RetentionPolicy

@@ -1,0 +1,124 @@
+"""A real standalone Spark cluster on this machine: a master, a worker, and a Python that has no isrwatch.
+
+Fixture ``spark_cluster``: ``spark_cluster.submit_arguments(package)`` is what to put before the launcher.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+import pytest
+
+from streaming.jobs.session import JAVA_OPTIONS, java_options, measured_configuration, spark_archive
+from streaming.runtime.class_archive import using
+from streaming.runtime.jars import DELTA, jar_paths
+from streaming.runtime.java import java_environment
+from tests.plugins.local_http import free_port
+from tests.plugins.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.plugins.pipeline import Program
+
+HOME = Path(pyspark.__file__).parent
+ROOT = Path(__file__).parents[2]
+CORES = 2
+LIGHT = java_options(measured_configuration()[JAVA_OPTIONS], using(spark_archive()))
+
+
+class SparkCluster:
+    """Master and worker, each a process of its own; what is submitted gets one executor."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.python = bare_python(directory / "python")
+        self._programs = Pipeline(directory)
+        self.url = f"spark://127.0.0.1:{free_port()}"
+
+    def start(self) -> None:
+        """Start both, and wait until the master knows its worker."""
+        port = self.url.rsplit(":", 1)[1]
+        master = self._daemon("master", "master.Master", "--port", port)
+        self._programs.eventually(lambda: "I have been elected leader" in master.text(), "the master leads", master)
+        work = ("--cores", str(CORES), "--memory", "1g", "--work-dir", str(self.directory / "work"))
+        self._daemon("worker", "worker.Worker", *work, self.url)
+        self._programs.eventually(lambda: "Registering worker" in master.text(), "the worker is registered", master)
+
+    def _daemon(self, name: str, daemon: str, *arguments: str) -> Program:
+        command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{daemon}", "--host", "127.0.0.1"]
+        return self._programs.run(
+            name,
+            [*command, "--webui-port", str(free_port()), *arguments],
+            **self.environment(),
+            SPARK_DAEMON_MEMORY="256m",
+            SPARK_DAEMON_JAVA_OPTS=LIGHT,
+        )
+
+    def environment(self) -> dict[str, str]:
+        """Give what master, worker and drivers start with: this machine only, nothing of this checkout."""
+        return {**java_environment(), "SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": "",
+                "PYSPARK_PYTHON": str(self.python), "PYSPARK_DRIVER_PYTHON": str(self.python)}  # fmt: skip
+
+    def submit_arguments(self, package: Path) -> list[str]:
+        """Give the command that submits with the code of a package, and nothing else of ours."""
+        configuration = {
+            "spark.executor.memory": "640m",
+            "spark.executor.cores": str(CORES),
+            "spark.cores.max": str(CORES),
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": "2",
+            # Four JVMs live for half a minute: what a second compiler costs, it does not save.
+            "spark.driver.defaultJavaOptions": LIGHT,
+            "spark.executor.defaultJavaOptions": LIGHT,
+        }
+        options = [part for key, value in configuration.items() for part in ("--conf", f"{key}={value}")]
+        jars = ",".join(map(str, jar_paths(DELTA)))
+        command = [str(HOME / "bin" / "spark-submit"), "--master", self.url, "--driver-memory", "768m"]
+        return [*command, "--jars", jars, "--py-files", str(package), *options]
+
+    def imported(self, module: str) -> str:
+        """Import a module as a machine of the cluster does; give what that says."""
+        command = [str(self.python), "-c", f"import {module}"]
+        found = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd="/", env={**os.environ, **self.environment()}
+        )
+        return found.stderr
+
+    def close(self) -> None:
+        self._programs.close()
+
+
+def bare_python(folder: Path) -> Path:
+    """Make a Python with every package of this one but isrwatch: what a cluster's machines have."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    packages = next(path for path in map(Path, sys.path) if (path / "pyspark").is_dir())
+    site = next(folder.glob("lib/python*/site-packages"))
+    (site / "packages.pth").write_text(f"{packages}\n")  # .pth files over there, isrwatch's own, are not read
+    return folder / "bin" / "python"
+
+
+@pytest.fixture(scope="session")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the package as ``make package`` does."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = ["make", "--no-print-directory", "package", f"DIST={folder}", f"PACKAGER={sys.executable}"]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return folder / "isrwatch.zip"
+
+
+@pytest.fixture(scope="module")
+def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    made = SparkCluster(tmp_path_factory.mktemp("spark-cluster"))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
