@@ -233,7 +233,7 @@ def _do(source: SimulatedSource, act: Act) -> None:
     if act.if_empty is not None and any(act.if_empty in state.replicas for state in source.partitions().values()):
         return
     if isinstance(act.what, Fault):
-        simulation._inflict(act.what)
+        simulation.inflict(act.what)
     elif act.deletes:
         simulation.delete(act.what)
     else:

@@ -166,7 +166,7 @@ def _stand(random: Random, source: SimulatedSource, scenario: Scenario) -> Stand
 
 def _do(source: SimulatedSource, act: Act) -> None:
     if isinstance(act.what, Fault):
-        source.simulation._inflict(act.what)
+        source.simulation.inflict(act.what)
 
 
 def _rounds(source: SimulatedSource, seconds: float) -> Iterator[tuple[float, Round]]:

@@ -167,7 +167,7 @@ class Simulation:
     def _plan(self, begin: int) -> None:
         """Put one round of the scenario on the agenda, and the next one after it."""
         for fault in self.scenario.faults:
-            self.agenda.at(begin + _ms(fault.at), partial(self._inflict, fault))
+            self.agenda.at(begin + _ms(fault.at), partial(self.inflict, fault))
         for topic in self.scenario.topics:
             if topic.create_at is not None:
                 self.agenda.at(begin + _ms(topic.create_at), partial(self.create, topic))
@@ -179,7 +179,8 @@ class Simulation:
 
     # -------------------------------------------------------------- acts
 
-    def _inflict(self, fault: Fault) -> None:
+    def inflict(self, fault: Fault) -> None:
+        """Apply a fault now."""
         self._faults.append((self.cluster.now, fault))
         inflict(self, fault)
 
