@@ -6,6 +6,7 @@ import gzip
 import json
 import urllib.error
 import urllib.request
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -25,6 +26,7 @@ from tests.plugins.local_http import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 SECOND = 1_000_000
 SETTINGS = ExportSettings(listen="127.0.0.1:0", refresh_seconds=0.02)
@@ -62,14 +64,28 @@ def refusal(address: str, path: str, **parameters: Any) -> tuple[int, str]:
     return status, body["error"]
 
 
-@pytest.fixture
-def address(busy_cluster: Any) -> Iterator[str]:
-    with serving(busy_cluster.directory, SETTINGS) as address:
+@contextmanager
+def served(directory: Path) -> Iterator[str]:
+    with serving(directory, SETTINGS) as address:
         wait_until(lambda: ask(address, "/-/ready")[0] == 200)
         yield address
 
 
+@pytest.fixture(scope="module")
+def address(written_busy_cluster: Path) -> Iterator[str]:
+    """A server of tables that nobody changes."""
+    with served(written_busy_cluster) as address:
+        yield address
+
+
 @pytest.fixture
+def own_address(busy_cluster: Any) -> Iterator[str]:
+    """A server of the test's own copy of them."""
+    with served(busy_cluster.directory) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
 def document(address: str) -> Any:
     return answer(address, "/api/v1/openapi.json")
 
@@ -80,8 +96,8 @@ def response_schema(document: Any, path: str, status: int) -> Draft202012Validat
     return Draft202012Validator({**schema, "components": document["components"]})
 
 
-def test_the_description_has_every_route_and_no_other(document: Any, busy_cluster: Any) -> None:
-    endpoints = Endpoints(Refresher(TablesReader(busy_cluster.directory), 1.0, "1.2.3"), 60.0)
+def test_the_description_has_every_route_and_no_other(document: Any, written_busy_cluster: Path) -> None:
+    endpoints = Endpoints(Refresher(TablesReader(written_busy_cluster), 1.0, "1.2.3"), 60.0)
     (mount,) = (route for route in application(endpoints).routes if isinstance(route, Mount))
     routes = {f"{mount.path}{route.path}" for route in mount.routes}  # type: ignore[attr-defined]  # all are Route
     assert set(document["paths"]) == routes - {"/api/v1/openapi.json"}
@@ -174,15 +190,13 @@ def test_what_is_not_there_or_not_allowed_is_refused_as_json(address: str) -> No
     assert (status, headers["Content-Type"], body) == (404, "text/plain; charset=utf-8", b"Not Found\n")
 
 
-def test_a_fault_of_our_own_is_json_too(busy_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(busy_cluster.directory, SETTINGS) as address:
-        wait_until(lambda: ask(address, "/-/ready")[0] == 200)
-        monkeypatch.setattr("exporters.web.endpoints.page_response", lambda *_: 1 / 0)
-        assert json_at(address, "/api/v1/clusters") == (
-            500,
-            {"error": "a fault of isrwatch export; its log has the traceback"},
-        )
-        assert ask(address, "/metrics")[0] == 200
+def test_a_fault_of_our_own_is_json_too(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("exporters.web.endpoints.page_response", lambda *_: 1 / 0)
+    assert json_at(address, "/api/v1/clusters") == (
+        500,
+        {"error": "a fault of isrwatch export; its log has the traceback"},
+    )
+    assert ask(address, "/metrics")[0] == 200
 
 
 def test_before_the_tables_are_there_the_api_says_so(tables: Any) -> None:
@@ -215,14 +229,16 @@ def test_a_page_without_rows_says_that_there_are_some(address: str) -> None:
     assert (page["partitions"], page["count"], page["is_truncated"], page["next_cursor"]) == ([], 3, True, None)
 
 
-def test_a_cursor_goes_on_behind_its_row_whatever_has_come_and_gone(address: str, busy_cluster: Any, rows: Any) -> None:
-    first = answer(address, "/api/v1/partitions", limit=2)
+def test_a_cursor_goes_on_behind_its_row_whatever_has_come_and_gone(
+    own_address: str, busy_cluster: Any, rows: Any
+) -> None:
+    first = answer(own_address, "/api/v1/partitions", limit=2)
     assert [(row["topic"], row["partition"]) for row in first["partitions"]] == [('odd "topic"\\', 0), ("orders", 0)]
     healthy = rows.state([1, 2, 3], [1, 2, 3], 1)
     gone = rows.state([1, 2, 3], [], -1, is_deleted=True)
     busy_cluster.commit(rows.partition("a-new-one", 0, healthy), rows.partition("orders", 0, gone))
-    wait_until(lambda: answer(address, "/api/v1/topics")["count"] == 3)
-    then = answer(address, "/api/v1/partitions", limit=2, cursor=first["next_cursor"])
+    wait_until(lambda: answer(own_address, "/api/v1/topics")["count"] == 3)
+    then = answer(own_address, "/api/v1/partitions", limit=2, cursor=first["next_cursor"])
     assert [(row["topic"], row["partition"]) for row in then["partitions"]] == [("orders", 1)]
     assert (then["has_changed"], then["is_truncated"], then["next_cursor"]) == (True, False, None)
 
@@ -295,6 +311,12 @@ def test_a_group_has_the_sums_of_its_partitions_and_null_for_what_is_unknown(add
     assert [row["group"] for row in by_broker["groups"]] == ["undescribed"]
 
 
+def test_a_limit_beyond_every_number_is_refused(address: str) -> None:
+    for path in ("partitions", "events", "incidents"):
+        for limit in ("9" * 20, "9" * 5000):
+            assert refusal(address, f"/api/v1/{path}", limit=limit)[0] == 400
+
+
 def test_maintenance_is_listed_with_its_end_and_whether_it_overran(address: str, rows: Any) -> None:
     announced, overran = answer(address, "/api/v1/maintenance")["maintenance"]
     assert (announced["broker"], announced["maintenance_why"]) == (2, "new disk")
@@ -328,7 +350,7 @@ def test_incidents_are_selected_by_the_time_of_their_begin(address: str, rows: A
         assert answer(address, "/api/v1/incidents", **parameters)["count"] == count
 
 
-def test_events_are_selected_by_time_kind_cause_and_broker(address: str, busy_cluster: Any, rows: Any) -> None:
+def test_events_are_selected_by_time_kind_cause_and_broker(own_address: str, busy_cluster: Any, rows: Any) -> None:
     shrink = {"event_id": "e1", "event": "isr_shrink", "event_broker": None, "detail": None}
     ended = {"event_id": "e2", "event": "under_replicated_ended", "event_broker": None, "detail": None}
     state = rows.state([1, 2, 3], [1, 2], 1)
@@ -337,27 +359,26 @@ def test_events_are_selected_by_time_kind_cause_and_broker(address: str, busy_cl
         rows.partition("orders", 0, state, at, events=[shrink], left_isr=[3], cause="lag"),
         rows.partition("orders", 1, rows.state([2, 3, 1], [2, 3, 1], 2), at + SECOND, events=[ended]),
     )
-    wait_until(lambda: answer(address, "/api/v1/events")["count"] == 2)
+    wait_until(lambda: answer(own_address, "/api/v1/events")["count"] == 2)
 
     def selected(**parameters: Any) -> list[str]:
-        return [event["event_id"] for event in answer(address, "/api/v1/events", **parameters)["events"]]
+        return [event["event_id"] for event in answer(own_address, "/api/v1/events", **parameters)["events"]]
 
     assert selected() == ["e2", "e1"]
     assert selected(broker=3) == selected(cause="lag") == selected(event="isr_shrink") == selected(until=at) == ["e1"]
     assert selected(since=at + 1) == selected(partition=1) == ["e2"]
     assert selected(since="2026-09-21T14:14:01Z") == ["e2"]
     assert selected(since="2026-09-21T16:14:01+02:00") == ["e2"]
-    assert answer(address, "/api/v1/events")["held_since"] == at
+    assert answer(own_address, "/api/v1/events")["held_since"] == at
 
 
-def test_what_cannot_be_read_is_named(address: str, busy_cluster: Any) -> None:
+def test_what_cannot_be_read_is_named(own_address: str, busy_cluster: Any) -> None:
     for file in (busy_cluster.directory / "groups").rglob("*.parquet"):
         file.unlink()
-    busy_cluster.opened.pop("groups")
     log = busy_cluster.directory / "groups" / "_delta_log"
     newest = max(log.glob("*.json"))
     (log / f"{int(newest.stem) + 1:020}.json").write_text("{ not a commit", encoding="utf-8")
-    body = wait_until(lambda: (body := answer(address, "/api/v1/groups"))["unreadable_tables"] and body)
+    body = wait_until(lambda: (body := answer(own_address, "/api/v1/groups"))["unreadable_tables"] and body)
     assert (list(body["unreadable_tables"]), body["freshness"]["main"]["groups_available"]) == (["groups"], False)
     assert "groups" in body["unreadable_tables"]["groups"]
 
@@ -394,8 +415,7 @@ def test_health_is_200_for_a_gate_only_when_all_is_well_and_newer_than_asked(tab
         rows.partition("orders", 0, rows.state([1, 2], [1, 2], 1), now, is_baseline=True),
         rows.source(now),
     )
-    with serving(tables.directory, SETTINGS) as address:
-        wait_until(lambda: ask(address, "/-/ready")[0] == 200)
+    with served(tables.directory) as address:
         status, body = json_at(address, "/api/v1/health")
         assert (status, body["status"], body["clusters"][0]["reasons"]) == (200, "healthy", [])
         assert body["clusters"][0]["observed_until"] == now
