@@ -83,7 +83,9 @@ def non_trivial(contexts: dict[str, ClusterContext]) -> dict[str, ClusterContext
     return {key: context for key, context in counted.items() if context != ClusterContext()}
 
 
-@pytest.mark.parametrize("projected", [1, 4, 8, BATCHES])
+@pytest.mark.parametrize(
+    "projected", [pytest.param(1, marks=pytest.mark.long), 4, pytest.param(8, marks=pytest.mark.long), BATCHES]
+)
 @pytest.mark.parametrize("name", ["rolling_restart_unclean", "network_split"])
 def test_a_start_knows_of_a_cluster_what_was_known_after_the_version_of_the_incidents(
     tmp_path: Path, name: str, projected: int

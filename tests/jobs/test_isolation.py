@@ -20,6 +20,7 @@ from streaming.settings import JobSettings
 from tests.changes.conftest import Story
 from tests.end_to_end.stories import long_story
 from tests.jobs.driver.test_batch import rows
+from tests.jobs.failed_starts import failures_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -129,23 +130,23 @@ def test_a_query_that_fails_starts_again_and_leaves_the_others_alone(
     logged: list[str] = []
     application = Application(JobSettings(listen=""), places, logged.append)
     replication, offsets, *_ = application.queries
+    file = places.checkpoint / "offsets-failure.txt"
     with running(application, spark) as ended:
         publish(places.bus)
+        eventually(lambda: "still no space left" in failures_of("offsets", logged).reasons)
+        eventually(lambda: file.read_text().endswith("OSError: still no space left\n"))
         eventually(lambda: samples(places) == [1])
         eventually(lambda: rows(places.tables, "partition_state"))
         eventually(lambda: logged[-1] == "the query offsets runs again")
 
     assert ended == []
-    assert (replication.restarts, offsets.restarts) == (0, 3)
-    assert [line for line in logged if line.startswith("the query offsets failed")] == [
-        "the query offsets failed: no space left; it starts again in 0.2 s",
-        "the query offsets failed: no space left; it starts again in 0.4 s",
-        "the query offsets failed: still no space left; it starts again in 0.8 s",
-    ]
-    file = places.checkpoint / "offsets-failure.txt"
-    assert file.read_text().splitlines()[-1] == "OSError: still no space left"
-    assert logged.count(f"where that came from is in {file}") == 2
-    assert logged[-1] == "the query offsets runs again"
+    assert failures_of("replication", logged) == ([], replication.restarts), logged
+    reasons, late = failures_of("offsets", logged)
+    assert reasons == ["no space left", "no space left", "still no space left"]
+    assert offsets.restarts == 3 + late
+    pauses = [line.rpartition(" in ")[2] for line in logged if line.startswith("the query offsets failed")]
+    assert pauses == ["0.2 s", "0.4 s", "0.8 s", "1.6 s", "3.2 s", "6.4 s"][: 3 + late]
+    assert logged.count(f"where that came from is in {file}") == 2 + bool(late)
 
 
 def test_a_query_whose_tables_another_job_writes_stops_for_good_and_the_end_says_so(

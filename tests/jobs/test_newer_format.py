@@ -25,6 +25,7 @@ from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
 from tests.changes.conftest import Story
 from tests.jobs.driver.test_batch import published, rows
+from tests.jobs.failed_starts import failures_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -145,8 +146,8 @@ def test_a_query_that_meets_a_newer_record_stops_for_good_with_the_sentence(
         query.stop()
 
     assert query.last_error == SENTENCE
-    assert reports == [f"the query {channel} stopped for good: {SENTENCE}"]
-    assert query.restarts == 0
+    assert [line for line in reports if "stopped" in line] == [f"the query {channel} stopped for good: {SENTENCE}"]
+    assert failures_of(channel, reports) == ([], query.restarts), reports
     assert not query.is_superseded
     assert query.progress is not None
     assert set(query.progress.positions.values()) <= {-1}

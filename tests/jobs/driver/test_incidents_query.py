@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 pytest_plugins = ["tests.plugins.played"]
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-SCENARIOS = ("broker_loss", "network_split", "rolling_restart", "disk_failure")
+SCENARIOS = ("broker_loss", "rolling_restart")
 PATIENCE = 120.0
 # Racks, and who follows whom: a start of the query reads them, because its own table has no place for them.
 CONTEXT = ("partition_state", "broker_state", "cluster_state")
