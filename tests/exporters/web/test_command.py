@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
 import sys
 import urllib.request
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import bcrypt
@@ -17,11 +17,13 @@ from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.jmx_names import JMX_METRICS
 from exporters.web import command
 from exporters.web.command import export
+from streaming.commands import app as whole_app
 from streaming.errors import ConfigurationError
 from tests.plugins.certificates import make_certificate
 from tests.plugins.local_http import free_port, wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -53,26 +55,69 @@ def scrape(address: str, path: str = "/metrics") -> bytes | None:
         return None
 
 
-@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
-def test_the_program_serves_the_configured_tables_and_stops_on_a_signal(
-    tables: Any, rows: Any, tmp_path: Path, stop: signal.Signals
+@contextmanager
+def running(*options: str) -> Iterator[subprocess.Popen[str]]:
+    """Run the program; it is terminated at the end unless the test has stopped it."""
+    command = [sys.executable, "-m", "streaming.commands", "export", *options]
+    program = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        yield program
+    finally:
+        if program.poll() is None:
+            program.terminate()
+        program.communicate(timeout=60)
+
+
+def stopped(program: subprocess.Popen[str], signal_: signal.Signals) -> list[str]:
+    """Stop the program with a signal, and give what it said."""
+    program.send_signal(signal_)
+    _, errors = program.communicate(timeout=60)
+    assert program.returncode == 0, errors
+    return errors.splitlines()
+
+
+def test_the_program_serves_the_configured_tables_and_stops_when_it_is_terminated(
+    tables: Any, rows: Any, tmp_path: Path
 ) -> None:
     tables.commit(rows.cluster_row(), rows.source(rows.start))
     address = f"127.0.0.1:{free_port()}"
     config = tmp_path / "isrwatch.toml"
     config.write_text(f'[tables]\ndirectory = "{tables.directory}"\n[export]\nlisten = "{address}"\n')
-    command = [sys.executable, "-m", "streaming.commands", "export", "--config.file", str(config)]
-    program = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        exposition = wait_until(lambda: scrape(address) or (program.poll() is not None and b"ended"))
-        assert b'kafka_replication_cluster_info{cluster="main"' in exposition
-    finally:
-        os.kill(program.pid, stop)
-        _, errors = program.communicate(timeout=60)
-    lines = errors.splitlines()
+    with running("--config.file", str(config)) as program:
+        wait_until(lambda: program.poll() is not None or b"info{cluster=" in (scrape(address) or b""))
+        assert b'kafka_replication_cluster_info{cluster="main"' in (scrape(address) or b"")
+        lines = stopped(program, signal.SIGTERM)
     assert (lines[0], lines[-1]) == (f"serving {tables.directory} on http://{address}/metrics", "stopped")
-    assert "Traceback" not in errors
-    assert program.returncode == 0
+    assert not any("Traceback" in line for line in lines)
+
+
+def test_addresses_a_telemetry_path_tls_and_logins_are_options_and_ctrl_c_stops_it(
+    tables: Any, rows: Any, tmp_path: Path
+) -> None:
+    tables.commit(rows.cluster_row(), rows.source(rows.start))
+    make_certificate(tmp_path, "server")
+    hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+    web = tmp_path / "web.yml"
+    web.write_text(
+        f"tls_server_config: {{cert_file: server.crt, key_file: server.key}}\nbasic_auth_users: {{me: {hashed}}}\n"
+    )
+    addresses = [f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"]
+    options = [option for address in addresses for option in ("--web.listen-address", address)]
+    options += ["--web.telemetry-path", "/probe", "--web.config.file", str(web), "--tables", str(tables.directory)]
+
+    def asked(address: str, password: str) -> str:
+        curl = ["curl", "--silent", "--cacert", str(tmp_path / "server.crt"), "--connect-to", f"server:443:{address}"]
+        command = [*curl, "--user", f"me:{password}", "https://server/probe"]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+    with running(*options) as program:
+        for each in addresses:
+            wait_until(lambda address=each: program.poll() is not None or "cluster_info{" in asked(address, "secret"))
+            assert "kafka_replication_cluster_info" in asked(each, "secret")
+            assert asked(each, "other") == "log in\n"
+        lines = stopped(program, signal.SIGINT)
+    assert lines[0].endswith(f" on https://{addresses[0]}/probe, https://{addresses[1]}/probe")
+    assert lines[-1] == "stopped"
 
 
 def test_a_file_in_place_of_the_tables_is_refused_at_the_start() -> None:
@@ -81,50 +126,6 @@ def test_a_file_in_place_of_the_tables_is_refused_at_the_start() -> None:
     outcome = CliRunner().invoke(app, ["--tables", __file__])
     assert isinstance(outcome.exception, ConfigurationError)
     assert f"{__file__} is a file; point tables.directory (--tables)" in str(outcome.exception)
-
-
-def test_repeated_addresses_and_a_telemetry_path_are_served(tables: Any, rows: Any) -> None:
-    tables.commit(rows.cluster_row(), rows.source(rows.start))
-    addresses = [f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"]
-    options = [option for address in addresses for option in ("--web.listen-address", address)]
-    command = [sys.executable, "-m", "streaming.commands", "export", "--tables", str(tables.directory), *options]
-    program = subprocess.Popen([*command, "--web.telemetry-path", "/probe"], stderr=subprocess.PIPE, text=True)
-    try:
-        for address in addresses:
-            wait_until(lambda address=address: scrape(address, "/probe") or program.poll() is not None)
-            assert b"kafka_replication_cluster_info" in (scrape(address, "/probe") or b"")
-    finally:
-        os.kill(program.pid, signal.SIGTERM)
-        _, errors = program.communicate(timeout=60)
-    assert f"on http://{addresses[0]}/probe, http://{addresses[1]}/probe\n" in errors
-
-
-def test_a_web_configuration_gives_tls_and_logins(tables: Any, rows: Any, tmp_path: Path) -> None:
-    tables.commit(rows.cluster_row(), rows.source(rows.start))
-    make_certificate(tmp_path, "server")
-    hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
-    web = tmp_path / "web.yml"
-    web.write_text(
-        f"tls_server_config: {{cert_file: server.crt, key_file: server.key}}\nbasic_auth_users: {{me: {hashed}}}\n"
-    )
-    address = f"127.0.0.1:{free_port()}"
-    options = ["--tables", str(tables.directory), "--web.listen-address", address, "--web.config.file", str(web)]
-    program = subprocess.Popen(
-        [sys.executable, "-m", "streaming.commands", "export", *options], stderr=subprocess.PIPE, text=True
-    )
-    curl = ["curl", "--silent", "--cacert", str(tmp_path / "server.crt"), "--connect-to", f"server:443:{address}"]
-    try:
-        asked = [*curl, "--user", "me:secret", "https://server/metrics"]
-        assert wait_until(lambda: "kafka_replication_cluster_info" in outcome(asked))
-        assert outcome([*curl, "--user", "me:other", "https://server/metrics"]) == "log in\n"
-    finally:
-        program.terminate()
-        _, errors = program.communicate(timeout=60)
-    assert f"on https://{address}/metrics\n" in errors
-
-
-def outcome(command: list[str]) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def test_a_telemetry_path_of_something_else_is_refused() -> None:
@@ -167,10 +168,8 @@ def test_a_pattern_of_file_names_is_refused_where_a_regular_expression_is_needed
     assert str(outcome.exception).startswith("--topic.exclude is 'tmp-*', but it is a regular expression")
 
 
-def test_an_address_that_is_taken_ends_the_program_with_one_sentence(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "streaming.commands", "export", "--web.listen-address", "nowhere"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert ended.returncode == 2
+def test_an_address_that_is_none_ends_the_program_with_one_sentence(tmp_path: Path) -> None:
+    ended = CliRunner().invoke(whole_app, ["export", "--tables", str(tmp_path), "--web.listen-address", "nowhere"])
+    assert (ended.exit_code, ended.stderr.count("\n")) == (2, 1)
     assert "write host:port" in ended.stderr
     assert "--web.listen-address (export.listen)" in ended.stderr
-    assert "Traceback" not in ended.stderr
