@@ -1,4 +1,4 @@
-"""The words of CONTRIBUTING.md, kept in names; one meaning per class name; lists of modules that are complete."""
+"""The words of CONTRIBUTING.md, kept in names; one meaning per class name."""
 
 from __future__ import annotations
 
@@ -240,23 +240,3 @@ def test_a_class_name_means_one_thing() -> None:
         if name.kind == "class" and not name.path.startswith(OWN_NAMES):
             places[name.name].append(name.path)
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
-
-
-def listed_modules(package: Path) -> list[str]:
-    """Every module that the docstring of a package lists, one a line: ``- ``name``  meaning``."""
-    text = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
-    return re.findall(r"^- ``(\w+)``  +\S", text, re.MULTILINE)
-
-
-def own_modules(package: Path) -> set[str]:
-    files = {path.stem for path in package.glob("*.py")} - {"__init__", "__main__"}
-    return files | {path.parent.name for path in package.glob("*/__init__.py")}
-
-
-PACKAGES = sorted(path.parent for room in ROOMS for path in (ROOT / room).rglob("__init__.py"))
-
-
-@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_list_of_a_package_names_every_module_once_and_nothing_else(package: Path) -> None:
-    listed = listed_modules(package)
-    assert sorted(listed) == sorted(own_modules(package))

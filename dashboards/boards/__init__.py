@@ -1,16 +1,4 @@
-"""The boards, a module each: panels over signals, in rows that ask a question.
-
-- ``overview``         is data at risk now; which incidents, brokers, topics, partitions
-- ``brokers``          which brokers may be stopped, which are missing, suspect, slow, uneven, nearly full
-- ``incidents``        what happened, when, and why
-- ``topics``           topics and partitions, and the replicas that are missing or behind
-- ``groups``           how far groups are behind; transactions
-- ``internal_topics``  the topics in which Kafka and its clients store their own state
-- ``quorum``           controllers and members of the metadata quorum
-- ``slo``              how long partitions were unavailable, against an objective
-- ``monitor``          whether isrwatch itself can be believed
-- ``shared``           panels that stand on several boards
-"""
+"""The boards, a module each: panels over signals, in rows that ask a question."""
 
 from __future__ import annotations
 

@@ -3,28 +3,6 @@
 A command is imported only when it is called, so ``isrwatch --help`` imports none, and a machine that only exports
 needs neither Spark nor Java. This file contains the names and one-line help texts of the commands.
 
-- ``doctor``           ``isrwatch doctor``
-- ``doctor_checks``    what it checks
-- ``doctor_findings``  what one check says
-- ``doctor_listeners``  what listeners and certificates show, of the cluster and our own
-- ``doctor_polling``   what it learns from the brokers, asking as the collector does
-- ``doctor_samples``   the same of samples
-- ``doctor_machine``   folders, tables, Java, jars, ports and web configuration files
-- ``doctor_tables``    whether the tables can be read, are current, and belong to the bus
-- ``cluster_options``  options of commands that connect to the clusters of a configuration
-- ``collect``          ``isrwatch collect``
-- ``job``              ``isrwatch job``
-- ``jars``             ``isrwatch jars``
-- ``spark_classes``    runs a job for a moment, to archive the classes that Spark loads
-- ``maintenance``      ``isrwatch maintenance``
-- ``maintenance_advice``  what the tables say against stopping a broker
-- ``maintenance_clusters``  the clusters, brokers and leases that it can be about
-- ``maintenance_gate``  lets it begin only where it is safe, once what is announced of others is applied
-- ``maintenance_lease``  announces planned work, and holds a lease while a command runs
-- ``simulate``         ``isrwatch simulate``
-- ``simulate_output``  a simulated timeline as text and as JSON
-- ``explain``          ``isrwatch explain``
-
 An error for the user is one red sentence and the exit code of its class (``streaming.errors``): 2 for wrong options or
 configuration, mostly 1 for everything else. ``--debug`` shows the traceback.
 """
