@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from streaming.contracts.observations import Observation
-    from streaming.model.controller.commit import Commit
+    from streaming.model.controller.metadata_writer import Commit
 
 _Given, _Kept = ParamSpec("_Given"), TypeVar("_Kept")
 FOLDER: Final = "ISRWATCH_PLAYS"

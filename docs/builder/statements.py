@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from docs.builder.markdown import plain
-from streaming.model.statements import STATEMENTS
+from streaming.model.cluster.statements import STATEMENTS
 
 if TYPE_CHECKING:
-    from streaming.model.statements import Statement
+    from streaming.model.cluster.statements import Statement
 
 _HEAD: Final = """# What is said of replication, and what Kafka does
 

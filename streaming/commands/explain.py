@@ -10,13 +10,13 @@ from rich.text import Text
 
 from streaming.contracts.meanings import EXPLAINED, meanings
 from streaming.errors import ConfigurationError
-from streaming.model.statements import STATEMENTS
+from streaming.model.cluster.statements import STATEMENTS
 from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streaming.model.statements import Statement
+    from streaming.model.cluster.statements import Statement
 
 
 def explain(

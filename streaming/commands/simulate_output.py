@@ -10,8 +10,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from streaming.model import presets
-from streaming.model.descriptions.transactions import hanging
+from streaming.model import constants
+from streaming.model.cluster.descriptions import hanging
 from streaming.model.invariants import groups
 from streaming.model.invariants.watch import INVARIANTS, OTHERS
 from streaming.sources.simulated.simulation import WARM_UP_MS
@@ -162,7 +162,7 @@ class JsonLines:
 
 def print_presets(console: Console) -> None:
     """Print the differences between versions; an empty cell means the value of the newest version."""
-    heading, *rows = presets.table()
+    heading, *rows = constants.table()
     if not console.is_terminal:
         for row in (heading, *rows):
             typer.echo("\t".join(row).rstrip())

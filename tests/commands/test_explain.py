@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from streaming.commands import app
 from streaming.contracts.meanings import EXPLAINED
-from streaming.model.statements import STATEMENTS
+from streaming.model.cluster.statements import STATEMENTS
 
 
 def explained(*words: str) -> list[str]:

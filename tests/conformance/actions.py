@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from streaming.contracts.events import Cause
     from streaming.contracts.identifiers import BrokerId
     from streaming.contracts.records import MetadataRecord, PartitionChange
-    from streaming.model.registrations import Transition
+    from streaming.model.messages.registrations import Transition
     from tests.conformance.quirks import Quirk
 
 

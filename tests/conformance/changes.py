@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import TopicPartition
 from streaming.contracts.records import MetadataRecord, PartitionChange, RegisterBroker
-from streaming.model.registrations import Transition
+from streaming.model.messages.registrations import Transition
 from tests.conformance.actions import Action, ActionName, Alternative, Deviation, Missing
 from tests.conformance.quirks import Quirk
 from tests.conformance.replay import Refused

@@ -22,9 +22,9 @@ from streaming.contracts.records import (
     Undecodable,
     UnregisterBroker,
 )
-from streaming.model.controller.heartbeats import TABLE, BrokerState, state_of
+from streaming.model.controller.membership import TABLE, BrokerState, state_of
 from streaming.model.controller.topics import MIN_ISR
-from streaming.model.registrations import PartitionRegistration
+from streaming.model.messages.registrations import PartitionRegistration
 from tests.conformance.actions import ActionName
 
 if TYPE_CHECKING:

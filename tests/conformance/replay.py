@@ -32,8 +32,8 @@ from streaming.contracts.records import (
 from streaming.model.constants import Constants
 from streaming.model.controller.metadata_writer import MetadataWriter
 from streaming.model.controller.topics import MIN_ISR
-from streaming.model.messages.outbox import Outbox
-from streaming.model.registrations import BrokerRegistration, PartitionRegistration, TopicRegistration
+from streaming.model.messages.network import Outbox
+from streaming.model.messages.registrations import BrokerRegistration, PartitionRegistration, TopicRegistration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

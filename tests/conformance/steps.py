@@ -18,13 +18,11 @@ from streaming.contracts.records import (
     RegisterBroker,
     UnregisterBroker,
 )
+from streaming.model.constants import Error
 from streaming.model.controller.alter_partition import Proposal, verdict
-from streaming.model.controller.change import record_of
-from streaming.model.controller.election import Mode
+from streaming.model.controller.change import Mode, assignment_of, reassign, record_of, revert
 from streaming.model.controller.metadata_writer import CAUSE_OF_ELECTION, DEFAULT, How
-from streaming.model.controller.reassignment import assignment_of, reassign, revert
-from streaming.model.errors import Error
-from streaming.model.messages.alter_partition import ANY_BROKER_EPOCH, AlterPartitionItem
+from streaming.model.messages.replication import ANY_BROKER_EPOCH, AlterPartitionItem
 from tests.conformance.actions import ActionName, Alternative
 from tests.conformance.quirks import Quirk
 
@@ -32,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from streaming.contracts.identifiers import BrokerId, TopicPartition
-    from streaming.model.controller.election import Outcome
+    from streaming.model.controller.change import Outcome
     from streaming.model.controller.registry import Registry
-    from streaming.model.registrations import PartitionRegistration, TopicRegistration
+    from streaming.model.messages.registrations import PartitionRegistration, TopicRegistration
     from tests.conformance.replay import Replay, Settings
 
 

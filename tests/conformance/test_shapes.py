@@ -21,7 +21,7 @@ from streaming.contracts.records import (
     Topic,
     UnregisterBroker,
 )
-from streaming.model.controller.election import Mode
+from streaming.model.controller.change import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable

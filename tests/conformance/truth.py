@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import TopicPartition
-    from streaming.model.controller.commit import Commit
+    from streaming.model.controller.metadata_writer import Commit
     from tests.conformance.actions import Action
     from tests.conformance.checker import Checker
 

@@ -23,7 +23,7 @@ from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.incidents import IncidentClass, Severity
 from streaming.contracts.meanings import meanings
 from streaming.contracts.tables import TABLES
-from streaming.model.statements import STATEMENTS
+from streaming.model.cluster.statements import STATEMENTS
 from streaming.settings import Settings
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from tests.judge.trouble import LINGER_SECONDS
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, TopicPartition
-    from streaming.model.registrations import PartitionRegistration
+    from streaming.model.messages.registrations import PartitionRegistration
     from streaming.sources.simulated.truth import TraceEntry
     from tests.judge.trouble import Trouble
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.identifiers import BrokerId
-from streaming.model.presets import NEWEST, PRESETS
+from streaming.model.constants import NEWEST, PRESETS
 from streaming.sources.simulated.scenario import Placement, Scenario, TopicPlan
 
 if TYPE_CHECKING:

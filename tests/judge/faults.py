@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import BrokerId
-from streaming.model.messages.outbox import CONTROLLER
+from streaming.model.messages.network import CONTROLLER
 from streaming.sources.simulated.fault import Action, Fault
 from streaming.sources.simulated.scenario import TopicPlan
 from tests.judge.trouble import NEVER, Absence, Act, Trouble
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from streaming.contracts.identifiers import TopicPartition
-    from streaming.model.registrations import PartitionRegistration
+    from streaming.model.messages.registrations import PartitionRegistration
     from streaming.sources.simulated.scenario import Scenario
 
 

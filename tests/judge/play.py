@@ -21,7 +21,7 @@ from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import CauseRevised, Channel
 from streaming.delta.change_rows import changes_to_arrow
 from streaming.delta.incident_rows import incident_row, rows_of
-from streaming.model.messages.outbox import CONTROLLER
+from streaming.model.messages.network import CONTROLLER
 from streaming.settings import JobSettings
 from streaming.sources.simulated import SimulatedSource
 from streaming.sources.simulated.fault import Fault
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import TopicPartition
     from streaming.contracts.state import ClusterState
     from streaming.model.invariants.ghost import Loss
-    from streaming.model.registrations import PartitionRegistration
+    from streaming.model.messages.registrations import PartitionRegistration
     from streaming.sources.simulated.scenario import Scenario
     from streaming.sources.simulated.simulation import Simulation
     from streaming.sources.simulated.truth import TraceEntry

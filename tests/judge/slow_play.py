@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streaming.changes.slow_brokers import LEAST_PEERS, BrokerSpeed, SpeedSample, after_round
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.sample_blocks import BrokerSpeedsObserved
-from streaming.model.messages.outbox import CONTROLLER
+from streaming.model.messages.network import CONTROLLER
 from streaming.sources.simulated import SimulatedSource
 from streaming.sources.simulated.fault import Action, Fault
 from streaming.sources.simulated.simulation import WARM_UP_MS

@@ -21,7 +21,7 @@ from tests.judge.trouble import LINGER_SECONDS, LOSE_RECORDS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from streaming.model.registrations import PartitionRegistration
+    from streaming.model.messages.registrations import PartitionRegistration
     from streaming.sources.simulated.truth import TraceEntry
     from tests.judge.play import Play
 

@@ -13,7 +13,7 @@ from tests.judge.steps import START_MICROS, steps_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from streaming.model.registrations import PartitionRegistration
+    from streaming.model.messages.registrations import PartitionRegistration
     from streaming.sources.simulated.truth import TraceEntry
     from tests.judge.play import Play
 

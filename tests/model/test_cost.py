@@ -5,10 +5,9 @@ from __future__ import annotations
 from random import Random
 
 from streaming.contracts.identifiers import BrokerId, Micros, TopicId, TopicPartition
-from streaming.model.cluster import Cluster
+from streaming.model.cluster.cluster import Cluster
 from streaming.model.constants import Constants
-from streaming.model.controller.placement import UsableBroker
-from streaming.model.controller.placement_zookeeper import assign_replicas
+from streaming.model.controller.placement import UsableBroker, assign_replicas
 from streaming.model.controller.topics import NewTopic
 from streaming.sources.simulated.network import SimulatedNetwork
 

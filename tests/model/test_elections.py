@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming.contracts.records import RECOVERED, RECOVERING
-from streaming.model.controller.change import Target, build
-from streaming.model.controller.election import Candidates, Election, Mode, Outcome, elect
-from streaming.model.registrations import PartitionRegistration as Registration
-from streaming.model.switches import Switches
+from streaming.model.constants import Switches
+from streaming.model.controller.change import Candidates, Election, Mode, Outcome, Target, build, elect
+from streaming.model.messages.registrations import PartitionRegistration as Registration
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,9 @@ import pytest
 
 from streaming.contracts.identifiers import TopicId
 from streaming.model.constants import Constants
-from streaming.model.controller.java_random import JavaRandom
+from streaming.model.controller.placement import JavaRandom
 from streaming.model.controller.topics import NewTopic
-from streaming.model.internal_topics import InternalTopic, changelog, connect, coordinators_topics
+from streaming.model.coordinators.internal_topics import InternalTopic, changelog, connect, coordinators_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,13 +9,12 @@ import pytest
 from streaming.contracts.events import Cause
 from streaming.model.broker.leader import IsrProposal
 from streaming.model.invariants import metadata
-from streaming.model.invariants.view import look
+from streaming.model.invariants.ghost import look
 from streaming.model.invariants.watch import INVARIANTS, OTHERS, Violation
-from streaming.model.messages.produce import Acks
-from streaming.model.registrations import Transition
+from streaming.model.messages.clients import Acks
+from streaming.model.messages.registrations import Transition
 from streaming.model.storage.batch import Batch, Marker
-from streaming.model.storage.log import Log
-from streaming.model.storage.records import Records, Span, first_difference, holds, spans_of
+from streaming.model.storage.log import Log, Records, Span, first_difference, holds, spans_of
 from tests.swarm.settled import unsettled
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from streaming.contracts.identifiers import BrokerId
-from streaming.model.constants import Constants
-from streaming.model.switches import Switches, Truncation
+from streaming.model.constants import Constants, Switches, Truncation
 from tests.swarm.schedule import Act, Options
 from tests.swarm.swarm import SHORT, options_of, schedule_of, shrink, violation_of
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.model.constants import Constants
-from streaming.model.presets import PRESETS, table
+from streaming.model.constants import PRESETS, Constants, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

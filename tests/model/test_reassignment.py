@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.model.controller.change import Target, build
-from streaming.model.controller.reassignment import Assignment, complete, reassign, revert
-from streaming.model.registrations import PartitionRegistration as Registration
-from streaming.model.switches import Switches
+from streaming.model.constants import Switches
+from streaming.model.controller.change import Assignment, Target, build, complete, reassign, revert
+from streaming.model.messages.registrations import PartitionRegistration as Registration
 
 
 def assignment(replicas: str, adding: str = "", removing: str = "") -> Assignment:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.model.statements import STATEMENTS, Statement
+from streaming.model.cluster.statements import STATEMENTS, Statement
 
 TESTS = Path(__file__).parents[1]
 

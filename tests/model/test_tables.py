@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerEpoch, BrokerId, TopicId, TopicPartition
 from streaming.contracts.records import RECOVERED, RECOVERING
+from streaming.model.constants import Error, Switches
 from streaming.model.controller.alter_partition import Proposal, verdict
-from streaming.model.controller.heartbeats import BrokerState, Question, Sessions, next_state, state_of
-from streaming.model.errors import Error
-from streaming.model.messages.alter_partition import AlterPartitionItem
-from streaming.model.registrations import BrokerRegistration, PartitionRegistration
-from streaming.model.switches import Switches
+from streaming.model.controller.membership import BrokerState, Question, Sessions, next_state, state_of
+from streaming.model.messages.registrations import BrokerRegistration, PartitionRegistration
+from streaming.model.messages.replication import AlterPartitionItem
 
 KEY = TopicPartition(TopicId("t"), 0)
 PARTITION = PartitionRegistration((1, 2, 3), (1, 2), 1, leader_epoch=4, partition_epoch=7)  # type: ignore[arg-type]

@@ -15,16 +15,14 @@ import pytest
 
 from streaming.contracts.identifiers import BrokerId, Micros, TopicId, TopicPartition
 from streaming.model.clients.consumer import Consumer
-from streaming.model.clients.consumer_config import ConsumerConfig, ResetPolicy
+from streaming.model.clients.positions import ConsumerConfig, ResetPolicy
 from streaming.model.clients.producer import Producer
 from streaming.model.clients.transactional_producer import TransactionalProducer
-from streaming.model.cluster import Cluster
-from streaming.model.constants import Constants, MetadataMode
+from streaming.model.cluster.cluster import Cluster
+from streaming.model.constants import PRESETS, Constants, MetadataMode, Switches
 from streaming.model.controller.topics import NewTopic
 from streaming.model.invariants.watch import Watch
-from streaming.model.messages.outbox import CONTROLLER
-from streaming.model.presets import PRESETS
-from streaming.model.switches import Switches
+from streaming.model.messages.network import CONTROLLER
 from streaming.sources.simulated.network import SimulatedNetwork
 from tests.conformance.checker import Checker
 from tests.conformance.truth import actions_of
@@ -34,9 +32,9 @@ if TYPE_CHECKING:
 
     from streaming.contracts.events import Cause
     from streaming.contracts.records import MetadataRecord
-    from streaming.model.clients.partition_queue import Sent
-    from streaming.model.controller.commit import Commit
-    from streaming.model.registrations import PartitionRegistration, Transition
+    from streaming.model.clients.producer import Sent
+    from streaming.model.controller.metadata_writer import Commit
+    from streaming.model.messages.registrations import PartitionRegistration, Transition
     from streaming.model.storage.batch import Batch
     from tests.conformance.actions import Action
 

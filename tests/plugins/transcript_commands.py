@@ -9,8 +9,8 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from streaming.contracts.identifiers import BrokerId, TopicId, TopicPartition
-from streaming.model.messages.outbox import CONTROLLER
-from streaming.model.presets import PRESETS
+from streaming.model.constants import PRESETS
+from streaming.model.messages.network import CONTROLLER
 from streaming.sources.simulated.timeline import partition, timeline
 from tests.plugins.laboratory import QUICK, Lab
 from tests.plugins.transcript import Script, command, milliseconds

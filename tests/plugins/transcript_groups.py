@@ -6,9 +6,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts import health
-from streaming.model.clients.consumer_config import GroupProtocol, ResetPolicy
-from streaming.model.descriptions.groups import group_offsets
-from streaming.model.messages.consumer_fetch import IsolationLevel
+from streaming.model.clients.positions import GroupProtocol, ResetPolicy
+from streaming.model.cluster.descriptions import group_offsets
+from streaming.model.messages.clients import IsolationLevel
 from tests.plugins.transcript import Script, command
 from tests.plugins.transcript_commands import key_of
 

@@ -6,10 +6,10 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from streaming.contracts.identifiers import TopicId
-from streaming.model.controller.election import Mode
-from streaming.model.controller.java_random import JavaRandom
+from streaming.model.constants import Error, Refused
+from streaming.model.controller.change import Mode
+from streaming.model.controller.placement import JavaRandom
 from streaming.model.controller.topics import NewTopic
-from streaming.model.errors import Error, Refused
 from streaming.sources.simulated.timeline import brokers
 from tests.plugins.transcript import Script, command
 from tests.plugins.transcript_commands import key_of, news

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.model.messages.client_metadata import TRANSACTION_STATE
-from streaming.model.messages.produce import Acks
+from streaming.model.messages.clients import TRANSACTION_STATE, Acks
 from tests.plugins.transcript import Script, command
 from tests.plugins.transcript_commands import key_of
 

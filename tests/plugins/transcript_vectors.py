@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING
 
 from streaming.contracts.identifiers import BrokerId
 from streaming.contracts.partition_for import java_hash, partition_for
-from streaming.model.broker.remote_replica import RemoteReplica, fetched
+from streaming.model.broker.leader import RemoteReplica, fetched
 from streaming.model.clients.partitioner import murmur2, partition_for_key
-from streaming.model.controller.java_random import JavaRandom
-from streaming.model.controller.placement import UsableBroker, place
-from streaming.model.controller.placement_zookeeper import assign_replicas
-from streaming.model.controller.reassignment import Assignment, complete, reassign
-from streaming.model.errors import Error
+from streaming.model.constants import Error
+from streaming.model.controller.change import Assignment, complete, reassign
+from streaming.model.controller.placement import JavaRandom, UsableBroker, assign_replicas, place
 from streaming.model.storage.batch import Batch
 from streaming.model.storage.log import Log
 from streaming.model.storage.producer_state import duplicate_of, refusal
-from streaming.model.storage.truncation import check_fetch, truncation_point
+from streaming.model.storage.replica import check_fetch, truncation_point
 from tests.plugins.transcript import Script, command
 
 if TYPE_CHECKING:

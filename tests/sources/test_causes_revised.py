@@ -21,7 +21,7 @@ from streaming.contracts.records import (
     RecordBatch,
     RegisterBroker,
 )
-from streaming.model.controller.election import Mode
+from streaming.model.controller.change import Mode
 from streaming.sources.image import ClusterImage
 from tests.blocks import singly
 

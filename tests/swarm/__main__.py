@@ -14,7 +14,7 @@ import sys
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from streaming.model.presets import NEWEST, PRESETS
+from streaming.model.constants import NEWEST, PRESETS
 from tests.swarm.swarm import NAMES, run_swarm
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.identifiers import BrokerId, Micros, TopicId, TopicPartition
-from streaming.model.cluster import Cluster
-from streaming.model.controller.election import Mode
+from streaming.model.cluster.cluster import Cluster
+from streaming.model.controller.change import Mode
 from streaming.model.controller.topics import NewTopic
 from streaming.model.invariants.watch import Violation, Watch
-from streaming.model.messages.outbox import CONTROLLER
+from streaming.model.messages.network import CONTROLLER
 from streaming.sources.simulated.network import SimulatedNetwork
 from tests.swarm.settled import settling_ms, unsettled
 

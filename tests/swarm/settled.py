@@ -13,7 +13,7 @@ from streaming.contracts.identifiers import NO_LEADER
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streaming.model.cluster import Cluster
+    from streaming.model.cluster.cluster import Cluster
     from streaming.model.constants import Constants
     from streaming.model.invariants.ghost import Ghost
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from streaming.contracts.identifiers import BrokerId
 from streaming.model.constants import Constants, MetadataMode
 from streaming.model.invariants.watch import INVARIANTS, OTHERS, Violation
-from streaming.model.messages.outbox import CONTROLLER
+from streaming.model.messages.network import CONTROLLER
 from tests.swarm.schedule import Act, Options, Run
 
 if TYPE_CHECKING:

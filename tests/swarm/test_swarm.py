@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from streaming.model.constants import Constants
-from streaming.model.presets import PRESETS
-from streaming.model.switches import Switches
+from streaming.model.constants import PRESETS, Constants, Switches
 from tests.swarm.__main__ import main
 from tests.swarm.schedule import Act
 from tests.swarm.swarm import options_of, run_swarm, schedule_of, shrink, violation_of

@@ -9,11 +9,10 @@ import heapq
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.identifiers import TopicPartition
-from streaming.model.errors import Error
-from streaming.model.messages.delete_records import ALL_COMMITTED, DeleteRecordsRequest, DeleteRecordsResponse
+from streaming.model.constants import Error
+from streaming.model.messages.clients import ALL_COMMITTED, DeleteRecordsRequest, DeleteRecordsResponse
 from streaming.model.messages.timers import CheckpointDue, CleanupDue
-from streaming.model.storage.compaction import compact
-from streaming.model.storage.retention import first_retained, next_visit
+from streaming.model.storage.retention import compact, first_retained, next_visit
 from streaming.model.storage.segments import config_of
 
 if TYPE_CHECKING:
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 
     from streaming.model.broker.leadership import Leadership
     from streaming.model.constants import Constants
-    from streaming.model.messages.outbox import Outbox
-    from streaming.model.registrations import TopicRegistration
+    from streaming.model.messages.network import Outbox
+    from streaming.model.messages.registrations import TopicRegistration
     from streaming.model.storage.disk import Disk
     from streaming.model.storage.replica import LocalReplica
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming.model.messages.membership import FromController, NotController
-from streaming.model.messages.outbox import Message, Outbox, controllers
+from streaming.model.messages.network import Message, Outbox, controllers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from streaming.contracts.identifiers import BrokerId
@@ -91,3 +91,35 @@ class ControllerChannel:
             self.disconnected(now, answer.controller)
             if answer.leader is not None and answer.epoch > self.epoch:
                 self.controller = answer.leader
+
+
+# Requests that reach a process before it is registered wait in its sockets (``SocketServer.enableRequestProcessing``).
+#
+# What a process without its disk would answer as leader of an old epoch would cost its followers their records, too;
+# its registration takes such a process out of whatever it led.
+
+
+class Sockets:
+    """The types of requests that a broker serves, and those that wait.
+
+    Attributes:
+        are_open: requests are processed.
+    """
+
+    def __init__(self, served: Iterable[type]) -> None:
+        self.are_open = False
+        self._served = frozenset(served)
+        self._waiting: list[Message] = []
+
+    def hold(self, payload: Message) -> bool:
+        """Keep a request that comes too early, and tell whether it was one."""
+        if self.are_open or type(payload) not in self._served:
+            return False
+        self._waiting.append(payload)
+        return True
+
+    def open(self) -> list[Message]:
+        """Process requests from now on; gives those that waited."""
+        self.are_open = True
+        waiting, self._waiting = self._waiting, []
+        return waiting

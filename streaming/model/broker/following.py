@@ -6,28 +6,29 @@ watermark, asks before it fetches, or states its last epoch with every fetch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streaming.model.broker.fetcher import Fetcher, PartitionFetchState
-from streaming.model.errors import NO_ERROR, Error
-from streaming.model.messages.client_metadata import Header
-from streaming.model.messages.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
-from streaming.model.messages.offsets_for_leader_epoch import (
+from streaming.model.constants import NO_ERROR, Error, Truncation
+from streaming.model.messages.clients import Header
+from streaming.model.messages.network import Outbox
+from streaming.model.messages.replication import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
     OffsetForLeaderEpochPartition,
     OffsetsForLeaderEpochRequest,
     OffsetsForLeaderEpochResponse,
 )
-from streaming.model.messages.outbox import Outbox
 from streaming.model.messages.timers import FetchDue, PartitionFetchDue
 from streaming.model.storage.log import NO_EPOCH
-from streaming.model.storage.truncation import truncation_point
-from streaming.model.switches import Truncation
+from streaming.model.storage.replica import truncation_point
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streaming.contracts.identifiers import BrokerId, TopicPartition
-    from streaming.model.broker.probe import ReplicationProbe
+    from streaming.model.broker.leadership import ReplicationProbe
     from streaming.model.broker.purgatory import Purgatory
     from streaming.model.constants import Constants
     from streaming.model.storage.log import EpochEntry
@@ -256,3 +257,62 @@ class Following:
             fetcher = self._fetchers.get(timer.leader)
             if fetcher is None or key not in fetcher.partitions:
                 self._add(key, timer.leader, timer.leader_epoch)
+
+
+# The follower's half of a fetch session with one leader (``AbstractFetcherThread``).
+
+
+class PartitionFetchState(NamedTuple):
+    """One partition that is fetched, with the leader epoch that the follower knows (``PartitionFetchState``)."""
+
+    topic_partition: TopicPartition
+    leader_epoch: int
+    replica: LocalReplica
+
+
+class Fetcher:
+    """What a follower fetches from one leader.
+
+    Attributes:
+        partitions: those it fetches.
+        changed: those whose position the leader does not know yet; ordered.
+        truncating: those whose log has to be brought together with the leader's before they are fetched; ordered.
+        forgotten: those to be taken out of the session; an ordered set.
+        in_flight: id of the request that is not answered yet.
+        is_new: the next fetch begins a new session and states everything.
+        is_backing_off: the connection broke and the wait is not over.
+    """
+
+    __slots__ = ("changed", "forgotten", "in_flight", "is_backing_off", "is_new", "partitions", "truncating")
+
+    def __init__(self) -> None:
+        self.partitions: dict[TopicPartition, PartitionFetchState] = {}
+        self.changed: dict[TopicPartition, PartitionFetchState] = {}
+        self.truncating: dict[TopicPartition, PartitionFetchState] = {}
+        self.forgotten: dict[TopicPartition, None] = {}
+        self.in_flight: int | None = None
+        self.is_new = True
+        self.is_backing_off = False
+
+    def add(self, state: PartitionFetchState, *, truncating: bool) -> None:
+        """Fetch this partition from now on; ``truncating``: ask first where to."""
+        key = state.topic_partition
+        self.partitions[key] = state
+        self.forgotten.pop(key, None)
+        if truncating:
+            self.truncating[key] = state
+        else:
+            self.changed[key] = state
+
+    def remove(self, key: TopicPartition) -> None:
+        """Stop fetching this partition."""
+        if self.partitions.pop(key, None) is not None:
+            self.changed.pop(key, None)
+            self.truncating.pop(key, None)
+            self.forgotten[key] = None
+
+    def stated(self) -> list[PartitionFetchState]:
+        """Give the partitions that the next fetch states."""
+        if not self.is_new:
+            return list(self.changed.values())
+        return [state for key, state in self.partitions.items() if key not in self.truncating]

@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import TopicPartition
-from streaming.model.broker.fetch_session import FetchSession
-from streaming.model.broker.isr_expiration import shrinks
-from streaming.model.broker.isr_proposals import IsrProposals
-from streaming.model.broker.leader import IsrProposal, LeaderPartition
-from streaming.model.broker.reading import absence, nothing_new, parting, read
-from streaming.model.broker.remote_replica import RemoteReplica, fetched
-from streaming.model.errors import NO_ERROR, Error
-from streaming.model.messages.alter_partition import ANY_BROKER_EPOCH
-from streaming.model.messages.fetch import FetchedPartition, FetchRequest, FetchResponse
-from streaming.model.messages.timers import FetchWaitOver
-from streaming.model.storage.truncation import check_fetch
+from streaming.model.broker.fetch_session import FetchSession, shrinks
+from streaming.model.broker.leader import IsrProposal, LeaderPartition, RemoteReplica, fetched
+from streaming.model.constants import NO_ERROR, Error, Switches, Truncation
+from streaming.model.messages.replication import (
+    ANY_BROKER_EPOCH,
+    AlteredPartition,
+    AlterPartitionItem,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    EpochEndOffset,
+    FetchedPartition,
+    FetchRequest,
+    FetchResponse,
+    OffsetForLeaderEpochPartition,
+    OffsetsForLeaderEpochRequest,
+    OffsetsForLeaderEpochResponse,
+)
+from streaming.model.messages.timers import AlterPartitionDue, FetchWaitOver
+from streaming.model.storage.disk import NO_BROKER_EPOCH
+from streaming.model.storage.log import NO_EPOCH
+from streaming.model.storage.replica import check_fetch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from streaming.contracts.identifiers import BrokerId
+    from streaming.contracts.identifiers import BrokerEpoch, BrokerId
     from streaming.model.broker.controller_channel import ControllerChannel
     from streaming.model.broker.fetch_session import CachedPartition
-    from streaming.model.broker.probe import ReplicationProbe
     from streaming.model.broker.purgatory import Purgatory
     from streaming.model.constants import Constants
-    from streaming.model.registrations import BrokerRegistration, PartitionRegistration, TopicRegistration
+    from streaming.model.messages.network import Outbox
+    from streaming.model.messages.registrations import BrokerRegistration, PartitionRegistration, TopicRegistration
     from streaming.model.storage.batch import Batch
+    from streaming.model.storage.log import EpochEntry
     from streaming.model.storage.replica import LocalReplica
 
 
@@ -292,3 +303,270 @@ class Leadership:
             cached.mark_sent()
         self._outbox.send(session.follower, FetchResponse(session.parked, self.broker, tuple(answers)))
         session.parked = None
+
+
+# ISR proposals on their way to the controller (``AlterPartitionManager``): one request in flight per broker.
+
+
+# These prove that nothing was applied.
+_NOT_APPLIED: Final = frozenset({Error.INELIGIBLE_REPLICA, Error.OPERATION_NOT_ATTEMPTED})
+# The truth differs from what the leader believes: it keeps waiting for the metadata log to tell it.
+_AWAIT_METADATA: Final = frozenset(
+    {
+        Error.UNKNOWN_TOPIC_ID,
+        Error.FENCED_LEADER_EPOCH,
+        Error.INVALID_UPDATE_VERSION,
+        Error.INVALID_REQUEST,
+        Error.NEW_LEADER_ELECTED,
+    }
+)
+
+
+class IsrProposals:
+    """Proposals waiting or in flight, and the meters they move.
+
+    Args:
+        broker: the leader.
+        constants: how long to wait after a request that failed as a whole, and what a proposal names.
+        led: the partitions it leads; a proposal is void once its partition has moved on.
+        committed: told of every partition whose ISR the controller accepted.
+        channel: where requests go.
+    """
+
+    def __init__(
+        self,
+        broker: BrokerId,
+        constants: Constants,
+        led: dict[TopicPartition, LeaderPartition],
+        committed: Callable[[int, LeaderPartition], None],
+        channel: ControllerChannel,
+    ) -> None:
+        self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
+        self.ask = self._ask_controller
+        self.isr_shrinks = 0
+        self.isr_expands = 0
+        self.failed_isr_updates = 0
+        self._broker = broker
+        self._retry_ms = constants.alter_partition_retry_ms
+        self._names_broker_epochs = constants.switches.broker_epoch_check
+        self._led = led
+        self._committed = committed
+        self._channel = channel
+        self._waiting: dict[TopicPartition, IsrProposal] = {}
+        self._in_flight: dict[TopicPartition, IsrProposal] = {}
+        self._is_backing_off = False
+
+    def propose(self, partition: LeaderPartition, proposal: IsrProposal) -> None:
+        """Leader wants another ISR. Enabled while nothing is pending for the partition."""
+        assert partition.pending is None, f"a second proposal for {partition.key}"  # noqa: S101 - one in flight
+        partition.pending = proposal
+        self._waiting[partition.key] = proposal
+
+    def of(self, key: TopicPartition) -> list[IsrProposal]:
+        """Give what waits or is in flight for a partition; proposals of a former leader epoch among it."""
+        return [queue[key] for queue in (self._waiting, self._in_flight) if key in queue]
+
+    def send(self) -> None:
+        """Send what waits, unless a request is in flight or has just failed. Called after every input."""
+        if self._in_flight or self._is_backing_off or not self._waiting:
+            return
+        self._in_flight = {key: proposal for key, proposal in self._waiting.items() if self._is_current(key, proposal)}
+        self._waiting = {}
+        if self._in_flight:
+            items = tuple(self._item(self._led[key], proposal) for key, proposal in self._in_flight.items())
+            self.ask(items)
+
+    def _ask_controller(self, items: tuple[AlterPartitionItem, ...]) -> None:
+        self._channel.send(AlterPartitionRequest(self._broker, self.broker_epoch, items))
+
+    def lost(self) -> None:
+        """Whoever was asked will not answer, and nobody knows whether it did what it was asked."""
+        sent, self._in_flight = self._in_flight, {}
+        if sent:
+            self._resend(sent)
+
+    def retry(self) -> None:
+        """The wait after a failure is over."""
+        self._is_backing_off = False
+
+    def _is_current(self, key: TopicPartition, proposal: IsrProposal) -> bool:
+        partition = self._led.get(key)
+        # The same proposal, not an equal one: one of an earlier leader epoch must not be sent in this one.
+        return partition is not None and partition.pending is proposal
+
+    def _item(self, partition: LeaderPartition, proposal: IsrProposal) -> AlterPartitionItem:
+        def epoch_of(member: BrokerId) -> int:
+            if not self._names_broker_epochs:
+                return ANY_BROKER_EPOCH
+            if member == self._broker:
+                return self.broker_epoch
+            epoch = partition.remotes[member].broker_epoch
+            return ANY_BROKER_EPOCH if epoch is None else epoch
+
+        return AlterPartitionItem(
+            partition.key,
+            partition.committed.leader_epoch,
+            partition.committed.partition_epoch,
+            tuple((member, epoch_of(member)) for member in sorted(proposal.isr)),  # to Kafka it is a set
+            proposal.cause,
+        )
+
+    def answered(self, now: int, response: AlterPartitionResponse) -> None:
+        """Controller's verdicts arrive."""
+        sent, self._in_flight = self._in_flight, {}
+        if response.error is not Error.NONE:
+            self.failed_isr_updates += len(sent)
+            self._resend(sent)
+            return
+        for altered in response.partitions:
+            key = altered.topic_partition
+            if key in sent and self._is_current(key, sent[key]):  # else it was asked again meanwhile
+                self._settle(now, self._led[key], sent[key], altered)
+
+    def _settle(self, now: int, partition: LeaderPartition, proposal: IsrProposal, altered: AlteredPartition) -> None:
+        registration = altered.registration
+        if altered.error is Error.NONE and registration is not None:
+            self._accept(now, partition, proposal, registration)
+            return
+        self.failed_isr_updates += 1
+        if altered.error in _NOT_APPLIED:
+            partition.pending = None  # back to the committed ISR
+        elif altered.error not in _AWAIT_METADATA:
+            self._resend({partition.key: proposal})
+
+    def _accept(
+        self, now: int, partition: LeaderPartition, proposal: IsrProposal, registration: PartitionRegistration
+    ) -> None:
+        committed = partition.committed
+        is_newer = registration.partition_epoch >= committed.partition_epoch
+        if registration.leader_epoch != committed.leader_epoch or not is_newer:
+            return
+        if len(proposal.isr) > len(committed.isr):
+            self.isr_expands += 1
+        else:
+            self.isr_shrinks += 1
+        partition.accept(registration)
+        self._committed(now, partition)
+
+    def _resend(self, proposals: dict[TopicPartition, IsrProposal]) -> None:
+        self._waiting |= proposals
+        self._is_backing_off = True
+        self._channel.outbox.after(self._retry_ms, AlterPartitionDue())
+
+
+# What a leader reads from its log for those who fetch. Pure: a led partition and a position in, answers out.
+
+
+def absence(*, is_led: bool) -> Error:
+    """Tell why a partition is not in a follower's session: another leads, or this leader has not read of the follower.
+
+    The latter was added by a reassignment, then.
+    """
+    return Error.UNKNOWN_LEADER_EPOCH if is_led else Error.NOT_LEADER_OR_FOLLOWER
+
+
+def parting(partition: LeaderPartition, leader_epoch: int, verdict: Error | EpochEntry) -> FetchedPartition:
+    """Tell a follower that its position is not in this log, or where the logs part (``check_fetch`` says which)."""
+    if isinstance(verdict, Error):
+        return _out_of_range(partition, leader_epoch)
+    return FetchedPartition(partition.key, leader_epoch, diverging=verdict)
+
+
+def read(partition: LeaderPartition, offset: int, max_records: int) -> FetchedPartition:
+    """Give records from ``offset`` on, whole batches, at least one; OFFSET_OUT_OF_RANGE below the log start."""
+    replica, leader_epoch = partition.replica, partition.committed.leader_epoch
+    log = replica.log
+    if offset < log.start:
+        return _out_of_range(partition, leader_epoch)
+    end = log.read_end(offset, max_records)
+    epochs, timestamp_ms = log.epochs_between(offset, end), log.segment_of(end - 1).largest_timestamp_ms
+    batches = log.batches_between(offset, end) if log.batches else ()
+    # By position: names take as long again.
+    return FetchedPartition(
+        partition.key,
+        leader_epoch,
+        NO_ERROR,
+        offset,
+        end,
+        epochs,
+        replica.high_watermark,
+        log.start,
+        None,
+        batches,
+        timestamp_ms,
+    )
+
+
+def nothing_new(partition: LeaderPartition) -> FetchedPartition:
+    """Tell a follower that has everything how far the high watermark and the log start are."""
+    log = partition.replica.log
+    return FetchedPartition(
+        partition.key,
+        partition.committed.leader_epoch,
+        fetch_offset=log.end,
+        end_offset=log.end,
+        high_watermark=partition.replica.high_watermark,
+        log_start_offset=log.start,
+    )
+
+
+def _out_of_range(partition: LeaderPartition, leader_epoch: int) -> FetchedPartition:
+    """Tell a follower that its position is not in this log, and where the log starts and ends."""
+    log = partition.replica.log
+    return FetchedPartition(
+        partition.key,
+        leader_epoch,
+        Error.OFFSET_OUT_OF_RANGE,
+        end_offset=log.end,
+        log_start_offset=log.start,
+    )
+
+
+# A leader tells where an epoch ends in its log (api 23, KIP-101, KIP-279). Changes nothing.
+
+
+class EpochEnds:
+    """Answers for the partitions it leads."""
+
+    def __init__(self, leadership: Leadership, switches: Switches, outbox: Outbox) -> None:
+        self.handlers: dict[type, Callable[[int, Any], None]] = {OffsetsForLeaderEpochRequest: self._answer}
+        self._leadership = leadership
+        self._names_epoch = switches.truncation is not Truncation.LEADER_EPOCH_V0
+        self._outbox = outbox
+
+    def _answer(self, _now: int, request: OffsetsForLeaderEpochRequest) -> None:
+        """Follower or consumer asks where epochs end here."""
+        answers = tuple(self._epoch_end(item) for item in request.partitions)
+        answer = OffsetsForLeaderEpochResponse(request.header.correlation_id, self._leadership.broker, answers)
+        self._outbox.send(request.header.sender, answer)
+
+    def _epoch_end(self, asked: OffsetForLeaderEpochPartition) -> EpochEndOffset:
+        partition = self._leadership.led.get(asked.topic_partition)
+        error = partition.epoch_error(asked.leader_epoch) if partition else Error.NOT_LEADER_OR_FOLLOWER
+        if partition is None or error is not Error.NONE:
+            return EpochEndOffset(asked.topic_partition, asked.leader_epoch, error)
+        epoch, end = partition.replica.log.end_offset_for(asked.epoch)
+        answered_epoch = epoch if self._names_epoch else NO_EPOCH
+        return EpochEndOffset(partition.key, asked.leader_epoch, epoch=answered_epoch, end_offset=end)
+
+
+# What an observer outside the protocol may be shown of replication. Nothing in the protocol depends on it.
+
+
+class ReplicationProbe(Protocol):
+    """An observer of leaders and followers (see ``streaming.model.cluster.cluster``)."""
+
+    def appended(self, leader: LeaderPartition, offset: int, *, acks_all: bool) -> None:
+        """A leader wrote the records from ``offset`` to its log end."""
+
+    def advanced(self, leader: LeaderPartition) -> None:
+        """A leader moved its high watermark."""
+
+    def resigned(self, leader: LeaderPartition) -> None:
+        """A broker leads this partition no more; who waits for an acknowledgement gets none."""
+
+    def replicated(self, key: TopicPartition) -> None:
+        """A follower took in what its leader answered: records, a truncation or a high watermark."""
+
+    def informed(self, key: TopicPartition) -> None:
+        """A broker took in new metadata of this partition, or the answer to its proposal."""

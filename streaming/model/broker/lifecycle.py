@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streaming.model.errors import Error
+from streaming.model.constants import Error
 from streaming.model.messages.membership import (
     AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,

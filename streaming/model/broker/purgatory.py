@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streaming.contracts.identifiers import TopicPartition
-    from streaming.model.messages.outbox import Outbox
+    from streaming.model.messages.network import Outbox
 
 
 class DelayedOperation(Protocol):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streaming.contracts.identifiers import TopicId, TopicPartition
-from streaming.model.errors import Error
-from streaming.model.messages.client_metadata import (
+from streaming.model.constants import Error
+from streaming.model.messages.clients import (
     ClientMetadataRequest,
     ClientMetadataResponse,
     CoordinatorKey,
@@ -20,8 +20,7 @@ from streaming.model.messages.client_metadata import (
     RetryDue,
     WakeUp,
 )
-from streaming.model.messages.outbox import Disconnected, Message, Outbox, Timer
-from streaming.model.network_client import NetworkClient
+from streaming.model.messages.network import Disconnected, Message, NetworkClient, Outbox, Timer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

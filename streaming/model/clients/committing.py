@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from streaming.model.clients.positions import FetchState
-from streaming.model.errors import Error
-from streaming.model.messages.client_metadata import WakeUp
-from streaming.model.messages.groups import (
+from streaming.model.constants import Error
+from streaming.model.messages.clients import CONSUMER_OFFSETS, CoordinatorKey, WakeUp
+from streaming.model.messages.coordinators import (
+    NO_GENERATION,
+    NO_MEMBER,
     CommittedOffset,
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import TopicPartition
     from streaming.model.clients.client import Client
     from streaming.model.clients.fetching import Fetching
-    from streaming.model.clients.membership import Membership
+    from streaming.model.clients.positions import ConsumerConfig
 
+if TYPE_CHECKING:
     Offsets = dict[TopicPartition, CommittedOffset]
 
 # The member is none any more, or of a generation that is over.
@@ -146,3 +149,83 @@ class Committing:
             self._client.forget_coordinator(self._membership.coordinator_key)
         self._fetch_at = now + self._client.constants.retry_backoff_ms
         self._client.outbox.after(self._client.constants.retry_backoff_ms, WakeUp())
+
+
+# What a member of a group is to its consumer, whichever protocol it speaks (``AbstractCoordinator``).
+
+
+if TYPE_CHECKING:
+    Partitions = frozenset[TopicPartition]
+
+
+class Assignee(Protocol):
+    """Who reads what a member is assigned."""
+
+    def take_over(self, keys: Iterable[TopicPartition]) -> None:
+        """Read these, too, from where the group stopped."""
+
+    def give_up(self, now: int, keys: Partitions, then: Callable[[int], None]) -> None:
+        """Read these no more, commit how far they were read, then call ``then``."""
+
+    def drop(self, keys: Partitions) -> None:
+        """Read these no more; somebody else may have them already."""
+
+
+class Membership:
+    """A member of a group. Subclasses say in :meth:`poll` what they tell the coordinator when.
+
+    Attributes:
+        member_id: its name; "" before the coordinator gave it one.
+        generation: newest generation, or member epoch, that it was told; -1 outside.
+        owned: what it reads.
+    """
+
+    def __init__(self, client: Client, assignee: Assignee, config: ConsumerConfig, group: str) -> None:
+        self.group = group
+        self.coordinator_key = CoordinatorKey(CONSUMER_OFFSETS, group)
+        self.member_id = NO_MEMBER
+        self.generation = NO_GENERATION
+        self.owned: Partitions = frozenset()
+        self._client = client
+        self._assignee = assignee
+        self._config = config
+        self._constants = client.constants
+        self._is_asking = False
+        self._act_at = 0
+        self._incarnation = 0  # an answer to something that was asked in an earlier incarnation is void
+
+    @property
+    def identity(self) -> tuple[str, int]:
+        """By which its commits are fenced."""
+        return self.member_id, self.generation
+
+    @property
+    def reader(self) -> tuple[str, int]:
+        """As whom it asks for committed offsets; the classic protocol does not care."""
+        return NO_MEMBER, NO_GENERATION
+
+    def poll(self, now: int) -> None:
+        """Say what is to be said now."""
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        """The application ends."""
+        raise NotImplementedError
+
+    def lose(self, now: int) -> None:
+        """The coordinator has gone on without it: whatever it read is somebody else's now; join anew."""
+        self._incarnation += 1
+        lost, self.owned = self.owned, frozenset()
+        self._assignee.drop(lost)
+        self._is_asking = False
+        self._wake(now, 0)
+
+    def _wake(self, now: int, delay_ms: int) -> None:
+        self._act_at = now + delay_ms
+        self._client.outbox.after(delay_ms, WakeUp())
+
+    def _fail(self, now: int, error: Error) -> None:
+        """Try again after a wait, with another coordinator if this one is none any more."""
+        if error in {Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE}:
+            self._client.forget_coordinator(self.coordinator_key)
+        self._wake(now, self._constants.retry_backoff_ms)

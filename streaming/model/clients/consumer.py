@@ -8,22 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streaming.model.clients.classic_membership import ClassicMembership
 from streaming.model.clients.client import Client
 from streaming.model.clients.committing import Committing
-from streaming.model.clients.consumer_config import ConsumerConfig, GroupProtocol
-from streaming.model.clients.consumer_membership import ConsumerMembership
 from streaming.model.clients.fetching import Fetching
-from streaming.model.clients.positions import FetchState, Position
+from streaming.model.clients.membership import ClassicMembership, ConsumerMembership
+from streaming.model.clients.positions import ConsumerConfig, FetchState, GroupProtocol, Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from streaming.contracts.identifiers import BrokerId, TopicPartition
-    from streaming.model.clients.membership import Membership
-    from streaming.model.constants import Constants
-    from streaming.model.errors import Error
-    from streaming.model.storage.records import Records
+    from streaming.model.clients.committing import Membership
+    from streaming.model.constants import Constants, Error
+    from streaming.model.storage.log import Records
 
 DEFAULT_CONFIG: Final = ConsumerConfig()
 _MEMBERSHIPS: Final = {GroupProtocol.CLASSIC: ClassicMembership, GroupProtocol.CONSUMER: ConsumerMembership}

@@ -5,11 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from streaming.model.clients.consumer_config import ConsumerConfig, ResetPolicy
-from streaming.model.clients.positions import FetchState, Position, returned
-from streaming.model.errors import Error
-from streaming.model.messages.client_metadata import WakeUp
-from streaming.model.messages.consumer_fetch import (
+from streaming.model.clients.positions import ConsumerConfig, FetchState, Position, ResetPolicy, returned
+from streaming.model.constants import Error
+from streaming.model.messages.clients import (
     ConsumerFetchedPartition,
     ConsumerFetchPartition,
     ConsumerFetchRequest,
@@ -18,15 +16,15 @@ from streaming.model.messages.consumer_fetch import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     Timestamp,
+    WakeUp,
 )
-from streaming.model.messages.offsets_for_leader_epoch import (
+from streaming.model.messages.replication import (
     EpochEndOffset,
     OffsetForLeaderEpochPartition,
     OffsetsForLeaderEpochRequest,
     OffsetsForLeaderEpochResponse,
 )
-from streaming.model.storage.log import NO_EPOCH, UNDEFINED_OFFSET
-from streaming.model.storage.records import Records, Span
+from streaming.model.storage.log import NO_EPOCH, UNDEFINED_OFFSET, Records, Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming.model.clients.consumer_config import ResetPolicy
-from streaming.model.errors import Error
-from streaming.model.messages.consumer_fetch import IsolationLevel
+from streaming.model.constants import Error
+from streaming.model.messages.clients import IsolationLevel
 from streaming.model.storage.batch import Marker
 from streaming.model.storage.log import NO_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streaming.contracts.identifiers import BrokerId
-    from streaming.model.messages.consumer_fetch import ConsumerFetchedPartition
+    from streaming.contracts.identifiers import BrokerId, TopicId
+    from streaming.model.messages.clients import ConsumerFetchedPartition
 
+if TYPE_CHECKING:
     Run = tuple[int, int, int]  # leader epoch, first offset, offset after the last
 
 
@@ -126,3 +126,51 @@ def _skipped(answer: ConsumerFetchedPartition, isolation: IsolationLevel) -> Ite
         elif batch.deltas is not None:
             left = set(batch.offsets)
             yield from ((at, at + 1) for at in range(batch.base_offset, batch.end_offset) if at not in left)
+
+
+# What an application says to its consumer. Values only.
+
+
+class ResetPolicy(Enum):
+    """``auto.offset.reset``: where to begin without a position, or with one that does not exist any more."""
+
+    EARLIEST = auto()
+    LATEST = auto()
+    NONE = auto()
+
+
+class GroupProtocol(Enum):
+    """``group.protocol``."""
+
+    CLASSIC = "classic"
+    """Consumers assign partitions to each other."""
+    CONSUMER = "consumer"
+    """The coordinator does (KIP-848, 4.0)."""
+
+
+class ConsumerConfig(NamedTuple):
+    """The consumer's configuration (``ConsumerConfig``)."""
+
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    """``isolation.level``."""
+    reset: ResetPolicy = ResetPolicy.LATEST
+    """``auto.offset.reset``."""
+    rack: str | None = None
+    """``client.rack``."""
+    group: str | None = None
+    """``group.id``; None: it reads what it is told to read, and commits nothing."""
+    topics: frozenset[TopicId] = frozenset()
+    """What it subscribes to."""
+    protocol: GroupProtocol = GroupProtocol.CLASSIC
+    """``group.protocol``."""
+    assignors: tuple[str, ...] = ("range", "cooperative-sticky")
+    """``partition.assignment.strategy``, of the classic protocol."""
+    server_assignor: str | None = None
+    """``group.remote.assignor``, of the consumer protocol; None: the coordinator's choice."""
+    auto_commit_interval_ms: int | None = 5_000
+    """``auto.commit.interval.ms``; None: the application commits."""
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether partitions are kept through a rebalance: only if every assignor can do that."""
+        return set(self.assignors) == {"cooperative-sticky"}

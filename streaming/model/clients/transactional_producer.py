@@ -6,10 +6,16 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.model.clients.producer import Producer
-from streaming.model.errors import Error
-from streaming.model.messages.client_metadata import TRANSACTION_STATE, CoordinatorKey, WakeUp
-from streaming.model.messages.produce import InitProducerIdRequest, InitProducerIdResponse, ProducedPartition
-from streaming.model.messages.transactions import (
+from streaming.model.constants import Error
+from streaming.model.messages.clients import (
+    TRANSACTION_STATE,
+    CoordinatorKey,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ProducedPartition,
+    WakeUp,
+)
+from streaming.model.messages.coordinators import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     EndTxnRequest,
@@ -20,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streaming.contracts.identifiers import BrokerId, TopicPartition
-    from streaming.model.clients.partition_queue import PartitionQueue, Sent
+    from streaming.model.clients.producer import PartitionQueue, Sent
     from streaming.model.constants import Constants
 
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.records import RECOVERED
-from streaming.model.errors import Error
-from streaming.model.messages.alter_partition import ANY_BROKER_EPOCH, AlterPartitionItem
-from streaming.model.switches import Switches
+from streaming.model.constants import Error, Switches
+from streaming.model.messages.replication import ANY_BROKER_EPOCH, AlterPartitionItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from streaming.contracts.identifiers import BrokerId
-    from streaming.model.registrations import BrokerRegistration, PartitionRegistration
+    from streaming.model.messages.registrations import BrokerRegistration, PartitionRegistration
 
 
 class Proposal(NamedTuple):

@@ -6,18 +6,105 @@ leader. A step that changes nothing is no step.
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from streaming.contracts.identifiers import NO_LEADER, BrokerId
 from streaming.contracts.records import RECOVERED, RECOVERING, Partition, PartitionChange
-from streaming.model.controller.election import Candidates, Election, Mode, Outcome, elect
-from streaming.model.controller.reassignment import Assignment, assignment_of, complete
-from streaming.model.switches import Switches
+from streaming.model.constants import Switches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streaming.contracts.identifiers import BrokerId, TopicPartition
-    from streaming.model.registrations import PartitionRegistration
+    from streaming.contracts.identifiers import TopicPartition
+    from streaming.model.messages.registrations import PartitionRegistration
+
+# Who leads next (``PartitionChangeBuilder``, KIP-966). Pure: a partition and a question in, a winner out.
+
+
+class Mode(Enum):
+    """How hard to look for a leader."""
+
+    PREFERRED = auto()
+    ONLINE = auto()
+    UNCLEAN = auto()
+
+
+class Outcome(Enum):
+    """Where the winner came from. The last two may lose committed records."""
+
+    KEPT = auto()
+    FROM_ISR = auto()
+    FROM_ELR = auto()
+    LEADERLESS = auto()
+    LAST_KNOWN = auto()
+    OUT_OF_SYNC = auto()
+
+    @property
+    def is_unclean(self) -> bool:
+        """Kafka counts it as an unclean election."""
+        return self in {Outcome.LAST_KNOWN, Outcome.OUT_OF_SYNC}
+
+
+class Election(NamedTuple):
+    """The leader after an election, and where it came from."""
+
+    leader: BrokerId
+    outcome: Outcome
+
+
+class Candidates(NamedTuple):
+    """What an election looks at: the ISR and ELR the change aims for, and who may lead at all.
+
+    Without ``last_known_leader_check`` the last known leader is elected even if it may not lead (KAFKA-19522).
+    """
+
+    isr: tuple[BrokerId, ...]
+    elr: tuple[BrokerId, ...]
+    acceptable: Callable[[BrokerId], bool]
+    last_known_leader_check: bool = True
+
+    def is_valid(self, broker: BrokerId) -> bool:
+        """Live, and certain to hold every committed record.
+
+        The ELR counts only while the ISR is empty: as long as anybody is in sync, records may have been committed that
+        those who left do not have.
+        """
+        return self.acceptable(broker) and (broker in self.isr or (not self.isr and broker in self.elr))
+
+    def may_return(self, last_known: tuple[BrokerId, ...]) -> bool:
+        """Return whether the last known leader may lead again: nobody is in sync, nobody is eligible."""
+        if self.isr or self.elr or len(last_known) != 1:
+            return False
+        return self.acceptable(last_known[0]) or not self.last_known_leader_check
+
+
+def elect(partition: PartitionRegistration, candidates: Candidates, mode: Mode) -> Election:
+    """Find the leader, in Kafka's order of preference.
+
+    PREFERRED asks for the first replica before the current leader; both keep the current leader before they look
+    along the replica list. Only then may the last known leader return (nobody in ISR or ELR), or, in mode UNCLEAN,
+    any live replica.
+    """
+    preferred, current = partition.replicas[0], partition.leader
+    order = [preferred, current] if mode is Mode.PREFERRED else [current]
+    for broker in (*order, *partition.replicas):
+        if candidates.is_valid(broker):
+            return Election(broker, _clean_outcome(partition, candidates, broker))
+    if candidates.may_return(partition.last_known_elr):
+        return Election(partition.last_known_elr[0], Outcome.LAST_KNOWN)
+    if mode is Mode.UNCLEAN:
+        for broker in partition.replicas:
+            if candidates.acceptable(broker):
+                return Election(broker, Outcome.OUT_OF_SYNC)
+    return Election(NO_LEADER, Outcome.LEADERLESS)
+
+
+def _clean_outcome(partition: PartitionRegistration, candidates: Candidates, winner: BrokerId) -> Outcome:
+    if winner not in candidates.isr:
+        return Outcome.FROM_ELR
+    return Outcome.KEPT if winner == partition.leader else Outcome.FROM_ISR
+
 
 _ALL_CHECKS: Final = Switches()
 
@@ -171,3 +258,72 @@ def record_of_creation(topic_partition: TopicPartition, created: PartitionRegist
         leader_epoch=created.leader_epoch,
         partition_epoch=created.partition_epoch,
     )
+
+
+# How replicas move (KIP-455, ``PartitionReassignmentReplicas``, ``PartitionReassignmentRevert``). Pure.
+#
+# While they move, ``replicas`` holds the wanted ones followed by those to be removed; added ones count as replicas at
+# once, so that they fetch, but neither for under-replication nor for the way back.
+
+
+class Assignment(NamedTuple):
+    """Where a partition's replicas are, and which of them come and go."""
+
+    replicas: tuple[BrokerId, ...]
+    adding: tuple[BrokerId, ...] = ()
+    removing: tuple[BrokerId, ...] = ()
+
+    @property
+    def is_reassigning(self) -> bool:
+        """Return whether replicas are on the move."""
+        return bool(self.adding or self.removing)
+
+
+class Reversion(NamedTuple):
+    """The way back: the ISR that remains; ``unclean`` if somebody outside of it had to be put in."""
+
+    assignment: Assignment
+    isr: tuple[BrokerId, ...]
+    unclean: bool
+
+
+def assignment_of(partition: PartitionRegistration) -> Assignment:
+    """Read the assignment of a partition."""
+    return Assignment(partition.replicas, partition.adding_replicas, partition.removing_replicas)
+
+
+def reassign(current: Assignment, target: tuple[BrokerId, ...]) -> Assignment:
+    """Begin to move to ``target``; the same replicas in another order move at once.
+
+    A reassignment that begins during another starts from the replicas as they stand, the added ones included (KRaft;
+    the ZooKeeper controller went back to the original list); and what it does not add or remove stays on those lists.
+
+    >>> reassign(Assignment((3, 2, 1, 0)), (7, 3, 1, 9))
+    Assignment(replicas=(7, 3, 1, 9, 0, 2), adding=(7, 9), removing=(0, 2))
+    """
+    removing = tuple(sorted(set(current.replicas).difference(target)))
+    adding = tuple(sorted(set(target).difference(current.replicas)))
+    return Assignment((*target, *removing), adding or current.adding, removing or current.removing)
+
+
+def complete(moving: Assignment, isr: tuple[BrokerId, ...]) -> tuple[Assignment, tuple[BrokerId, ...]]:
+    """Finish a reassignment once the added replicas are in sync; else leave all as it is. Asked at every change.
+
+    Where fewer come than go, every wanted replica has to be in sync. As 4.3.1 does; its successors may ask for all.
+    """
+    target = tuple(broker for broker in moving.replicas if broker not in moving.removing)
+    remaining = tuple(broker for broker in isr if broker not in moving.removing)
+    needed = target if len(moving.adding) < len(moving.removing) else moving.adding
+    if moving.is_reassigning and remaining and set(needed) <= set(remaining):
+        return Assignment(target), remaining
+    return moving, isr
+
+
+def revert(partition: PartitionRegistration) -> Reversion:
+    """Take the added replicas out again. Enabled while replicas move.
+
+    If only added ones are in sync, the first of the others is taken for in sync: an unclean election.
+    """
+    replicas = tuple(broker for broker in partition.replicas if broker not in partition.adding_replicas)
+    isr = tuple(broker for broker in partition.isr if broker not in partition.adding_replicas)
+    return Reversion(Assignment(replicas), isr or replicas[:1], unclean=not isr)

@@ -6,30 +6,30 @@ within its append linger, and lets nobody see them or an answer before a majorit
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.records import FeatureLevel, NoOp, RegisterController
 from streaming.model.controller.membership import Membership
 from streaming.model.controller.metadata_writer import MetadataWriter
-from streaming.model.controller.producer_ids import ProducerIdBlocks
 from streaming.model.controller.replication import Replication
 from streaming.model.controller.topics import Topics
-from streaming.model.messages.alter_partition import AlterPartitionRequest
+from streaming.model.messages.clients import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from streaming.model.messages.membership import (
     AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     MetadataRequest,
 )
-from streaming.model.messages.outbox import Message, Outbox
-from streaming.model.messages.produce import AllocateProducerIdsRequest
+from streaming.model.messages.network import Message, Outbox
+from streaming.model.messages.replication import AlterPartitionRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
     from streaming.model.constants import Constants
+    from streaming.model.controller.registry import Registry
 
 ControllerProcess = tuple[int, str]  # id and incarnation
 
@@ -113,3 +113,24 @@ class Controller:
     def unsubscribe(self, broker: BrokerId) -> None:
         """Broker's process ended: nobody reads its metadata stream."""
         self.writer.subscribers.pop(broker, None)
+
+
+# Brokers draw blocks of producer ids (``ProducerIdControlManager``). Knows the next free id and nothing else.
+
+
+BLOCK: Final = 1_000
+
+
+class ProducerIdBlocks:
+    """Every id is given once. Departs from Kafka: no ProducerIds record tells of it."""
+
+    def __init__(self, registry: Registry, outbox: Outbox) -> None:
+        self._registry = registry
+        self._outbox = outbox
+
+    def allocate(self, request: AllocateProducerIdsRequest) -> None:
+        """Broker draws its next block."""
+        first = self._registry.next_producer_id
+        self._registry.next_producer_id += BLOCK
+        answer = AllocateProducerIdsResponse(request.header.correlation_id, first, BLOCK)
+        self._outbox.send(request.header.sender, answer)

@@ -7,19 +7,26 @@ is undone by :meth:`MetadataWriter.begin_epoch`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerId, Micros, Offset, TopicId, TopicPartition
 from streaming.contracts.records import LeaderChange, MetadataRecord, RecordBatch
-from streaming.model.controller.change import Change, Target, build, record_of, record_of_creation
-from streaming.model.controller.commit import MICROS_PER_MS, Commit
-from streaming.model.controller.election import Mode, Outcome
-from streaming.model.controller.reassignment import Assignment, assignment_of
+from streaming.model.controller.change import (
+    Assignment,
+    Change,
+    Mode,
+    Outcome,
+    Target,
+    assignment_of,
+    build,
+    record_of,
+    record_of_creation,
+)
 from streaming.model.controller.registry import Registry
 from streaming.model.messages.membership import MetadataDelta, MetadataPartition
-from streaming.model.messages.outbox import Outbox
-from streaming.model.registrations import (
+from streaming.model.messages.network import Outbox
+from streaming.model.messages.registrations import (
     BrokerRegistration,
     PartitionRegistration,
     TopicRegistration,
@@ -30,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from streaming.model.constants import Constants
-    from streaming.model.controller.commit import CommitProbe
 
 # An election that had to reach beyond the ISR says more than the step that asked for it.
 CAUSE_OF_ELECTION: Final = {
@@ -232,3 +238,24 @@ class MetadataWriter:
     def _hosted(self, broker: BrokerId) -> Iterator[MetadataPartition]:
         for key in self.registry.hosted_by(broker):
             yield MetadataPartition(key, self.registry.topics[key.topic_id], self.registry.partitions[key])
+
+
+# What one operation of the controller leaves behind, and who may watch it do so. Values and an interface.
+
+
+MICROS_PER_MS: Final = 1_000
+
+
+class Commit(NamedTuple):
+    """The batch as anybody may read it, and the true steps; ``now`` is model time in milliseconds."""
+
+    now: int
+    batch: RecordBatch
+    transitions: tuple[Transition, ...]
+
+
+class CommitProbe(Protocol):
+    """An observer of the metadata log (see ``probe``)."""
+
+    def committed(self, commit: Commit) -> None:
+        """The controller wrote a batch to the metadata log."""

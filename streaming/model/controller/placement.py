@@ -7,17 +7,17 @@ the caller's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streaming.model.errors import Error, Refused
+from streaming.model.constants import Error, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence, Sequence
 
     from streaming.contracts.identifiers import BrokerId
-    from streaming.model.controller.java_random import JavaRandom
-    from streaming.model.registrations import BrokerRegistration
+    from streaming.model.messages.registrations import BrokerRegistration
 
+if TYPE_CHECKING:
     Assignments = tuple[tuple[BrokerId, ...], ...]  # the replicas of each partition, the preferred leader first
 
 
@@ -191,3 +191,89 @@ class _Stripes:
         for rack in self._racks:
             rack.shuffle(self._random)
         self._epoch = 0
+
+
+# Where the replicas of a new topic went with ZooKeeper (``AdminUtils``): round robin with a growing shift. Pure.
+
+
+def assign_replicas(
+    brokers: Iterable[UsableBroker], partitions: int, replication_factor: int, *, start: int = 0, shift: int = 0
+) -> Assignments:
+    """Let the brokers take turns to lead; the followers of one leader differ from round to round.
+
+    Racks count if every broker has one: no rack gets a second replica before each has its first. Without racks every
+    broker counts as a rack of its own, which comes to the same formula. Kafka draws ``start`` and ``shift``.
+
+    Raises:
+        Refused: INVALID_REPLICATION_FACTOR.
+    """
+    usable = sorted(brokers, key=lambda broker: broker.broker)
+    check_replication_factor(replication_factor, len(usable))
+    rack_of = {broker.broker: broker.rack or "" for broker in usable}
+    if any(broker.rack is None for broker in usable):
+        rack_of = {broker.broker: f"{rank:09}" for rank, broker in enumerate(usable)}
+    ring, racks = _alternating(rack_of), len(set(rack_of.values()))
+
+    def replicas(partition: int) -> tuple[BrokerId, ...]:
+        first = (partition + start) % len(ring)
+        chosen = [ring[first]]
+        candidates = _after(ring, first, (shift + partition // len(ring)) * racks)
+        while len(chosen) < replication_factor:
+            candidate = next(candidates)
+            used = {rack_of[broker] for broker in chosen}
+            if candidate not in chosen and (rack_of[candidate] not in used or len(used) == racks):
+                chosen.append(candidate)
+        return tuple(chosen)
+
+    return tuple(replicas(partition) for partition in range(partitions))
+
+
+def _alternating(rack_of: dict[BrokerId, str]) -> list[BrokerId]:
+    """Put the first broker of each rack in a row, then the second of each, and so on."""
+    depth: dict[str, int] = {}
+    rows = []
+    for broker, rack in rack_of.items():
+        depth[rack] = depth.get(rack, -1) + 1
+        rows.append((depth[rack], rack, broker))
+    return [broker for _, _, broker in sorted(rows)]
+
+
+def _after(ring: list[BrokerId], first: int, shift: int) -> Iterator[BrokerId]:
+    """Walk round the ring without ``first``, for ever, from ``shift`` steps after it."""
+    others = ring[first + 1 :] + ring[:first]
+    while True:
+        yield others[shift % len(others)]
+        shift += 1
+
+
+# What Java makes of random bits: ``Random.nextInt(bound)`` and ``Collections.shuffle``. The bits are the caller's.
+
+
+_INT_LIMIT: Final = 1 << 31
+
+
+class JavaRandom:
+    """``java.util.Random`` over somebody's bits, so that the same bits give Kafka's own choices.
+
+    Args:
+        bits: gives a whole number of that many random bits; ``random.Random(seed).getrandbits`` does.
+    """
+
+    def __init__(self, bits: Callable[[int], int]) -> None:
+        self._bits = bits
+
+    def next_int(self, bound: int) -> int:
+        """Give 0 to ``bound`` - 1, equally distributed."""
+        drawn = self._bits(31)
+        if bound & (bound - 1) == 0:
+            return bound * drawn >> 31  # the high bits are the better ones
+        # What lies beyond the last multiple of the bound would favour small numbers.
+        while drawn - drawn % bound + bound - 1 >= _INT_LIMIT:
+            drawn = self._bits(31)
+        return drawn % bound
+
+    def shuffle(self, items: MutableSequence[Any]) -> None:
+        """Bring ``items`` into a random order, in place."""
+        for size in range(len(items), 1, -1):
+            other = self.next_int(size)
+            items[size - 1], items[other] = items[other], items[size - 1]

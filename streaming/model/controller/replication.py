@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Final
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, TopicPartition
 from streaming.contracts.records import RECOVERED
-from streaming.model.controller import alter_partition, reassignment
-from streaming.model.controller.election import Mode
+from streaming.model.constants import Error, Refused
+from streaming.model.controller import alter_partition, change
+from streaming.model.controller.change import Mode
 from streaming.model.controller.metadata_writer import How, MetadataWriter
 from streaming.model.controller.placement import check_replicas
-from streaming.model.errors import Error, Refused
-from streaming.model.messages.alter_partition import (
+from streaming.model.messages.network import Outbox
+from streaming.model.messages.registrations import PartitionRegistration
+from streaming.model.messages.replication import (
     AlteredPartition,
     AlterPartitionItem,
     AlterPartitionRequest,
     AlterPartitionResponse,
 )
-from streaming.model.messages.outbox import Outbox
-from streaming.model.registrations import PartitionRegistration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from streaming.model.constants import Constants
-    from streaming.model.controller.reassignment import Assignment
+    from streaming.model.controller.change import Assignment
 
 _MAX_ELECTIONS_A_BATCH: Final = 1_000
 
@@ -141,18 +141,18 @@ class Replication:
     def list_partition_reassignments(self) -> dict[TopicPartition, Assignment]:
         """Tell what moves."""
         partitions = self._registry.partitions
-        return {key: reassignment.assignment_of(partitions[key]) for key in self._registry.reassigning}
+        return {key: change.assignment_of(partitions[key]) for key in self._registry.reassigning}
 
     def _reassign(self, key: TopicPartition, partition: PartitionRegistration, target: tuple[BrokerId, ...]) -> None:
         """Begin; what is in sync already moves at once. Never elects uncleanly, whatever the topic says."""
         check_replicas(target, self._registry.brokers)
-        moving = reassignment.reassign(reassignment.assignment_of(partition), target)
+        moving = change.reassign(change.assignment_of(partition), target)
         self._writer.change(key, partition.isr, Cause.REASSIGNMENT, How(mode=Mode.ONLINE, assignment=moving))
 
     def _cancel(self, key: TopicPartition, partition: PartitionRegistration) -> None:
         if key not in self._registry.reassigning:
             raise Refused(Error.NO_REASSIGNMENT_IN_PROGRESS, f"{key} is where it is meant to be")
-        back = reassignment.revert(partition)
+        back = change.revert(partition)
         if back.unclean and not self._registry.topics[key.topic_id].unclean:
             raise Refused(Error.INVALID_REPLICA_ASSIGNMENT, f"the way back of {key} needs an unclean election")
         self._writer.change(key, back.isr, Cause.REASSIGNMENT, How(assignment=back.assignment))

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import TopicId, TopicPartition
 from streaming.contracts.records import RESOURCE_BROKER, RESOURCE_TOPIC, ClearElr, Config, RemoveTopic, Topic
+from streaming.model.constants import Error, Refused
 from streaming.model.controller.placement import check_assignments, place, usable_brokers
-from streaming.model.errors import Error, Refused
-from streaming.model.registrations import PartitionRegistration, TopicRegistration
+from streaming.model.messages.registrations import PartitionRegistration, TopicRegistration
 from streaming.model.storage.segments import log_config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streaming.model.constants import Constants
-    from streaming.model.controller.java_random import JavaRandom
     from streaming.model.controller.metadata_writer import MetadataWriter
-    from streaming.model.controller.placement import Assignments
+    from streaming.model.controller.placement import Assignments, JavaRandom
 
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"

@@ -12,11 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streaming.model.coordinators.classic_group import ClassicGroup, ClassicMember
-from streaming.model.coordinators.consumer_group import GroupState
-from streaming.model.coordinators.group_values import group_key
-from streaming.model.errors import Error
-from streaming.model.messages.groups import (
+from streaming.model.constants import Error
+from streaming.model.coordinators.group_state import ClassicGroup, ClassicMember, GroupState, group_key
+from streaming.model.messages.coordinators import (
     NO_MEMBER,
     HeartbeatRequest,
     HeartbeatResponse,
@@ -34,10 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streaming.model.constants import Constants
-    from streaming.model.coordinators.group_log import Group, GroupLog
-    from streaming.model.coordinators.member_sessions import MemberSessions
-    from streaming.model.messages.client_metadata import Header
-    from streaming.model.messages.outbox import Outbox
+    from streaming.model.coordinators.group_log import Group, GroupLog, MemberSessions
+    from streaming.model.messages.clients import Header
+    from streaming.model.messages.network import Outbox
 
 
 class ClassicProtocol:

@@ -5,24 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streaming.contracts.identifiers import TopicId
-from streaming.model.coordinators.consumer_group import (
+from streaming.model.constants import Error
+from streaming.model.coordinators.group_state import (
     ConsumerGroup,
+    ConsumerGroupValue,
+    ConsumerMemberValue,
     Member,
     MemberState,
     fence,
+    group_key,
+    member_key,
     reconcile,
     retarget,
     with_member,
     without_member,
 )
-from streaming.model.coordinators.group_values import (
-    ConsumerGroupValue,
-    ConsumerMemberValue,
-    group_key,
-    member_key,
-)
-from streaming.model.errors import Error
-from streaming.model.messages.groups import (
+from streaming.model.messages.coordinators import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     ConsumerGroupHeartbeatRequest,
@@ -33,12 +31,11 @@ from streaming.model.messages.groups import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streaming.model.broker.metadata_cache import MetadataCache
+    from streaming.model.broker.consumer_reads import MetadataCache
     from streaming.model.constants import Constants
-    from streaming.model.coordinators.group_log import Group, GroupLog
-    from streaming.model.coordinators.group_values import Value
-    from streaming.model.coordinators.member_sessions import MemberSessions
-    from streaming.model.messages.outbox import Outbox
+    from streaming.model.coordinators.group_log import Group, GroupLog, MemberSessions
+    from streaming.model.coordinators.group_state import Value
+    from streaming.model.messages.network import Outbox
 
 
 class ConsumerProtocol:

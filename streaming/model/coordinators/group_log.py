@@ -6,32 +6,37 @@ once it is committed (``CoordinatorRuntime``). So nobody ever hears of what anot
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from streaming.contracts.partition_for import partition_for
 from streaming.model.broker.produce import Appended
-from streaming.model.coordinators.classic_group import ClassicGroup, from_value
-from streaming.model.coordinators.consumer_group import ConsumerGroup, Member
-from streaming.model.coordinators.group_values import (
+from streaming.model.constants import Error
+from streaming.model.coordinators.group_state import (
+    ClassicGroup,
     ClassicGroupValue,
+    ConsumerGroup,
     ConsumerGroupValue,
     ConsumerMemberValue,
+    Member,
     OffsetCommitValue,
     Value,
+    from_value,
 )
-from streaming.model.errors import Error
-from streaming.model.messages.produce import Acks
+from streaming.model.messages.clients import Acks
+from streaming.model.messages.coordinators import SessionDue
 from streaming.model.storage.batch import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from streaming.contracts.identifiers import TopicPartition
     from streaming.model.broker.leader import LeaderPartition
     from streaming.model.broker.produce import Produce
     from streaming.model.constants import Constants
-    from streaming.model.messages.produce import ProducedPartition
+    from streaming.model.messages.clients import ProducedPartition
+    from streaming.model.messages.network import Outbox
 
+if TYPE_CHECKING:
     Then = Callable[[int, Error], None]
 
 # What a client is told of a record that was not committed; anything else is COORDINATOR_NOT_AVAILABLE.
@@ -233,3 +238,47 @@ def _take(group: Group, value: ClassicGroupValue | ConsumerGroupValue | Consumer
     else:
         members: dict[str, Member] = {**consumer.members, value.member.member_id: value.member}
         group.consumer = consumer._replace(members=members)
+
+
+# Who was heard of, and when: a member that is silent for its session timeout is gone. One timer a member.
+
+
+class _Heartbeat(NamedTuple):
+    at: int
+    timeout_ms: int
+
+
+class MemberSessions:
+    """The sessions of all members that this broker coordinates."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._heartbeats: dict[SessionDue, _Heartbeat] = {}
+        self._armed: set[SessionDue] = set()
+        self._outbox = outbox
+
+    def heartbeat(self, now: int, group: str, member_id: str, timeout_ms: int) -> None:
+        """A member shows that it is alive."""
+        timer = SessionDue(group, member_id)
+        self._heartbeats[timer] = _Heartbeat(now, timeout_ms)
+        if timer not in self._armed:
+            self._armed.add(timer)
+            self._outbox.after(timeout_ms, timer)
+
+    def forget(self, group: str, members: Iterable[str]) -> None:
+        """These members are nobody's concern any more."""
+        for member_id in members:
+            self._heartbeats.pop(SessionDue(group, member_id), None)
+
+    def expires(self, now: int, timer: SessionDue) -> bool:
+        """Return whether a session is over; otherwise look again when it could be."""
+        self._armed.discard(timer)
+        heartbeat = self._heartbeats.get(timer)
+        if heartbeat is None:
+            return False
+        left = heartbeat.at + heartbeat.timeout_ms - now
+        if left > 0:
+            self._armed.add(timer)
+            self._outbox.after(left, timer)
+            return False
+        del self._heartbeats[timer]
+        return True

@@ -10,16 +10,16 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from streaming.model.clients.consumer import Consumer
-from streaming.model.coordinators.consumer_group import GroupState, MemberState
+from streaming.model.cluster.descriptions import groups
 from streaming.model.coordinators.group_log import read_groups
-from streaming.model.descriptions.groups import groups
+from streaming.model.coordinators.group_state import GroupState, MemberState
 from streaming.model.invariants.watch import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from streaming.contracts.identifiers import TopicPartition
-    from streaming.model.cluster import Cluster
+    from streaming.model.cluster.cluster import Cluster
     from streaming.model.coordinators.group_log import Group
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.model.storage.records import first_difference
+from streaming.model.storage.log import first_difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streaming.contracts.identifiers import BrokerId
     from streaming.model.broker.leader import LeaderPartition
-    from streaming.model.invariants.view import View
+    from streaming.model.invariants.ghost import View
 
 
 def valid_replica_state(view: View) -> str | None:

@@ -9,9 +9,9 @@ from streaming.contracts.records import RECOVERED, RECOVERING
 from streaming.model.constants import MetadataMode
 
 if TYPE_CHECKING:
-    from streaming.model.cluster import Cluster
-    from streaming.model.invariants.view import View
-    from streaming.model.registrations import Transition
+    from streaming.model.cluster.cluster import Cluster
+    from streaming.model.invariants.ghost import View
+    from streaming.model.messages.registrations import Transition
 
 
 def type_ok(view: View) -> str | None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.records import RegisterBroker
-from streaming.model.invariants import leaders, logs, metadata, producers
-from streaming.model.invariants.ghost import Ghost
-from streaming.model.invariants.view import View, look
+from streaming.model.invariants import leaders, logs, metadata
+from streaming.model.invariants.ghost import Ghost, View, look
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streaming.contracts.identifiers import BrokerId, TopicPartition
-    from streaming.model.cluster import Cluster
-    from streaming.model.controller.commit import Commit
+    from streaming.model.cluster.cluster import Cluster
+    from streaming.model.controller.metadata_writer import Commit
 
 
 class Invariant(NamedTuple):
@@ -58,8 +57,8 @@ DATA: Final = (
     Invariant("LeaderCompleteness", logs.leader_completeness),
     Invariant("NoCommittedRecordLostGlobally", logs.no_committed_record_lost_globally),
     Invariant("ConsistentRead", logs.consistent_read),
-    Invariant("SequencesAreUnique", producers.sequences_are_unique),
-    Invariant("ReadCommitted", producers.read_committed),
+    Invariant("SequencesAreUnique", logs.sequences_are_unique),
+    Invariant("ReadCommitted", logs.read_committed),
 )
 INVARIANTS: Final = (*VIEWS, *DATA)
 # Of a step, of the log, of all brokers, or noticed by the ghost in passing.

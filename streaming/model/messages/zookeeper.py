@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streaming.model.messages.outbox import CONTROLLER
+from streaming.model.messages.network import CONTROLLER
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId

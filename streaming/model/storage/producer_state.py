@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming.model.errors import Error
+from streaming.model.constants import Error
 from streaming.model.storage.batch import NO_PRODUCER, Batch, Marker
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from streaming.model.storage.batch import Batch
     from streaming.model.storage.log import Log
 
 
@@ -43,3 +44,51 @@ def next_visit(log: Log, now: int) -> int | None:
     oldest = log.segments[0]
     is_empty = log.end == oldest.base_offset
     return (now if is_empty else oldest.largest_timestamp_ms) + config.retention_ms + 1
+
+
+# What a compacted log remembers: the newest value of each key (``LogCleaner``). Changes batches, never offsets.
+#
+# Departs from Kafka: a batch without records stays as a gap, so that nobody takes its offsets for records; segments
+# are not joined; markers, and records of aborted transactions, stay.
+
+
+def compact(log: Log, stable_end: int, now: int) -> None:
+    """Cleaner works through a log, if enough of it is new.
+
+    Never beyond ``stable_end`` (high watermark, first open transaction) and never in the active segment. Records
+    without a key are not touched.
+    """
+    until = min(log.segments[-1].base_offset, stable_end)
+    dirty, clean = until - log.cleaned, log.cleaned - log.start
+    if dirty <= 0 or dirty < log.config.min_cleanable_dirty_ratio * (dirty + clean):
+        return
+    newest = _newest_offsets(log.batches_between(log.cleaned, until))
+    horizon = now + log.config.delete_retention_ms
+    for index, batch in enumerate(log.batches):
+        if batch.end_offset <= until and batch.keys:
+            kept = _cleaned(batch, newest, now, horizon)
+            log.segment_of(batch.base_offset).removed += len(batch.keys) - len(kept.keys)
+            log.batches[index] = kept
+    log.cleaned = until
+
+
+def _newest_offsets(batches: tuple[Batch, ...]) -> dict[str, int]:
+    return {key: offset for batch in batches for key, offset in zip(batch.keys, batch.offsets, strict=True)}
+
+
+def _cleaned(batch: Batch, newest: dict[str, int], now: int, horizon: int) -> Batch:
+    """Keep what is the newest of its key; a tombstone until its time, counted from its first compaction, is over."""
+    is_over = batch.delete_horizon_ms is not None and now > batch.delete_horizon_ms
+    records = zip(batch.keys, batch.values or batch.keys, batch.offsets, strict=True)
+    kept = [
+        (key, value, offset)
+        for key, value, offset in records
+        if newest.get(key, offset) <= offset and not (value is None and is_over)
+    ]
+    has_tombstone = any(value is None for _, value, _ in kept)
+    return batch._replace(
+        keys=tuple(key for key, _, _ in kept),
+        values=tuple(value for _, value, _ in kept) if batch.values else (),
+        deltas=tuple(offset - batch.base_offset for _, _, offset in kept),
+        delete_horizon_ms=(batch.delete_horizon_ms or horizon) if has_tombstone else None,
+    )

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import BrokerId, TopicPartition
 from streaming.model.clients.consumer import Consumer
-from streaming.model.clients.consumer_config import ConsumerConfig, GroupProtocol, ResetPolicy
+from streaming.model.clients.positions import ConsumerConfig, GroupProtocol, ResetPolicy
 from streaming.model.clients.producer import Producer
 from streaming.model.clients.transactional_producer import Phase, TransactionalProducer
-from streaming.model.messages.consumer_fetch import IsolationLevel
-from streaming.model.messages.produce import Acks
+from streaming.model.messages.clients import Acks, IsolationLevel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

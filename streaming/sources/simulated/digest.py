@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streaming.contracts.identifiers import BrokerId
-    from streaming.model.controller.commit import Commit
-    from streaming.model.registrations import Transition
+    from streaming.model.controller.metadata_writer import Commit
+    from streaming.model.messages.registrations import Transition
 
 
 def steps_of(commit: Commit) -> Iterator[MovedPartition]:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import BrokerId, TopicPartition
-from streaming.model.controller.election import Mode
+from streaming.model.controller.change import Mode
 from streaming.sources.simulated.fault import Action, Fault
 
 if TYPE_CHECKING:

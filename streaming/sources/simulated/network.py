@@ -14,7 +14,7 @@ LATENCY_MS: Final = (1, 4)
 
 
 class SimulatedNetwork:
-    """Implements ``streaming.model.cluster.Network``.
+    """Implements ``streaming.model.cluster.cluster.Network``.
 
     Args:
         random: where latencies come from, and nothing else does.

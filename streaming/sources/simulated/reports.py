@@ -21,10 +21,9 @@ from streaming.contracts.samples import (
     TransactionObserved,
 )
 from streaming.contracts.settings import BrokerSettingsObserved, TopicsSettingsObserved
-from streaming.model.controller.commit import MICROS_PER_MS
-from streaming.model.descriptions.groups import described_groups, group_offsets
-from streaming.model.descriptions.transactions import Undecided, hanging, undecided
-from streaming.model.quorum.controllers import Controllers
+from streaming.model.cluster.descriptions import Undecided, described_groups, group_offsets, hanging, undecided
+from streaming.model.controller.metadata_writer import MICROS_PER_MS
+from streaming.model.nodes.quorum.controllers import Controllers
 from streaming.sources.high_watermarks import HighWatermarks
 from streaming.sources.simulated.speed import SimulatedSpeeds
 
@@ -33,9 +32,9 @@ if TYPE_CHECKING:
 
     from streaming.contracts.identifiers import TopicPartition
     from streaming.contracts.observations import Observation
-    from streaming.model.cluster import Cluster
-    from streaming.model.descriptions.groups import GroupOffsets
-    from streaming.model.server.broker import Broker
+    from streaming.model.cluster.cluster import Cluster
+    from streaming.model.cluster.descriptions import GroupOffsets
+    from streaming.model.nodes.broker import Broker
 
 _PREFIX: Final = "kafka_server_replicamanager_"
 # JMX-exporter names (dialect A), and how a broker counts them: its leaders only, its own ISR changes only.

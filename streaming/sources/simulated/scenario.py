@@ -10,7 +10,7 @@ from streaming.contracts.identifiers import BrokerId
 from streaming.contracts.incidents import IncidentClass
 from streaming.errors import ConfigurationError
 from streaming.model.constants import Constants
-from streaming.model.messages.outbox import CONTROLLER
+from streaming.model.messages.network import CONTROLLER
 from streaming.sources.simulated.fault import Fault, check_healed
 
 if TYPE_CHECKING:

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from streaming.contracts.incidents import IncidentClass
 from streaming.errors import ConfigurationError
-from streaming.model.constants import Constants, MetadataMode
-from streaming.model.messages.outbox import CONTROLLER
-from streaming.model.presets import PRESETS
-from streaming.model.switches import Switches, Truncation
+from streaming.model.constants import PRESETS, Constants, MetadataMode, Switches, Truncation
+from streaming.model.messages.network import CONTROLLER
 from streaming.resources import conf_path
 from streaming.sources.simulated.combine import combined
 from streaming.sources.simulated.fault import Action, Fault

@@ -11,17 +11,15 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import Micros, TopicId, topic_id_from_uuid
-from streaming.model.cluster import Cluster
-from streaming.model.controller.commit import MICROS_PER_MS
-from streaming.model.controller.java_random import JavaRandom
-from streaming.model.controller.placement import UsableBroker, place, usable_brokers
-from streaming.model.controller.placement_zookeeper import assign_replicas
+from streaming.model.cluster.cluster import Cluster
+from streaming.model.constants import Error, Refused
+from streaming.model.controller.metadata_writer import MICROS_PER_MS
+from streaming.model.controller.placement import JavaRandom, UsableBroker, assign_replicas, place, usable_brokers
 from streaming.model.controller.topics import NewTopic
-from streaming.model.errors import Error, Refused
-from streaming.model.internal_topics import coordinators_topics
+from streaming.model.coordinators.internal_topics import coordinators_topics
 from streaming.model.invariants.groups import GroupWatch
 from streaming.model.invariants.watch import Violation, Watch
-from streaming.model.messages.client_metadata import CONSUMER_OFFSETS, TRANSACTION_STATE
+from streaming.model.messages.clients import CONSUMER_OFFSETS, TRANSACTION_STATE
 from streaming.sources.simulated.agenda import Agenda
 from streaming.sources.simulated.clients import SEND_MS, SimulatedProducer, members
 from streaming.sources.simulated.faults import inflict

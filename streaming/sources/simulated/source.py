@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import ClusterId, Micros, TopicId, TopicPartition
 from streaming.contracts.observations import Observation, SnapshotReason
-from streaming.model.controller.commit import MICROS_PER_MS
+from streaming.model.controller.metadata_writer import MICROS_PER_MS
 from streaming.sources.image import ClusterImage
 from streaming.sources.simulated.reports import Reports
 from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
@@ -21,9 +21,9 @@ from streaming.sources.simulated.truth import TraceEntry, traced
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streaming.model.controller.commit import Commit
+    from streaming.model.controller.metadata_writer import Commit
     from streaming.model.invariants.ghost import Loss
-    from streaming.model.registrations import PartitionRegistration, TopicRegistration
+    from streaming.model.messages.registrations import PartitionRegistration, TopicRegistration
     from streaming.sources.simulated.scenario import Scenario
 
 OFFSETS_MS: Final = 10_000

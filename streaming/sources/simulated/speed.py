@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from random import Random
 
     from streaming.contracts.observations import Observation
-    from streaming.model.cluster import Cluster
-    from streaming.model.registrations import PartitionRegistration
+    from streaming.model.cluster.cluster import Cluster
+    from streaming.model.messages.registrations import PartitionRegistration
 
 _REQUESTS: Final = 5
 _MICROS_PER_MS: Final = 1000

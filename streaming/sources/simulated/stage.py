@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streaming.contracts.identifiers import BrokerId, TopicId
-    from streaming.model.cluster import Cluster
-    from streaming.model.delivery import Link
+    from streaming.model.cluster.cluster import Cluster
+    from streaming.model.messages.network import Link
     from streaming.sources.simulated.network import SimulatedNetwork
     from streaming.sources.simulated.scenario import Scenario
 

@@ -21,8 +21,8 @@ from streaming.sources.simulated.digest import steps_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from streaming.model.controller.commit import Commit
-    from streaming.model.registrations import PartitionRegistration, Transition
+    from streaming.model.controller.metadata_writer import Commit
+    from streaming.model.messages.registrations import PartitionRegistration, Transition
 
 
 class Entry(NamedTuple):

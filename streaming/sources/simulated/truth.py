@@ -9,7 +9,7 @@ from streaming.contracts.identifiers import BrokerId, Micros, TopicId
 
 if TYPE_CHECKING:
     from streaming.contracts.events import Cause
-    from streaming.model.registrations import Transition
+    from streaming.model.messages.registrations import Transition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming.contracts.identifiers import BrokerId
-from streaming.model.errors import Error
-from streaming.model.messages.client_metadata import Header
-from streaming.model.messages.delete_records import ALL_COMMITTED, DeleteRecordsRequest, DeleteRecordsResponse
-from streaming.model.messages.outbox import Outbox
+from streaming.model.constants import Error
+from streaming.model.messages.clients import ALL_COMMITTED, DeleteRecordsRequest, DeleteRecordsResponse, Header
+from streaming.model.messages.network import Outbox
 from streaming.model.storage.batch import Batch
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streaming.model.messages.fetch import FetchRequest
+from streaming.model.messages.replication import FetchRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,18 +9,18 @@ import pytest
 from streaming.contracts.identifiers import BrokerId, TopicId, TopicPartition
 from streaming.model.broker.following import Following
 from streaming.model.broker.purgatory import Purgatory
-from streaming.model.constants import Constants
-from streaming.model.errors import Error
-from streaming.model.messages.fetch import FetchedPartition, FetchRequest, FetchResponse
-from streaming.model.messages.offsets_for_leader_epoch import (
+from streaming.model.constants import Constants, Error, Switches, Truncation
+from streaming.model.messages.network import Outbox
+from streaming.model.messages.replication import (
     EpochEndOffset,
+    FetchedPartition,
+    FetchRequest,
+    FetchResponse,
     OffsetsForLeaderEpochRequest,
     OffsetsForLeaderEpochResponse,
 )
-from streaming.model.messages.outbox import Outbox
 from streaming.model.storage.disk import Disk
 from streaming.model.storage.log import Log
-from streaming.model.switches import Switches, Truncation
 
 KEY = TopicPartition(TopicId("t"), 0)
 OLD, NEW = BrokerId(1), BrokerId(2)

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from streaming.model.broker.remote_replica import (
-    RemoteReplica,
-    fetched,
-    for_new_leader,
-    for_reelected_leader,
-    is_caught_up,
-)
+from streaming.model.broker.leader import RemoteReplica, fetched, for_new_leader, for_reelected_leader, is_caught_up
 
 
 def test_last_caught_up_time_follows_the_fetch_before_the_last() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.model.switches import Switches, Truncation
+from streaming.model.constants import Switches, Truncation
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from streaming.contracts.identifiers import BrokerId, TopicId, TopicPartition
 from streaming.model.clients.client import Client
-from streaming.model.messages.client_metadata import TRANSACTION_STATE, CoordinatorKey
+from streaming.model.messages.clients import TRANSACTION_STATE, CoordinatorKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable

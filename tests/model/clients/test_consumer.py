@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.model.clients.consumer_config import ResetPolicy
-from streaming.model.clients.positions import MAY_FOLLOW, FetchState, Position, returned
-from streaming.model.errors import Error
-from streaming.model.messages.client_metadata import TRANSACTION_STATE
-from streaming.model.messages.consumer_fetch import ConsumerFetchedPartition, IsolationLevel
-from streaming.model.messages.outbox import CONTROLLER
+from streaming.model.clients.positions import MAY_FOLLOW, FetchState, Position, ResetPolicy, returned
+from streaming.model.constants import Error
+from streaming.model.messages.clients import TRANSACTION_STATE, ConsumerFetchedPartition, IsolationLevel
+from streaming.model.messages.network import CONTROLLER
 from streaming.model.storage.batch import Batch, Marker
+from streaming.model.storage.log import Span
 from streaming.model.storage.producer_state import AbortedTransaction
-from streaming.model.storage.records import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.model.errors import Error
-from streaming.model.messages.outbox import CONTROLLER
-from streaming.model.messages.produce import Acks
-from streaming.model.switches import Switches
+from streaming.model.constants import Error, Switches
+from streaming.model.messages.clients import Acks
+from streaming.model.messages.network import CONTROLLER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming.model.clients.transactional_producer import Phase
-from streaming.model.errors import Error
-from streaming.model.messages.client_metadata import TRANSACTION_STATE
+from streaming.model.constants import Error
+from streaming.model.messages.clients import TRANSACTION_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.model.switches import Switches
+from streaming.model.constants import Switches
 
 if TYPE_CHECKING:
     from collections.abc import Callable

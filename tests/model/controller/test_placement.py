@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.contracts.identifiers import BrokerEpoch, BrokerId
-from streaming.model.controller.java_random import JavaRandom
+from streaming.model.constants import Error, Refused
 from streaming.model.controller.placement import (
+    JavaRandom,
     UsableBroker,
     check_assignments,
     place,
     usable_brokers,
 )
-from streaming.model.errors import Error, Refused
-from streaming.model.registrations import BrokerRegistration
+from streaming.model.messages.registrations import BrokerRegistration
 from tests.examples import examples
 from tests.plugins.transcript_vectors import kafkas_mock_random, usable
 

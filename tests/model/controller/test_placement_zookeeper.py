@@ -8,9 +8,8 @@ from itertools import product
 import pytest
 
 from streaming.contracts.identifiers import BrokerId
-from streaming.model.controller.placement import UsableBroker
-from streaming.model.controller.placement_zookeeper import assign_replicas
-from streaming.model.errors import Error, Refused
+from streaming.model.constants import Error, Refused
+from streaming.model.controller.placement import UsableBroker, assign_replicas
 
 SIX_IN_THREE_RACKS = [UsableBroker(BrokerId(broker), f"rack{rack}") for broker, rack in enumerate((1, 3, 3, 2, 2, 1))]
 

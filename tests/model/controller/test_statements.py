@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming.contracts.events import Cause
-from streaming.model.controller.java_random import JavaRandom
-from streaming.model.errors import Error, Refused
+from streaming.model.constants import Error, Refused
+from streaming.model.controller.placement import JavaRandom
 
 if TYPE_CHECKING:
     from collections.abc import Callable

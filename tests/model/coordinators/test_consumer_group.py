@@ -9,8 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.contracts.identifiers import TopicId, TopicPartition
-from streaming.model.coordinators.classic_group import MAY_FOLLOW, ClassicGroup
-from streaming.model.coordinators.consumer_group import (
+from streaming.model.constants import Error
+from streaming.model.coordinators.group_log import Group
+from streaming.model.coordinators.group_state import (
+    MAY_FOLLOW,
+    ClassicGroup,
     ConsumerGroup,
     GroupState,
     Member,
@@ -21,8 +24,6 @@ from streaming.model.coordinators.consumer_group import (
     with_member,
     without_member,
 )
-from streaming.model.coordinators.group_log import Group
-from streaming.model.errors import Error
 from streaming.model.invariants.groups import INVARIANTS
 from tests.examples import examples
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming.contracts.identifiers import TopicPartition
-from streaming.model.clients.consumer_config import GroupProtocol
-from streaming.model.coordinators.consumer_group import GroupState
+from streaming.model.clients.positions import GroupProtocol
+from streaming.model.coordinators.group_state import GroupState
 from streaming.model.invariants.groups import INVARIANTS, OTHERS, GroupWatch
 from streaming.model.invariants.watch import Violation
-from streaming.model.messages.client_metadata import CONSUMER_OFFSETS
+from streaming.model.messages.clients import CONSUMER_OFFSETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

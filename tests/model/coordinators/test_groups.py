@@ -8,13 +8,13 @@ import pytest
 
 from streaming.contracts.identifiers import BrokerId
 from streaming.contracts.partition_for import partition_for
-from streaming.model.clients.consumer_config import GroupProtocol, ResetPolicy
-from streaming.model.coordinators.consumer_group import GroupState
-from streaming.model.descriptions.groups import group_offsets
-from streaming.model.errors import Error
+from streaming.model.clients.positions import GroupProtocol, ResetPolicy
+from streaming.model.cluster.descriptions import group_offsets
+from streaming.model.constants import Error
+from streaming.model.coordinators.group_state import GroupState
 from streaming.model.invariants.groups import GroupWatch
-from streaming.model.messages.client_metadata import CONSUMER_OFFSETS
-from streaming.model.storage.records import Span
+from streaming.model.messages.clients import CONSUMER_OFFSETS
+from streaming.model.storage.log import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable

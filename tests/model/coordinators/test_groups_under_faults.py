@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from streaming.contracts.identifiers import BrokerId
-from streaming.model.clients.consumer_config import GroupProtocol
+from streaming.model.clients.positions import GroupProtocol
 from streaming.model.invariants.groups import GroupWatch
-from streaming.model.messages.client_metadata import CONSUMER_OFFSETS
-from streaming.model.messages.outbox import CONTROLLER
+from streaming.model.messages.clients import CONSUMER_OFFSETS
+from streaming.model.messages.network import CONTROLLER
 from tests.examples import examples
 
 if TYPE_CHECKING:

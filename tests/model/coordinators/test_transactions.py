@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming.model.clients.transactional_producer import Phase
-from streaming.model.coordinators.transaction_state import State
-from streaming.model.errors import Error
-from streaming.model.messages.client_metadata import TRANSACTION_STATE
+from streaming.model.constants import Error
+from streaming.model.coordinators.transaction_log import State
+from streaming.model.messages.clients import TRANSACTION_STATE
 from streaming.model.storage.batch import Marker
 
 if TYPE_CHECKING:

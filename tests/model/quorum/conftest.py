@@ -10,11 +10,11 @@ import pytest
 
 from streaming.contracts.identifiers import BrokerId
 from streaming.model.constants import Constants
-from streaming.model.messages.outbox import Outbox
+from streaming.model.messages.network import Outbox
 from streaming.model.messages.quorum import Entry
-from streaming.model.quorum.raft import Raft
-from streaming.model.quorum.raft_log import QuorumDisk, RaftLog
-from streaming.model.quorum.roles import Role
+from streaming.model.nodes.quorum.raft import Raft
+from streaming.model.nodes.quorum.raft_log import QuorumDisk, RaftLog
+from streaming.model.nodes.quorum.voter import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable

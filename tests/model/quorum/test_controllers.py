@@ -8,10 +8,10 @@ import pytest
 
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerId, TopicId, TopicPartition
+from streaming.model.constants import Error, Refused
 from streaming.model.controller.registry import Registry
 from streaming.model.controller.topics import NewTopic
-from streaming.model.errors import Error, Refused
-from streaming.model.registrations import BrokerRegistration, PartitionRegistration, TopicRegistration
+from streaming.model.messages.registrations import BrokerRegistration, PartitionRegistration, TopicRegistration
 
 if TYPE_CHECKING:
     from collections.abc import Callable

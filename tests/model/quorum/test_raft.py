@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from streaming.model.quorum.leader_state import committed_by
-from streaming.model.quorum.roles import TABLE, Role, RoleTrigger
+from streaming.model.nodes.quorum.raft import committed_by
+from streaming.model.nodes.quorum.voter import TABLE, Role, RoleTrigger
 
 
 def roles(it: Any) -> list[str]:

@@ -13,9 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streaming.model.quorum.leader_state import LeaderState
-from streaming.model.quorum.raft import Raft
-from streaming.model.quorum.roles import Role
+from streaming.model.nodes.quorum.raft import LeaderState, Raft
+from streaming.model.nodes.quorum.voter import Role
 from tests.examples import examples
 
 if TYPE_CHECKING:

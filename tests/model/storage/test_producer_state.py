@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.model.errors import Error
+from streaming.model.constants import Error
 from streaming.model.storage.batch import Batch, Marker
 from streaming.model.storage.log import Log
 from streaming.model.storage.producer_state import (

@@ -6,9 +6,8 @@ import pytest
 
 from streaming.model.constants import Constants
 from streaming.model.storage.batch import Batch
-from streaming.model.storage.compaction import compact
 from streaming.model.storage.log import Log
-from streaming.model.storage.retention import first_retained, next_visit
+from streaming.model.storage.retention import compact, first_retained, next_visit
 from streaming.model.storage.segments import INDEX_RECORDS, LogConfig, log_config
 
 FOREVER = {"retention_ms": -1}

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.model.errors import Error
+from streaming.model.constants import Error
 from streaming.model.storage.log import EpochEntry, Log
-from streaming.model.storage.truncation import TruncationPoint, check_fetch, truncation_point
+from streaming.model.storage.replica import TruncationPoint, check_fetch, truncation_point
 
 
 def log_of(end: int, *epochs: EpochEntry, start: int = 0) -> Log:

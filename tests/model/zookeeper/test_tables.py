@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from streaming.contracts.identifiers import BrokerId
-from streaming.model.zookeeper import election
-from streaming.model.zookeeper.partition_states import PartitionState, enter
+from streaming.model.nodes.zookeeper import election
+from streaming.model.nodes.zookeeper.layout import PartitionState, enter
 
 NONE, NEW, ONLINE, OFFLINE = PartitionState
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streaming.model.messages.zookeeper import Code, Create, Delete, GetChildren, GetData, SetData
-from streaming.model.zookeeper.znodes import Znodes
+from streaming.model.nodes.zookeeper.ensemble import Znodes
 
 NODE = ("brokers", "ids", 1)
 

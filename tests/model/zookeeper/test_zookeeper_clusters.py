@@ -11,7 +11,7 @@ import pytest
 
 from streaming.contracts.events import Cause
 from streaming.contracts.records import LeaderChange, Partition, PartitionChange
-from streaming.model.messages.outbox import CONTROLLER
+from streaming.model.messages.network import CONTROLLER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

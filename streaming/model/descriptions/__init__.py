@@ -1,1 +1,0 @@
-"""What an administrator sees who asks every coordinator: groups and transactions."""

@@ -1,0 +1,1 @@
+"""The processes of a cluster: brokers, and the controllers of either metadata mode."""
