@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
     from streaming.bus.publisher import Publisher
     from streaming.settings import CollectSettings, Settings
-    from streaming.sources.collector import Collector
-    from streaming.sources.collectors import Collectors
+    from streaming.sources.collector.collector import Collector, Collectors
     from streaming.sources.source import Source
 
 
@@ -97,21 +96,21 @@ def _publisher(settings: Settings) -> Callable[[], Publisher]:
 
 
 def _of_simulation(source: Source, settings: Settings) -> Collector:
-    from streaming.sources.collector import Collector
+    from streaming.sources.collector.collector import Collector
 
     return Collector([source], _publisher(settings), cluster=settings.cluster.name, report=_say)
 
 
 def _of_cluster(settings: Settings) -> Callable[[Callable[[str], None]], Collector]:
     """Return what creates the collector of a cluster; it takes what reports a line."""
-    from streaming.sources.opening import open_collector
+    from streaming.sources.collector.opening import open_collector
 
     return partial(open_collector, settings, Path(settings.bus.directory), _publisher(settings))
 
 
 def _together(every: list[Settings]) -> Collectors:
     """Create the collectors of several clusters; their sources are created later, each cluster's for itself."""
-    from streaming.sources.collectors import Collectors
+    from streaming.sources.collector.collector import Collectors
 
     return Collectors({settings.cluster.name: _of_cluster(settings) for settings in filled(every)}, report=_say)
 
@@ -135,7 +134,7 @@ def _refuse_written(directory: Path, collector: Collector | Collectors) -> None:
 def _status_server(settings: CollectSettings, collector: Collector | Collectors) -> AbstractContextManager[object]:
     """Serve the collector's own metrics and health, if there is an address."""
     from streaming.runtime.listening import listen_all
-    from streaming.sources.collector_metrics import PREFIX
+    from streaming.sources.collector.metrics import PREFIX
     from streaming.web.protection import protection_of
     from streaming.web.status import StatusServer
 
@@ -157,9 +156,8 @@ def _status_server(settings: CollectSettings, collector: Collector | Collectors)
 def _simulated(scenario: str, settings: Settings, speed: float, seed: int) -> Source:
     """Create a simulated cluster. It starts from scratch each time, so every start has a cluster id of its own."""
     from streaming.contracts.identifiers import ClusterId, topic_id_from_uuid
-    from streaming.sources.pace import Paced
     from streaming.sources.simulated import SimulatedSource, load_scenario
-    from streaming.sources.timer import wall_clock
+    from streaming.sources.source import Paced, wall_clock
 
     if speed <= 0:
         raise ConfigurationError(f"--speed is {speed:g}; it must be above 0")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import ClusterId
     from streaming.contracts.observations import Observation
     from streaming.settings import Settings
-    from streaming.sources.address import Address
     from streaming.sources.metadata_log.source import MetadataLogSource
+    from streaming.sources.protocol.addresses import Address
 
     Check = Callable[[Settings], Iterator[tuple[Status, str]]]
 
@@ -82,9 +82,9 @@ def secrets(every: Sequence[Settings], config: Path | None) -> Iterator[Finding]
 def _brokers(settings: Settings) -> Iterator[tuple[Status, str]]:
     """Names, addresses, TLS and login: each bootstrap server by itself, because one that answers hides the others."""
     from streaming.settings import ControllersSettings
-    from streaming.sources.address import parse_servers
-    from streaming.sources.admin_servers import several_clusters
     from streaming.sources.metadata_log.opening import bootstrap_of
+    from streaming.sources.polling.metadata import several_clusters
+    from streaming.sources.protocol.addresses import parse_servers
     from streaming.sources.protocol.tls import Unsupported
 
     clusters, refusals = dict["Address", "ClusterId"](), list[str]()
@@ -132,7 +132,7 @@ def _metadata_log(settings: Settings) -> Iterator[tuple[Status, str]]:
 def _full_report(source: MetadataLogSource) -> list[Observation]:
     """Read the metadata log and return all that is in it, hidden topics as well; less if that takes too long."""
     from streaming.contracts.observations import SnapshotEnd
-    from streaming.sources.timer import wall_clock
+    from streaming.sources.source import wall_clock
 
     full: list[Observation] = []
     arrived: list[Observation] = []
@@ -144,8 +144,8 @@ def _full_report(source: MetadataLogSource) -> list[Observation]:
 
 
 def _versions(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.sources.metadata_log.decoding import NEWEST_METADATA_VERSION, TESTED
     from streaming.sources.metadata_log.opening import bootstrap_of
-    from streaming.sources.metadata_log.schemas import NEWEST_METADATA_VERSION, TESTED
     from streaming.sources.protocol.tls import Unsupported
 
     try:

@@ -18,8 +18,8 @@ _DAY_SECONDS: Final = 86_400
 
 def listeners(settings: Settings) -> Iterator[tuple[Status, str]]:
     """Ask each listener of brokers and controllers, and check how long certificates are valid: theirs and our own."""
-    from streaming.sources.listeners import Role, ask_all, dials_of, discover, distinct, own_expiries
-    from streaming.sources.protocol.peers import Peers
+    from streaming.sources.collector.listeners import Role, ask_all, dials_of, discover, distinct, own_expiries
+    from streaming.sources.protocol.addresses import Peers
 
     peers = Peers()
     answers = ask_all(distinct(discover(settings)), dials_of(settings, peers))

@@ -12,24 +12,24 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import MIN_ISR, ConfigObserved, SourceKind
 from streaming.contracts.sample_blocks import BrokerOffsetsObserved
 from streaming.errors import ConnectionRefused
-from streaming.sources.address import parse_servers
-from streaming.sources.admin_access import access_of
-from streaming.sources.admin_configs import ConfigsRound
-from streaming.sources.admin_metadata import NO_TOPIC, others_denied
-from streaming.sources.admin_offsets import OffsetsRound
-from streaming.sources.admin_reassignments import ReassignmentsRound, dialer_of
 from streaming.sources.permissions import addressed, grantee_of
+from streaming.sources.polling.access import access_of
+from streaming.sources.polling.configs import ConfigsRound
+from streaming.sources.polling.librdkafka import OffsetsRound
+from streaming.sources.polling.metadata import NO_TOPIC, others_denied
+from streaming.sources.polling.reassignments import ReassignmentsRound, dialer_of
+from streaming.sources.protocol.addresses import parse_servers
 from streaming.sources.protocol.connection import CannotServe, TooOld
-from streaming.sources.timer import monotonic, wall_clock
+from streaming.sources.source import monotonic, wall_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Future
 
     from streaming.settings import ClusterSettings
-    from streaming.sources.admin_access import Access
-    from streaming.sources.admin_broker import Answer
-    from streaming.sources.admin_view import ClusterView
+    from streaming.sources.polling.access import Access
+    from streaming.sources.polling.broker import Answer
+    from streaming.sources.polling.view import ClusterView
 
 
 def poll_once(cluster: ClusterSettings) -> Iterator[tuple[Status, str]]:

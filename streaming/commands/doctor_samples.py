@@ -19,9 +19,9 @@ from streaming.contracts.samples import (
 )
 from streaming.sources.protocol.connection import CannotServe
 from streaming.sources.protocol.tls import Unsupported
-from streaming.sources.samples.opening import open_samples
-from streaming.sources.samples.spark_checkpoints import CheckpointUnreadable, read_checkpoint
-from streaming.sources.timer import wall_clock
+from streaming.sources.samples.groups.spark import CheckpointUnreadable, read_checkpoint
+from streaming.sources.samples.source import open_samples
+from streaming.sources.source import wall_clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

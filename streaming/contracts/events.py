@@ -53,7 +53,7 @@ class EventKind(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why an ISR or a leader changed (the rules: ``streaming.sources.causes``)."""
+    """Why an ISR or a leader changed (the rules: ``streaming.sources.metadata_log.causes``)."""
 
     LAG = "lag"
     """The leader removed a follower that had not caught up within ``replica.lag.time.max.ms``. Never proven: a leader

@@ -7,35 +7,33 @@ slow, and the other sources read partitions more precisely.
 
 from __future__ import annotations
 
+import math
+import re
 import ssl
 import time
 from base64 import b64encode
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from ctypes import c_int64
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.client import HTTPException
-from typing import TYPE_CHECKING, Any, Final
+from multiprocessing.sharedctypes import RawArray
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import Observation, SourceKind
 from streaming.contracts.sample_blocks import BrokerMetricsObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.sources.broker_metrics_names import (
-    PRODUCE_MEAN_MS,
-    PRODUCE_REQUESTS,
-    BrokerExposition,
-    parse_exposition,
-)
 from streaming.sources.protocol.tls import SUPPORTED, VERIFICATION, Tls
-from streaming.sources.timer import Timer, monotonic
+from streaming.sources.source import Timer, monotonic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from streaming.sources.append_times import AppendTimes
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 NO_METRIC: Final = "has no known metric; configure the JMX exporter with conf/jmx-exporter.yml"
 TABLE: Final = "collect.broker_metrics_client"
@@ -283,3 +281,230 @@ def _request(url: str, login: str) -> Request:
     if login := own or login:
         request.add_unredirected_header("Authorization", f"Basic {b64encode(login.encode()).decode()}")
     return request
+
+
+# The broker metrics that are kept of an exporter's page, and their names under the usual JMX exporter rules.
+#
+# Most are the aggregates of the broker that has them. What it still has to recover is a sum over its directories and
+# threads (KIP-831); what the active controller says of other brokers has their numbers as labels (KAFKA-18666).
+#
+# Pure. The same MBean has many names: the exporter's own Kafka example and Strimzi write ``isrshrinks_total``, Grafana
+# Cloud and Confluent ``isrshrinkspersec``, Bitnami ``total_isrshrinkspersec_count``, Strimzi's reporter
+# ``isrshrinkspersec_total``, and an exporter without rules ``Count{name="IsrShrinksPerSec"}``. The first one is
+# stored.
+
+
+MAX_LAG: Final = "kafka_server_replicafetchermanager_maxlag"
+FAILED_PARTITIONS: Final = "kafka_server_replicafetchermanager_failedpartitionscount"
+METRICS: Final = frozenset(
+    {
+        "kafka_server_replicamanager_underreplicatedpartitions",
+        "kafka_server_replicamanager_underminisrpartitioncount",
+        "kafka_server_replicamanager_atminisrpartitioncount",
+        "kafka_server_replicamanager_offlinereplicacount",
+        "kafka_server_replicamanager_isrshrinks_total",
+        "kafka_server_replicamanager_isrexpands_total",
+        "kafka_server_replicamanager_failedisrupdates_total",
+        "kafka_server_replicamanager_partitioncount",
+        "kafka_server_replicamanager_leadercount",
+        "kafka_server_replicamanager_reassigningpartitions",
+        "kafka_server_replicamanager_partitionswithlatetransactionscount",
+        "kafka_controller_kafkacontroller_offlinepartitionscount",
+        "kafka_controller_kafkacontroller_activecontrollercount",
+        "kafka_controller_kafkacontroller_preferredreplicaimbalancecount",
+        "kafka_controller_kafkacontroller_fencedbrokercount",
+        "kafka_controller_kafkacontroller_activebrokercount",
+        "kafka_controller_kafkacontroller_globaltopiccount",
+        "kafka_controller_kafkacontroller_globalpartitioncount",
+        "kafka_controller_controllerstats_uncleanleaderelections_total",
+        "kafka_controller_controllerstats_electionfromeligibleleaderreplicas_total",
+        "kafka_log_logmanager_offlinelogdirectorycount",
+        "kafka_controller_kafkacontroller_metadataerrorcount",
+        "kafka_server_kafkaserver_brokerstate",
+        "kafka_server_broker_metadata_metrics_metadata_load_error_count",
+        "kafka_server_broker_metadata_metrics_metadata_apply_error_count",
+        FAILED_PARTITIONS,
+        MAX_LAG,
+    }
+)
+ACTIVE_CONTROLLER: Final = "kafka_controller_kafkacontroller_activecontrollercount"
+OF_BROKERS: Final = frozenset(
+    {
+        "kafka_controller_kafkacontroller_timesincelastheartbeatreceivedms",
+        "kafka_controller_kafkacontroller_brokerregistrationstate",
+    }
+)
+PRODUCE_REQUESTS: Final = "kafka_network_requestmetrics_localtimems_produce_count_total"
+PRODUCE_MEAN_MS: Final = "kafka_network_requestmetrics_localtimems_produce_mean"
+"""Of the broker's own part of a produce request; see :mod:`append_times`."""
+SUMMED: Final = {
+    "kafka_log_logmanager_remaininglogstorecover": {"dir"},
+    "kafka_log_logmanager_remainingsegmentstorecover": {"dir", "threadnum"},
+}
+
+# With an underscore at the end: "kafka_server_broker" alone begins the names of thousands of lines about topics.
+_MBEANS: Final = {"_".join(name.split("_")[:3]) + "_" for name in METRICS}
+# Of the times of requests there are thousands of lines, and none is kept but of produce requests.
+_OF_REQUESTS: Final = r"kafka_network_requestmetrics_\w*(?:count|mean|_total)\{[^}]*=\"produce\""
+_KEPT: Final = re.compile(rf"\s*(?:(?:#\s*TYPE\s+)?(?:{'|'.join(sorted(_MBEANS))})|{_OF_REQUESTS})", re.IGNORECASE)
+_METER: Final = re.compile(r"persec(?:_total|_count|_count_total)?$")
+_INFIX: Final = re.compile(r"^(kafka_[a-z]+_[a-z]+)_total_")
+_REPLICA_FETCHERS: Final = {"clientid": "replica"}
+_OF_PRODUCE: Final = {"request": "produce"}
+_PRODUCE_FIGURES: Final = {
+    ("kafka_network_requestmetrics_localtimems", "count"): PRODUCE_REQUESTS,
+    ("kafka_network_requestmetrics_localtimems", "mean"): PRODUCE_MEAN_MS,
+}
+_LINES_OF_A_FORMAT: Final = 100  # show whether a page without any known metric is one of metrics at all
+_NUMBER: Final = re.compile(r"\d{1,9}")
+
+
+class BrokerExposition(NamedTuple):
+    """What an exporter returns: the metrics of its broker, and those of other brokers if it is the active controller.
+
+    Only the active controller hears their heartbeats; another one may be late.
+    """
+
+    own: dict[str, float]
+    of_brokers: dict[BrokerId, dict[str, float]]
+
+
+def parse_exposition(text: str) -> BrokerExposition:
+    """Parse what is kept of a page, a few lines of many thousands: normalised metric name to value, all finite.
+
+    Raises:
+        ValueError: it is not in Prometheus' text format.
+    """
+    lines = text.split("\n")
+    kept = [line for line in lines if may_be_kept(line)] or lines[:_LINES_OF_A_FORMAT]
+    own: dict[str, float] = {}
+    of_brokers: dict[BrokerId, dict[str, float]] = {}
+    for family in text_string_to_metric_families("\n".join(kept)):
+        for sample in family.samples:
+            metric, value = normalised(sample.name, sample.labels), float(sample.value)
+            if metric is None or not math.isfinite(value):
+                continue
+            if metric in OF_BROKERS:
+                of_brokers.setdefault(BrokerId(int(_lowered(sample.labels)["broker"])), {})[metric] = value
+            else:
+                own[metric] = value + (own.get(metric, 0.0) if metric in SUMMED else 0.0)
+    return BrokerExposition(own, of_brokers if own.get(ACTIVE_CONTROLLER) == 1 else {})
+
+
+def may_be_kept(line: str) -> bool:
+    """Return whether a line of a page is of an MBean of which something is kept; then it is worth to be parsed.
+
+    >>> may_be_kept('kafka_log_Log_Size{topic="orders",partition="0"} 17.0')
+    False
+    """
+    return _KEPT.match(line) is not None
+
+
+def normalised(sample: str, labels: Mapping[str, str]) -> str | None:
+    """Return the stored name of a sample, None when it is not kept.
+
+    A sample with labels is dropped, because it is not the aggregate of its broker; except for the MBean's own name,
+    which an exporter without rules leaves in a label, the client id of the replica fetchers, the labels of ``SUMMED``
+    and ``OF_BROKERS``, and that of produce requests.
+
+    >>> normalised("kafka_server_ReplicaManager_total_IsrShrinksPerSec_count", {})
+    'kafka_server_replicamanager_isrshrinks_total'
+    """
+    rest = _lowered(labels)
+    name = sample.lower()
+    bean = rest.pop("name", None)
+    if rest == _OF_PRODUCE:
+        return _of_produce(name, bean)
+    if bean is not None:
+        name = f"{re.sub('_(value|count)(_total)?$', '', name)}_{bean}"
+    name = _METER.sub("_total", _INFIX.sub(r"\1_", name)).removesuffix("_value")
+    if name in METRICS:
+        is_kept = not rest or (name in {FAILED_PARTITIONS, MAX_LAG} and rest == _REPLICA_FETCHERS)
+    else:
+        is_of_broker = name in OF_BROKERS and rest.keys() == {"broker"} and _NUMBER.fullmatch(rest["broker"])
+        is_kept = bool(is_of_broker) or rest.keys() == SUMMED.get(name)
+    return name if is_kept else None
+
+
+def _of_produce(name: str, bean: str | None) -> str | None:
+    """Return the stored name of a figure of produce requests; without rules the MBean's own name is in a label."""
+    subject, _, figure = name.removesuffix("_total").rpartition("_")
+    subject = f"{subject}_{bean}" if bean else subject
+    return _PRODUCE_FIGURES.get((subject, figure))
+
+
+def _lowered(labels: Mapping[str, str]) -> dict[str, str]:
+    return {key.lower(): value.lower() for key, value in labels.items()}
+
+
+# How long brokers take to append, by their agents: what one process scrapes and another one compares.
+#
+# An agent counts the produce requests of its broker since the start, and says the mean of how long the broker's own
+# part of one took (RequestMetrics, LocalTimeMs): checks, and the append to its log; neither the wait in the request
+# queue nor the wait for followers (``acks=all``) is in it. Kafka's histogram (Yammer's) divides the sum of all by
+# their count, so two scrapes give the mean between them. Of two such means in turn the smaller one counts: so a short
+# fault, which may be in both, is not seen for longer than it lasted, nor what is slow only because its broker has just
+# started. Percentiles are not used: Kafka's are of the last minutes, and stay high after a fault.
+
+
+MOST_AGE: Final = 35_000_000
+"""Of a scrape, in microseconds: it counts in four rounds of ten seconds at most, too few to call anybody slow."""
+LEAST_REQUESTS: Final = 10
+"""The mean of fewer says little."""
+_MOST_MICROS: Final = 2**31 - 1
+
+
+class _Scrape(NamedTuple):
+    """At a monotonic time: produce requests since the broker started, and their milliseconds together.
+
+    ``mean_micros`` is of those since the scrape before; None of the first one.
+    """
+
+    at: Micros
+    requests: float
+    total_ms: float
+    mean_micros: int | None = None
+
+
+class AppendTimes:
+    """The newest time of each broker, in memory that processes share, without a lock: one of them may be killed.
+
+    Args:
+        brokers: those with an agent.
+    """
+
+    def __init__(self, brokers: Collection[BrokerId]) -> None:
+        self._places = {broker: place for place, broker in enumerate(brokers)}
+        self._micros = RawArray(c_int64, max(1, len(brokers)))
+        self._measured_at = RawArray(c_int64, max(1, len(brokers)))
+        self._scrapes: dict[BrokerId, _Scrape] = {}
+
+    def __getstate__(self) -> dict[str, object]:
+        """Give another process what it reads; scrapes may come in meanwhile."""
+        return {**self.__dict__, "_scrapes": {}}
+
+    def put(self, broker: BrokerId, requests: float | None, mean_ms: float | None, at: Micros) -> None:
+        """Take what an agent says; None where it does not. Only one thread of one process does that for a broker."""
+        if requests is None or mean_ms is None:
+            return
+        before, now = self._scrapes.get(broker), _Scrape(at, requests, requests * mean_ms)
+        if before is None or at - before.at > MOST_AGE or requests < before.requests:
+            self._scrapes[broker] = now
+            return
+        count = requests - before.requests
+        if count < LEAST_REQUESTS:
+            return
+        mean = min(_MOST_MICROS, max(0, round(1000 * (now.total_ms - before.total_ms) / count)))
+        self._scrapes[broker] = now._replace(mean_micros=mean)
+        if before.mean_micros is not None:
+            place = self._places[broker]
+            self._micros[place] = min(mean, before.mean_micros)
+            self._measured_at[place] = at  # last: who reads in between takes a new time for an old one
+
+    def newest(self, at: Micros) -> dict[BrokerId, int]:
+        """Return the times in microseconds that are recent at a monotonic time."""
+        return {
+            broker: self._micros[place]
+            for broker, place in self._places.items()
+            if self._measured_at[place] and at - self._measured_at[place] <= MOST_AGE
+        }

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from crc32c import crc32c
 
-from streaming.sources.metadata_log import schemas
-from streaming.sources.metadata_log.batches import split
-from streaming.sources.protocol.raw import compact_string, unsigned_varint
+from streaming.sources.metadata_log import decoding
+from streaming.sources.metadata_log.decoding import split
+from streaming.sources.protocol.connection import compact_string, unsigned_varint
 from tests.benchmarks._stand_ins import BROKERS, CONTROLLER, PARTITIONS_OF_A_TOPIC, id_of, name_of
 from tests.sources.metadata_log.conftest import Node, Quorum, batch
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from multiprocessing.connection import Connection as Pipe
 
-    from streaming.sources.metadata_log.batches import EncodedBatch
+    from streaming.sources.metadata_log.decoding import EncodedBatch
 
 IDLE_SECONDS: Final = 0.5  # metadata.max.idle.interval.ms: so often the controller appends a record without a change
 _ISR: Final = 0  # a tagged field of PartitionChange
@@ -107,7 +107,7 @@ def _place(number: int) -> tuple[bytes, bytes]:
 
 
 def _topic(topic: int) -> bytes:
-    return _record(schemas.TOPIC, 0, compact_string(name_of(topic)) + id_of(topic).bytes)
+    return _record(decoding.TOPIC, 0, compact_string(name_of(topic)) + id_of(topic).bytes)
 
 
 def _partition(number: int) -> bytes:
@@ -115,14 +115,14 @@ def _partition(number: int) -> bytes:
     assigned = _numbers(replicas) * 2 + _numbers(()) * 2
     epochs = struct.pack(">iii", replicas[0], 0, 0)
     directories = unsigned_varint(len(replicas) + 1) + bytes(16 * len(replicas))
-    return _record(schemas.PARTITION, _PARTITION_VERSION, partition + topic_id + assigned + epochs + directories)
+    return _record(decoding.PARTITION, _PARTITION_VERSION, partition + topic_id + assigned + epochs + directories)
 
 
 def _change(number: int, isr: Sequence[int]) -> bytes:
-    return _record(schemas.PARTITION_CHANGE, _PARTITION_VERSION, b"".join(_place(number)), [(_ISR, _numbers(isr))])
+    return _record(decoding.PARTITION_CHANGE, _PARTITION_VERSION, b"".join(_place(number)), [(_ISR, _numbers(isr))])
 
 
-_NO_OP: Final = _record(schemas.NO_OP, 0, b"")
+_NO_OP: Final = _record(decoding.NO_OP, 0, b"")
 
 
 class Controller:

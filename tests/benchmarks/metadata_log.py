@@ -25,8 +25,8 @@ from streaming.bus.directory import DirectoryPublisher
 from streaming.contracts.blocks import PartitionsChanged
 from streaming.contracts.observations import PartitionObserved, SnapshotEnd, SourceKind
 from streaming.settings import ClusterSettings, CollectSettings, Settings
-from streaming.sources.collector import Collector
-from streaming.sources.opening import open_collector, open_sources
+from streaming.sources.collector.collector import Collector
+from streaming.sources.collector.opening import open_collector, open_sources
 from tests.benchmarks._controller import Controller, controller
 from tests.benchmarks._processes import cpu_seconds, memory
 from tests.benchmarks._stand_ins import Size, brokers

@@ -36,18 +36,16 @@ from streaming.contracts.codec import decode
 from streaming.contracts.observations import Channel
 from streaming.contracts.sample_blocks import BrokerOffsetsObserved, BrokerSpeedsObserved, SamplesBlock
 from streaming.settings import ClusterSettings, CollectSettings, Settings
-from streaming.sources.address import Address
-from streaming.sources.admin_broker import ConnectedBrokers
+from streaming.sources.collector.separate import SeparateCollector
+from streaming.sources.polling.broker import ConnectedBrokers
+from streaming.sources.protocol.addresses import Address, Peers
 from streaming.sources.protocol.connection import dialer
-from streaming.sources.protocol.peers import Peers
 from streaming.sources.protocol.security import Security
-from streaming.sources.samples.committed_offsets import committed_offsets
-from streaming.sources.samples.described_groups import describe_groups, list_groups
 from streaming.sources.samples.directories import describe_directories
-from streaming.sources.samples.listed_offsets import HIGH_WATERMARK, LOG_START, list_offsets
-from streaming.sources.samples.offsets import hosted_by
-from streaming.sources.samples.opening import open_samples, samples_name
-from streaming.sources.separate import SeparateCollector
+from streaming.sources.samples.groups.blocks import committed_offsets
+from streaming.sources.samples.groups.described import describe_groups, list_groups
+from streaming.sources.samples.offsets import HIGH_WATERMARK, LOG_START, hosted_by, list_offsets
+from streaming.sources.samples.source import open_samples, samples_name
 from tests.benchmarks._processes import cpu_seconds, memory
 from tests.benchmarks._stand_ins import BROKERS, Size, brokers
 

@@ -12,7 +12,7 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import EventKind
 from streaming.contracts.identifiers import ClusterId, Micros
-from streaming.sources.image import ClusterImage
+from streaming.sources.metadata_log.image import ClusterImage
 from tests.changes.conftest import LAG, Story
 from tests.examples import examples
 from tests.plays import SCENARIOS, observations

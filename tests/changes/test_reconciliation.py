@@ -12,7 +12,7 @@ from streaming.changes import reconciliation
 from streaming.changes.reconciliation import METRIC_OF, Meter, may_have_counted
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, Micros
-from streaming.sources.broker_metrics_names import METRICS
+from streaming.sources.broker_metrics import METRICS
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 

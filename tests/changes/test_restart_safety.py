@@ -17,7 +17,7 @@ from streaming.changes.tally import SuspectTally, contributions_with_blame
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Micros
 from streaming.contracts.maintenance import IN_ITS_TAIL, MaintenanceObserved
 from streaming.contracts.observations import ControllerObserved, SourceKind
-from streaming.sources.image import ClusterImage
+from streaming.sources.metadata_log.image import ClusterImage
 from tests.changes.conftest import Story
 from tests.changes.restart_oracle import judge
 from tests.changes.test_tally import shape_of

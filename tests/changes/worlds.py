@@ -38,8 +38,7 @@ from streaming.jobs.driver.repeated_blocks import RepeatedBlocks
 from streaming.jobs.streams.bus_rows import SCHEMA
 from streaming.model.constants import Constants
 from streaming.sources.simulated import Scenario, SimulatedSource
-from streaming.sources.simulated.fault import Action, Fault
-from streaming.sources.simulated.scenario import TopicPlan
+from streaming.sources.simulated.scenario import Action, Fault, TopicPlan
 from tests.swarm.swarm import SHORT
 
 if TYPE_CHECKING:

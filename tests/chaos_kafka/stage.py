@@ -23,8 +23,8 @@ from streaming.bus.directory import DirectoryReader
 from streaming.contracts.observations import Channel
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.newest import NewestBatch
-from streaming.sources.address import parse_servers
 from streaming.sources.metadata_log.quorum import Bootstrap
+from streaming.sources.protocol.addresses import parse_servers
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import Security
 from tests.chaos_kafka.answers import KafkasAdmin, Unanswered

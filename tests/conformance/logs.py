@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from streaming.contracts.identifiers import Offset
 from streaming.contracts.records import RecordBatch, Undecodable
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.sources.address import parse_servers
-from streaming.sources.metadata_log.batches import EncodedBatch, decode, decode_batches, split
+from streaming.sources.metadata_log.decoding import EncodedBatch, decode, decode_batches, split
+from streaming.sources.metadata_log.messages import LoadedSnapshot
 from streaming.sources.metadata_log.quorum import Bootstrap, ControllerAddresses
-from streaming.sources.metadata_log.snapshot import LoadedSnapshot
 from streaming.sources.metadata_log.tail import Progress, Tail
 from streaming.sources.permissions import grantee_of
+from streaming.sources.protocol.addresses import parse_servers
 from streaming.sources.protocol.connection import CannotServe, dialer
 from streaming.sources.protocol.security import from_client
 

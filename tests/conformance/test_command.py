@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming.contracts.records import NoOp, PartitionChange
-from streaming.sources.metadata_log.batches import EncodedBatch, decode, split
+from streaming.sources.metadata_log.decoding import EncodedBatch, decode, split
 from tests.conformance.__main__ import app
 from tests.conformance.output import DeviationCount, ProgressLine
 

@@ -17,7 +17,7 @@ import pytest
 
 from deploy.sandbox import Sandbox, TopicWriter, plan_cluster, wait_until
 from streaming.contracts.events import Cause
-from streaming.sources.metadata_log.batches import decode_batches
+from streaming.sources.metadata_log.decoding import decode_batches
 from streaming.sources.simulated.timeline import step_text
 from tests.conformance.actions import ActionName
 from tests.conformance.checker import Checker

@@ -10,7 +10,7 @@ from streaming.contracts import liveness
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.liveness import FRESH, AgentSamples, Liveness, advice, agent_samples, liveness_of
 from streaming.contracts.state import BrokerState
-from streaming.sources.broker_metrics_names import METRICS, OF_BROKERS, SUMMED, parse_exposition
+from streaming.sources.broker_metrics import METRICS, OF_BROKERS, SUMMED, parse_exposition
 
 PAGES = Path(__file__).parents[1] / "fixtures" / "jmx_exporter"
 UP = BrokerState(cluster_id=ClusterId("c"), cluster="main", broker=BrokerId(2), is_fenced=False)

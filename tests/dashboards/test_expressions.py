@@ -27,10 +27,10 @@ from streaming.contracts.incidents import IncidentClass
 from streaming.jobs.metrics import PREFIX as JOB_PREFIX
 from streaming.jobs.metrics import QUERY
 from streaming.settings import Settings
-from streaming.sources.broker_metrics_names import METRICS, SUMMED
-from streaming.sources.collector_metrics import SOURCE, CollectorMetrics
-from streaming.sources.connection_metrics import LISTENER, PROPERTY, ConnectionMetrics
-from streaming.sources.protocol.peers import Peers
+from streaming.sources.broker_metrics import METRICS, SUMMED
+from streaming.sources.collector.listener_watch import LISTENER, PROPERTY, ConnectionMetrics
+from streaming.sources.collector.metrics import SOURCE, CollectorMetrics
+from streaming.sources.protocol.addresses import Peers
 
 Boards = dict[str, dict[str, Any]]
 COLLECTORS = {

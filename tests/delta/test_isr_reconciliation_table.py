@@ -15,7 +15,7 @@ from streaming.contracts.sample_blocks import BrokerMetricsObserved
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.newest import NewestBatch
-from streaming.sources.admin_view import ClusterView, PartitionView, snapshot, steps
+from streaming.sources.polling.view import ClusterView, PartitionView, snapshot, steps
 from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.jobs.driver.test_batch import published, rows
 

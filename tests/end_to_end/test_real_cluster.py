@@ -24,7 +24,7 @@ from deploy.sandbox.plan import plan_cluster
 from deploy.sandbox.writer import TopicWriter
 from streaming.contracts.tables import PARTITION_STATE_TABLE
 from streaming.delta.state_reader import as_of_version
-from streaming.sources.metadata_log.batches import decode_batches
+from streaming.sources.metadata_log.decoding import decode_batches
 from tests.conformance.actions import ActionName
 from tests.conformance.checker import Checker
 from tests.plugins.batches import Batches

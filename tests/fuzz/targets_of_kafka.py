@@ -18,18 +18,16 @@ from kafka.protocol.metadata import MetadataResponse
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import SnapshotReason, SourceKind
 from streaming.errors import ConnectionRefused
-from streaming.sources.address import Address
-from streaming.sources.admin_broker import ConnectedBroker
-from streaming.sources.admin_reassignments import listed
-from streaming.sources.admin_responses import MetadataDecoder
-from streaming.sources.admin_view import snapshot
-from streaming.sources.image import ClusterImage
 from streaming.sources.metadata_log import messages
-from streaming.sources.metadata_log.batches import EncodedBatch, decode_batches, split
+from streaming.sources.metadata_log.decoding import EncodedBatch, decode_batches, split
+from streaming.sources.metadata_log.image import ClusterImage
+from streaming.sources.polling.broker import ConnectedBroker, MetadataDecoder
+from streaming.sources.polling.reassignments import listed
+from streaming.sources.polling.view import snapshot
+from streaming.sources.protocol.addresses import Address, Peer
 from streaming.sources.protocol.connection import Connection
-from streaming.sources.protocol.peers import Peer
 from streaming.sources.protocol.quorum_messages import METADATA_TOPIC, describe_quorum_request, read_quorum
-from streaming.sources.timer import monotonic
+from streaming.sources.source import monotonic
 from tests.fuzz.mutation import odd_bytes
 from tests.fuzz.targets import EPOCH, LOG, QUARANTINED, REFUSED, VALUE, checked
 

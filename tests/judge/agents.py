@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.identifiers import BrokerId, Micros
-from streaming.sources.append_times import AppendTimes
+from streaming.sources.broker_metrics import AppendTimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,7 +10,7 @@ from tests.judge.trouble import LINGER_SECONDS
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, TopicPartition
     from streaming.model.messages.registrations import PartitionRegistration
-    from streaming.sources.simulated.truth import TraceEntry
+    from streaming.sources.simulated.source import TraceEntry
     from tests.judge.trouble import Trouble
 
 LAG: Final = frozenset({Cause.LAG, Cause.LEADER_STALL})

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import BrokerId
 from streaming.model.messages.network import CONTROLLER
-from streaming.sources.simulated.fault import Action, Fault
-from streaming.sources.simulated.scenario import TopicPlan
+from streaming.sources.simulated.scenario import Action, Fault, TopicPlan
 from tests.judge.trouble import NEVER, Absence, Act, Trouble
 
 if TYPE_CHECKING:

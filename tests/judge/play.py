@@ -24,7 +24,7 @@ from streaming.delta.incident_rows import incident_row, rows_of
 from streaming.model.messages.network import CONTROLLER
 from streaming.settings import JobSettings
 from streaming.sources.simulated import SimulatedSource
-from streaming.sources.simulated.fault import Fault
+from streaming.sources.simulated.scenario import Fault
 from streaming.sources.simulated.simulation import WARM_UP_MS
 from tests.judge.clusters import drawn_cluster
 from tests.judge.faults import DRAWERS, Stand
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from streaming.model.messages.registrations import PartitionRegistration
     from streaming.sources.simulated.scenario import Scenario
     from streaming.sources.simulated.simulation import Simulation
-    from streaming.sources.simulated.truth import TraceEntry
+    from streaming.sources.simulated.source import TraceEntry
     from tests.judge.trouble import Act, Trouble
 
 SECOND: Final = 1_000_000

@@ -17,7 +17,7 @@ from streaming.contracts.observations import (
     SnapshotReason,
     SourceKind,
 )
-from streaming.sources.admin_view import ClusterView, PartitionView, has_same_members, snapshot, steps
+from streaming.sources.polling.view import ClusterView, PartitionView, has_same_members, snapshot, steps
 
 if TYPE_CHECKING:
     from streaming.sources.simulated.simulation import Simulation

@@ -19,7 +19,7 @@ from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.sample_blocks import BrokerSpeedsObserved
 from streaming.model.messages.network import CONTROLLER
 from streaming.sources.simulated import SimulatedSource
-from streaming.sources.simulated.fault import Action, Fault
+from streaming.sources.simulated.scenario import Action, Fault
 from streaming.sources.simulated.simulation import WARM_UP_MS
 from tests.judge import faults
 from tests.judge.agents import Agents

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streaming.contracts.events import Cause
 from streaming.contracts.health import effective_min_isr
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, TopicPartition
-from streaming.sources.simulated.fault import Action, Fault
+from streaming.sources.simulated.scenario import Action, Fault
 from tests.judge.blame import LAG, Step, explains, is_ordered, was_parted
 from tests.judge.trouble import LINGER_SECONDS, LOSE_RECORDS
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from streaming.model.messages.registrations import PartitionRegistration
-    from streaming.sources.simulated.truth import TraceEntry
+    from streaming.sources.simulated.source import TraceEntry
     from tests.judge.play import Play
 
 START_MICROS: Final = 1_700_000_000_000_000

@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming.sources.simulated.fault import Action, Fault
-from streaming.sources.simulated.scenario import TopicPlan
+from streaming.sources.simulated.scenario import Action, Fault, TopicPlan
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from streaming.contracts.events import Cause
 from streaming.contracts.health import effective_min_isr
 from streaming.contracts.identifiers import NO_LEADER, TopicPartition
-from streaming.sources.simulated.fault import Action, Fault
+from streaming.sources.simulated.scenario import Action, Fault
 from tests.judge.steps import START_MICROS, steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from streaming.model.messages.registrations import PartitionRegistration
-    from streaming.sources.simulated.truth import TraceEntry
+    from streaming.sources.simulated.source import TraceEntry
     from tests.judge.play import Play
 
 

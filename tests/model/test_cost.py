@@ -9,7 +9,7 @@ from streaming.model.cluster.cluster import Cluster
 from streaming.model.constants import Constants
 from streaming.model.controller.placement import UsableBroker, assign_replicas
 from streaming.model.controller.topics import NewTopic
-from streaming.sources.simulated.network import SimulatedNetwork
+from streaming.sources.simulated.faults import SimulatedNetwork
 
 
 class CountingNetwork(SimulatedNetwork):

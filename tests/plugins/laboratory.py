@@ -23,7 +23,7 @@ from streaming.model.constants import PRESETS, Constants, MetadataMode, Switches
 from streaming.model.controller.topics import NewTopic
 from streaming.model.invariants.watch import Watch
 from streaming.model.messages.network import CONTROLLER
-from streaming.sources.simulated.network import SimulatedNetwork
+from streaming.sources.simulated.faults import SimulatedNetwork
 from tests.conformance.checker import Checker
 from tests.conformance.truth import actions_of
 

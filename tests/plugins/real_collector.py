@@ -27,17 +27,18 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.errors import ConnectionRefused
 from streaming.settings import ControllersSettings
-from streaming.sources import opening, timer
-from streaming.sources.address import parse_servers
-from streaming.sources.collector import Collector
+from streaming.sources import source
+from streaming.sources.collector import opening
+from streaming.sources.collector.collector import Collector
 from streaming.sources.metadata_log import opening as log_opening
 from streaming.sources.metadata_log.quorum import Bootstrap, ControllerAddresses
 from streaming.sources.metadata_log.source import MetadataLogSource
 from streaming.sources.permissions import ANYBODY
+from streaming.sources.protocol.addresses import parse_servers
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import Security, from_client
-from streaming.sources.samples.opening import open_samples
-from streaming.sources.timer import wall_clock
+from streaming.sources.samples.source import open_samples
+from streaming.sources.source import wall_clock
 from tests.blocks import singly
 
 if TYPE_CHECKING:
@@ -264,7 +265,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(primary_source, "SILENCE", 6_000_000)
     monkeypatch.setattr(log_opening, "SILENCE_SECONDS", 3.0)
     monkeypatch.setattr(opening, "POLL_SNAPSHOT_SECONDS", 2.0)
-    assert timer.SILENCE_SECONDS * 1_000_000 < 60_000_000
+    assert source.SILENCE_SECONDS * 1_000_000 < 60_000_000
 
 
 def facts(tables: Tables) -> dict[tuple[str, int], tuple[object, ...]]:

@@ -18,7 +18,7 @@ import pytest
 from streaming.contracts import records
 from streaming.contracts.identifiers import Micros, Offset
 from streaming.contracts.records import MetadataRecord, RecordBatch
-from streaming.sources.metadata_log.batches import decode_batches
+from streaming.sources.metadata_log.decoding import decode_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming.sources.admin_reassignments import ReassignmentsRound, dialer_of
+from streaming.sources.polling.reassignments import ReassignmentsRound, dialer_of
 from tests.plugins.fake_kafka import FakeKafka
 from tests.plugins.mock_kafka import MockKafka
 

@@ -32,9 +32,9 @@ from streaming.contracts.observations import (
 )
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.sources import admin_doubts, admin_metadata
-from streaming.sources.admin import AdminSource
-from streaming.sources.admin_metadata import NO_TOPIC
+from streaming.sources.polling import metadata, view
+from streaming.sources.polling.metadata import NO_TOPIC
+from streaming.sources.polling.source import AdminSource
 from streaming.sources.protocol.connection import CannotServe
 from tests.blocks import singly
 from tests.plugins.fake_kafka import (
@@ -381,7 +381,7 @@ def test_one_broker_alone_undoes_no_election_that_another_one_showed_until_the_d
     fake_kafka: MakeKafka, source_of: Callable[..., AdminSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is cut off from the controllers, and the others from the collector; or the controllers were restored."""
-    monkeypatch.setattr(admin_doubts, "_LONGEST", 3_000_000)
+    monkeypatch.setattr(view, "_LONGEST", 3_000_000)
     cluster = fake_kafka(3)
     cluster.create_topic("orders", partitions=1, replicas=3)
     source = source_of(cluster.bootstrap_servers)
@@ -562,7 +562,7 @@ def test_a_broker_that_is_cut_off_from_the_controllers_hides_no_change(
     fake_kafka: MakeKafka, source_of: Callable[..., AdminSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It answers every time, and says the same for ever: so another one is asked now and then."""
-    monkeypatch.setattr(admin_metadata, "_ELSEWHERE_EVERY", 500_000)
+    monkeypatch.setattr(metadata, "_ELSEWHERE_EVERY", 500_000)
     cluster = fake_kafka(3)
     cluster.create_topic("orders", partitions=1, replicas=3)
     source = source_of(cluster.bootstrap_servers)
@@ -586,7 +586,7 @@ def test_what_a_broker_shows_that_is_asked_now_and_then_is_verified(
     fake_kafka: MakeKafka, source_of: Callable[..., AdminSource], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that was cut off while a replica was missing shows for ever that it is missing."""
-    monkeypatch.setattr(admin_metadata, "_ELSEWHERE_EVERY", 500_000)
+    monkeypatch.setattr(metadata, "_ELSEWHERE_EVERY", 500_000)
     cluster = fake_kafka(3)
     cluster.create_topic("orders", partitions=1, replicas=3)
     source = source_of(cluster.bootstrap_servers)

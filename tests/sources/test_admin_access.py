@@ -15,14 +15,14 @@ from kafka.protocol.admin import DescribeConfigsRequest
 
 from streaming.contracts.identifiers import Micros, topic_id_from_uuid
 from streaming.errors import ConnectionRefused
-from streaming.sources.address import Address
-from streaming.sources.admin_access import access_of
-from streaming.sources.admin_broker import ConnectedBrokers
-from streaming.sources.admin_described import DescribedConfigs
-from streaming.sources.admin_librdkafka import ClientBroker, ClientBrokers
+from streaming.sources.polling.access import access_of
+from streaming.sources.polling.broker import ConnectedBrokers
+from streaming.sources.polling.configs import DescribedConfigs
+from streaming.sources.polling.librdkafka import ClientBroker, ClientBrokers
+from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import CannotServe, dialer
 from streaming.sources.protocol.security import Security
-from streaming.sources.timer import monotonic
+from streaming.sources.source import monotonic
 from tests.plugins.fake_kafka import DESCRIBE_CONFIGS, METADATA, MIN_ISR, TOPIC_AUTHORIZATION_FAILED, FakeKafka
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ SCRIPT = """
 import os, sys, time
 from streaming.contracts.identifiers import Micros
 from streaming.settings import ClusterSettings, CollectSettings, Settings
-from streaming.sources.samples.opening import open_samples
+from streaming.sources.samples.source import open_samples
 
 before = len(os.listdir("/proc/self/fd"))
 (source,) = open_samples(

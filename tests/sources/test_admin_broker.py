@@ -11,13 +11,12 @@ from kafka.protocol.metadata import MetadataRequest
 
 from streaming.contracts.identifiers import ClusterId, Micros, synthetic_topic_id, topic_id_from_uuid
 from streaming.errors import ConnectionRefused
-from streaming.sources.address import Address
-from streaming.sources.admin_broker import ConnectedBrokers
-from streaming.sources.admin_responses import MetadataDecoder
-from streaming.sources.admin_view import PartitionView
+from streaming.sources.polling.broker import ConnectedBrokers, MetadataDecoder
+from streaming.sources.polling.view import PartitionView
+from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import Security
-from streaming.sources.timer import monotonic
+from streaming.sources.source import monotonic
 from tests.plugins.fake_kafka import (
     CLUSTER_ID,
     DESCRIBE_TOPIC_PARTITIONS,
@@ -30,7 +29,7 @@ from tests.plugins.fake_kafka import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from streaming.sources.admin_broker import Answer, Broker
+    from streaming.sources.polling.broker import Answer, Broker
 
     MakeKafka = Callable[[int], FakeKafka]
 

@@ -8,12 +8,12 @@ import sys
 import pytest
 
 from streaming.errors import ConfigurationError
-from streaming.sources.admin_clients import new_client
+from streaming.sources.polling.librdkafka import new_client
 
 SCRIPT = """
 import gc, time
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
-from streaming.sources.admin_clients import close, new_client
+from streaming.sources.polling.librdkafka import close, new_client
 
 gc.disable()
 mock = AdminClient({"test.mock.num.brokers": "1", "test.mock.broker.rtt": "300", "log_level": 0})

@@ -25,11 +25,16 @@ from streaming.contracts.observations import (
     SourceKind,
 )
 from streaming.contracts.samples import BrokerMetricObserved
-from streaming.sources.admin import AdminSource
-from streaming.sources.append_times import AppendTimes
-from streaming.sources.broker_metrics import BrokerMetricsSource
-from streaming.sources.broker_metrics_names import MAX_LAG, METRICS, PRODUCE_MEAN_MS, PRODUCE_REQUESTS
-from streaming.sources.timer import monotonic
+from streaming.sources.broker_metrics import (
+    MAX_LAG,
+    METRICS,
+    PRODUCE_MEAN_MS,
+    PRODUCE_REQUESTS,
+    AppendTimes,
+    BrokerMetricsSource,
+)
+from streaming.sources.polling.source import AdminSource
+from streaming.sources.source import monotonic
 from tests.blocks import singly
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from confluent_kafka.admin import ConfigSource, ResourceType
 
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import DISKLESS, MIN_ISR, SourceKind
-from streaming.sources.admin_configs import ConfigsRound
-from streaming.sources.admin_view import ClusterView
+from streaming.sources.polling.configs import ConfigsRound
+from streaming.sources.polling.view import ClusterView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

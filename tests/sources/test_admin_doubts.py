@@ -11,12 +11,11 @@ import pytest
 
 from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
 from streaming.errors import ConnectionRefused
-from streaming.sources import admin_doubts
-from streaming.sources.address import Address
-from streaming.sources.admin_broker import Answer
-from streaming.sources.admin_metadata import NO_TOPIC, MetadataRound, Read
-from streaming.sources.admin_turns import Turns
-from streaming.sources.admin_view import ClusterView, PartitionView
+from streaming.sources.polling import view
+from streaming.sources.polling.broker import Answer
+from streaming.sources.polling.metadata import NO_TOPIC, MetadataRound, Read, Turns
+from streaming.sources.polling.view import ClusterView, PartitionView
+from streaming.sources.protocol.addresses import Address
 from tests.sources.conftest import unlisted
 
 if TYPE_CHECKING:
@@ -131,7 +130,7 @@ def test_a_doubt_ends_where_nobody_answers_any_more(monkeypatch: pytest.MonkeyPa
     try:
         for _ in range(3):
             asked(polls, before)
-        monkeypatch.setattr(admin_doubts, "_LONGEST", 0)
+        monkeypatch.setattr(view, "_LONGEST", 0)
         with pytest.raises(ConnectionRefused, match="cannot be reached"):
             asked(polls, before)
     finally:

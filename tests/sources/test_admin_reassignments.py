@@ -14,16 +14,9 @@ from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
 from streaming.contracts.observations import SnapshotReason, SourceKind
 from streaming.errors import ConnectionRefused
-from streaming.sources.address import Address
-from streaming.sources.admin_reassignments import ReassignmentsRound, dialer_of
-from streaming.sources.admin_view import (
-    ClusterView,
-    PartitionView,
-    Reassignment,
-    has_same_members,
-    snapshot,
-    steps,
-)
+from streaming.sources.polling.reassignments import ReassignmentsRound, dialer_of
+from streaming.sources.polling.view import ClusterView, PartitionView, Reassignment, has_same_members, snapshot, steps
+from streaming.sources.protocol.addresses import Address
 from tests.changes.conftest import START, Story
 
 if TYPE_CHECKING:

@@ -15,12 +15,11 @@ from confluent_kafka.admin import AdminClient
 from streaming.contracts.identifiers import BrokerId, Micros, TopicId
 from streaming.contracts.observations import SourceKind
 from streaming.errors import ConnectionRefused
-from streaming.sources.address import Address
-from streaming.sources.admin_configs import ConfigsRound
-from streaming.sources.admin_librdkafka import ClientBroker, ClientLeader
-from streaming.sources.admin_offsets import OffsetsRound
-from streaming.sources.admin_view import ClusterView
-from streaming.sources.timer import monotonic
+from streaming.sources.polling.configs import ConfigsRound
+from streaming.sources.polling.librdkafka import ClientBroker, ClientLeader, OffsetsRound
+from streaming.sources.polling.view import ClusterView
+from streaming.sources.protocol.addresses import Address
+from streaming.sources.source import monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaException
 
     from streaming.contracts.observations import Observation
-    from streaming.sources.admin_offsets import PartitionLeader
+    from streaming.sources.polling.librdkafka import PartitionLeader
     from tests.plugins.mock_kafka import MockKafka
 
 NOW = Micros(1)

@@ -13,14 +13,15 @@ from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId, synthetic_topic_id
 from streaming.contracts.observations import PartitionObserved, SnapshotReason, SourceKind
-from streaming.sources.admin_doubts import goes_back, may_be_stale
-from streaming.sources.admin_librdkafka import topic_id
-from streaming.sources.admin_view import (
+from streaming.sources.polling.librdkafka import topic_id
+from streaming.sources.polling.view import (
     ClusterView,
     PartitionView,
+    goes_back,
     has_same_members,
     in_order,
     inferred_cause,
+    may_be_stale,
     snapshot,
     steps,
 )

@@ -9,8 +9,8 @@ import pytest
 
 from streaming.changes.slow_brokers import SLOW_SCORE
 from streaming.contracts.identifiers import BrokerId, Micros
-from streaming.sources.append_times import LEAST_REQUESTS, MOST_AGE, AppendTimes
-from streaming.sources.samples.opening import LEAST_SPEED_SECONDS
+from streaming.sources.broker_metrics import LEAST_REQUESTS, MOST_AGE, AppendTimes
+from streaming.sources.samples.source import LEAST_SPEED_SECONDS
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection as Pipe

@@ -27,8 +27,8 @@ from streaming.contracts.observations import Channel, SourceKind
 from streaming.errors import ConnectionRefused, Quarantined
 from streaming.jobs.driver.decoded_batch import decode_row
 from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
-from streaming.sources import opening
-from streaming.sources.metadata_log.schemas import PARTITION_CHANGE, SCHEMAS
+from streaming.sources.collector import opening
+from streaming.sources.metadata_log.decoding import PARTITION_CHANGE, SCHEMAS
 from tests.plugins.real_collector import Tables, facts, of_the_log
 
 if TYPE_CHECKING:

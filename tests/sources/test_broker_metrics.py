@@ -23,15 +23,18 @@ from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.liveness import BROKER_STATE, HEARTBEAT_AGE_MS, LOGS_LEFT, REGISTRATION_STATE
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.sources.broker_metrics import BrokerMetricsSource, client_from, endpoints_from, scrape
-from streaming.sources.broker_metrics_names import (
+from streaming.sources.broker_metrics import (
     FAILED_PARTITIONS,
     MAX_LAG,
     METRICS,
     PRODUCE_MEAN_MS,
     PRODUCE_REQUESTS,
+    BrokerMetricsSource,
+    client_from,
+    endpoints_from,
     normalised,
     parse_exposition,
+    scrape,
 )
 from tests.blocks import singly
 

@@ -24,7 +24,7 @@ from streaming.contracts.records import (
     Topic,
     UnregisterBroker,
 )
-from streaming.sources.image import ClusterImage
+from streaming.sources.metadata_log.image import ClusterImage
 from tests.blocks import singly
 
 if TYPE_CHECKING:

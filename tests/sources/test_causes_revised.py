@@ -22,7 +22,7 @@ from streaming.contracts.records import (
     RegisterBroker,
 )
 from streaming.model.controller.change import Mode
-from streaming.sources.image import ClusterImage
+from streaming.sources.metadata_log.image import ClusterImage
 from tests.blocks import singly
 
 if TYPE_CHECKING:

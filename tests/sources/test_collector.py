@@ -17,9 +17,9 @@ from streaming.contracts.codec import decode
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel, Heartbeat, Observation, SourceKind
 from streaming.errors import BusFull, ConnectionRefused, IsrwatchError
-from streaming.sources.collector import Collector
-from streaming.sources.pace import Paced
+from streaming.sources.collector.collector import Collector
 from streaming.sources.protocol.connection import CannotServe
+from streaming.sources.source import Paced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

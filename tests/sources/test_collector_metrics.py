@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.errors import ConnectionRefused
 from streaming.runtime.listening import address_of, listen
-from streaming.sources.collector import Collector
+from streaming.sources.collector.collector import Collector
 from streaming.web.status import StatusServer
 from tests.sources.test_collector import Scripted, WithUndecodable, heartbeat
 

@@ -11,9 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.bus.memory import MemoryBus
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.sources import timer
-from streaming.sources.collector import Collector
-from streaming.sources.collectors import Collectors
+from streaming.sources import source
+from streaming.sources.collector.collector import Collector, Collectors
 from tests.sources.test_collector import PATIENCE, FullDisk, Scripted, heartbeat, told
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timer, "PAUSES", (0.01, 0.02))
+    monkeypatch.setattr(source, "PAUSES", (0.01, 0.02))
 
 
 class Primary(Scripted):

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.contracts.identifiers import Micros, TopicId
-from streaming.sources.high_watermarks import MOST_ROWS, SHARE_OF_AGE, HighWatermarks
+from streaming.sources.samples.high_watermarks import MOST_ROWS, SHARE_OF_AGE, HighWatermarks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

@@ -34,7 +34,7 @@ from streaming.contracts.records import (
     Undecodable,
     UnregisterBroker,
 )
-from streaming.sources.image import ClusterImage
+from streaming.sources.metadata_log.image import ClusterImage
 from tests.blocks import singly
 from tests.examples import examples
 

@@ -17,10 +17,9 @@ from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.sample_blocks import BrokerMetricsObserved, BrokerSpeedsObserved
 from streaming.settings import ClusterSettings, CollectSettings, Settings
-from streaming.sources.append_times import AppendTimes
-from streaming.sources.broker_metrics_names import MAX_LAG
-from streaming.sources.opening import open_collector, open_sources
-from streaming.sources.timer import monotonic
+from streaming.sources.broker_metrics import MAX_LAG, AppendTimes
+from streaming.sources.collector.opening import open_collector, open_sources
+from streaming.sources.source import monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -53,7 +53,7 @@ from streaming.sources.permissions import (
     Permission,
     grantee_of,
 )
-from streaming.sources.samples import opening as samples_opening
+from streaming.sources.samples import source as samples_opening
 from streaming.sources.samples.transactions import TransactionsKind
 from tests.blocks import singly
 from tests.plugins.real_collector import READER, USERS, Rules, Tables

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from streaming.contracts.identifiers import BrokerId
-from streaming.sources.admin_view import PartitionView
-from streaming.sources.replication_pairs import PairCounts, ReplicationPairs
+from streaming.sources.polling.view import PartitionView
+from streaming.sources.samples.speed import PairCounts, ReplicationPairs
 
 ALIVE = [BrokerId(number) for number in (1, 2, 3, 4)]
 

@@ -12,10 +12,10 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
 from streaming.contracts.observations import SourceKind
-from streaming.sources.address import Address
-from streaming.sources.admin_broker import Answer
-from streaming.sources.admin_metadata import MetadataRound, Read
-from streaming.sources.admin_view import ClusterView, PartitionView
+from streaming.sources.polling.broker import Answer
+from streaming.sources.polling.metadata import MetadataRound, Read
+from streaming.sources.polling.view import ClusterView, PartitionView
+from streaming.sources.protocol.addresses import Address
 from tests.changes.conftest import Story
 from tests.examples import examples
 from tests.sources.conftest import unlisted

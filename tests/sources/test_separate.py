@@ -17,11 +17,10 @@ from prometheus_client.exposition import generate_latest
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.contracts.observations import Channel
 from streaming.errors import ConfigurationError
-from streaming.sources import timer
-from streaming.sources.address import Address
-from streaming.sources.collector import Collector
-from streaming.sources.protocol.peers import Peers
-from streaming.sources.separate import SeparateCollector
+from streaming.sources import source
+from streaming.sources.collector.collector import Collector
+from streaming.sources.collector.separate import SeparateCollector
+from streaming.sources.protocol.addresses import Address, Peers
 from tests.sources.test_collector import PATIENCE, Scripted, heartbeat
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def open_after_a_failure(marker: Path, report: Callable[[str], None]) -> Sequenc
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timer, "PAUSES", (0.01,))
+    monkeypatch.setattr(source, "PAUSES", (0.01,))
 
 
 @pytest.fixture
@@ -139,8 +138,8 @@ import time
 from functools import partial
 from pathlib import Path
 from streaming.bus.directory import DirectoryPublisher
-from streaming.sources.protocol.peers import Peers
-from streaming.sources.separate import SeparateCollector
+from streaming.sources.protocol.addresses import Peers
+from streaming.sources.collector.separate import SeparateCollector
 from tests.sources.test_separate import NAME, open_counting
 
 if __name__ == "__main__":

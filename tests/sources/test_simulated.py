@@ -20,8 +20,7 @@ from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import CLUSTER_TIMES, DISKLESS, MIN_ISR, SnapshotReason, SourceKind
 from streaming.sources.simulated import Scenario, SimulatedSource, TraceEntry, load_scenario
-from streaming.sources.simulated.fault import Action, Fault
-from streaming.sources.simulated.scenario import Placement, TopicPlan
+from streaming.sources.simulated.scenario import Action, Fault, Placement, TopicPlan
 from tests.blocks import singly
 from tests.examples import examples
 

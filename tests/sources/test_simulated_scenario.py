@@ -10,8 +10,7 @@ import pytest
 
 from streaming.errors import ConfigurationError
 from streaming.resources import conf_path
-from streaming.sources.simulated.fault import Action, Fault
-from streaming.sources.simulated.scenario import GroupPlan, ProducerPlan, TopicPlan, TrueIncident, Truth
+from streaming.sources.simulated.scenario import Action, Fault, GroupPlan, ProducerPlan, TopicPlan, TrueIncident, Truth
 from streaming.sources.simulated.scenario_file import load_scenario
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from streaming.sources.collector import Collector
+    from streaming.sources.collector.collector import Collector
     from tests.plugins.real_collector import Collecting
 
 LABELS = ("source", "role", "node", "property")

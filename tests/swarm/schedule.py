@@ -11,7 +11,7 @@ from streaming.model.controller.change import Mode
 from streaming.model.controller.topics import NewTopic
 from streaming.model.invariants.watch import Violation, Watch
 from streaming.model.messages.network import CONTROLLER
-from streaming.sources.simulated.network import SimulatedNetwork
+from streaming.sources.simulated.faults import SimulatedNetwork
 from tests.swarm.settled import settling_ms, unsettled
 
 if TYPE_CHECKING:

@@ -5,18 +5,321 @@ The value of a record is: frame version (1), key, version, all three unsigned va
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from crc32c import crc32c
 
 from streaming.contracts import records
+from streaming.contracts.identifiers import Micros, Offset
 from streaming.errors import Quarantined
-from streaming.sources.metadata_log import schemas
 from streaming.sources.protocol.primitives import INT8, INT16, INT32, INT64, UINT16, ByteReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from streaming.contracts.identifiers import BrokerId
-    from streaming.sources.metadata_log.schemas import FieldType
+
+# Record batch v2 (KIP-98) in the metadata log: splitting, checksum, control records.
+#
+# Two steps, because a response may contain batches that are not committed yet: :func:`split` finds the batches in a
+# response, :func:`decode` decodes one of them. :func:`decode_batches` does both, for segments and snapshots.
+
+
+# base offset, length of what follows, partition leader epoch, magic, CRC-32C of what follows it
+_PREFIX: Final = struct.Struct(">qiibI")
+# attributes, last offset delta, base timestamp (ms), max timestamp (ms), producer id, epoch, sequence, record count
+_HEADER: Final = struct.Struct(">hiqqqhii")
+_LENGTH_ENDS_AT: Final = 12
+_RECORDS_AT: Final = _PREFIX.size + _HEADER.size
+_MAGIC: Final = 2
+_COMPRESSION: Final = 0x07
+_LOG_APPEND_TIME: Final = 0x08
+_CONTROL: Final = 0x20
+_LEADER_CHANGE: Final = 2
+_SNAPSHOT_HEADER: Final = 3
+
+
+class EncodedBatch(NamedTuple):
+    """One batch, not decoded: the offsets of its first and last record, and the leader epoch it was written in."""
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+    data: bytes
+
+
+def split(data: bytes) -> Iterator[EncodedBatch]:
+    """Split a run of batches.
+
+    Kafka cuts a response at any byte, so an incomplete batch at the end is left out: the next Fetch returns all of it.
+    """
+    position = 0
+    while position + _RECORDS_AT <= len(data):
+        base_offset, length, epoch, _, _ = _PREFIX.unpack_from(data, position)
+        end = position + _LENGTH_ENDS_AT + length
+        if length < _RECORDS_AT - _LENGTH_ENDS_AT or end > len(data):
+            return
+        last_delta = _HEADER.unpack_from(data, position + _PREFIX.size)[1]
+        # The CRC is not verified yet: a corrupt delta must not move the end offset of the log beyond any real one.
+        plausible = last_delta if 0 <= last_delta < length else 0
+        yield EncodedBatch(base_offset, base_offset + plausible, epoch, data[position:end])
+        position = end
+
+
+def is_intact(batch: EncodedBatch) -> bool:
+    """Return whether the checksum is valid; a batch of an unknown format counts as intact, and fails to decode."""
+    _, _, _, magic, checksum = _PREFIX.unpack_from(batch.data)
+    return bool(magic != _MAGIC or crc32c(batch.data[_PREFIX.size :]) == checksum)
+
+
+def decode(batch: EncodedBatch) -> records.RecordBatch:
+    """Decode one batch. A batch that cannot be decoded becomes one :class:`records.Undecodable`.
+
+    Its bytes are then cut after the header, because the rest may contain credentials.
+    """
+    attributes, _, base_time, max_time, *_ = _HEADER.unpack_from(batch.data, _PREFIX.size)
+    decoded: tuple[records.MetadataRecord, ...]
+    try:
+        decoded = tuple(_records(batch, attributes))
+    except Quarantined as reason:
+        decoded = (records.Undecodable(reason=str(reason), value=batch.data[:_RECORDS_AT]),)
+    return records.RecordBatch(
+        base_offset=Offset(batch.base_offset),
+        epoch=batch.epoch,
+        timestamp=Micros(1000 * (max_time if attributes & _LOG_APPEND_TIME else base_time)),
+        records=decoded,
+    )
+
+
+def decode_batches(data: bytes) -> Iterator[records.RecordBatch]:
+    """Decode all complete batches of a segment, a snapshot or a response."""
+    return map(decode, split(data))
+
+
+def last_contained_time(batch: EncodedBatch) -> Micros | None:
+    """Return the append time of the newest record that a snapshot contains, from its header record, else None."""
+    attributes = _HEADER.unpack_from(batch.data, _PREFIX.size)[0]
+    if not attributes & _CONTROL:
+        return None
+    for key, value in _raw_records(batch):
+        kind = ByteReader(key, 2).number(INT16)
+        if kind == _SNAPSHOT_HEADER:
+            return Micros(1000 * ByteReader(value, 2).number(INT64))
+    return None
+
+
+def _records(batch: EncodedBatch, attributes: int) -> Iterator[records.MetadataRecord]:
+    magic = _PREFIX.unpack_from(batch.data)[3]
+    if magic != _MAGIC:
+        raise Quarantined(f"batch at offset {batch.base_offset} has magic {magic}, this program reads {_MAGIC}")
+    if not is_intact(batch):
+        raise Quarantined(f"batch at offset {batch.base_offset} does not match its checksum")
+    if attributes & _COMPRESSION:
+        raise Quarantined(f"batch at offset {batch.base_offset} is compressed, which no controller does")
+    for key, value in _raw_records(batch):
+        yield _control_record(key, value, batch.epoch) if attributes & _CONTROL else decode_record(value)
+
+
+def _raw_records(batch: EncodedBatch) -> Iterator[tuple[bytes, bytes]]:
+    """Return key and value of each record.
+
+    Invariant: the records of a batch of the metadata log have consecutive offsets: record ``i`` is at base offset + i.
+    """
+    count = _HEADER.unpack_from(batch.data, _PREFIX.size)[-1]
+    reader = ByteReader(batch.data, _RECORDS_AT)
+    for index in range(count):
+        end = reader.varint() + reader.position
+        reader.number(INT8)  # attributes of a record: unused
+        reader.varint()  # timestamp delta: the controller appends all records of a batch at once
+        if reader.varint() != index:
+            raise Quarantined(f"batch at offset {batch.base_offset} skips offsets")
+        key, value = _bytes(reader), _bytes(reader)
+        if not reader.position <= end <= len(batch.data):
+            raise Quarantined(f"record {index} of the batch at offset {batch.base_offset} has a wrong length")
+        reader.position = end
+        yield key, value
+
+
+def _bytes(reader: ByteReader) -> bytes:
+    length = reader.varint()
+    return b"" if length < 0 else reader.raw(length)
+
+
+def _control_record(key: bytes, value: bytes, epoch: int) -> records.MetadataRecord:
+    """Decode a control record: the key is version and type; the value of LeaderChange is version, leader, ..."""
+    header = ByteReader(key)
+    version, kind = header.number(INT16), header.number(INT16)
+    if kind == _LEADER_CHANGE:
+        return records.LeaderChange(controller=ByteReader(value, 2).number(INT32), epoch=epoch)
+    # Snapshot header and footer, KRaft version, voters. Negative, because the keys of data records start at 0, too.
+    return records.Skipped(api_key=-kind, version=version)
+
+
+# Every metadata record as a table (KIP-631 and later, Apache Kafka 4.3): key, newest supported version, fields, tags.
+#
+# Names are Kafka's, in snake case. A field is (name, type) or (name, type, first version that has it). Types: int8,
+# int16, uint16, int32, int64, bool, uuid, string, ``string?`` (nullable), ``int32[]``, ``uuid[]``, or a tuple of
+# fields (an array of structures).
+
+
+FieldType: TypeAlias = "str | tuple[Any, ...]"
+FieldRow: TypeAlias = "tuple[str, FieldType] | tuple[str, FieldType, int]"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSchema:
+    """One record type: fields in wire order, and tagged fields by tag."""
+
+    name: str
+    newest: int
+    fields: tuple[FieldRow, ...] = ()
+    tags: dict[int, tuple[str, FieldType]] = field(default_factory=dict)
+
+
+REGISTER_BROKER: Final = 0
+UNREGISTER_BROKER: Final = 1
+TOPIC: Final = 2
+PARTITION: Final = 3
+CONFIG: Final = 4
+PARTITION_CHANGE: Final = 5
+FENCE_BROKER: Final = 7
+UNFENCE_BROKER: Final = 8
+REMOVE_TOPIC: Final = 9
+FEATURE_LEVEL: Final = 12
+BROKER_REGISTRATION_CHANGE: Final = 17
+NO_OP: Final = 20
+BEGIN_TRANSACTION: Final = 23
+END_TRANSACTION: Final = 24
+ABORT_TRANSACTION: Final = 25
+REGISTER_CONTROLLER: Final = 27
+CLEAR_ELR: Final = 28
+
+_END_POINTS: Final = (("name", "string"), ("host", "string"), ("port", "uint16"), ("security_protocol", "int16"))
+_FEATURES: Final = (
+    ("name", "string"),
+    ("min_supported_version", "int16"),
+    ("max_supported_version", "int16"),
+)
+
+SCHEMAS: Final[dict[int, RecordSchema]] = {
+    REGISTER_BROKER: RecordSchema(
+        "RegisterBroker",
+        4,
+        (
+            ("broker_id", "int32"),
+            ("is_migrating_zk_broker", "bool", 2),
+            ("incarnation_id", "uuid"),
+            ("broker_epoch", "int64"),
+            ("end_points", _END_POINTS),
+            ("features", _FEATURES),
+            ("rack", "string?"),
+            ("fenced", "bool"),
+            ("in_controlled_shutdown", "bool", 1),
+        ),
+        {0: ("log_dirs", "uuid[]"), 1: ("cordoned_log_dirs", "uuid[]")},
+    ),
+    UNREGISTER_BROKER: RecordSchema("UnregisterBroker", 0, (("broker_id", "int32"), ("broker_epoch", "int64"))),
+    TOPIC: RecordSchema("Topic", 0, (("name", "string"), ("topic_id", "uuid"))),
+    PARTITION: RecordSchema(
+        "Partition",
+        2,
+        (
+            ("partition_id", "int32"),
+            ("topic_id", "uuid"),
+            ("replicas", "int32[]"),
+            ("isr", "int32[]"),
+            ("removing_replicas", "int32[]"),
+            ("adding_replicas", "int32[]"),
+            ("leader", "int32"),
+            ("leader_epoch", "int32"),
+            ("partition_epoch", "int32"),
+            ("directories", "uuid[]", 1),
+        ),
+        {
+            0: ("leader_recovery_state", "int8"),
+            1: ("eligible_leader_replicas", "int32[]"),
+            2: ("last_known_elr", "int32[]"),
+        },
+    ),
+    CONFIG: RecordSchema(
+        "Config",
+        0,
+        (("resource_type", "int8"), ("resource_name", "string"), ("name", "string"), ("value", "string?")),
+    ),
+    PARTITION_CHANGE: RecordSchema(
+        "PartitionChange",
+        2,
+        (("partition_id", "int32"), ("topic_id", "uuid")),
+        {
+            0: ("isr", "int32[]"),
+            1: ("leader", "int32"),
+            2: ("replicas", "int32[]"),
+            3: ("removing_replicas", "int32[]"),
+            4: ("adding_replicas", "int32[]"),
+            5: ("leader_recovery_state", "int8"),
+            6: ("eligible_leader_replicas", "int32[]"),
+            7: ("last_known_elr", "int32[]"),
+            8: ("directories", "uuid[]"),
+        },
+    ),
+    FENCE_BROKER: RecordSchema("FenceBroker", 0, (("id", "int32"), ("epoch", "int64"))),
+    UNFENCE_BROKER: RecordSchema("UnfenceBroker", 0, (("id", "int32"), ("epoch", "int64"))),
+    REMOVE_TOPIC: RecordSchema("RemoveTopic", 0, (("topic_id", "uuid"),)),
+    FEATURE_LEVEL: RecordSchema("FeatureLevel", 0, (("name", "string"), ("feature_level", "int16"))),
+    BROKER_REGISTRATION_CHANGE: RecordSchema(
+        "BrokerRegistrationChange",
+        3,
+        (("broker_id", "int32"), ("broker_epoch", "int64")),
+        {
+            0: ("fenced", "int8"),
+            1: ("in_controlled_shutdown", "int8"),
+            2: ("log_dirs", "uuid[]"),
+            3: ("cordoned_log_dirs", "uuid[]"),
+        },
+    ),
+    NO_OP: RecordSchema("NoOp", 0),
+    BEGIN_TRANSACTION: RecordSchema("BeginTransaction", 0, tags={0: ("name", "string?")}),
+    END_TRANSACTION: RecordSchema("EndTransaction", 0),
+    ABORT_TRANSACTION: RecordSchema("AbortTransaction", 0, tags={0: ("reason", "string?")}),
+    REGISTER_CONTROLLER: RecordSchema(
+        "RegisterController",
+        0,
+        (
+            ("controller_id", "int32"),
+            ("incarnation_id", "uuid"),
+            ("zk_migration_ready", "bool"),
+            ("end_points", _END_POINTS),
+            ("features", _FEATURES),
+        ),
+    ),
+    CLEAR_ELR: RecordSchema("ClearElr", 0, (("topic_name", "string"),)),
+}
+
+# Secrets, or unrelated to replication: their body is never decoded, in any version.
+SKIPPED: Final[dict[int, str]] = {
+    10: "DelegationToken",
+    11: "UserScramCredential",
+    14: "ClientQuota",
+    15: "ProducerIds",
+    18: "AccessControlEntry",
+    19: "RemoveAccessControlEntry",
+    21: "ZkMigrationState",
+    22: "RemoveUserScramCredential",
+    26: "RemoveDelegationToken",
+    29: "UnregisterController",
+}
+
+# An unreadable record of these types leaves the state of topics, partitions, brokers or configurations unknown; so does
+# an unreadable marker, because the records of its transaction may or may not take effect. A type that does not exist
+# here is not one of them: Kafka adds types for matters of their own.
+OF_STATE: Final = frozenset(SCHEMAS) - {FEATURE_LEVEL, NO_OP, REGISTER_CONTROLLER}
+# The highest level of the feature metadata.version whose records are those above: 4.3-IV0.
+NEWEST_METADATA_VERSION: Final = 30
+# The levels whose records a test compares with Kafka's own dump of them, and the release that has each.
+TESTED: Final = {NEWEST_METADATA_VERSION: "4.3.1", 21: "3.9.1", 14: "3.6.2"}
+
 
 _FRAME_VERSION: Final = 1
 _UNCHANGED_LEADER: Final = -2
@@ -43,13 +346,13 @@ def decode_record(value: bytes) -> records.MetadataRecord:
     key = None
     try:
         key, version = _header(reader)
-        if key in schemas.SKIPPED:
+        if key in SKIPPED:
             return records.Skipped(api_key=key, version=version)
-        if key == schemas.CONFIG or key not in schemas.SCHEMAS:
+        if key == CONFIG or key not in SCHEMAS:
             kept = value[: reader.position]  # a password may be in it, which must not reach the quarantine
         return _RECORD[_supported(key, version)](read_fields(reader, key, version))
     except Quarantined as reason:
-        return records.Undecodable(reason=str(reason), value=kept, hides_state=key is None or key in schemas.OF_STATE)
+        return records.Undecodable(reason=str(reason), value=kept, hides_state=key is None or key in OF_STATE)
 
 
 def _header(reader: ByteReader) -> tuple[int, int]:
@@ -65,7 +368,7 @@ def read_fields(reader: ByteReader, key: int, version: int) -> dict[str, Any]:
     Raises:
         Quarantined: the bytes do not match the schema.
     """
-    schema = schemas.SCHEMAS[key]
+    schema = SCHEMAS[key]
     values = {
         row[0]: _read(reader, row[1])
         for row in schema.fields
@@ -82,7 +385,7 @@ def read_fields(reader: ByteReader, key: int, version: int) -> dict[str, Any]:
 
 
 def _supported(key: int, version: int) -> int:
-    schema = schemas.SCHEMAS.get(key)
+    schema = SCHEMAS.get(key)
     if schema is None:
         raise Quarantined(f"unknown metadata record type {key} version {version}")
     if version > schema.newest:
@@ -209,21 +512,21 @@ def _marker(key: int) -> Callable[[dict[str, Any]], records.MetadataRecord]:
 
 
 _RECORD: Final[dict[int, Callable[[dict[str, Any]], records.MetadataRecord]]] = {
-    schemas.REGISTER_BROKER: _register_broker,
-    schemas.UNREGISTER_BROKER: _unregister_broker,
-    schemas.TOPIC: lambda values: records.Topic(topic=values["name"], topic_id=values["topic_id"]),
-    schemas.PARTITION: _partition,
-    schemas.CONFIG: _config,
-    schemas.PARTITION_CHANGE: _partition_change,
-    schemas.FENCE_BROKER: _fence,
-    schemas.UNFENCE_BROKER: _unfence,
-    schemas.REMOVE_TOPIC: lambda values: records.RemoveTopic(topic_id=values["topic_id"]),
-    schemas.FEATURE_LEVEL: lambda values: records.FeatureLevel(feature=values["name"], level=values["feature_level"]),
-    schemas.BROKER_REGISTRATION_CHANGE: _registration_change,
-    schemas.NO_OP: lambda _: records.NoOp(),
-    schemas.BEGIN_TRANSACTION: _marker(schemas.BEGIN_TRANSACTION),
-    schemas.END_TRANSACTION: _marker(schemas.END_TRANSACTION),
-    schemas.ABORT_TRANSACTION: _marker(schemas.ABORT_TRANSACTION),
-    schemas.REGISTER_CONTROLLER: _register_controller,
-    schemas.CLEAR_ELR: lambda values: records.ClearElr(topic=values["topic_name"]),
+    REGISTER_BROKER: _register_broker,
+    UNREGISTER_BROKER: _unregister_broker,
+    TOPIC: lambda values: records.Topic(topic=values["name"], topic_id=values["topic_id"]),
+    PARTITION: _partition,
+    CONFIG: _config,
+    PARTITION_CHANGE: _partition_change,
+    FENCE_BROKER: _fence,
+    UNFENCE_BROKER: _unfence,
+    REMOVE_TOPIC: lambda values: records.RemoveTopic(topic_id=values["topic_id"]),
+    FEATURE_LEVEL: lambda values: records.FeatureLevel(feature=values["name"], level=values["feature_level"]),
+    BROKER_REGISTRATION_CHANGE: _registration_change,
+    NO_OP: lambda _: records.NoOp(),
+    BEGIN_TRANSACTION: _marker(BEGIN_TRANSACTION),
+    END_TRANSACTION: _marker(END_TRANSACTION),
+    ABORT_TRANSACTION: _marker(ABORT_TRANSACTION),
+    REGISTER_CONTROLLER: _register_controller,
+    CLEAR_ELR: lambda values: records.ClearElr(topic=values["topic_name"]),
 }

@@ -13,8 +13,8 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from streaming.contracts.identifiers import ClusterId
 from streaming.errors import ConnectionRefused
-from streaming.sources.address import Address
 from streaming.sources.permissions import ANYBODY, DESCRIBE_CLUSTER, Denied, Grantee
+from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, CannotServe, Connection
 from streaming.sources.protocol.quorum_messages import Quorum, describe_quorum_request, read_quorum
 

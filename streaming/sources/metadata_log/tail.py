@@ -15,23 +15,226 @@ from kafka.errors import for_code
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
 from streaming.errors import ConnectionRefused
-from streaming.sources.metadata_log import messages, snapshot
-from streaming.sources.metadata_log.batches import decode
-from streaming.sources.metadata_log.controllers import Controllers
-from streaming.sources.metadata_log.messages import LogEnd
-from streaming.sources.metadata_log.position import START, Position
+from streaming.sources.metadata_log import messages
+from streaming.sources.metadata_log.decoding import EncodedBatch, decode, is_intact, split
+from streaming.sources.metadata_log.messages import FetchResponseFields, LoadedSnapshot, LogEnd
 from streaming.sources.metadata_log.quorum import Bootstrap
-from streaming.sources.metadata_log.snapshot import LoadedSnapshot
 from streaming.sources.permissions import CLUSTER_ACTION, Denied
 from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, CannotServe, Connection, Dial
-from streaming.sources.protocol.quorum_messages import Leader
-from streaming.sources.timer import monotonic
+from streaming.sources.protocol.quorum_messages import Leader, Quorum
+from streaming.sources.source import monotonic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from streaming.contracts.identifiers import ClusterId, Micros
     from streaming.contracts.records import RecordBatch
+    from streaming.sources.protocol.addresses import Address
+
+# The controller to fetch the metadata log from: the last known leader, else every controller in turn. No socket.
+
+
+NO_NODE: Final = -1
+_ROUNDS: Final = 2
+
+
+class Controllers:
+    """The controllers of one cluster.
+
+    Args:
+        fixed: their addresses, whatever they say; without any, those that they say.
+
+    Attributes:
+        target: the controller for the next request.
+        epoch: the newest known leader epoch, which a Fetch must carry. It never decreases, except by :meth:`learn`.
+        failures: consecutive requests without success.
+    """
+
+    def __init__(self, fixed: Mapping[int, Address]) -> None:
+        self.target = NO_NODE
+        self.epoch = 0
+        self.failures = 0
+        self._fixed = fixed
+        self._addresses: dict[int, Address] = {}
+        self._unreachable_leader = Leader(NO_NODE, NO_NODE)
+
+    @property
+    def address(self) -> Address:
+        """The address of the target."""
+        return self._addresses[self.target]
+
+    @property
+    def are_exhausted(self) -> bool:
+        """Whether no controller is known, or all of them failed: the brokers must be asked."""
+        return not self._addresses or self.failures >= _ROUNDS * len(self._addresses)
+
+    def learn(self, quorum: Quorum) -> None:
+        """Replace everything by a DescribeQuorum response: brokers forward that request to the leader itself."""
+        self._addresses = dict(quorum.nodes)
+        self.target, self.epoch = quorum.leader.node, quorum.leader.epoch
+        self.failures = 0
+
+    def try_fixed(self) -> bool:
+        """Ask the controllers at their fixed addresses, if there are any, which of them leads."""
+        self._addresses = dict(self._fixed)
+        self.failures = 0
+        if self._fixed and self.target not in self._fixed:
+            self.target = self._next()
+        return bool(self._fixed)
+
+    def refused(self, response: FetchResponseFields) -> None:
+        """Process an error response, which mostly contains the current leader.
+
+        The leader in it is ignored when its epoch is older than the newest known one, when it was unreachable in this
+        very epoch (its followers still name it until the next election), or when its address is unknown.
+        """
+        self.failures += 1
+        self._addresses.update({} if self._fixed else response.nodes)
+        leader = response.leader or Leader(NO_NODE, NO_NODE)
+        is_usable = leader.epoch >= self.epoch and leader != self._unreachable_leader and leader.node in self._addresses
+        self.epoch = max(self.epoch, leader.epoch)
+        self.target = leader.node if is_usable else self._next()
+
+    def disconnected(self) -> None:
+        """Note that the connection broke, and try the next controller."""
+        self.failures += 1
+        self.target = self._next()
+
+    def unreachable(self) -> None:
+        """Note that the target refuses connections, and try the next controller."""
+        self._unreachable_leader = Leader(self.target, self.epoch)
+        self.disconnected()
+
+    def served(self) -> None:
+        """Note that the target responded as the leader."""
+        self.failures = 0
+        self._unreachable_leader = Leader(NO_NODE, NO_NODE)
+
+    def _next(self) -> int:
+        """Return the controller with the next id."""
+        ids = sorted(self._addresses)
+        return next((node for node in ids if node > self.target), ids[0])
+
+
+# The read position in the metadata log, and the effect of each Fetch response (KIP-595, KIP-630). No socket, no clock.
+#
+# The leader also returns records that are not committed yet, because its followers replicate them. They are *held*
+# until the high watermark passes them, and dropped when the leader responds with a diverging epoch before them.
+
+
+NONE: Final = 0
+START: Final = LogEnd(0, 0)
+UNKNOWN: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResult:
+    """The effect of one Fetch response.
+
+    Attributes:
+        batches: batches that are committed now, in order.
+        snapshot: the log begins after the read position: load this KRaft snapshot instead.
+        rewritten: records that were applied are not in this log: everything must be read again, from ``snapshot`` on
+            if there is one.
+        error: Kafka's error code, 0 for none.
+        corrupt: a batch at ``end`` has an invalid checksum; it was left out, to be fetched again.
+    """
+
+    batches: tuple[EncodedBatch, ...] = ()
+    snapshot: LogEnd | None = None
+    rewritten: bool = False
+    error: int = NONE
+    corrupt: bool = False
+
+
+class Position:
+    """The read position.
+
+    Invariants: ``applied.offset <= end.offset``, and ``_held`` holds exactly the batches between the two, in order.
+    A batch is released only when all of it is below the high watermark, so ``applied`` never has to be taken back
+    unless the quorum lost committed records. The high watermark may decrease with a new leader; released batches stay.
+
+    Attributes:
+        applied: end of the batches that were released as committed.
+        end: end of the batches that were received; the offset of the next Fetch.
+        high_watermark: end of the committed log in the last response; -1 while unknown.
+    """
+
+    def __init__(self, applied: LogEnd = START) -> None:
+        self.applied = applied
+        self.end = applied
+        self.high_watermark = UNKNOWN
+        self._held: deque[EncodedBatch] = deque()
+        self._suspect: int | None = None
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether everything that the last response reported as committed was released."""
+        return UNKNOWN < self.high_watermark <= self.applied.offset
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether records were received that are not committed yet."""
+        return bool(self._held)
+
+    def receive(self, response: FetchResponseFields) -> FetchResult:
+        """Process one response."""
+        if response.error:
+            return FetchResult(error=response.error)
+        if response.snapshot is not None:
+            # Of the same log the snapshot would be newer than what was read, because the log begins after that.
+            return FetchResult(snapshot=response.snapshot, rewritten=response.snapshot.offset < self.applied.offset)
+        if response.diverging is not None:
+            return self._truncate(response.diverging)
+        corrupt = self._hold(response.records)
+        self.high_watermark = response.high_watermark
+        return FetchResult(batches=self._release(), corrupt=corrupt)
+
+    def restart(self, at: LogEnd) -> None:
+        """Continue at the end of a KRaft snapshot, or at the start of the log."""
+        self.applied = self.end = at
+        self.high_watermark = UNKNOWN
+        self._held.clear()
+
+    def _hold(self, data: bytes) -> bool:
+        """Hold the new batches; return whether a corrupt one must be fetched again.
+
+        Only a batch that is corrupt twice is corrupt in the log itself. It is accepted then, and decodes to an
+        undecodable record, because the position could never pass it otherwise.
+        """
+        for batch in split(data):
+            if batch.last_offset < self.end.offset:  # a response begins with the batch that contains the fetch offset
+                continue
+            if not is_intact(batch) and self._suspect != batch.base_offset:
+                self._suspect = batch.base_offset
+                return True
+            self._held.append(batch)
+            self.end = LogEnd(batch.last_offset + 1, batch.epoch)
+        return False
+
+    def _release(self) -> tuple[EncodedBatch, ...]:
+        released = []
+        while self._held and self._held[0].last_offset < self.high_watermark:
+            batch = self._held.popleft()
+            self.applied = LogEnd(batch.last_offset + 1, batch.epoch)
+            released.append(batch)
+        return tuple(released)
+
+    def _truncate(self, diverging: LogEnd) -> FetchResult:
+        """Drop the held batches that the leader does not have.
+
+        With nothing held, the divergence is below ``applied``: committed records were lost (or the log was recreated),
+        so reading starts over.
+        """
+        if not self._held:
+            self.restart(START)
+            return FetchResult(rewritten=True)
+        while self._held and (self._held[-1].epoch > diverging.epoch or self._held[-1].last_offset >= diverging.offset):
+            self._held.pop()
+        last = self._held[-1] if self._held else None
+        self.end = self.applied if last is None else LogEnd(last.last_offset + 1, last.epoch)
+        return FetchResult()
+
 
 LONG_POLL_MS: Final = 500
 _FETCH_SECONDS: Final = 5.0
@@ -252,7 +455,7 @@ class Tail:
         """
         epoch = self._controllers.epoch
         try:
-            data = snapshot.fetch(connection, cluster_id=self._cluster_id, leader_epoch=epoch, snapshot=end)
+            data = messages.fetch(connection, cluster_id=self._cluster_id, leader_epoch=epoch, snapshot=end)
         except ConnectionRefused as error:  # Kafka announces the bytes of a file that was cut off, and never sends them
             self._count_refusals(_REFUSALS, connection, end, str(error))
             raise
@@ -262,7 +465,7 @@ class Tail:
             return None
         self._snapshot_refusals = 0
         self.position.restart(end)
-        return snapshot.read(data, end, Leader(self._controllers.target, epoch))
+        return messages.read(data, end, Leader(self._controllers.target, epoch))
 
     def _count_refusals(self, count: int, connection: Connection, end: LogEnd, why: str) -> None:
         before, self._snapshot_refusals = self._snapshot_refusals, self._snapshot_refusals + count

@@ -8,8 +8,11 @@ import struct
 import threading
 import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from enum import IntEnum
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.sasl import (
     SaslAuthenticateRequest,
@@ -18,15 +21,73 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.sources.protocol.certificates import expires_at
-from streaming.sources.protocol.peers import Peer, Peers
+from streaming.errors import ConfigurationError, ConnectionRefused, Quarantined
+from streaming.sources.protocol.addresses import Peer, Peers
+from streaming.sources.protocol.primitives import INT32, ByteReader
+from streaming.sources.protocol.tls import expires_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from streaming.sources.address import Address
+    from streaming.sources.protocol.addresses import Address
     from streaming.sources.protocol.security import Security
+
+# DescribeConfigs, up to version 4: chosen keys of topics, which any broker knows, or of the broker that is asked.
+#
+# One request has resources of one kind, and every one of them is described or has an error of its own.
+
+
+_NEWEST: Final = 4
+
+
+class Resource(IntEnum):
+    """A kind of resource, as Kafka numbers it."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class DescribedValue(NamedTuple):
+    """The value of one key, and where it comes from, as Kafka numbers it: 1 is the topic's own configuration."""
+
+    value: str | None
+    source: int
+
+
+class Described(NamedTuple):
+    """The configuration of a resource by key, without the keys that the broker does not have; or Kafka's error code."""
+
+    error: int
+    values: dict[str, DescribedValue]
+
+
+def describe_configs(
+    connection: Connection, kind: Resource, names: Iterable[str], keys: Sequence[str]
+) -> dict[str, Described]:
+    """Ask for keys of resources, by name.
+
+    Raises:
+        ConnectionRefused: the broker does not respond.
+    """
+    of_resource = DescribeConfigsRequest.DescribeConfigsResource
+    request: Any = DescribeConfigsRequest(
+        version=connection.newest(DescribeConfigsRequest.API_KEY, _NEWEST),
+        resources=[
+            of_resource(resource_type=int(kind), resource_name=name, configuration_keys=[*keys]) for name in names
+        ],
+    )
+    return connection.call(request, DescribeConfigsResponse, _read)
+
+
+def _read(response: Any) -> dict[str, Described]:  # noqa: ANN401 - kafka-python's messages ship no types
+    return {
+        result.resource_name: Described(
+            result.error_code,
+            {each.name: DescribedValue(each.value, each.config_source) for each in result.configs or ()},
+        )
+        for result in response.results
+    }
+
 
 T = TypeVar("T")
 CLIENT_ID: Final = "isrwatch"
@@ -297,3 +358,89 @@ def dialer(security: Security, peers: Peers | None = None) -> Dial:
         return Connection(address, security, response_seconds=response_seconds, peer=seen.at(address))
 
     return dial
+
+
+# Requests and responses whose bytes are written and read here: for what is asked of every partition, again and again.
+#
+# In the flexible versions (KIP-482). They go over a ``Connection`` as kafka-python's messages do.
+
+
+_HEADER: Final = struct.Struct(">hhi")  # key, version, correlation id
+_LOW_BITS: Final = 0x7F
+
+
+class RawRequest:
+    """A request of one version, with its body as bytes."""
+
+    def __init__(self, api_key: int, version: int, body: bytes) -> None:
+        self.API_KEY, self.API_VERSION = api_key, version
+        self._body, self._header = body, b""
+
+    def with_header(self, *, correlation_id: int, client_id: str) -> None:
+        """Set the header, of version 2."""
+        name = client_id.encode()
+        fixed = _HEADER.pack(self.API_KEY, self.API_VERSION, correlation_id)
+        self._header = fixed + struct.pack(">h", len(name)) + name + b"\0"
+
+    def encode(self, *, header: bool, framed: bool) -> bytes:  # noqa: ARG002 - the signature of kafka-python's messages
+        """Return the frame."""
+        return INT32.pack(len(self._header) + len(self._body)) + self._header + self._body
+
+
+class RawResponse(Generic[T]):
+    """What decodes the body of a response; ``decode`` returns its header, of version 1, and the ``value``.
+
+    Args:
+        read: reads the body, up to the tagged fields at its end.
+    """
+
+    def __init__(self, read: Callable[[ByteReader], T]) -> None:
+        self._read = read
+
+    def value_of(self, connection: Connection, request: RawRequest) -> T:
+        """Send a request, and return the value of its response.
+
+        Raises:
+            ConnectionRefused: the node does not respond, or not so.
+        """
+
+        def value(response: Any) -> T:  # noqa: ANN401 - what ``decode`` returns
+            return response.value  # type: ignore[no-any-return]
+
+        return connection.call(request, self, value)
+
+    def decode(self, data: bytes, *, version: int, header: bool) -> Any:  # noqa: ANN401, ARG002 - as kafka-python's
+        """Decode a response with its header.
+
+        Raises:
+            ValueError: the bytes are no such response.
+        """
+        reader = ByteReader(data)
+        try:
+            head = SimpleNamespace(correlation_id=reader.number(INT32))
+            reader.tags()
+            return SimpleNamespace(header=head, value=self._read(reader))
+        except Quarantined as error:
+            raise ValueError(str(error)) from None
+
+
+def unsigned_varint(value: int) -> bytes:
+    """Encode seven bits per byte, the lowest first."""
+    encoded = bytearray()
+    while value > _LOW_BITS:
+        encoded.append(value & _LOW_BITS | _LOW_BITS + 1)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def compact_string(text: str) -> bytes:
+    """Encode a string of a flexible version."""
+    data = text.encode()
+    return unsigned_varint(len(data) + 1) + data
+
+
+def compact_array(elements: Iterable[bytes]) -> bytes:
+    """Encode an array of elements that are encoded."""
+    listed = list(elements)
+    return unsigned_varint(len(listed) + 1) + b"".join(listed)

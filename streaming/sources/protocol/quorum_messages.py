@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kafka.protocol.admin import DescribeQuorumRequest
 
-from streaming.sources.address import Address
+from streaming.sources.protocol.addresses import Address
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 

@@ -11,21 +11,19 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.samples import LogDirectoryObserved
 from streaming.sources.permissions import DESCRIBE_CLUSTER, Denied
-from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED
+from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, RawRequest, RawResponse
 from streaming.sources.protocol.primitives import INT16, INT32, INT64
-from streaming.sources.protocol.raw import RawRequest, RawResponse
 from streaming.sources.samples.kind import Shown
-from streaming.sources.timer import Timer
+from streaming.sources.source import Timer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streaming.contracts.identifiers import BrokerId, Micros, TopicId
-    from streaming.sources.admin_view import ClusterView
+    from streaming.sources.polling.view import ClusterView
     from streaming.sources.protocol.connection import Connection
     from streaming.sources.protocol.primitives import ByteReader
-    from streaming.sources.samples.broker_calls import BrokerAnswer
-    from streaming.sources.samples.kind import Ask
+    from streaming.sources.samples.kind import Ask, BrokerAnswer
 
 KIND: Final = "directories"
 API_KEY: Final = 35

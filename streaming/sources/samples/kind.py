@@ -2,19 +2,183 @@
 
 from __future__ import annotations
 
+import queue
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from streaming.contracts.identifiers import Micros
+from streaming.errors import ConnectionRefused
+from streaming.sources.protocol.connection import CannotServe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from streaming.contracts.identifiers import BrokerId
     from streaming.contracts.observations import Observation
-    from streaming.errors import ConnectionRefused
-    from streaming.sources.admin_view import ClusterView
-    from streaming.sources.samples.broker_calls import BrokerAnswer, Work
+    from streaming.sources.polling.view import ClusterView
+    from streaming.sources.protocol.addresses import Address
+    from streaming.sources.protocol.connection import Connection, Dial
 
+# Asks many brokers at once: each on one connection, one request after the other, so a hung one delays only its own.
+
+
+if TYPE_CHECKING:
+    Work = Callable[[Any], object]
+    """Takes the connection; None where there is no address to connect to."""
+
+_AT_ONCE: Final = 32  # brokers; more than that only wait where so many hang
+
+
+class BrokerAnswer(NamedTuple):
+    """What a broker answered.
+
+    Attributes:
+        kind: what was asked.
+        broker: who was.
+        asked_at: when the question was put; UTC microseconds.
+        value: what the work returned; None if it was refused.
+        refusal: why the broker gave no answer.
+    """
+
+    kind: str
+    broker: BrokerId
+    asked_at: Micros
+    value: Any = None
+    refusal: ConnectionRefused | None = None
+
+
+@dataclass(slots=True)
+class _Line:
+    """What is asked of one broker, in this order. Without an address: what is done here, on a thread of its own."""
+
+    address: Address | None
+    waiting: deque[tuple[str, Micros, Work]] = field(default_factory=deque)
+    kinds: set[str] = field(default_factory=set)
+    connection: Connection | None = None
+    is_busy: bool = False
+    is_closed: bool = False
+
+
+class BrokerCalls:
+    """Puts questions to brokers, and keeps the answers until they are taken.
+
+    Invariant: of one kind at most one question is outstanding at a broker.
+
+    Args:
+        dial: opens a connection.
+        name: prefix of the threads' names.
+        seconds: timeout of each request.
+        ahead: the kind of question that is put before those that wait.
+    """
+
+    def __init__(self, dial: Dial, *, name: str, seconds: float, ahead: str = "") -> None:
+        self._dial, self._seconds, self._ahead = dial, seconds, ahead
+        self._threads = ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix=name)
+        self._answers: queue.SimpleQueue[BrokerAnswer | Exception] = queue.SimpleQueue()
+        self._lock = Lock()
+        self._lines: dict[BrokerId, _Line] = {}
+
+    def ask(self, kind: str, broker: BrokerId, address: Address | None, work: Work, now: Micros) -> bool:
+        """Put a question; return whether it was, which it is not while the last one of its kind is outstanding."""
+        with self._lock:
+            line = self._lines.get(broker)
+            if line is None or line.address != address:
+                self._forget(broker)
+                line = self._lines[broker] = _Line(address)
+            if kind in line.kinds:
+                return False
+            line.kinds.add(kind)
+            put = line.waiting.appendleft if kind == self._ahead else line.waiting.append
+            put((kind, now, work))
+            if not line.is_busy:
+                line.is_busy = True
+                self._threads.submit(self._work_through, broker, line)
+        return True
+
+    def is_outstanding(self, kind: str) -> bool:
+        """Return whether a broker has not answered a question of a kind."""
+        with self._lock:
+            return any(kind in line.kinds for line in self._lines.values())
+
+    def take(self, seconds: float) -> list[BrokerAnswer]:
+        """Return the answers since the last call; wait for one for so long.
+
+        Raises:
+            Exception: what failed in a question, and is no refusal.
+        """
+        answers: list[BrokerAnswer] = []
+        try:
+            answer = self._answers.get(timeout=max(0.0, seconds))
+            while True:
+                if isinstance(answer, Exception):
+                    raise answer
+                answers.append(answer)
+                answer = self._answers.get_nowait()
+        except queue.Empty:
+            return answers
+
+    def retain(self, brokers: Collection[BrokerId]) -> None:
+        """Hang up on every other broker."""
+        with self._lock:
+            for broker in self._lines.keys() - set(brokers):
+                self._forget(broker)
+
+    def close(self) -> None:
+        """Hang up; a request in flight ends by its own timeout."""
+        self.retain(())
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _forget(self, broker: BrokerId) -> None:
+        """Give up the line of a broker; who works on it closes its connection."""
+        line = self._lines.pop(broker, None)
+        if line is None:
+            return
+        line.is_closed = True
+        if line.connection is not None and not line.is_busy:
+            line.connection.close()
+
+    def _work_through(self, broker: BrokerId, line: _Line) -> None:
+        while True:
+            with self._lock:
+                if line.is_closed or not line.waiting:
+                    line.is_busy = False
+                    if line.is_closed and line.connection is not None:
+                        line.connection.close()
+                    return
+                kind, asked_at, work = line.waiting.popleft()
+            answer: BrokerAnswer | Exception
+            try:
+                answer = self._answer(kind, broker, asked_at, line, work)
+            except Exception as failure:  # noqa: BLE001 - raised again by take()
+                answer = failure
+            with self._lock:
+                line.kinds.discard(kind)
+                if not line.is_closed:
+                    self._answers.put(answer)
+
+    def _answer(self, kind: str, broker: BrokerId, asked_at: Micros, line: _Line, work: Work) -> BrokerAnswer:
+        """Ask; a broker may have ended the connection meanwhile, for instance with its login (KIP-368)."""
+        had_connection = line.connection is not None
+        while True:
+            try:
+                if line.connection is None and line.address is not None:
+                    line.connection = self._dial(line.address, response_seconds=self._seconds)
+                return BrokerAnswer(kind, broker, asked_at, work(line.connection))
+            except CannotServe as refusal:
+                return BrokerAnswer(kind, broker, asked_at, refusal=refusal)
+            except ConnectionRefused as refusal:
+                if line.connection is not None:
+                    line.connection.close()
+                    line.connection = None
+                if not had_connection:
+                    return BrokerAnswer(kind, broker, asked_at, refusal=refusal)
+                had_connection = False
+
+
+if TYPE_CHECKING:
     Ask = Callable[[str, BrokerId, Work], bool]
     """Puts a question of a kind to a broker, unless the last one of that kind is outstanding there.
 

@@ -6,37 +6,218 @@ a moment before. Within that moment, at most ``ROUND_MICROS`` and the time that 
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
+
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, Micros
-from streaming.sources.high_watermarks import HighWatermarks
+from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK, BrokerOffsetsObserved
 from streaming.sources.permissions import DESCRIBE_TOPICS, Denied
-from streaming.sources.samples.held_partitions import HeldPartitions
+from streaming.sources.protocol.connection import RawRequest, RawResponse, compact_array, compact_string
+from streaming.sources.protocol.primitives import INT8, INT32
+from streaming.sources.samples.high_watermarks import HighWatermarks
 from streaming.sources.samples.kind import NEVER, Shown
-from streaming.sources.samples.listed_offsets import (
-    HIGH_WATERMARK,
-    LAST_STABLE,
-    LOG_END,
-    LOG_START,
-    Listed,
-    list_offsets,
-)
-from streaming.sources.samples.offset_blocks import offset_blocks
-from streaming.sources.timer import AT_ONCE, Timer, monotonic
+from streaming.sources.source import AT_ONCE, Timer, monotonic
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streaming.contracts.identifiers import TopicId
-    from streaming.sources.admin_view import ClusterView
+    from streaming.sources.polling.view import ClusterView
     from streaming.sources.protocol.connection import Connection
-    from streaming.sources.samples.broker_calls import BrokerAnswer
+    from streaming.sources.protocol.primitives import ByteReader
     from streaming.sources.samples.directories import DirectoriesKind
-    from streaming.sources.samples.kind import Ask
-    from streaming.sources.samples.listed_offsets import OffsetSpec
+    from streaming.sources.samples.kind import Ask, BrokerAnswer
 
+# Log positions of one broker's replicas, field by field, as blocks. Pure.
+
+
+if TYPE_CHECKING:
+    ByPartition = Mapping[str, Mapping[int, Any]]
+    """By topic and partition."""
+
+
+def offset_blocks(
+    broker: BrokerId, fields: Mapping[str, ByPartition], topic_ids: Mapping[str, TopicId], envelope: Mapping[str, Any]
+) -> Iterator[BrokerOffsetsObserved]:
+    """Gather what is reported into blocks: one per set of fields that a replica has, as most have the same.
+
+    Args:
+        broker: holds the replicas.
+        fields: by field of a sample its values; a replica of which nothing but its place is reported is left out.
+        topic_ids: by topic; what is of another topic is left out.
+        envelope: the fields that all observations share.
+    """
+    replicas = sorted(
+        (reported, topic_ids[topic], topic, number)
+        for topic in {topic for by_topic in fields.values() for topic in by_topic} & topic_ids.keys()
+        for reported, number in _reported(topic, fields)
+    )
+    for reported, same in groupby(replicas, lambda each: each[0]):
+        gathered = [each[1:] for each in same]
+        for start in range(0, len(gathered), SAMPLES_PER_BLOCK):
+            yield _block(broker, reported, gathered[start : start + SAMPLES_PER_BLOCK], fields, envelope)
+
+
+def _reported(topic: str, fields: Mapping[str, ByPartition]) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Give the partitions of a topic that have a log end or start, with the fields that are reported of each."""
+    of_topic = {name: by_topic[topic] for name, by_topic in fields.items() if topic in by_topic}
+    places = [of_topic[name] for name in ("log_end_offset", "log_start_offset", "high_watermark") if name in of_topic]
+    if not places:
+        return
+    numbers = set[int]().union(*places)
+    everywhere = tuple(name for name, values in of_topic.items() if numbers <= values.keys())
+    if len(everywhere) == len(of_topic):
+        yield from ((everywhere, number) for number in numbers)
+        return
+    for number in numbers:
+        yield tuple(name for name, values in of_topic.items() if number in values), number
+
+
+def _block(
+    broker: BrokerId,
+    reported: tuple[str, ...],
+    replicas: list[tuple[TopicId, str, int]],
+    fields: Mapping[str, ByPartition],
+    envelope: Mapping[str, Any],
+) -> BrokerOffsetsObserved:
+    topics = [(key, sum(1 for _ in same)) for key, same in groupby(replicas, lambda each: each[:2])]
+    arrays: dict[str, Any] = {
+        f"{name}_by_sample": tuple([by_topic[topic][number] for _, topic, number in replicas])
+        for name in reported
+        for by_topic in [fields[name]]
+    }
+    return BrokerOffsetsObserved(
+        **envelope,
+        broker=broker,
+        topic_ids=tuple(topic_id for (topic_id, _), _ in topics),
+        topics=tuple(topic for (_, topic), _ in topics),
+        replica_counts=tuple(count for _, count in topics),
+        partition_by_sample=tuple(number for _, _, number in replicas),
+        **arrays,
+    )
+
+
+# ListOffsets: the offsets of many partitions of one broker, in one request for each kind of offset.
+#
+# From a leader: the log start, the high watermark and the last stable offset, as consumers see them (KIP-98). From
+# every replica: the end of its log, with the replica id that Kafka has for looking at replicas (-2); consumers are
+# refused by followers.
+
+
+if TYPE_CHECKING:
+    PartitionsByTopic = Mapping[str, Sequence[int]]
+
+API_KEY: Final = 2
+OLDEST: Final = 6  # the first flexible version (KIP-482), and the first one that is decoded quickly
+NEWEST: Final = 7
+_TOPIC_AUTHORIZATION_FAILED: Final = 29
+_ASKED: Final = struct.Struct(">iiqB")  # number, leader epoch, timestamp, no tagged fields
+_ANSWERED: Final = struct.Struct(">ihqqi")  # number, error, timestamp, offset, leader epoch
+_ANY_EPOCH: Final = -1
+
+
+class OffsetSpec(NamedTuple):
+    """A kind of offset: timestamp, replica id and isolation level, as Kafka numbers them."""
+
+    timestamp: int
+    replica: int
+    isolation: int
+
+
+LOG_START: Final = OffsetSpec(-2, -1, 0)
+HIGH_WATERMARK: Final = OffsetSpec(-1, -1, 0)
+LAST_STABLE: Final = OffsetSpec(-1, -1, 1)
+LOG_END: Final = OffsetSpec(-1, -2, 0)
+
+
+class Listed(NamedTuple):
+    """The answer: offsets by topic and partition, without those that failed; a topic that may not be described."""
+
+    offsets: dict[str, dict[int, int]]
+    denied: str | None = None
+
+
+def list_offsets(connection: Connection, spec: OffsetSpec, partitions: PartitionsByTopic) -> Listed:
+    """Ask one broker for one kind of offset of partitions, by topic.
+
+    Raises:
+        ConnectionRefused: it does not respond.
+    """
+    version = connection.newest(API_KEY, NEWEST)
+    if version < OLDEST:
+        return _of_old_broker(connection, spec, partitions, version)
+    return RawResponse(_read).value_of(connection, RawRequest(API_KEY, version, _body(spec, partitions)))
+
+
+def _body(spec: OffsetSpec, partitions: PartitionsByTopic) -> bytes:
+    topics = (
+        compact_string(topic)
+        + compact_array(_ASKED.pack(number, _ANY_EPOCH, spec.timestamp, 0) for number in numbers)
+        + b"\0"
+        for topic, numbers in partitions.items()
+    )
+    return INT32.pack(spec.replica) + INT8.pack(spec.isolation) + compact_array(topics) + b"\0"
+
+
+def _read(reader: ByteReader) -> Listed:
+    reader.number(INT32)  # the time for which the request was throttled
+    return _listed(dict(reader.array(lambda: _topic(reader)) or ()))
+
+
+def _topic(reader: ByteReader) -> tuple[str, list[tuple[int, ...]]]:
+    topic, records = reader.string(), reader.records(_ANSWERED)
+    reader.tags()
+    return topic, records
+
+
+def _listed(answers: Mapping[str, Sequence[tuple[int, ...]]]) -> Listed:
+    denied = next((topic for topic, records in answers.items() if _is_denied(records)), None)
+    return Listed({topic: _offsets(records) for topic, records in answers.items()}, denied)
+
+
+def _offsets(records: Iterable[tuple[int, ...]]) -> dict[int, int]:
+    return {number: offset for number, error, _, offset, *_ in records if not error and offset >= 0}
+
+
+def _is_denied(records: Sequence[tuple[int, ...]]) -> bool:
+    return bool(records) and records[0][1] == _TOPIC_AUTHORIZATION_FAILED
+
+
+def _of_old_broker(connection: Connection, spec: OffsetSpec, partitions: PartitionsByTopic, version: int) -> Listed:
+    """Ask a broker from before the flexible versions, in more time than others."""
+    of_request: Any = ListOffsetsRequest.ListOffsetsTopic
+    topics = [
+        of_request(
+            name=topic,
+            partitions=[
+                of_request.ListOffsetsPartition(
+                    partition_index=number, current_leader_epoch=_ANY_EPOCH, timestamp=spec.timestamp
+                )
+                for number in numbers
+            ],
+        )
+        for topic, numbers in partitions.items()
+    ]
+    request = ListOffsetsRequest(
+        version=version, replica_id=spec.replica, isolation_level=spec.isolation, topics=topics
+    )
+    return connection.call(request, ListOffsetsResponse, _of_old_response)
+
+
+def _of_old_response(response: Any) -> Listed:  # noqa: ANN401 - kafka-python's messages ship no types
+    answers = {
+        topic.name: [(part.partition_index, part.error_code, -1, part.offset) for part in topic.partitions]
+        for topic in response.topics
+    }
+    return _listed(answers)
+
+
+if TYPE_CHECKING:
     ByTopic = dict[str, dict[int, int]]
     Partitions = dict[str, list[int]]
 
@@ -234,3 +415,73 @@ def _denied(fields: Mapping[str, Listed]) -> Denied | None:
     """Return the permission that was missing for one of the answers."""
     topic = next((listed.denied for listed in fields.values() if listed.denied is not None), None)
     return None if topic is None else Denied(DESCRIBE_TOPICS, on=f"topic {topic}")
+
+
+# Partitions whose last stable offset stands still below the high watermark: the oldest open transaction holds it.
+
+
+if TYPE_CHECKING:
+    OffsetsByTopic = Mapping[str, Mapping[int, int]]
+    TopicPartition = tuple[str, int]
+
+
+class Held(NamedTuple):
+    """A partition that is held.
+
+    Attributes:
+        last_stable_offset: where, the first offset of the oldest open transaction.
+        high_watermark: when this was first seen: all before it is of transactions that had begun then.
+        since: when this was first seen, by the monotonic clock.
+    """
+
+    last_stable_offset: int
+    high_watermark: int
+    since: Micros
+
+
+class HeldPartitions:
+    """Notes which partitions are held, from the offsets of one leader after the other.
+
+    Args:
+        clock: the monotonic time.
+    """
+
+    def __init__(self, clock: Callable[[], Micros] = monotonic) -> None:
+        self._clock = clock
+        self._ids: dict[str, TopicId] = {}
+        self._held: dict[str, dict[int, Held]] = {}
+
+    def put(
+        self, topic_ids: Mapping[str, TopicId], high_watermarks: OffsetsByTopic, last_stable: OffsetsByTopic
+    ) -> None:
+        """Note the offsets of a leader's partitions. The high watermarks were read first, so none is held by chance."""
+        now = self._clock()
+        for topic, stable in last_stable.items():
+            topic_id = topic_ids.get(topic)
+            if topic_id is None:
+                continue
+            before = self._held.get(topic, {}) if self._ids.get(topic) == topic_id else {}
+            kept = {number: held for number, held in before.items() if number not in stable}
+            watermarks = high_watermarks.get(topic, {})
+            if stable != watermarks:
+                kept |= {
+                    number: held
+                    if (held := before.get(number)) is not None and held.last_stable_offset == offset
+                    else Held(offset, watermarks[number], now)
+                    for number, offset in stable.items()
+                    if offset < watermarks.get(number, 0)
+                }
+            self._ids[topic], self._held[topic] = topic_id, kept
+
+    def for_long(self, topic_ids: Mapping[str, TopicId], micros: Micros) -> dict[TopicPartition, Held]:
+        """Return the partitions that have been held for so long, of topics that still exist; forget other topics."""
+        gone = [topic for topic, topic_id in self._ids.items() if topic_ids.get(topic) != topic_id]
+        for topic in gone:
+            del self._ids[topic], self._held[topic]
+        until = self._clock() - micros
+        return {
+            (topic, number): held
+            for topic, parts in self._held.items()
+            for number, held in parts.items()
+            if held.since <= until
+        }

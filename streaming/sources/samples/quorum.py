@@ -16,15 +16,14 @@ from streaming.sources.permissions import DESCRIBE_CLUSTER, Denied
 from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, CannotServe
 from streaming.sources.protocol.quorum_messages import Quorum, describe_quorum_request, read_quorum
 from streaming.sources.samples.kind import Shown
-from streaming.sources.timer import Timer
+from streaming.sources.source import Timer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streaming.sources.admin_view import ClusterView
+    from streaming.sources.polling.view import ClusterView
     from streaming.sources.protocol.connection import Connection
-    from streaming.sources.samples.broker_calls import BrokerAnswer
-    from streaming.sources.samples.kind import Ask
+    from streaming.sources.samples.kind import Ask, BrokerAnswer
 
 KIND: Final = "quorum"
 _NEWEST: Final = 2

@@ -6,26 +6,23 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
+
 from streaming.contracts.observations import MIN_ISR, is_true
 from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK
 from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved, TopicsSettingsObserved
 from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPIC_CONFIGS, Denied
-from streaming.sources.protocol.configs import Resource, describe_configs
-from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED
-from streaming.sources.samples.features import describe_features
+from streaming.sources.protocol.connection import CLIENT_ID, CLUSTER_AUTHORIZATION_FAILED, Resource, describe_configs
 from streaming.sources.samples.kind import NEVER, Shown
-from streaming.sources.timer import AT_ONCE, Timer
+from streaming.sources.source import AT_ONCE, Timer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streaming.contracts.identifiers import BrokerId, Micros, TopicId
-    from streaming.sources.admin_view import ClusterView
-    from streaming.sources.protocol.configs import Described
-    from streaming.sources.protocol.connection import Connection
-    from streaming.sources.samples.broker_calls import BrokerAnswer
-    from streaming.sources.samples.features import Feature
-    from streaming.sources.samples.kind import Ask
+    from streaming.sources.polling.view import ClusterView
+    from streaming.sources.protocol.connection import Connection, Described
+    from streaming.sources.samples.kind import Ask, BrokerAnswer
 
 TOPICS: Final = "topic settings"
 BROKERS: Final = "broker settings"
@@ -177,3 +174,40 @@ def _blocks(
 
 def _replication_factor(view: ClusterView, topic: str) -> int:
     return min(len(partition.replicas) for partition in view.topics[topic].values())
+
+
+# ApiVersions 4: the features that a broker supports, and the levels that the cluster uses.
+#
+# Version 3 leaves out every feature that can be off, as it can say no level 0 (KAFKA-17011): then those are not known.
+
+
+OLDEST: Final = 3
+NEWEST: Final = 4
+
+
+class Feature(NamedTuple):
+    """One feature: its name, the highest level that the broker supports, and the level that is finalized, 0 for off."""
+
+    name: str
+    supported_level: int
+    finalized_level: int
+
+
+def describe_features(connection: Connection) -> tuple[Feature, ...]:
+    """Ask a broker for its features; one that is too old to have any has none.
+
+    Raises:
+        ConnectionRefused: it does not respond.
+    """
+    version = connection.newest(ApiVersionsRequest.API_KEY, NEWEST)
+    if version < OLDEST:
+        return ()
+    request: Any = ApiVersionsRequest(version=version, client_software_name=CLIENT_ID, client_software_version="1")
+    return connection.call(request, ApiVersionsResponse, _read_features)
+
+
+def _read_features(response: Any) -> tuple[Feature, ...]:  # noqa: ANN401 - kafka-python's messages ship no types
+    finalized = {each.name: each.max_version_level for each in response.finalized_features or ()}
+    return tuple(
+        Feature(each.name, each.max_version, finalized.get(each.name, 0)) for each in response.supported_features or ()
+    )

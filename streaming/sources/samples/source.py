@@ -6,30 +6,41 @@ Its times never run backwards, or a table would keep its rows until a clock that
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.identifiers import NO_BROKER, BrokerId, Micros
 from streaming.contracts.observations import SourceKind
 from streaming.errors import ConnectionRefused
-from streaming.sources.address import Address
-from streaming.sources.admin_broker import ConnectedBrokers
-from streaming.sources.admin_turns import Turns
-from streaming.sources.permissions import ANYBODY, addressed
-from streaming.sources.protocol.connection import CannotServe, TooOld
-from streaming.sources.samples.broker_calls import BrokerCalls
+from streaming.sources.permissions import ANYBODY, addressed, grantee_of
+from streaming.sources.polling.broker import ConnectedBrokers
+from streaming.sources.polling.metadata import Turns
+from streaming.sources.protocol.addresses import Address, Peers, parse_servers
+from streaming.sources.protocol.connection import CannotServe, TooOld, dialer
+from streaming.sources.protocol.security import from_client
+from streaming.sources.samples.directories import DirectoriesKind
+from streaming.sources.samples.groups.groups import GroupFilter, GroupsKind
+from streaming.sources.samples.groups.spark import SparkGroupsKind
+from streaming.sources.samples.kind import BrokerCalls
+from streaming.sources.samples.offsets import OffsetsKind
+from streaming.sources.samples.quorum import QuorumKind
+from streaming.sources.samples.settings import SettingsKind
 from streaming.sources.samples.speed import KIND as SPEED
-from streaming.sources.timer import AT_ONCE, Timer, monotonic
+from streaming.sources.samples.speed import SpeedKind
+from streaming.sources.samples.transactions import TransactionsKind
+from streaming.sources.source import AT_ONCE, Timer, monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streaming.contracts.observations import Observation
-    from streaming.sources.admin_view import ClusterView
+    from streaming.settings import CollectSettings, Settings
+    from streaming.sources.broker_metrics import AppendTimes
     from streaming.sources.permissions import Grantee
+    from streaming.sources.polling.view import ClusterView
     from streaming.sources.protocol.connection import Dial
-    from streaming.sources.protocol.peers import Peers
-    from streaming.sources.samples.broker_calls import BrokerAnswer, Work
-    from streaming.sources.samples.kind import Kind
+    from streaming.sources.samples.kind import BrokerAnswer, Kind, Work
 
 METADATA: Final = "metadata"
 _ANYONE: Final = BrokerId(-2)
@@ -210,3 +221,81 @@ def _is_older(view: ClusterView, other: ClusterView) -> bool:
         for number, part in parts.items()
         if number in before
     )
+
+
+# The samples of a configuration.
+
+
+LEAST_SPEED_SECONDS: Final = 10.0
+"""So long a round of the comparison of brokers lasts at least: its rule counts rounds."""
+
+
+_SETTLED_ROUNDS: Final = 3  # positions are of one round ago, at most, and two clocks may differ
+
+
+def samples_name(settings: Settings) -> str:
+    """Return the name of the source."""
+    return f"samples:{settings.collect.collector}"
+
+
+def open_samples(
+    settings: Settings, report: Callable[[str], None], append_times: AppendTimes | None = None
+) -> list[SamplesSource]:
+    """Create the source of the samples of one cluster.
+
+    Args:
+        settings: of the cluster.
+        report: takes one line for the user.
+        append_times: what brokers' agents say, if any are scraped.
+
+    Raises:
+        ConfigurationError: an address or a client property is wrong.
+        Unsupported: only librdkafka can log in so.
+    """
+    collect, cluster, peers = settings.collect, settings.cluster, Peers()
+    source = SamplesSource(
+        parse_servers(cluster.bootstrap_servers),
+        dialer(from_client(cluster.client), peers),
+        partial(kinds_of, collect, report, append_times),
+        cluster=cluster.name,
+        name=samples_name(settings),
+        view_micros=_micros(collect.offsets_seconds),
+        peers=peers,
+        grantee=grantee_of(cluster.bootstrap_servers, cluster.client),
+        report=report,
+    )
+    return [source]
+
+
+def kinds_of(
+    collect: CollectSettings, report: Callable[[str], None], append_times: AppendTimes | None = None
+) -> list[Kind]:
+    """Create what is asked for, in this order: see ``SpeedKind``; then directories, for the sizes of logs."""
+    directories = DirectoriesKind(_micros(collect.directories_seconds))
+    offsets = OffsetsKind(_micros(collect.offsets_seconds), directories)
+    groups = GroupsKind(_micros(collect.groups_seconds), offsets, GroupFilter(collect.groups, collect.groups_exclude))
+    kinds: list[Kind] = [
+        SpeedKind(_micros(max(collect.offsets_seconds, LEAST_SPEED_SECONDS)), offsets, append_times),
+        directories,
+        offsets,
+        groups,
+        QuorumKind(_micros(collect.quorum_seconds)),
+        TransactionsKind(_micros(collect.transactions_seconds), offsets.held),
+        SettingsKind(_micros(collect.config_seconds)),
+    ]
+    if collect.spark_checkpoints:
+        kinds.append(
+            SparkGroupsKind(
+                _micros(collect.groups_seconds),
+                _micros(_SETTLED_ROUNDS * max(collect.groups_seconds, collect.offsets_seconds)),
+                offsets,
+                {name: Path(folder) for name, folder in collect.spark_checkpoints.items()},
+                is_group=groups.is_group,
+                report=report,
+            )
+        )
+    return kinds
+
+
+def _micros(seconds: float) -> Micros:
+    return Micros(round(seconds * 1_000_000))

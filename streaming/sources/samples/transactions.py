@@ -6,31 +6,31 @@ have been held for long are asked who holds them, in one request each; where no 
 
 from __future__ import annotations
 
+import struct
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, Micros
 from streaming.contracts.sample_blocks import TransactionsReported
 from streaming.contracts.samples import TransactionObserved
 from streaming.sources.permissions import DESCRIBE_TRANSACTIONAL_IDS, READ_TOPICS, Denied
-from streaming.sources.samples.described_producers import DescribedProducers, describe_producers
-from streaming.sources.samples.described_transactions import OpenTransactions, open_transactions
-from streaming.sources.samples.hanging_transactions import HangingTransactions
+from streaming.sources.protocol.connection import RawRequest, RawResponse, compact_array, compact_string
+from streaming.sources.protocol.primitives import INT16, INT32
 from streaming.sources.samples.kind import NEVER, Shown
-from streaming.sources.timer import AT_ONCE, Timer
+from streaming.sources.source import AT_ONCE, Timer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from streaming.contracts.observations import Observation
-    from streaming.sources.admin_view import ClusterView
+    from streaming.sources.polling.view import ClusterView
     from streaming.sources.protocol.connection import Connection
-    from streaming.sources.samples.broker_calls import BrokerAnswer
-    from streaming.sources.samples.described_transactions import OpenTransaction
-    from streaming.sources.samples.hanging_transactions import Listed
-    from streaming.sources.samples.held_partitions import Held, HeldPartitions
-    from streaming.sources.samples.kind import Ask
+    from streaming.sources.protocol.primitives import ByteReader
+    from streaming.sources.samples.kind import Ask, BrokerAnswer
+    from streaming.sources.samples.offsets import Held, HeldPartitions
 
+if TYPE_CHECKING:
     TopicPartition = tuple[str, int]
 
 COORDINATORS: Final = "open transactions"
@@ -204,3 +204,254 @@ def _listed(view: ClusterView, opened: Mapping[BrokerId, OpenTransactions]) -> L
 
 def _names(partitions: Sequence[TopicPartition]) -> tuple[str, ...]:
     return tuple(f"{topic}-{number}" for topic, number in partitions)
+
+
+# ListTransactions and DescribeTransactions 0 (KIP-664, Kafka 3.0): what a coordinator has open, in two requests.
+#
+# Kafka lists only what may be described, and does not say that it left something out. So one transactional id is
+# described, too, that does not exist: where that is denied, others may be.
+
+
+LIST: Final = 66
+DESCRIBE: Final = 65
+PROBED: Final = "__isrwatch_no_transaction"
+UNDECIDED: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+"""The states of a transaction that is open, or whose end is not written to all its partitions yet."""
+_DENIED: Final = 53  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+_NOT_FOUND: Final = 105  # it has expired since it was listed
+_NUMBERS: Final = struct.Struct(">iqqh")  # timeout, start, producer id and epoch
+_MICROS_PER_MS: Final = 1000
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction that its coordinator has not ended yet.
+
+    Attributes:
+        transactional_id: of its producer.
+        state: as Kafka names it, one of ``UNDECIDED``.
+        timeout_ms: how long it may be open.
+        started_at: when it began, by the coordinator's clock; None while it has no partition.
+        producer_id, producer_epoch: who writes it.
+        partitions: those that are in it, and have no marker of its end yet.
+    """
+
+    transactional_id: str
+    state: str
+    timeout_ms: int
+    started_at: Micros | None
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+
+
+class OpenTransactions(NamedTuple):
+    """What a coordinator answered.
+
+    Attributes:
+        transactions: those that it has open.
+        is_listed: whether it said what it has; otherwise it is no coordinator (yet).
+        is_complete: whether these are all.
+        is_denied: whether there are transactional ids that may not be described.
+    """
+
+    transactions: tuple[OpenTransaction, ...] = ()
+    is_listed: bool = False
+    is_complete: bool = False
+    is_denied: bool = False
+
+
+def open_transactions(connection: Connection) -> OpenTransactions:
+    """Ask one coordinator for its open transactions; older than Kafka 3.0 it returns none.
+
+    Raises:
+        ConnectionRefused: it does not respond.
+    """
+    if connection.newest(LIST, 0) < 0:
+        return OpenTransactions()
+    error, listed = RawResponse(_read_listed).value_of(connection, RawRequest(LIST, 0, _LISTED))
+    described = RawResponse(_read_described).value_of(
+        connection, RawRequest(DESCRIBE, 0, compact_array(map(compact_string, (PROBED, *listed))) + b"\0")
+    )
+    is_denied = any(failed == _DENIED for failed, _ in described)
+    errors = {failed for failed, one in described if one.transactional_id != PROBED}
+    return OpenTransactions(
+        transactions=tuple(one for failed, one in described if not failed and one.state in UNDECIDED),
+        is_listed=not error,
+        is_complete=not error and not is_denied and errors <= {0, _NOT_FOUND},
+        is_denied=is_denied,
+    )
+
+
+_LISTED: Final = compact_array(map(compact_string, UNDECIDED)) + compact_array(()) + b"\0"
+
+
+def _read_listed(reader: ByteReader) -> tuple[int, tuple[str, ...]]:
+    reader.number(INT32)  # the time for which the request was throttled
+    error = reader.number(INT16)
+    reader.array(reader.string)  # states that it does not know
+    return error, reader.array(lambda: _transactional_id(reader)) or ()
+
+
+def _transactional_id(reader: ByteReader) -> str:
+    transactional_id = reader.string()
+    reader.raw(8)  # the producer id, which is described, too
+    reader.string()
+    reader.tags()
+    return transactional_id
+
+
+def _read_described(reader: ByteReader) -> Sequence[tuple[int, OpenTransaction]]:
+    reader.number(INT32)  # as above
+    return reader.array(lambda: _transaction(reader)) or ()
+
+
+def _transaction(reader: ByteReader) -> tuple[int, OpenTransaction]:
+    error, transactional_id, state = reader.number(INT16), reader.string(), reader.string()
+    timeout_ms, started_ms, producer_id, producer_epoch = reader.structure(_NUMBERS)
+    topics = reader.array(lambda: _partitions(reader)) or ()
+    reader.tags()
+    return error, OpenTransaction(
+        transactional_id=transactional_id,
+        state=state,
+        timeout_ms=timeout_ms,
+        started_at=Micros(started_ms * _MICROS_PER_MS) if started_ms >= 0 else None,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        partitions=tuple(chain.from_iterable(topics)),
+    )
+
+
+def _partitions(reader: ByteReader) -> list[TopicPartition]:
+    topic, numbers = reader.string(), reader.numbers("i") or ()
+    reader.tags()
+    return [(topic, number) for number in numbers]
+
+
+# DescribeProducers 0 (KIP-664, Kafka 2.8): which producers have a transaction open in a partition, as its leader sees.
+#
+# Requires Read on the topic.
+
+
+API_KEY: Final = 61
+_TOPIC_AUTHORIZATION_FAILED: Final = 29
+_PRODUCER: Final = struct.Struct(">qiiqiq")  # id, epoch, sequence, timestamp, epoch of the coordinator, start offset
+
+
+class Writing(NamedTuple):
+    """A producer in a partition where it has a transaction open, and the first offset of that."""
+
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+
+
+class DescribedProducers(NamedTuple):
+    """The answer: who writes in each partition that did not fail; a topic that may not be read."""
+
+    writing: dict[TopicPartition, tuple[Writing, ...]]
+    denied: str | None = None
+
+
+def describe_producers(connection: Connection, partitions: Mapping[str, Sequence[int]]) -> DescribedProducers:
+    """Ask the leader of partitions, by topic, who has a transaction open in them; older than Kafka 2.8 it returns none.
+
+    Raises:
+        ConnectionRefused: it does not respond.
+    """
+    if connection.newest(API_KEY, 0) < 0:
+        return DescribedProducers({})
+    topics = (
+        compact_string(topic) + compact_array(map(INT32.pack, numbers)) + b"\0" for topic, numbers in partitions.items()
+    )
+    answers = RawResponse(_read).value_of(connection, RawRequest(API_KEY, 0, compact_array(topics) + b"\0"))
+    writing = {
+        (topic, number): producers
+        for topic, parts in answers
+        for number, error, producers in parts
+        if not error and number in partitions.get(topic, ())
+    }
+    denied = (topic for topic, parts in answers if any(error == _TOPIC_AUTHORIZATION_FAILED for _, error, _ in parts))
+    return DescribedProducers(writing, next(denied, None))
+
+
+Partition = tuple[int, int, tuple[Writing, ...]]
+
+
+def _read(reader: ByteReader) -> tuple[tuple[str, tuple[Partition, ...]], ...]:
+    reader.number(INT32)  # the time for which the request was throttled
+    return reader.array(lambda: _topic(reader)) or ()
+
+
+def _topic(reader: ByteReader) -> tuple[str, tuple[Partition, ...]]:
+    topic, parts = reader.string(), reader.array(lambda: _partition(reader)) or ()
+    reader.tags()
+    return topic, parts
+
+
+def _partition(reader: ByteReader) -> Partition:
+    number, error = reader.number(INT32), reader.number(INT16)
+    reader.nullable_string()
+    producers = reader.records(_PRODUCER)
+    reader.tags()
+    return number, error, tuple(Writing(one[0], one[1], one[5]) for one in producers if one[5] >= 0)
+
+
+# Which transactions hang: a partition has one open, and no coordinator will ever end it (KIP-664). Pure.
+#
+# ``kafka-transactions find-hanging`` waits until a transaction is older than any timeout allows. That is not
+# necessary: what was open before the coordinators were asked, is in no answer of theirs, and is open afterwards, is
+# unknown to them all: a coordinator forgets a transaction only after its markers are in all its partitions. It has to
+# be so twice, in two rounds in a row, because a coordinator may have moved while they were asked.
+
+
+if TYPE_CHECKING:
+    Listed = Mapping[int, Collection[TopicPartition]]
+    """What the coordinators have open: by producer id the partitions."""
+
+
+class HangingTransactions:
+    """Those that are proven to hang, partition by partition."""
+
+    def __init__(self) -> None:
+        self._suspected: dict[TopicPartition, set[Writing]] = {}
+        self._proven: dict[TopicPartition, set[Writing]] = {}
+
+    def retain(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget what was proven of other partitions."""
+        for gone in self._suspected.keys() - set(partitions):
+            del self._suspected[gone], self._proven[gone]
+
+    def judge(
+        self,
+        held: Mapping[TopicPartition, Held],
+        listed: Listed | None,
+        writing: Mapping[TopicPartition, Collection[Writing]],
+    ) -> None:
+        """Judge by the answer of one leader.
+
+        Args:
+            held: its partitions, as they were before the coordinators were asked.
+            listed: what these answered; None if one of them did not, or not all: then nothing new is proven.
+            writing: who has a transaction open in these partitions, asked after that.
+        """
+        for partition, producers in writing.items():
+            suspected, proven = self._suspected.get(partition, set()), self._proven.get(partition, set())
+            older = {one for one in producers if one.start_offset < held[partition].high_watermark}
+            if listed is None:
+                self._suspected[partition], self._proven[partition] = set(), proven & older
+            else:
+                unlisted = {one for one in older if partition not in listed.get(one.producer_id, ())}
+                self._suspected[partition], self._proven[partition] = unlisted, (suspected | proven) & unlisted
+
+    def of(self, producer_id: int, producer_epoch: int) -> list[TopicPartition]:
+        """Return the partitions in which a transaction of a producer hangs."""
+        producer = producer_id, producer_epoch
+        return sorted(partition for partition, proven in self._proven.items() if producer in map(_producer, proven))
+
+    def in_partitions(self, partitions: Collection[TopicPartition]) -> set[tuple[int, int]]:
+        """Return id and epoch of each producer whose transaction hangs in one of these partitions."""
+        return {_producer(one) for partition in partitions for one in self._proven.get(partition, ())}
+
+
+def _producer(writing: Writing) -> tuple[int, int]:
+    return writing.producer_id, writing.producer_epoch

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from streaming.sources.simulated.scenario import Scenario
 from streaming.sources.simulated.scenario_file import load_scenario
-from streaming.sources.simulated.source import SimulatedSource
-from streaming.sources.simulated.truth import TraceEntry
+from streaming.sources.simulated.source import SimulatedSource, TraceEntry
 
 __all__ = ["Scenario", "SimulatedSource", "TraceEntry", "load_scenario"]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from streaming.contracts.identifiers import BrokerId, TopicPartition
 from streaming.model.controller.change import Mode
-from streaming.sources.simulated.fault import Action, Fault
+from streaming.sources.simulated.scenario import Action, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from random import Random
 
-    from streaming.sources.simulated.stage import Stage
+    from streaming.contracts.identifiers import TopicId
+    from streaming.model.cluster.cluster import Cluster
+    from streaming.model.messages.network import Link
+    from streaming.sources.simulated.scenario import Scenario
 
 
 def inflict(stage: Stage, fault: Fault) -> None:
@@ -117,3 +121,82 @@ _BY_AN_ADMINISTRATOR: Final[dict[Action, Callable[[Stage, Fault], None]]] = {
     Action.CANCEL_REASSIGNMENT: lambda stage, fault: _reassign(stage, fault, None),
     Action.ALTER_CONFIG: _alter_config,
 }
+
+
+# What faults, producers and writers find on the stage of a simulation. An interface; ``simulation`` is the stage.
+
+
+class Stage(Protocol):
+    """A cluster under a scenario.
+
+    Attributes:
+        scenario: the cluster and its fate, as written.
+        cluster: the model.
+        network: its links.
+        topic_ids: of the topics that exist, by name.
+    """
+
+    scenario: Scenario
+    cluster: Cluster
+    network: SimulatedNetwork
+    topic_ids: dict[str, TopicId]
+
+    def start(self, broker: BrokerId) -> None:
+        """Operator starts a process."""
+
+    def administer(self, request: Callable[[], object]) -> None:
+        """Administrator asks, again and again while no controller is active."""
+
+    def release(self, link: Link) -> None:
+        """A held or slow link is itself again."""
+
+    def partitions_of(self, topic_id: TopicId) -> int:
+        """Count the partitions of a topic that exists."""
+
+
+# The network of the simulated cluster: random latency, links that keep their order, holds and slow links.
+
+
+LATENCY_MS: Final = (1, 4)
+
+
+class SimulatedNetwork:
+    """Implements ``streaming.model.cluster.cluster.Network``.
+
+    Args:
+        random: where latencies come from, and nothing else does.
+        latency_ms: shortest and longest way of a message.
+    """
+
+    def __init__(self, random: Random, latency_ms: tuple[int, int] = LATENCY_MS) -> None:
+        self._random = random
+        self._latency_ms = latency_ms
+        self._last_arrival: dict[tuple[BrokerId, BrokerId], int] = {}
+        self._held: set[tuple[BrokerId, BrokerId]] = set()
+        self._records_per_second: dict[tuple[BrokerId, BrokerId], int] = {}
+
+    def arrival(self, now: int, sender: BrokerId, receiver: BrokerId, records: int) -> int | None:
+        """Give the time of arrival in ms; a message never overtakes another on the same link. None: held."""
+        link = (sender, receiver)
+        if link in self._held:
+            return None
+        at = now + self._random.randint(*self._latency_ms)
+        if link in self._records_per_second:
+            at += records * 1_000 // self._records_per_second[link]
+        at = max(at, self._last_arrival.get(link, 0))
+        self._last_arrival[link] = at
+        return at
+
+    def hold(self, link: tuple[BrokerId, BrokerId]) -> None:
+        """Nothing passes this link any more; nothing is lost either."""
+        self._held.add(link)
+
+    def slow(self, link: tuple[BrokerId, BrokerId], records_per_second: int) -> None:
+        """Records pass this link at this rate only."""
+        self._records_per_second[link] = records_per_second
+
+    def release(self, link: tuple[BrokerId, BrokerId]) -> None:
+        """The link is itself again."""
+        self._held.discard(link)
+        self._last_arrival.pop(link, None)
+        self._records_per_second.pop(link, None)

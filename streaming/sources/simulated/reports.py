@@ -6,13 +6,15 @@ A process that is down or frozen reports nothing, as in life.
 from __future__ import annotations
 
 from random import Random
+from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.health import replication_factor
-from streaming.contracts.identifiers import ClusterId, Micros, Offset, TopicId
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, Offset, TopicId, TopicPartition
 from streaming.contracts.observations import CLUSTER_TIMES, ConfigObserved, ConfigOrigin, SourceKind
-from streaming.contracts.sample_blocks import BrokerMetricsObserved, offsets_in_blocks
+from streaming.contracts.sample_blocks import BrokerMetricsObserved, offsets_in_blocks, speeds_in_block
 from streaming.contracts.samples import (
+    BrokerSpeedObserved,
     GroupObserved,
     GroupOffsetsObserved,
     LogDirectoryObserved,
@@ -24,16 +26,17 @@ from streaming.contracts.settings import BrokerSettingsObserved, TopicsSettingsO
 from streaming.model.cluster.descriptions import Undecided, described_groups, group_offsets, hanging, undecided
 from streaming.model.controller.metadata_writer import MICROS_PER_MS
 from streaming.model.nodes.quorum.controllers import Controllers
-from streaming.sources.high_watermarks import HighWatermarks
-from streaming.sources.simulated.speed import SimulatedSpeeds
+from streaming.sources.samples.high_watermarks import HighWatermarks
+from streaming.sources.samples.speed import PairCounts, ReplicationPairs
+from streaming.sources.simulated.faults import LATENCY_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from streaming.contracts.identifiers import TopicPartition
     from streaming.contracts.observations import Observation
     from streaming.model.cluster.cluster import Cluster
     from streaming.model.cluster.descriptions import GroupOffsets
+    from streaming.model.messages.registrations import PartitionRegistration
     from streaming.model.nodes.broker import Broker
 
 _PREFIX: Final = "kafka_server_replicamanager_"
@@ -297,3 +300,55 @@ class Reports:
 
 def _offset(offset: int | None) -> Offset | None:
     return None if offset is None else Offset(offset)
+
+
+# How fast simulated brokers respond, and who is behind in replication, as a monitor of a real cluster measures it.
+#
+# A request of a monitor takes the network's time and no more: the model's brokers act at once, and its slow disks
+# delay only what followers are sent. So there a slow broker shows in replication alone.
+
+
+_REQUESTS: Final = 5
+_MICROS_PER_MS: Final = 1000
+
+
+class SimulatedSpeeds:
+    """Measures every reachable broker, round by round.
+
+    Args:
+        simulated: the cluster.
+        random: of latencies.
+    """
+
+    def __init__(self, simulated: Cluster, random: Random) -> None:
+        self._simulated, self._random = simulated, random
+        self._pairs = ReplicationPairs()
+
+    def round(self, envelope: dict[str, Any]) -> list[Observation]:
+        """Measure once; nothing while no broker responds."""
+        registry, names = self._simulated.controller.registry, dict[TopicPartition, str]()
+        topics: dict[str, dict[int, PartitionRegistration]] = {}
+        for key, placed in registry.partitions.items():
+            names[key] = registry.topics[key.topic_id].topic
+            topics.setdefault(names[key], {})[key.partition] = placed
+        ends: dict[str, dict[int, int]] = {}
+        follower_ends: dict[BrokerId, dict[str, dict[int, int]]] = {}
+        for broker in self._simulated.reachable():
+            for key in filter(broker.disk.has, names):
+                is_led = registry.partitions[key].leader == broker.broker
+                of_broker = ends if is_led else follower_ends.setdefault(broker.broker, {})
+                of_broker.setdefault(names[key], {})[key.partition] = broker.disk.replicas[key].log.end
+        alive = [BrokerId(broker) for broker, seen in registry.brokers.items() if not seen.fenced]
+        pairs = self._pairs.take(alive, topics, ends, follower_ends)
+        measured = [broker.broker for broker in self._simulated.reachable() if broker.broker in pairs]
+        return [speeds_in_block([self._speed(each, pairs[each], envelope) for each in measured])] if measured else []
+
+    def _speed(self, broker: BrokerId, pairs: PairCounts, envelope: dict[str, Any]) -> BrokerSpeedObserved:
+        times = [self._random.randint(*LATENCY_MS) + self._random.randint(*LATENCY_MS) for _ in range(_REQUESTS)]
+        return BrokerSpeedObserved(
+            **envelope,
+            broker=broker,
+            response_micros=round(median(times)) * _MICROS_PER_MS,
+            slowest_response_micros=max(times) * _MICROS_PER_MS,
+            **pairs._asdict(),
+        )

@@ -5,12 +5,17 @@ Time is model time in milliseconds; the scenario's time 0 is :data:`WARM_UP_MS`,
 
 from __future__ import annotations
 
+import heapq
 import uuid
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from streaming.contracts.identifiers import Micros, TopicId, topic_id_from_uuid
+from streaming.contracts.identifiers import BrokerId, Micros, TopicId, TopicPartition, topic_id_from_uuid
+from streaming.model.clients.consumer import Consumer
+from streaming.model.clients.positions import ConsumerConfig, GroupProtocol, ResetPolicy
+from streaming.model.clients.producer import Producer
+from streaming.model.clients.transactional_producer import Phase, TransactionalProducer
 from streaming.model.cluster.cluster import Cluster
 from streaming.model.constants import Error, Refused
 from streaming.model.controller.metadata_writer import MICROS_PER_MS
@@ -19,20 +24,15 @@ from streaming.model.controller.topics import NewTopic
 from streaming.model.coordinators.internal_topics import coordinators_topics
 from streaming.model.invariants.groups import GroupWatch
 from streaming.model.invariants.watch import Violation, Watch
-from streaming.model.messages.clients import CONSUMER_OFFSETS, TRANSACTION_STATE
-from streaming.sources.simulated.agenda import Agenda
-from streaming.sources.simulated.clients import SEND_MS, SimulatedProducer, members
-from streaming.sources.simulated.faults import inflict
-from streaming.sources.simulated.network import SimulatedNetwork
+from streaming.model.messages.clients import CONSUMER_OFFSETS, TRANSACTION_STATE, Acks, IsolationLevel
+from streaming.sources.simulated.faults import SimulatedNetwork, inflict
 from streaming.sources.simulated.scenario import Placement, TopicPlan
-from streaming.sources.simulated.traffic import TRAFFIC_MS, Writers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from streaming.contracts.identifiers import BrokerId
-    from streaming.sources.simulated.fault import Fault
-    from streaming.sources.simulated.scenario import GroupPlan, ProducerPlan, Scenario
+    from streaming.sources.simulated.faults import Stage
+    from streaming.sources.simulated.scenario import Fault, GroupPlan, ProducerPlan, Scenario
 
 CREATE_TOPICS_MS: Final = 3_000
 PRODUCE_MS: Final = 4_000
@@ -255,3 +255,142 @@ class Simulation:
 
 def _ms(seconds: float) -> int:
     return round(seconds * 1_000)
+
+
+# What is planned in a simulation, by time. Knows nothing of clusters.
+
+
+class Agenda:
+    """Acts with their times, in milliseconds; among equals the one planned first comes first."""
+
+    def __init__(self) -> None:
+        self._acts: list[tuple[int, int, Callable[[], None]]] = []
+        self._number = 0
+
+    def at(self, at: int, act: Callable[[], None]) -> None:
+        """Plan one act."""
+        self._number += 1
+        heapq.heappush(self._acts, (at, self._number, act))
+
+    def every(self, period: int, first: int, act: Callable[[], None]) -> None:
+        """Plan an act again and again."""
+
+        def once(at: int) -> None:
+            act()
+            self.at(at + period, lambda: once(at + period))
+
+        self.at(first, lambda: once(first))
+
+    def due(self, until: int) -> tuple[int, Callable[[], None]] | None:
+        """Take the next act, if it is planned for ``until`` or earlier: (its time, the act)."""
+        if not self._acts or self._acts[0][0] > until:
+            return None
+        at, _, act = heapq.heappop(self._acts)
+        return at, act
+
+
+# Producers of a simulated cluster that wait for their answers, and the members of consumer groups.
+#
+# The anonymous writers of ``traffic`` stand for the mass; these are for what happens to a single record.
+
+
+SEND_MS: Final = 200
+_ACKS: Final = {"all": Acks.ALL, "1": Acks.LEADER, "0": Acks.NONE}
+
+
+class SimulatedProducer:
+    """One producer of a scenario: a batch each :data:`SEND_MS` to the partitions of its topic in turn."""
+
+    def __init__(self, stage: Stage, plan: ProducerPlan) -> None:
+        self._stage = stage
+        self._plan = plan
+        self._turn = 0
+        self._began = 0
+        self._has_aborted = False
+        cluster, brokers = stage.cluster, stage.scenario.brokers
+        if plan.transactional_id:
+            self._producer: Producer = TransactionalProducer(plan.id, brokers, cluster.constants, plan.transactional_id)
+        else:
+            acks = _ACKS[plan.acks]
+            self._producer = Producer(plan.id, brokers, cluster.constants, acks=acks, idempotence=plan.idempotent)
+        cluster.connect(plan.id, self._producer)
+
+    def act(self) -> None:
+        """Send the next batch, and begin or end a transaction when it is time."""
+        producer, now = self._producer, self._stage.cluster.now
+        if self._plan.id not in self._stage.cluster.clients:
+            return  # it was killed
+        producer.act(now)
+        if isinstance(producer, TransactionalProducer):
+            self._act_in_transactions(producer, now)
+        else:
+            self._send(now)
+        self._stage.cluster.flush(self._plan.id)
+
+    def _act_in_transactions(self, producer: TransactionalProducer, now: int) -> None:
+        if producer.phase is Phase.READY and not (self._has_aborted and self._plan.gives_up):
+            producer.begin(now)
+            self._began = now
+        if producer.phase is not Phase.IN_TRANSACTION:
+            return
+        if producer.has_failed:
+            producer.abort(now)
+            self._has_aborted = True
+        elif now - self._began >= self._plan.transaction_seconds * 1_000:
+            producer.commit(now)
+        else:
+            self._send(now)
+
+    def _send(self, now: int) -> None:
+        topic_id = self._stage.topic_ids.get(self._plan.topic)
+        if topic_id is None:
+            return
+        self._turn += 1
+        partition = self._turn % self._stage.partitions_of(topic_id)
+        size = max(1, round(self._plan.records_per_second * SEND_MS / 1_000))
+        self._producer.send(now, TopicPartition(topic_id, partition), size)
+
+
+def members(stage: Stage, plan: GroupPlan) -> Iterator[Consumer]:
+    """Make the members of a group, under consecutive ids."""
+    topics = frozenset(stage.topic_ids[name] for name in plan.topics if name in stage.topic_ids)
+    config = ConsumerConfig(
+        group=plan.name,
+        topics=topics,
+        protocol=GroupProtocol(plan.protocol),
+        reset=ResetPolicy.EARLIEST,
+        isolation=IsolationLevel.READ_COMMITTED if plan.reads_committed else IsolationLevel.READ_UNCOMMITTED,
+    )
+    for number in range(plan.members):
+        node = BrokerId(plan.id + number)
+        yield Consumer(node, stage.scenario.brokers, stage.cluster.constants, config)
+
+
+# Writers of a simulated cluster: anonymous producers that write at a rate, whatever happens to the answers.
+
+
+TRAFFIC_MS: Final = 200
+
+
+class Writers:
+    """Writes to every topic that has a rate. ``batches`` counts what was sent."""
+
+    def __init__(self, stage: Stage, random: Random) -> None:
+        self._stage = stage
+        self._random = random
+        self.batches = 0
+
+    def write(self) -> None:
+        """Write one round: each partition a random share around its topic's rate."""
+        for plan in self._stage.scenario.topics:
+            topic_id = self._stage.topic_ids.get(plan.name)
+            if topic_id is not None and plan.records_per_second > 0:
+                mean = plan.records_per_second * TRAFFIC_MS / 1_000
+                counts = ((number, self._share(mean)) for number in range(plan.partitions))
+                appends = {TopicPartition(topic_id, number): count for number, count in counts if count}
+                self.batches += len(appends)
+                self._stage.cluster.produce(appends, acks_all=plan.acks == "all")
+
+    def _share(self, mean: float) -> int:
+        """A whole number with this mean, up to twice as much."""
+        return int(self._random.random() * 2 * mean + self._random.random())

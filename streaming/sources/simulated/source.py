@@ -7,23 +7,24 @@ a mistake in records, image or pipeline cannot hide in both.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from streaming.contracts.identifiers import ClusterId, Micros, TopicId, TopicPartition
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId, TopicPartition
 from streaming.contracts.observations import Observation, SnapshotReason
 from streaming.model.controller.metadata_writer import MICROS_PER_MS
-from streaming.sources.image import ClusterImage
+from streaming.sources.metadata_log.image import ClusterImage
 from streaming.sources.simulated.reports import Reports
 from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
-from streaming.sources.simulated.truth import TraceEntry, traced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from streaming.contracts.events import Cause
     from streaming.model.controller.metadata_writer import Commit
     from streaming.model.invariants.ghost import Loss
-    from streaming.model.messages.registrations import PartitionRegistration, TopicRegistration
+    from streaming.model.messages.registrations import PartitionRegistration, TopicRegistration, Transition
     from streaming.sources.simulated.scenario import Scenario
 
 OFFSETS_MS: Final = 10_000
@@ -141,3 +142,47 @@ class SimulatedSource:
 
     def _report(self, report: Callable[[Micros], list[Observation]]) -> None:
         self._observations += report(self.simulation.now)
+
+
+# The truth of a simulation: every step of every partition, from the model's states and from nothing else.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceEntry:
+    """The truth about one step of one partition: its state afterwards, when, and why.
+
+    For a deletion ``deleted`` is set and the state is the last one.
+    """
+
+    topic_id: TopicId
+    topic: str
+    partition: int
+    partition_epoch: int
+    leader_epoch: int
+    leader: BrokerId
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    elr: tuple[BrokerId, ...]
+    time: Micros
+    cause: Cause
+    deleted: bool = False
+
+
+def traced(step: Transition, time: Micros) -> TraceEntry:
+    """Tell one step of the model as an entry of the trace."""
+    state = step.after or step.before
+    assert state is not None  # noqa: S101 - a step has a state on one side at least
+    return TraceEntry(
+        topic_id=step.topic_partition.topic_id,
+        topic=step.topic.topic,
+        partition=step.topic_partition.partition,
+        partition_epoch=state.partition_epoch,
+        leader_epoch=state.leader_epoch,
+        leader=state.leader,
+        replicas=state.replicas,
+        isr=state.isr,
+        elr=state.elr,
+        time=time,
+        cause=step.cause,
+        deleted=step.after is None,
+    )

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from streaming.contracts.identifiers import BrokerId, TopicId
 from streaming.contracts.observations import Channel, Observation, SourceKind
 from streaming.jobs.driver.newest import NewestBatch
-from streaming.sources.samples.described_groups import DescribedGroup
-from streaming.sources.samples.group_blocks import CoordinatorAnswer, group_blocks, group_offset_blocks
+from streaming.sources.samples.groups.blocks import CoordinatorAnswer, group_blocks, group_offset_blocks
+from streaming.sources.samples.groups.described import DescribedGroup
 from tests.examples import examples
 from tests.jobs.driver.test_batch import published, rows
 

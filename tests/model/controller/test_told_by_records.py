@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import PartitionObserved, SnapshotReason
 from streaming.model.controller.change import Mode
-from streaming.sources.image import ClusterImage
+from streaming.sources.metadata_log.image import ClusterImage
 from tests.blocks import singly
 
 if TYPE_CHECKING:

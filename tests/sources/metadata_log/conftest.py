@@ -25,10 +25,10 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from streaming.sources.address import Address
 from streaming.sources.metadata_log import messages
-from streaming.sources.metadata_log.batches import EncodedBatch, split
+from streaming.sources.metadata_log.decoding import EncodedBatch, split
 from streaming.sources.metadata_log.messages import FetchSnapshotRequest, FetchSnapshotResponse, LogEnd
+from streaming.sources.protocol.addresses import Address
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "metadata_log"
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"

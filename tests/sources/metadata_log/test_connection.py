@@ -21,14 +21,13 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse
 
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.sources.address import Address, parse_servers
-from streaming.sources.admin_clients import new_client
 from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log import quorum as quorum_module
 from streaming.sources.metadata_log.messages import LogEnd
+from streaming.sources.polling.librdkafka import new_client
 from streaming.sources.protocol import connection as connection_module
+from streaming.sources.protocol.addresses import Address, Peers, parse_servers
 from streaming.sources.protocol.connection import CannotServe, Connection, TooOld, dialer
-from streaming.sources.protocol.peers import Peers
 from streaming.sources.protocol.security import Security, from_client
 from streaming.sources.protocol.tokens import COMMAND
 

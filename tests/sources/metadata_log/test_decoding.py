@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.contracts import records
-from streaming.sources.metadata_log import batches, schemas
+from streaming.sources.metadata_log import decoding
 from streaming.sources.metadata_log.decoding import decode_record, read_fields
 from streaming.sources.protocol.primitives import ByteReader
 from tests.examples import examples
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from streaming.sources.metadata_log.batches import EncodedBatch
+    from streaming.sources.metadata_log.decoding import EncodedBatch
 
-KINDS = {f"{re.sub('(?<!^)(?=[A-Z])', '_', one.name).upper()}_RECORD": key for key, one in schemas.SCHEMAS.items()}
+KINDS = {f"{re.sub('(?<!^)(?=[A-Z])', '_', one.name).upper()}_RECORD": key for key, one in decoding.SCHEMAS.items()}
 TOPIC_ID = bytes(range(16))
 ONE_TWO_THREE = "04 00000001 00000002 00000003"
 
@@ -45,7 +45,7 @@ def raw_values(frames: tuple[EncodedBatch, ...]) -> list[tuple[int, bytes]]:
     return [
         (frame.base_offset + index, value)
         for frame in frames
-        for index, (_, value) in enumerate(batches._raw_records(frame))
+        for index, (_, value) in enumerate(decoding._raw_records(frame))
     ]
 
 
@@ -71,7 +71,7 @@ def test_offsets_epochs_and_times_of_batches_are_those_of_the_log(segment: bytes
     expected = [(line["offset"], line["epoch"], line["ts"] * 1000) for line in lines]
     found = [
         (batch.base_offset + index, batch.epoch, batch.timestamp)
-        for batch in batches.decode_batches(segment)
+        for batch in decoding.decode_batches(segment)
         for index in range(len(batch.records))
     ]
     assert expected == found
@@ -80,7 +80,7 @@ def test_offsets_epochs_and_times_of_batches_are_those_of_the_log(segment: bytes
 def test_a_recorded_change_becomes_a_value_with_unchanged_fields_none(segment: bytes) -> None:
     first = next(
         record
-        for batch in batches.decode_batches(segment)
+        for batch in decoding.decode_batches(segment)
         for record in batch.records
         if isinstance(record, records.PartitionChange)
     )
@@ -89,21 +89,21 @@ def test_a_recorded_change_becomes_a_value_with_unchanged_fields_none(segment: b
 
 
 def test_the_first_record_names_the_controller_and_its_epoch(segment: bytes) -> None:
-    first = next(batches.decode_batches(segment))
+    first = next(decoding.decode_batches(segment))
     assert (records.LeaderChange(controller=101, epoch=1),) == first.records
 
 
 def test_a_snapshot_of_three_thousand_partitions_is_read_whole(fixtures: Path) -> None:
     data = gzip.decompress((fixtures / "snapshot.checkpoint.gz").read_bytes())
-    frames = tuple(batches.split(data))
-    found = [record for frame in frames for record in batches.decode(frame).records]
+    frames = tuple(decoding.split(data))
+    found = [record for frame in frames for record in decoding.decode(frame).records]
     partitions = [record for record in found if isinstance(record, records.Partition)]
     assert len(found) == 3043
     assert len(partitions) == 3000
     assert sum(isinstance(one, records.Topic) for one in found) == 30
     assert not [record for record in found if isinstance(record, records.Undecodable)]
     assert {(1, 2, 3)} == {tuple(sorted(one.replicas)) for one in partitions}
-    assert batches.last_contained_time(frames[0]) == 1795249922910000
+    assert decoding.last_contained_time(frames[0]) == 1795249922910000
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_known_bytes_give_the_known_record(value: str, expected: records.Metadat
     assert expected == decode_record(bytes.fromhex(value))
 
 
-@pytest.mark.parametrize("key", sorted(schemas.SKIPPED))
+@pytest.mark.parametrize("key", sorted(decoding.SKIPPED))
 def test_a_secret_record_is_never_looked_into_whatever_its_version(key: int) -> None:
     assert records.Skipped(api_key=key, version=9) == decode_record(bytes([1, key, 9]) + b"password")
 
@@ -214,7 +214,7 @@ def test_a_damaged_byte_in_a_recorded_batch_is_noticed(frames: tuple[EncodedBatc
     change = data.draw(st.integers(min_value=1, max_value=255))
     broken = bytearray(frame.data)
     broken[place] ^= change
-    (found,) = batches.decode(frame._replace(data=bytes(broken))).records
+    (found,) = decoding.decode(frame._replace(data=bytes(broken))).records
     assert isinstance(found, records.Undecodable)
     assert f"batch at offset {frame.base_offset} does not match its checksum" == found.reason
     assert len(found.value) <= 61
@@ -223,7 +223,7 @@ def test_a_damaged_byte_in_a_recorded_batch_is_noticed(frames: tuple[EncodedBatc
 @given(cut=st.integers(min_value=0, max_value=15_487))
 def test_an_incomplete_batch_at_the_end_is_left_out(segment: bytes, frames: tuple[EncodedBatch, ...], cut: int) -> None:
     whole = [frame for frame, end in zip(frames, ends(frames), strict=True) if end <= cut]
-    assert whole == list(batches.split(segment[:cut]))
+    assert whole == list(decoding.split(segment[:cut]))
 
 
 def ends(frames: tuple[EncodedBatch, ...]) -> list[int]:
@@ -244,6 +244,6 @@ def test_a_batch_that_no_controller_writes_is_undecodable_as_a_whole(
     frame = make_batch(7, 3, b"\x01\x14\x00\x00", attributes=attributes)
     data = bytearray(frame.data)
     struct.pack_into(">b", data, 16, magic)
-    (found,) = batches.decode(frame._replace(data=bytes(data))).records
+    (found,) = decoding.decode(frame._replace(data=bytes(data))).records
     assert isinstance(found, records.Undecodable)
     assert found.reason.startswith(reason)

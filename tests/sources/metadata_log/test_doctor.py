@@ -17,7 +17,7 @@ from streaming.commands.doctor_checks import CHECKS, CHECKS_OF_THE_MACHINE
 from streaming.commands.doctor_findings import Status, numbered
 from streaming.runtime.listening import address_of, listen
 from streaming.settings import ClusterSettings, CollectSettings, Settings
-from streaming.sources.metadata_log.schemas import NEWEST_METADATA_VERSION
+from streaming.sources.metadata_log.decoding import NEWEST_METADATA_VERSION
 from streaming.web.protection import protection_of
 from streaming.web.status import StatusServer
 from tests.plugins.certificates import make_certificate
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from streaming.sources.metadata_log.batches import EncodedBatch
+    from streaming.sources.metadata_log.decoding import EncodedBatch
     from tests.plugins.fake_kafka import FakeKafka
     from tests.plugins.mock_kafka import MockKafka
 

@@ -20,13 +20,11 @@ from streaming.commands.doctor_checks import CHECKS
 from streaming.commands.doctor_findings import Status
 from streaming.contracts.identifiers import Micros
 from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
-from streaming.sources import listener_watch, listeners
-from streaming.sources.address import Address
-from streaming.sources.listener_watch import ListenerWatch
-from streaming.sources.listeners import Listener, Role, discover
-from streaming.sources.protocol.certificates import expires_at, expiries_in
-from streaming.sources.protocol.peers import MAX_PEERS, Peers
-from streaming.sources.protocol.tls import Tls, Unsupported
+from streaming.sources.collector import listener_watch, listeners
+from streaming.sources.collector.listener_watch import ListenerWatch
+from streaming.sources.collector.listeners import Listener, Role, discover
+from streaming.sources.protocol.addresses import MAX_PEERS, Address, Peers
+from streaming.sources.protocol.tls import Tls, Unsupported, expires_at, expiries_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable

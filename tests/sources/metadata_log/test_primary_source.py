@@ -10,7 +10,7 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import SnapshotBegin
 from streaming.errors import ConnectionRefused
 from streaming.settings import ClusterSettings, CollectSettings, Settings
-from streaming.sources import opening
+from streaming.sources.collector import opening
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,19 +18,24 @@ from streaming.commands.doctor_findings import Status
 from streaming.contracts.observations import SnapshotReason
 from streaming.runtime.jars import groups
 from streaming.settings import ClusterSettings, Settings
-from streaming.sources.address import parse_servers
 from streaming.sources.metadata_log import tail as tail_module
-from streaming.sources.metadata_log.batches import _raw_records, decode
-from streaming.sources.metadata_log.decoding import read_fields
+from streaming.sources.metadata_log.decoding import (
+    NEWEST_METADATA_VERSION,
+    SCHEMAS,
+    TESTED,
+    _raw_records,
+    decode,
+    read_fields,
+)
+from streaming.sources.metadata_log.opening import open_voters
 from streaming.sources.metadata_log.quorum import Bootstrap
-from streaming.sources.metadata_log.schemas import NEWEST_METADATA_VERSION, SCHEMAS, TESTED
-from streaming.sources.metadata_log.voters import open_voters
 from streaming.sources.permissions import CLUSTER_ACTION
+from streaming.sources.protocol.addresses import parse_servers
 from streaming.sources.protocol.connection import CannotServe, dialer
 from streaming.sources.protocol.primitives import ByteReader
 from streaming.sources.protocol.security import Security
 from streaming.sources.protocol.tokens import COMMAND
-from streaming.sources.timer import wall_clock
+from streaming.sources.source import wall_clock
 from tests.blocks import singly
 from tests.plugins.real_collector import READER, SECURED, Following, Rules
 from tests.sources.test_tokens import jwt, printing

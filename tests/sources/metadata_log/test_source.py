@@ -21,13 +21,13 @@ from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Observation, SnapshotBegin, SnapshotReason
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources import checkpoint
-from streaming.sources.address import Address, parse_servers
-from streaming.sources.image import ClusterImage
-from streaming.sources.metadata_log.batches import decode, split
+from streaming.sources.metadata_log.decoding import decode, split
+from streaming.sources.metadata_log.image import ClusterImage
 from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.metadata_log.opening import checkpoint_path
 from streaming.sources.metadata_log.quorum import AS_ADVERTISED, Bootstrap, ControllerAddresses
 from streaming.sources.metadata_log.source import MetadataLogSource
+from streaming.sources.protocol.addresses import Address, parse_servers
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import Security
 from tests.blocks import singly
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from streaming.sources.metadata_log.batches import EncodedBatch
+    from streaming.sources.metadata_log.decoding import EncodedBatch
 
 NAME = "metadata_log:test"
 PATIENCE = 30.0

@@ -8,9 +8,9 @@ import pytest
 
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import ControllerObserved, SourceKind
-from streaming.sources.address import Address
+from streaming.sources.metadata_log.opening import ASKED_EVERY, REPORTED_EVERY, VotersSource
 from streaming.sources.metadata_log.quorum import Bootstrap
-from streaming.sources.metadata_log.voters import ASKED_EVERY, REPORTED_EVERY, VotersSource
+from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import from_client
 

@@ -6,8 +6,8 @@ import struct
 import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
+from streaming.sources.protocol.connection import RawRequest, RawResponse, compact_array, compact_string
 from streaming.sources.protocol.primitives import INT8, INT16, INT32
-from streaming.sources.protocol.raw import RawRequest, RawResponse, compact_array, compact_string
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

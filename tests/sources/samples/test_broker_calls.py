@@ -10,8 +10,8 @@ import pytest
 
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.errors import ConnectionRefused
-from streaming.sources.address import Address
-from streaming.sources.samples.broker_calls import BrokerAnswer, BrokerCalls
+from streaming.sources.protocol.addresses import Address
+from streaming.sources.samples.kind import BrokerAnswer, BrokerCalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

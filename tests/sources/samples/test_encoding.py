@@ -13,9 +13,9 @@ from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 
 from streaming.errors import ConnectionRefused
 from streaming.sources.permissions import Denied
-from streaming.sources.protocol.raw import unsigned_varint
+from streaming.sources.protocol.connection import unsigned_varint
 from streaming.sources.samples.directories import describe_directories
-from streaming.sources.samples.listed_offsets import LOG_END, LOG_START, Listed, OffsetSpec, list_offsets
+from streaming.sources.samples.offsets import LOG_END, LOG_START, Listed, OffsetSpec, list_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable

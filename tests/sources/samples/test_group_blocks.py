@@ -12,9 +12,9 @@ from streaming.contracts.codec import decode, encode
 from streaming.contracts.identifiers import BrokerId, TopicId
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.samples import GroupObserved, GroupOffsetsObserved
-from streaming.sources.samples import group_blocks as module
-from streaming.sources.samples.described_groups import DescribedGroup
-from streaming.sources.samples.group_blocks import CoordinatorAnswer, group_blocks, group_offset_blocks
+from streaming.sources.samples.groups import blocks as module
+from streaming.sources.samples.groups.blocks import CoordinatorAnswer, group_blocks, group_offset_blocks
+from streaming.sources.samples.groups.described import DescribedGroup
 from tests.blocks import singly
 
 ENVELOPE: dict[str, Any] = {

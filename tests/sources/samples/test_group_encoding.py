@@ -17,8 +17,8 @@ from kafka.protocol.admin import (
 from kafka.protocol.consumer import OffsetFetchRequest, OffsetFetchResponse
 
 from streaming.errors import ConnectionRefused
-from streaming.sources.samples.committed_offsets import OfGroup, committed_offsets, share_lags
-from streaming.sources.samples.described_groups import NO_GROUP, DescribedGroup, describe_groups, list_groups
+from streaming.sources.samples.groups.blocks import OfGroup, committed_offsets, share_lags
+from streaming.sources.samples.groups.described import NO_GROUP, DescribedGroup, describe_groups, list_groups
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
-from streaming.sources.high_watermarks import SHARE_OF_AGE
+from streaming.sources.samples.high_watermarks import SHARE_OF_AGE
 from tests.sources.samples.test_groups_real import PERIOD, Clients, Collecting
 
 if TYPE_CHECKING:

@@ -15,18 +15,16 @@ from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.samples import GroupOffsetsObserved
 from streaming.errors import ConnectionRefused
-from streaming.sources.admin_view import ClusterView, PartitionView
 from streaming.sources.permissions import DESCRIBE_GROUPS, Denied
+from streaming.sources.polling.view import ClusterView, PartitionView
 from streaming.sources.protocol.connection import TooOld
-from streaming.sources.samples import groups as module
-from streaming.sources.samples.broker_calls import BrokerAnswer
-from streaming.sources.samples.committed_offsets import OfGroup
-from streaming.sources.samples.described_groups import NO_GROUP, DescribedGroup
 from streaming.sources.samples.directories import DirectoriesKind
-from streaming.sources.samples.group_blocks import CoordinatorAnswer
-from streaming.sources.samples.groups import GroupFilter, GroupsKind
-from streaming.sources.samples.listed_offsets import Listed
-from streaming.sources.samples.offsets import LEADERS, ROUND_MICROS, OffsetsKind, Positions
+from streaming.sources.samples.groups import groups as module
+from streaming.sources.samples.groups.blocks import CoordinatorAnswer, OfGroup
+from streaming.sources.samples.groups.described import NO_GROUP, DescribedGroup
+from streaming.sources.samples.groups.groups import GroupFilter, GroupsKind
+from streaming.sources.samples.kind import BrokerAnswer
+from streaming.sources.samples.offsets import LEADERS, ROUND_MICROS, Listed, OffsetsKind, Positions
 from tests.blocks import singly
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)

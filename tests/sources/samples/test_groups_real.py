@@ -15,12 +15,11 @@ from streaming.contracts.group_blocks import BrokerGroupsObserved
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.jobs.driver.newest import NewestBatch
-from streaming.sources.address import Address
+from streaming.sources.protocol.addresses import Address, Peers
 from streaming.sources.protocol.connection import dialer
-from streaming.sources.protocol.peers import Peers
 from streaming.sources.protocol.security import from_client
 from streaming.sources.samples.directories import DirectoriesKind
-from streaming.sources.samples.groups import GroupFilter, GroupsKind
+from streaming.sources.samples.groups.groups import GroupFilter, GroupsKind
 from streaming.sources.samples.offsets import OffsetsKind
 from streaming.sources.samples.source import SamplesSource
 from tests.jobs.driver.test_batch import published, rows

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.contracts.identifiers import Micros, TopicId
-from streaming.sources.samples.described_producers import Writing
-from streaming.sources.samples.hanging_transactions import HangingTransactions
-from streaming.sources.samples.held_partitions import Held, HeldPartitions
+from streaming.sources.samples.offsets import Held, HeldPartitions
+from streaming.sources.samples.transactions import HangingTransactions, Writing
 from tests.examples import examples
 
 if TYPE_CHECKING:

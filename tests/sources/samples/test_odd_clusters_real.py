@@ -28,10 +28,10 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.jobs.driver.newest import NewestBatch
 from streaming.settings import ClusterSettings, CollectSettings, Settings
-from streaming.sources.address import parse_servers
+from streaming.sources.protocol.addresses import parse_servers
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import Security
-from streaming.sources.samples.opening import open_samples
+from streaming.sources.samples.source import open_samples
 from tests.chaos_kafka.answers import Answers, KafkasAdmin, Unanswered
 from tests.chaos_kafka.samples import TABLES, at, sample_differences
 from tests.chaos_kafka.schedule import Shape

@@ -11,7 +11,7 @@ from streaming.contracts.identifiers import BrokerId, Micros, TopicId
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK
 from streaming.contracts.samples import ReplicaOffsetsObserved
-from streaming.sources.samples.offset_blocks import offset_blocks
+from streaming.sources.samples.offsets import offset_blocks
 from tests.blocks import singly
 
 NOW = Micros(5)

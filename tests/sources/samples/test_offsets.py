@@ -7,12 +7,11 @@ from typing import Any
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.samples import ReplicaOffsetsObserved
-from streaming.sources.admin_view import ClusterView, PartitionView
-from streaming.sources.samples.broker_calls import BrokerAnswer
+from streaming.sources.polling.view import ClusterView, PartitionView
 from streaming.sources.samples.directories import KIND as DIRECTORIES
 from streaming.sources.samples.directories import DirectoriesKind, Directory
-from streaming.sources.samples.listed_offsets import Listed
-from streaming.sources.samples.offsets import FOLLOWERS, LEADERS, ROUND_MICROS, OffsetsKind, Positions
+from streaming.sources.samples.kind import BrokerAnswer
+from streaming.sources.samples.offsets import FOLLOWERS, LEADERS, ROUND_MICROS, Listed, OffsetsKind, Positions
 from tests.blocks import singly
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)

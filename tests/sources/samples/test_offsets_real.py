@@ -15,7 +15,7 @@ from streaming.contracts.samples import LogDirectoryObserved, ReplicaOffsetsObse
 from streaming.runtime.jars import SANDBOX, jar_paths
 from streaming.runtime.java import find_java
 from streaming.settings import ClusterSettings, CollectSettings, Settings
-from streaming.sources.samples.opening import open_samples
+from streaming.sources.samples.source import open_samples
 from tests.blocks import singly
 
 if TYPE_CHECKING:

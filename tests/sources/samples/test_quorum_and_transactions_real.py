@@ -21,9 +21,8 @@ from streaming.contracts.health import is_late
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.samples import LogDirectoryObserved, QuorumMemberObserved, TransactionObserved
 from streaming.errors import ConnectionRefused
-from streaming.sources.address import parse_servers
+from streaming.sources.protocol.addresses import Peers, parse_servers
 from streaming.sources.protocol.connection import dialer
-from streaming.sources.protocol.peers import Peers
 from streaming.sources.protocol.security import Security
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.offsets import OffsetsKind

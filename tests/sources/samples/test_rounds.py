@@ -10,22 +10,24 @@ from streaming.contracts.sample_blocks import TransactionsReported
 from streaming.contracts.samples import QuorumMemberObserved, TransactionObserved
 from streaming.errors import ConnectionRefused
 from streaming.settings import CollectSettings
-from streaming.sources.admin_view import ClusterView, PartitionView
 from streaming.sources.permissions import DESCRIBE_CLUSTER, DESCRIBE_TRANSACTIONAL_IDS, READ_TOPICS, Denied
+from streaming.sources.polling.view import ClusterView, PartitionView
 from streaming.sources.protocol.quorum_messages import Leader, Quorum, QuorumMember
-from streaming.sources.samples.broker_calls import BrokerAnswer
-from streaming.sources.samples.described_producers import DescribedProducers, Writing
-from streaming.sources.samples.described_transactions import OpenTransaction, OpenTransactions
-from streaming.sources.samples.held_partitions import HeldPartitions
-from streaming.sources.samples.opening import kinds_of
+from streaming.sources.samples.kind import BrokerAnswer
+from streaming.sources.samples.offsets import HeldPartitions
 from streaming.sources.samples.quorum import QuorumKind
+from streaming.sources.samples.source import kinds_of
 from streaming.sources.samples.transactions import (
     COORDINATORS,
     MOST_PARTITIONS,
     PRODUCERS,
     TRANSACTION_STATE,
     AskedProducers,
+    DescribedProducers,
+    OpenTransaction,
+    OpenTransactions,
     TransactionsKind,
+    Writing,
 )
 
 if TYPE_CHECKING:

@@ -13,16 +13,12 @@ from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved, TopicSettingsObserved
 from streaming.errors import ConnectionRefused
-from streaming.sources.address import Address
 from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPIC_CONFIGS, Denied
-from streaming.sources.protocol.configs import Described, DescribedValue, Resource
-from streaming.sources.protocol.connection import dialer
-from streaming.sources.protocol.peers import Peers
+from streaming.sources.protocol.addresses import Address, Peers
+from streaming.sources.protocol.connection import Described, DescribedValue, Resource, dialer
 from streaming.sources.protocol.security import Security
-from streaming.sources.samples.broker_calls import BrokerAnswer
-from streaming.sources.samples.features import Feature
-from streaming.sources.samples.kind import NEVER
-from streaming.sources.samples.settings import BROKERS, TOPICS, OfBroker, OfTopics, SettingsKind
+from streaming.sources.samples.kind import NEVER, BrokerAnswer
+from streaming.sources.samples.settings import BROKERS, TOPICS, Feature, OfBroker, OfTopics, SettingsKind
 from streaming.sources.samples.source import SamplesSource
 from tests.blocks import singly
 from tests.plugins.fake_kafka import DESCRIBE_CONFIGS, MIN_ISR

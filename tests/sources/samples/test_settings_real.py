@@ -19,9 +19,8 @@ from streaming.contracts.partition_for import partition_for
 from streaming.contracts.throttles import LeftThrottles, ThrottledReplicas, ThrottleRates, left_throttles
 from streaming.contracts.topic_roles import TopicRole
 from streaming.jobs.driver.newest import NewestBatch
-from streaming.sources.address import Address
+from streaming.sources.protocol.addresses import Address, Peers
 from streaming.sources.protocol.connection import dialer
-from streaming.sources.protocol.peers import Peers
 from streaming.sources.protocol.security import Security
 from streaming.sources.samples.settings import SettingsKind
 from streaming.sources.samples.source import SamplesSource

@@ -15,9 +15,8 @@ from deploy.sandbox.writer import TopicWriter
 from streaming.changes.slow_brokers import LEAST_HISTORY, BrokerSpeed, SpeedSample, after_round
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.sample_blocks import BrokerSpeedsObserved
-from streaming.sources.address import parse_servers
+from streaming.sources.protocol.addresses import Peers, parse_servers
 from streaming.sources.protocol.connection import dialer
-from streaming.sources.protocol.peers import Peers
 from streaming.sources.protocol.security import Security
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.offsets import OffsetsKind

@@ -14,9 +14,8 @@ from kafka.protocol.metadata import MetadataRequest
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.samples import LogDirectoryObserved, ReplicaOffsetsObserved
 from streaming.errors import ConnectionRefused
-from streaming.sources.address import parse_servers
+from streaming.sources.protocol.addresses import Peers, parse_servers
 from streaming.sources.protocol.connection import dialer
-from streaming.sources.protocol.peers import Peers
 from streaming.sources.protocol.security import Security
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.offsets import OffsetsKind

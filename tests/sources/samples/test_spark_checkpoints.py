@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.sources.samples import spark_checkpoints as module
-from streaming.sources.samples.spark_checkpoints import CheckpointUnreadable, read_checkpoint
+from streaming.sources.samples.groups import spark as module
+from streaming.sources.samples.groups.spark import CheckpointUnreadable, read_checkpoint
 
 SECOND = 1_000_000
 BATCH = {"batchWatermarkMs": 0, "batchTimestampMs": 1_795_712_942_516, "conf": {"spark.sql.shuffle.partitions": "2"}}

@@ -13,11 +13,11 @@ from streaming.contracts.identifiers import NO_BROKER, Micros
 from streaming.contracts.samples import GroupOffsetsObserved
 from streaming.errors import ConfigurationError
 from streaming.settings import CollectSettings, settings_of
-from streaming.sources.samples.broker_calls import BrokerAnswer, BrokerCalls
-from streaming.sources.samples.groups import GroupFilter, GroupsKind
-from streaming.sources.samples.opening import kinds_of
-from streaming.sources.samples.spark_groups import SparkGroupsKind
-from streaming.sources.timer import monotonic
+from streaming.sources.samples.groups.groups import GroupFilter, GroupsKind
+from streaming.sources.samples.groups.spark import SparkGroupsKind
+from streaming.sources.samples.kind import BrokerAnswer, BrokerCalls
+from streaming.sources.samples.source import kinds_of
+from streaming.sources.source import monotonic
 from tests.blocks import singly
 from tests.sources.samples.test_groups import ENVELOPE, ONE, TWO, VIEW, Asked, answered, view_of
 from tests.sources.samples.test_spark_checkpoints import SECOND, Query

@@ -14,7 +14,7 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.jobs.driver.newest import NewestBatch
 from streaming.settings import ClusterSettings, CollectSettings, Settings
-from streaming.sources.samples.opening import open_samples
+from streaming.sources.samples.source import open_samples
 from tests.jobs.driver.test_batch import published, rows
 from tests.sources.samples import spark_query
 

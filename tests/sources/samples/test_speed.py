@@ -10,16 +10,15 @@ import pytest
 from streaming.changes.slow_brokers import LEAST_HISTORY, SLOW_SCORE, BrokerSpeed, SpeedSample, after_round
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.sample_blocks import BrokerSpeedsObserved
-from streaming.sources.address import parse_servers
-from streaming.sources.append_times import AppendTimes
+from streaming.sources.broker_metrics import AppendTimes
+from streaming.sources.protocol.addresses import Peers, parse_servers
 from streaming.sources.protocol.connection import dialer
-from streaming.sources.protocol.peers import Peers
 from streaming.sources.protocol.security import Security
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.offsets import OffsetsKind
 from streaming.sources.samples.source import SamplesSource
 from streaming.sources.samples.speed import SpeedKind
-from streaming.sources.timer import monotonic
+from streaming.sources.source import monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from deploy.sandbox.waiting import wait_until
-from streaming.sources.address import Address
+from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import from_client
 from tests.sources.samples.streams_member import Member

@@ -20,15 +20,16 @@ from kafka.protocol.admin import (
 from streaming.contracts.identifiers import Micros
 from streaming.sources.permissions import Denied
 from streaming.sources.protocol.quorum_messages import Leader, QuorumMember
-from streaming.sources.samples.described_producers import Writing, describe_producers
-from streaming.sources.samples.described_transactions import (
+from streaming.sources.samples.quorum import describe_quorum
+from streaming.sources.samples.transactions import (
     PROBED,
     UNDECIDED,
     OpenTransaction,
     OpenTransactions,
+    Writing,
+    describe_producers,
     open_transactions,
 )
-from streaming.sources.samples.quorum import describe_quorum
 from tests.sources.samples.test_encoding import Answering
 
 NAMES = st.text("abß", min_size=1, max_size=3)

@@ -1,0 +1,368 @@
+"""The loop that polls sources and publishes their observations: one thread and one publisher per source.
+
+Depends on the interfaces of sources and publishers, and on how a node refuses. A source that cannot reach its cluster
+is polled again with a growing pause. While the disk of the bus is full it is not polled, and what it has reported is
+published again and again. A bus that cannot be written for another reason stops everything, because the observations
+would be lost; the checkpoints of the sources then still name the last acknowledged position.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from itertools import chain
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+
+from prometheus_client import CollectorRegistry
+
+from streaming.contracts.observations import Channel
+from streaming.errors import BusFull, ConnectionRefused, IsrwatchError
+from streaming.sources.collector.metrics import CollectorMetrics, MergedMetrics, source_up
+from streaming.sources.protocol.connection import CannotServe
+from streaming.sources.source import ClockJumps, RestartPauses, wall_clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from prometheus_client import Metric
+
+    from streaming.bus.capacity import Removed
+    from streaming.bus.publisher import Publisher
+    from streaming.contracts.identifiers import Micros
+    from streaming.contracts.observations import Observation
+    from streaming.sources.source import Source
+
+_PAUSES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_WAKE_SECONDS: Final = 0.5
+_IDLE_PAUSE: Final = 0.01  # after a poll that returned nothing at once
+
+
+@runtime_checkable
+class KeepsUndecodable(Protocol):
+    """A source that also returns the records it could not decode, as JSON for the quarantine."""
+
+    def take_undecodable(self) -> list[bytes]:
+        """Return and drop the records that could not be decoded since the last call."""
+
+
+@runtime_checkable
+class HasLimit(Protocol):
+    """A publisher that deletes what is too much."""
+
+    def take_removed(self) -> Removed:
+        """Return and forget how much was deleted since the last call although nobody may have applied it."""
+
+
+@runtime_checkable
+class ReportsOnRequest(Protocol):
+    """A source that can send a full report before it is due."""
+
+    def request_full_report(self) -> None:
+        """Send a full report with the next poll."""
+
+
+class Beside(Protocol):
+    """Another collector, with metrics of its own."""
+
+    name: str
+
+    def start(self) -> None:
+        """Start it."""
+
+    def stop(self) -> None:
+        """Request its end."""
+
+    def wait(self) -> None:
+        """Wait until its sources are closed."""
+
+    def collect(self) -> Iterable[Metric]:
+        """Return its metrics."""
+
+
+def join(thread: threading.Thread) -> None:
+    """Wait for a thread, and wake up now and then: a signal may arrive just before the wait, which then never ends."""
+    while thread.is_alive():
+        thread.join(_WAKE_SECONDS)
+
+
+class Collector:
+    """Runs sources until it is stopped, or until one of them fails for good.
+
+    Args:
+        sources: each is polled in a thread of its own.
+        open_publisher: opens the bus for one source.
+        cluster: the display name of the cluster, a label of the metrics.
+        report: takes one line for the user.
+        beside: other collectors of the cluster, which are started and stopped with this one.
+        clock: the wall-clock time.
+
+    Attributes:
+        names: of the sources.
+        metrics: what the sources reported.
+        registry: exposes it, with the metrics of the others.
+    """
+
+    def __init__(  # noqa: PLR0913 - all but two are keywords
+        self,
+        sources: Sequence[Source],
+        open_publisher: Callable[[], Publisher],
+        *,
+        cluster: str = "",
+        report: Callable[[str], None] = lambda _: None,
+        beside: Sequence[Beside] = (),
+        clock: Callable[[], Micros] = wall_clock,
+    ) -> None:
+        self.names = [*(source.name for source in sources), *(other.name for other in beside)]
+        self.metrics = CollectorMetrics(sources, cluster)
+        self.problems = self.metrics.problems
+        self.registry = CollectorRegistry()
+        self.registry.register(MergedMetrics(lambda: [self.metrics.registry, *beside]))
+        self._beside = beside
+        self._open_publisher = open_publisher
+        self._report, self._clock = report, clock
+        self._stopping = threading.Event()
+        self._failures: list[BaseException] = []
+        self._threads = [
+            threading.Thread(target=self._run, args=(source,), name=source.name, daemon=True) for source in sources
+        ]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether no source has ended, and no stop was requested."""
+        return not self._stopping.is_set()
+
+    def start(self) -> None:
+        """Start all threads."""
+        for thread in self._threads:
+            thread.start()
+        for other in self._beside:
+            other.start()
+
+    def stop(self) -> None:
+        """Request the end of all threads; may be called from a signal handler."""
+        self._stopping.set()
+        for other in self._beside:
+            other.stop()
+
+    def wait(self) -> None:
+        """Wait until every source is closed and its checkpoint written.
+
+        Raises:
+            Exception: the first failure that ended a source.
+        """
+        for thread in self._threads:
+            join(thread)
+        for other in self._beside:
+            other.stop()
+            other.wait()
+        if self._failures:
+            raise self._failures[0]
+
+    def _run(self, source: Source) -> None:
+        try:
+            publisher = self._open_publisher()
+            try:
+                self._poll_until_stopped(source, publisher)
+            finally:
+                source.close()
+                publisher.close()
+        except BaseException as failure:  # noqa: BLE001 - raised again by wait(), in the main thread
+            self._failures.append(failure)
+        finally:
+            self._stopping.set()
+
+    def _poll_until_stopped(self, source: Source, publisher: Publisher) -> None:
+        refusals, said, jumps = 0, set[str](), ClockJumps(self._clock)
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            self._answer_jump(source, jumps.take())
+            try:
+                observations = source.poll(self._clock())
+            except ConnectionRefused as refusal:
+                self.metrics.refused(source, refusal)
+                # Behind a permission that was missing there may be another one that is.
+                if not refusals or (isinstance(refusal, CannotServe) and str(refusal) not in said):
+                    self._report(f"{source.name}: {refusal}; trying again")
+                    said.add(str(refusal))
+                self._stopping.wait(_PAUSES[min(refusals, len(_PAUSES) - 1)])
+                refusals += 1
+                continue
+            if refusals and observations:  # an empty result may only mean that no response has arrived yet
+                self._report(f"{source.name}: reads the cluster again")
+                refusals = 0
+                said.clear()
+            undecodable = source.take_undecodable() if isinstance(source, KeepsUndecodable) else []
+            unread = len(undecodable)
+            if not self._is_published(source, publisher, undecodable, observations):
+                return
+            self.metrics.published(source, observations, unread)
+            source.acknowledge()
+            self._answer_removed(source, publisher)
+            if not observations and time.monotonic() - began < _IDLE_PAUSE:
+                self._stopping.wait(_IDLE_PAUSE)
+
+    def _is_published(
+        self, source: Source, publisher: Publisher, undecodable: list[bytes], observations: Sequence[Observation]
+    ) -> bool:
+        """Publish what a source reported, however long the disk is full; return whether that was before the stop."""
+        refusals = 0
+        while True:
+            try:
+                while undecodable:
+                    publisher.publish_raw(Channel.REPLICATION, source.name, undecodable[0])
+                    del undecodable[0]
+                if observations:
+                    publisher.publish(observations)
+            except BusFull as refusal:
+                if not refusals:
+                    self._report(f"{source.name}: {refusal}; trying again")
+                if self._stopping.wait(_PAUSES[min(refusals, len(_PAUSES) - 1)]):
+                    return False
+                refusals += 1
+                continue
+            if refusals:
+                self._report(f"{source.name}: writes the bus again")
+            return True
+
+    def _answer_jump(self, source: Source, jump: Micros) -> None:
+        """Request a full report after the clock was set: a job has refused what was collected far ahead of its own."""
+        if jump and isinstance(source, ReportsOnRequest):
+            way, seconds = "ahead" if jump > 0 else "back", round(abs(jump) / 1_000_000)
+            self._report(
+                f"{source.name}: the clock of this machine was set {way} by {seconds} s: everything is reported again"
+            )
+            source.request_full_report()
+
+    def _answer_removed(self, source: Source, publisher: Publisher) -> None:
+        """Report what the publisher had to delete; a full report corrects the states that lack it."""
+        removed = publisher.take_removed() if isinstance(publisher, HasLimit) else None
+        if removed is None or not removed.replication:
+            return
+        self._report(
+            f"{source.name}: the bus holds more than bus.max_bytes, so {removed.replication} bytes of changes were "
+            "deleted that the job may not have applied: start the job, or raise bus.max_bytes"
+        )
+        if isinstance(source, ReportsOnRequest):
+            source.request_full_report()
+
+
+def sentence_of(failure: Exception) -> str:
+    """Return an error for users as it is, and a defect with the place where it was raised."""
+    if isinstance(failure, IsrwatchError):
+        return str(failure)
+    frame = traceback.extract_tb(failure.__traceback__)[-1]
+    return f"{type(failure).__name__}: {failure} ({frame.filename}, line {frame.lineno})"
+
+
+# Several clusters in one process: a collector for each, and each fails alone.
+#
+# What ends the collector of one cluster, or keeps its sources from being created, is one line for the user and an
+# unhealthy source; after a growing pause the cluster is started again. The others do not notice.
+
+
+if TYPE_CHECKING:
+    OpenCollector = Callable[[Callable[[str], None]], Collector]
+
+
+class Collectors:
+    """Runs the collectors of several clusters until they are stopped.
+
+    Args:
+        clusters: by the name of each cluster, what creates its collector; it takes what reports a line.
+        report: takes one line for the user.
+
+    Attributes:
+        registry: the metrics of all clusters.
+        names: of the clusters.
+    """
+
+    def __init__(
+        self,
+        clusters: Mapping[str, OpenCollector],
+        *,
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.names = list(clusters)
+        self.registry = CollectorRegistry()
+        self.registry.register(MergedMetrics(self._members))
+        self._report = report
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._running: dict[str, Collector] = {}
+        self._failures = dict.fromkeys(clusters, "its sources are being created")
+        self._threads = [
+            threading.Thread(target=self._run, args=(name, open_collector), name=name, daemon=True)
+            for name, open_collector in clusters.items()
+        ]
+
+    def start(self) -> None:
+        """Start every cluster; none waits for another."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Request the end of all threads; may be called from a signal handler."""
+        self._stopping.set()
+        for collector in list(self._running.values()):
+            collector.stop()
+
+    def wait(self) -> None:
+        """Wait until every source is closed and its checkpoint written."""
+        for thread in self._threads:
+            join(thread)
+
+    def problems(self) -> list[str]:
+        """List why no cluster is read now; empty while one is, because a restart would interrupt that one, too."""
+        failures, running = self._state()
+        of_each = [[f"{name}: {why}"] for name, why in failures.items()]
+        of_each += [[f"{name}: {why}" for why in each.metrics.problems()] for name, each in running.items()]
+        return sorted(chain.from_iterable(of_each)) if all(of_each) else []
+
+    def _run(self, name: str, open_collector: OpenCollector) -> None:
+        pauses = RestartPauses()
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            failure = self._failure_of(name, open_collector)
+            if failure is None:
+                return
+            seconds = pauses.after(time.monotonic() - began)
+            self._report(f"{name}: {failure}; starting this cluster again in {seconds:g} s")
+            self._stopping.wait(seconds)
+
+    def _failure_of(self, name: str, open_collector: OpenCollector) -> str | None:
+        """Collect one cluster until the end; return what ended it, None if that was the stop."""
+
+        def report(line: str) -> None:
+            self._report(f"{name}: {line}")
+
+        try:
+            collector = open_collector(report)
+            with self._lock:
+                self._running[name] = collector
+                self._failures.pop(name, None)
+            if self._stopping.is_set():  # between the creation and the line above, so it was not stopped
+                collector.stop()
+            collector.start()
+            collector.wait()
+        except Exception as failure:  # noqa: BLE001 - of one cluster, which must not end the others
+            with self._lock:
+                self._running.pop(name, None)
+                self._failures[name] = sentence_of(failure)
+            return sentence_of(failure)
+        return None
+
+    def _state(self) -> tuple[dict[str, str], dict[str, Collector]]:
+        with self._lock:
+            return dict(self._failures), dict(self._running)
+
+    def _members(self) -> list[CollectorRegistry]:
+        """Return the registries of the clusters that run; a cluster that does not is a source that is not up."""
+        failures, running = self._state()
+        registries = [collector.registry for collector in running.values()]
+        if failures:
+            registries.append(CollectorRegistry())
+            up = source_up(registries[-1])
+            for name in failures:
+                up.labels(name, f"all:{name}").set(0)
+        return registries

@@ -1,0 +1,147 @@
+"""Every listener that isrwatch connects to, of brokers and controllers: does it respond, and with which certificate?
+
+Off the path of every observation. A round connects to each listener without a login and without verification, so that
+it needs no permission and sees an expired certificate as well; it sends ApiVersions, which a hung node does not answer.
+What librdkafka alone connects to is seen in this way, too.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaException
+
+from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.sources.metadata_log.opening import bootstrap_of, controller_addresses
+from streaming.sources.permissions import ANYBODY
+from streaming.sources.polling.librdkafka import new_client
+from streaming.sources.protocol.addresses import Address, parse_servers
+from streaming.sources.protocol.connection import CannotServe, dialer
+from streaming.sources.protocol.security import tls_of, without_login
+from streaming.sources.protocol.tls import Tls, Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from streaming.settings import Settings
+    from streaming.sources.protocol.addresses import Peers
+    from streaming.sources.protocol.connection import Dial
+
+SECONDS: Final = 3.0
+_AT_ONCE: Final = 16
+
+
+class Role(StrEnum):
+    """What listens; a bootstrap server is one whose address no broker advertises."""
+
+    BROKER = "broker"
+    CONTROLLER = "controller"
+    BOOTSTRAP = "bootstrap"
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A listener; ``node`` is the id as text, empty for a bootstrap server."""
+
+    role: Role
+    node: str
+    address: Address
+
+    def __str__(self) -> str:
+        return f"{self.role}{self.node and ' '}{self.node} at {self.address}"
+
+
+def discover(settings: Settings, peers: Peers | None = None) -> list[Listener]:
+    """List the listeners that a cluster advertises now to the configured client, and the bootstrap servers.
+
+    What cannot be listed is left out; other sources report why.
+    """
+    cluster, controllers = settings.cluster, settings.cluster.controllers
+    servers, fixed = parse_servers(cluster.bootstrap_servers), controller_addresses(controllers, ANYBODY)
+    try:
+        bootstrap = bootstrap_of(settings, peers)
+    except Unsupported:  # a login that only librdkafka has
+        brokers, quorum = _advertised(settings), fixed.by_node
+    except ConfigurationError:  # a certificate and its key, of which only one is replaced so far
+        brokers, quorum = {}, fixed.by_node
+    else:
+        brokers = _answered(bootstrap.brokers)
+        quorum = fixed.by_node or _answered(lambda: bootstrap.quorum(with_addresses=True).nodes)
+    return [
+        *(Listener(Role.BROKER, str(node), address) for node, address in brokers.items()),
+        *(Listener(Role.CONTROLLER, str(node), address) for node, address in quorum.items()),
+        *(Listener(Role.BOOTSTRAP, "", address) for address in servers),
+    ]
+
+
+def distinct(listeners: Iterable[Listener]) -> list[Listener]:
+    """Return the last listener of each node, and the bootstrap servers that are no broker's."""
+    last = {(each.role, each.node or each.address): each for each in listeners}
+    brokers = {each.address for each in last.values() if each.role is Role.BROKER}
+    return [each for each in last.values() if each.role is not Role.BOOTSTRAP or each.address not in brokers]
+
+
+def _answered(ask: Callable[[], dict[int, Address]]) -> dict[int, Address]:
+    try:
+        return ask()
+    except ConnectionRefused:
+        return {}
+
+
+def _advertised(settings: Settings) -> dict[int, Address]:
+    """Ask with librdkafka, which supports every login."""
+    cluster = settings.cluster
+    try:
+        client = new_client({**cluster.client, "bootstrap.servers": cluster.bootstrap_servers, "log_level": "0"})
+    except ConfigurationError:
+        return {}
+    with client:  # type: ignore[attr-defined] # not in the stubs yet
+        described: Any = client.describe_cluster(request_timeout=SECONDS)  # a future, whatever the stubs say
+        try:
+            return {node.id: Address(node.host, node.port) for node in described.result(2 * SECONDS).nodes}
+        except (KafkaException, TimeoutError):
+            return {}
+
+
+def dials_of(settings: Settings, peers: Peers) -> dict[Role, Dial]:
+    """Return how each role is connected to."""
+    cluster, controllers = settings.cluster, settings.cluster.controllers
+    brokers = dialer(without_login(cluster.client), peers)
+    own = dialer(without_login(controllers.client), peers) if controllers.client else brokers
+    return {Role.BROKER: brokers, Role.CONTROLLER: own, Role.BOOTSTRAP: brokers}
+
+
+def own_expiries(settings: Settings) -> dict[str, float]:
+    """Return until when our own certificates and authorities are valid: table and property to seconds since 1970."""
+    cluster, exporters = settings.cluster, settings.collect.broker_metrics_client
+    tables = tls_of(cluster.client), tls_of(cluster.controllers.client, "cluster.controllers.client")
+    used = [tls for tls in (*tables, Tls(exporters, "collect.broker_metrics_client")) if tls is not None]
+    return {f"{tls.table} {key}": end for tls in used for key, end in tls.expiries().items()}
+
+
+def ask_all(listeners: Iterable[Listener], dials: Mapping[Role, Dial]) -> dict[Listener, str]:
+    """Connect to listeners, a few at a time; return why each does not respond, "" if it does."""
+    answers: dict[Listener, str] = {}
+    rest = iter(listeners)
+    while some := list(islice(rest, _AT_ONCE)):
+        threads = [threading.Thread(target=_ask, args=(one, dials[one.role], answers), daemon=True) for one in some]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return answers
+
+
+def _ask(listener: Listener, dial: Dial, answers: dict[Listener, str]) -> None:
+    try:
+        dial(listener.address, response_seconds=SECONDS).close()
+    except CannotServe:  # it responds
+        answers[listener] = ""
+    except ConnectionRefused as refusal:
+        answers[listener] = str(refusal)
+    else:
+        answers[listener] = ""

@@ -1,0 +1,190 @@
+"""The collector of a configuration: a real cluster's metadata log, polling, quorum, broker metrics, and its samples."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from streaming.contracts.identifiers import Micros
+from streaming.contracts.observations import SourceKind
+from streaming.errors import ConnectionRefused
+from streaming.sources.broker_metrics import AppendTimes, BrokerMetricsSource, client_from, endpoints_from
+from streaming.sources.collector.collector import Collector
+from streaming.sources.collector.listener_watch import ListenerWatch
+from streaming.sources.collector.separate import SeparateCollector
+from streaming.sources.metadata_log.opening import checkpoint_path, open_metadata_log, open_voters
+from streaming.sources.metadata_log.quorum import NoMetadataLog
+from streaming.sources.polling.source import AdminSource
+from streaming.sources.protocol.addresses import Peers
+from streaming.sources.protocol.security import from_client
+from streaming.sources.protocol.tls import Unsupported
+from streaming.sources.samples.source import open_samples, samples_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from streaming.bus.publisher import Publisher
+    from streaming.settings import Settings
+    from streaming.sources.metadata_log.source import MetadataLogSource
+    from streaming.sources.source import Source
+
+# When the metadata log falls silent, a poller becomes the primary source with its next full report: so it sends many.
+POLL_SNAPSHOT_SECONDS: Final = 30.0
+CONNECT_SECONDS: Final = 10.0  # a controller failover takes two or three
+
+
+def open_collector(
+    settings: Settings, bus: Path, open_publisher: Callable[[], Publisher], report: Callable[[str], None]
+) -> Collector:
+    """Create the collector of one cluster, with its samples in a process beside it.
+
+    Args:
+        settings: of the cluster.
+        bus: the folder of checkpoints.
+        open_publisher: opens the bus for one source, in the other process, too.
+        report: takes one line for the user.
+
+    Raises:
+        ConfigurationError: an address or a client property is wrong.
+        ConnectionRefused: only the metadata log is wanted, and it cannot be read.
+    """
+    peers, name = Peers(), settings.cluster.name
+    append_times = AppendTimes(endpoints_from(settings.collect.broker_metrics))
+    sources = open_sources(settings, bus, report, peers, append_times)
+    beside = _samples(settings, open_publisher, report, peers, append_times)
+    return Collector(sources, open_publisher, cluster=name, report=report, beside=beside)
+
+
+def _samples(
+    settings: Settings,
+    open_publisher: Callable[[], Publisher],
+    report: Callable[[str], None],
+    peers: Peers,
+    append_times: AppendTimes,
+) -> list[SeparateCollector]:
+    try:
+        from_client(settings.cluster.client)
+    except Unsupported as refusal:
+        report(f"only the offsets of leaders are sampled, by librdkafka: {refusal}")
+        return []
+    return [
+        SeparateCollector(
+            partial(open_samples, settings, append_times=append_times),
+            open_publisher,
+            cluster=settings.cluster.name,
+            name=samples_name(settings),
+            peers=peers,
+            report=report,
+        )
+    ]
+
+
+def open_sources(
+    settings: Settings,
+    bus: Path,
+    report: Callable[[str], None],
+    peers: Peers | None = None,
+    append_times: AppendTimes | None = None,
+) -> list[Source]:
+    """Create the sources of one cluster, the primary one first, without the samples.
+
+    Args:
+        settings: of the cluster.
+        bus: the folder of checkpoints.
+        report: takes one line for the user.
+        peers: note what connections see.
+        append_times: take what agents say for the samples.
+
+    Raises:
+        ConfigurationError: an address or a client property is wrong.
+        ConnectionRefused: only the metadata log is wanted, and it cannot be read; or nobody says the cluster id.
+    """
+    peers = peers or Peers()
+    log = open_log(settings, bus, report, peers)
+    watch = ListenerWatch(settings, peers, report=report)
+    admin = _admin(settings, bus, report, peers, log)
+    metrics = _broker_metrics(settings, admin, append_times)
+    if log is None:
+        return [admin, watch, *metrics]
+    return [log, admin, open_voters(settings, peers), watch, *metrics]
+
+
+def open_log(
+    settings: Settings, bus: Path, report: Callable[[str], None], peers: Peers | None = None
+) -> MetadataLogSource | None:
+    """Open the metadata log; None when the brokers are polled for good. ``peers`` note what connections see.
+
+    One that cannot be read yet is tried again and again, and the brokers are polled meanwhile.
+
+    Raises:
+        IsrwatchError: only the log is wanted, and it cannot be read.
+    """
+    configured = settings.collect.primary_source
+    if configured == "poll":
+        return None
+    name = f"metadata_log:{settings.collect.collector}"
+    try:
+        source = open_metadata_log(settings, path=checkpoint_path(bus, name), report=report, peers=peers)
+    except Unsupported as refusal:
+        if configured != "auto":
+            raise
+        report(f"polling the brokers, because the metadata log cannot be read: {refusal}")
+        return None
+    try:
+        source.connect(seconds=CONNECT_SECONDS)
+    except NoMetadataLog as refusal:
+        source.close()
+        if configured != "auto":
+            raise
+        report(f"polling the brokers: {refusal}")
+        return None
+    except ConnectionRefused:
+        if configured != "auto":
+            source.close()
+            raise
+    return source
+
+
+def _admin(
+    settings: Settings, bus: Path, report: Callable[[str], None], peers: Peers, log: MetadataLogSource | None
+) -> AdminSource:
+    """Create the poller, which is the primary source without a log, or while that cannot be read."""
+    collect, name = settings.collect, f"admin:{settings.collect.collector}"
+    return AdminSource(
+        bootstrap_servers=settings.cluster.bootstrap_servers,
+        client=settings.cluster.client,
+        cluster=settings.cluster.name,
+        name=name,
+        poll_micros=_micros(collect.poll_seconds),
+        offsets_micros=_micros(collect.offsets_seconds),
+        config_micros=_micros(collect.config_seconds),
+        snapshot_micros=_micros(min(collect.snapshot_seconds, POLL_SNAPSHOT_SECONDS)),
+        source_kind=SourceKind.POLL if log is None else SourceKind.NONE,
+        is_primary_current=lambda: log is None or log.is_primary,
+        report=report,
+        peers=peers,
+        epochs=checkpoint_path(bus, name),
+    )
+
+
+def _broker_metrics(settings: Settings, admin: AdminSource, append_times: AppendTimes | None) -> list[Source]:
+    """Create the scraper of JMX exporters, if any; their metrics do not contain the cluster id, which is polled."""
+    endpoints = endpoints_from(settings.collect.broker_metrics)
+    if not endpoints:
+        return []
+    return [
+        BrokerMetricsSource(
+            endpoints=endpoints,
+            client=client_from(settings.collect.broker_metrics_client),
+            cluster_id=lambda: admin.cluster_id,
+            cluster=settings.cluster.name,
+            name=f"broker_metrics:{settings.collect.collector}",
+            period_micros=_micros(settings.collect.broker_metrics_seconds),
+            append_times=append_times,
+        )
+    ]
+
+
+def _micros(seconds: float) -> Micros:
+    return Micros(round(seconds * 1_000_000))

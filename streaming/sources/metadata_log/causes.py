@@ -1,0 +1,432 @@
+"""Why an ISR or a leader changed, from the order in which the controller wrote its records.
+
+Pure; depends on metadata records and the set of causes. One batch may hold the records of several controller operations
+(``controller.quorum.append.linger.ms``), so a cause is derived from runs of adjacent records, never from the whole
+batch. Source: record order of ``ReplicationControlManager`` (Apache Kafka), KIP-631, KIP-966.
+
+Invariants: an operation that removes a broker (fencing, unregistration, a new registration, a failed log directory)
+writes the partition changes first and the registration record last; one that begins a controlled shutdown or unfences a
+broker writes the registration record first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.identifiers import NO_LEADER, BrokerId
+from streaming.contracts.records import (
+    RECOVERING,
+    BrokerRegistrationChange,
+    MetadataRecord,
+    Partition,
+    PartitionChange,
+    RegisterBroker,
+    UnregisterBroker,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from streaming.contracts.identifiers import TopicId
+
+# The context of a partition change: what the records around it in the same batch say about it.
+#
+# Pure; depends on metadata records only. The rules that derive a cause from the context are in :mod:`causes`.
+
+
+class Explanation(NamedTuple):
+    """A cause, its evidence, and the possible causes (with ambiguous evidence only)."""
+
+    cause: Cause
+    evidence: Evidence
+    candidates: tuple[Cause, ...] = ()
+
+
+def proven(cause: Cause) -> Explanation:
+    """Return a cause that is the only one the record sequence allows."""
+    return Explanation(cause, Evidence.PROVEN)
+
+
+def ambiguous(cause: Cause, *others: Cause) -> Explanation:
+    """Return the likeliest of several causes that the record sequence allows."""
+    return Explanation(cause, Evidence.AMBIGUOUS, (cause, *others))
+
+
+def inferred(cause: Cause) -> Explanation:
+    """Return the likeliest cause, where the record sequence excludes no other but makes each of them unlikely."""
+    return Explanation(cause, Evidence.INFERRED)
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedRecord:
+    """One record that was applied, with the partition before and after it when it is a ``PartitionChange``."""
+
+    record: MetadataRecord
+    before: Partition | None = None
+    after: Partition | None = None
+
+
+@dataclass(slots=True)
+class ChangeInContext:
+    """One ``PartitionChange`` with its context.
+
+    Attributes:
+        record: the change.
+        before: the partition before it.
+        after: the partition after it.
+        removal: why a broker was removed, where the change belongs to the removal of a broker.
+        broker_unfenced: the change belongs to the unfencing of a broker.
+        shutting_down: the brokers in controlled shutdown.
+        unclean_enabled: whether unclean elections are enabled for the topic.
+        removed_by_leader: the brokers that this leader removed in this batch, from any of its partitions.
+        followers_of_leader: the brokers that stayed in the ISR of any of these partitions, without the leader.
+        left: brokers that left the ISR.
+        joined: brokers that joined the ISR.
+    """
+
+    record: PartitionChange
+    before: Partition
+    after: Partition
+    removal: Explanation | None = None
+    broker_unfenced: bool = False
+    shutting_down: frozenset[BrokerId] = field(default_factory=frozenset)
+    unclean_enabled: bool = False
+    removed_by_leader: frozenset[BrokerId] = frozenset()
+    followers_of_leader: frozenset[BrokerId] = frozenset()
+    left: set[BrokerId] = field(init=False)
+    joined: set[BrokerId] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Compare the ISR before and after."""
+        self.left = set(self.before.isr).difference(self.after.isr)
+        self.joined = set(self.after.isr).difference(self.before.isr)
+
+    @property
+    def leader_moved(self) -> bool:
+        """Whether the leader is another one, or none (setting the same leader only increments its epoch)."""
+        return self.before.leader != self.after.leader
+
+    @property
+    def elected(self) -> bool:
+        """Whether another broker leads now."""
+        return self.leader_moved and self.after.leader != NO_LEADER
+
+    def drops_from_isr(self, broker: BrokerId) -> bool:
+        """Return whether a broker left the ISR, or was its last member and lost the leadership.
+
+        Without ELR the last member stays in the ISR when it is fenced; only the leader becomes -1.
+        """
+        orphaned = self.before.leader == broker and self.after.leader == NO_LEADER
+        return orphaned or (broker in self.before.isr and broker not in self.after.isr)
+
+    def drops_without_reassignment(self, broker: BrokerId) -> bool:
+        """Return the same, but False for a change of the replicas."""
+        return self.record.replicas is None and self.drops_from_isr(broker)
+
+    def drops_from_elr(self, broker: BrokerId) -> bool:
+        """Return whether a broker left the eligible leader replicas without joining the ISR.
+
+        Not if the leader let another one join: where the ISR is large enough again, nobody needs to be eligible.
+        """
+        if self.joined and not self.leader_moved:
+            return False
+        return broker in self.before.elr and broker not in self.after.elr and broker not in self.after.isr
+
+    def loses_eligibility(self, broker: BrokerId) -> bool:
+        """Return whether a broker left the ELR, or as the last member of the ISR did not become eligible."""
+        is_last = broker in self.before.isr and not self.after.isr and broker not in self.after.elr
+        return is_last or self.drops_from_elr(broker)
+
+    def drops(self, broker: BrokerId) -> bool:
+        """Return whether a broker left the ISR or the eligible leader replicas."""
+        return self.drops_from_isr(broker) or self.drops_from_elr(broker)
+
+
+def changes_in_context(
+    steps: Sequence[AppliedRecord], shutting_down: Iterable[BrokerId], *, may_have_elr: bool
+) -> list[ChangeInContext | None]:
+    """Return each ``PartitionChange`` of one batch with its context, None for other records."""
+    changes = [_in_context(step) for step in steps]
+    _mark_shutdowns_and_unfencings(steps, changes, frozenset(shutting_down))
+    _mark_removals(steps, changes, may_have_elr=may_have_elr)
+    _mark_leaders(changes)
+    return changes
+
+
+def _in_context(step: AppliedRecord) -> ChangeInContext | None:
+    if isinstance(step.record, PartitionChange) and step.before is not None and step.after is not None:
+        return ChangeInContext(step.record, step.before, step.after)
+    return None
+
+
+def _mark_shutdowns_and_unfencings(
+    steps: Sequence[AppliedRecord], changes: Sequence[ChangeInContext | None], shutting_down: frozenset[BrokerId]
+) -> None:
+    """Set, for each change, the brokers in controlled shutdown and whether it belongs to an unfencing.
+
+    Invariant: the elections of an unfencing directly follow its registration record, and are of leaderless partitions
+    only; any other record ends the run.
+    """
+    unfencing = False
+    for step, change in zip(steps, changes, strict=True):
+        record = step.record
+        if change is not None:
+            unfencing = unfencing and change.before.leader == NO_LEADER
+            change.broker_unfenced, change.shutting_down = unfencing, shutting_down
+            continue
+        unfencing = isinstance(record, BrokerRegistrationChange) and record.fenced < 0
+        if isinstance(record, BrokerRegistrationChange) and record.in_controlled_shutdown > 0:
+            shutting_down |= {record.broker}
+        elif isinstance(record, RegisterBroker | UnregisterBroker):
+            shutting_down -= {record.broker}
+
+
+def _mark_removals(
+    steps: Sequence[AppliedRecord], changes: Sequence[ChangeInContext | None], *, may_have_elr: bool
+) -> None:
+    """Find the run of changes before each record that removes a broker, and set the cause of the removal."""
+    for index, step in enumerate(steps):
+        record = step.record
+        if isinstance(record, BrokerRegistrationChange) and record.fenced > 0:
+            run = _run_before(changes, index, record.broker, ChangeInContext.drops_from_isr)
+            _set_removal(run, _fencing(run, record.broker))
+            _doubt_begin(run, record.broker)
+        elif isinstance(record, BrokerRegistrationChange) and record.log_dirs is not None:
+            run = _run_before(changes, index, record.broker, ChangeInContext.drops_from_isr)
+            _set_removal(run, proven(Cause.DIR_FAILURE))
+        elif isinstance(record, RegisterBroker | UnregisterBroker):
+            run = _run_before(changes, index, record.broker, ChangeInContext.drops)
+            _set_removal(run, _replacement(run, record, may_have_elr=may_have_elr))
+    _mark_unfinished_removal(changes)
+
+
+def _run_before(
+    changes: Sequence[ChangeInContext | None],
+    end: int,
+    broker: BrokerId,
+    belongs: Callable[[ChangeInContext, BrokerId], bool],
+) -> list[ChangeInContext]:
+    run: list[ChangeInContext] = []
+    for change in reversed(changes[:end]):
+        if change is None or not belongs(change, broker):
+            break
+        run.append(change)
+    return run
+
+
+def _set_removal(run: Iterable[ChangeInContext], why: Explanation) -> None:
+    for change in run:
+        change.removal = why
+
+
+def _doubt_begin(run: Sequence[ChangeInContext], broker: BrokerId) -> None:
+    """Doubt that the begin of a run belongs to a broker's fencing: what leaders removed for lag directly before may."""
+    in_order = run[::-1]
+    for change in in_order[: _first_of_controller(in_order, broker)]:
+        if change.removal == proven(Cause.FENCED):
+            change.removal = ambiguous(Cause.FENCED, Cause.LAG)
+
+
+def _first_of_controller(run: Sequence[ChangeInContext], broker: BrokerId) -> int:
+    """Return the place from which on a run is certainly the controller's own removal of a broker.
+
+    A leader keeps its leadership when it removes a follower, and has one AlterPartition under way at a time, whose
+    changes are adjacent. So what is of another leader in between, and what takes the leadership away, is not its own.
+    """
+    ended, last = set[BrokerId](), NO_LEADER
+    for place, change in enumerate(run):
+        leader = change.before.leader
+        if leader == broker or change.leader_moved or leader in ended:
+            return place
+        if leader != last:
+            ended.add(last)
+            last = leader
+    return len(run)
+
+
+def _fencing(run: Sequence[ChangeInContext], broker: BrokerId) -> Explanation:
+    """Distinguish an expired session from a controlled shutdown.
+
+    A controlled shutdown first moves every leadership away under ``inControlledShutdown``, so a broker that is fenced
+    while it leads has lost its session. One that leads nothing is fenced in one step in both cases, which is ambiguous.
+    """
+    if run and broker in run[0].shutting_down:
+        return proven(Cause.CONTROLLED_SHUTDOWN)
+    if any(change.before.leader == broker for change in run):
+        return proven(Cause.FENCED)
+    return ambiguous(Cause.FENCED, Cause.CONTROLLED_SHUTDOWN)
+
+
+def _replacement(
+    run: Sequence[ChangeInContext], record: RegisterBroker | UnregisterBroker, *, may_have_elr: bool
+) -> Explanation:
+    """Distinguish a clean from an unclean restart: after the latter the broker is eligible nowhere (KIP-966).
+
+    Where no partition was or became short of its minimum ISR, eligibility says nothing; a broker that is still in ISRs
+    when it registers again has hardly stopped cleanly. Without ELR there is one restart only.
+    """
+    if isinstance(record, UnregisterBroker):
+        return proven(Cause.UNREGISTERED)
+    if any(change.loses_eligibility(record.broker) for change in run):
+        return proven(Cause.UNCLEAN_RESTART)
+    if not may_have_elr or any(record.broker in change.after.elr for change in run):
+        return proven(Cause.RESTART)
+    return ambiguous(Cause.UNCLEAN_RESTART, Cause.RESTART)
+
+
+def _mark_unfinished_removal(changes: Sequence[ChangeInContext | None]) -> None:
+    """Set the cause of a removal that the controller split over batches: its registration record is in a later one.
+
+    Invariant: a leader never removes itself, so a run in which a leader leaves its ISR was written by the controller.
+    """
+    last = changes[-1] if changes else None
+    if last is None:
+        return
+    for broker in set(last.before.isr) - last.shutting_down:
+        run = _run_before(changes, len(changes), broker, ChangeInContext.drops_without_reassignment)
+        if any(change.before.leader == broker for change in run):
+            _set_removal(run, ambiguous(Cause.FENCED, Cause.DIR_FAILURE, Cause.UNCLEAN_RESTART, Cause.RESTART))
+
+
+def _mark_leaders(changes: Iterable[ChangeInContext | None]) -> None:
+    """Set, for each removal that a leader may have decided, what this leader removed and kept in this batch."""
+    by_leader: dict[BrokerId, list[ChangeInContext]] = {}
+    for change in changes:
+        if change is not None and change.removal is None and change.left and not change.leader_moved:
+            by_leader.setdefault(change.after.leader, []).append(change)
+    for leader, own in by_leader.items():
+        removed = frozenset[BrokerId]().union(*(change.left for change in own))
+        followers = frozenset[BrokerId]().union(*(change.after.isr for change in own)) - {leader} - removed
+        for change in own:
+            change.removed_by_leader, change.followers_of_leader = removed, followers
+
+
+_UNKNOWN: Final = Explanation(Cause.UNKNOWN, Evidence.AMBIGUOUS)
+
+
+def explain(
+    steps: Sequence[AppliedRecord],
+    *,
+    shutting_down: Iterable[BrokerId],
+    unclean_enabled: Callable[[TopicId], bool],
+    may_have_elr: bool,
+) -> list[Explanation | None]:
+    """Return the cause of each step of one batch.
+
+    Args:
+        steps: every record of the batch in log order.
+        shutting_down: brokers in controlled shutdown before the batch.
+        unclean_enabled: whether the log enables ``unclean.leader.election.enable`` for a topic.
+        may_have_elr: whether eligible leader replicas are on, or it is unknown.
+
+    Returns:
+        one item per step: None for records that are not a ``PartitionChange``, and for changes that affect neither ISR,
+        leader, replicas nor eligible leader replicas (directories, the end of a leader's recovery).
+    """
+    changes = changes_in_context(steps, shutting_down, may_have_elr=may_have_elr)
+    for change in changes:
+        if change is not None and change.after.leader_recovery_state == RECOVERING:
+            change.unclean_enabled = unclean_enabled(change.record.topic_id)
+    return [None if change is None else _explain(change) for change in changes]
+
+
+def _explain(change: ChangeInContext) -> Explanation | None:
+    """Return the result of the first rule that applies."""
+    for rule in _RULES:
+        explanation = rule(change)
+        if explanation is not None:
+            return explanation
+    is_relevant = change.left or change.joined or change.leader_moved or change.before.elr != change.after.elr
+    return _UNKNOWN if is_relevant else None
+
+
+def _unclean(change: ChangeInContext) -> Explanation | None:
+    """A new leader may lack committed records: an unclean election, or the last known leader (KIP-966)."""
+    if not change.elected or change.after.leader_recovery_state != RECOVERING:
+        return None
+    # The state stays until the ISR changes (KIP-704). An election of an in-sync replica meanwhile is clean.
+    was_recovering = change.before.leader_recovery_state == RECOVERING
+    if was_recovering and change.after.leader in {*change.before.isr, *change.before.elr}:
+        return None
+    if change.before.last_known_elr != (change.after.leader,):
+        return proven(Cause.UNCLEAN_ELECTION)
+    # Outside of an unfencing an administrator's unclean election leaves the same record.
+    if change.unclean_enabled or not change.broker_unfenced:
+        return ambiguous(Cause.LAST_KNOWN_LEADER, Cause.UNCLEAN_ELECTION)
+    return proven(Cause.LAST_KNOWN_LEADER)
+
+
+def _reassignment(change: ChangeInContext) -> Explanation | None:
+    record = change.record
+    if record.replicas is None and record.adding_replicas is None and record.removing_replicas is None:
+        return None
+    if change.removal is None:
+        return proven(Cause.REASSIGNMENT)
+    # The removal of a broker may complete a reassignment, and a reassignment may end directly before a removal.
+    return ambiguous(Cause.REASSIGNMENT, change.removal.cause)
+
+
+def _removal(change: ChangeInContext) -> Explanation | None:
+    return change.removal
+
+
+def _controlled_shutdown(change: ChangeInContext) -> Explanation | None:
+    if any(change.drops_from_isr(broker) for broker in change.shutting_down):
+        return proven(Cause.CONTROLLED_SHUTDOWN)
+    return None
+
+
+def _election(change: ChangeInContext) -> Explanation | None:
+    """A leaderless partition gets a leader again, without data loss."""
+    if not change.elected or change.before.leader != NO_LEADER:
+        return None
+    if not change.before.isr and change.after.leader in change.before.elr:
+        return proven(Cause.ELR_ELECTION)
+    if change.left or change.joined:
+        return None
+    return proven(Cause.UNFENCED) if change.broker_unfenced else ambiguous(Cause.UNFENCED, Cause.PREFERRED_ELECTION)
+
+
+def _preferred(change: ChangeInContext) -> Explanation | None:
+    is_isr_unchanged = not change.left and not change.joined
+    if change.elected and is_isr_unchanged and change.after.leader == change.after.replicas[0]:
+        return proven(Cause.PREFERRED_ELECTION)
+    return None
+
+
+def _by_leader(change: ChangeInContext) -> Explanation | None:
+    """A leader's AlterPartition: it removes followers that lag and adds those that caught up."""
+    if change.leader_moved or bool(change.left) == bool(change.joined):
+        return None
+    if change.joined:
+        return proven(Cause.EXPAND)
+    if change.record.leader is not None:
+        # With a new leader epoch: a leader's own shrink before 3.6, or a ZooKeeper controller removed a broker.
+        return ambiguous(Cause.LAG, Cause.FENCED, Cause.CONTROLLED_SHUTDOWN)
+    return _lag(change)
+
+
+def _lag(change: ChangeInContext) -> Explanation:
+    """A follower lags by the leader's clock alone, and a leader that was itself paused sees all followers lag at once.
+
+    So one leader's removals of a batch are judged together. Whoever lost several brokers, or its last follower, may be
+    the one that stalled. A follower that stayed makes that unlikely but does not exclude it: its fetch may have been
+    the first after the pause. So lag is never proven.
+    """
+    several, alone = len(change.removed_by_leader) > 1, not change.followers_of_leader
+    if several:
+        return ambiguous(*((Cause.LEADER_STALL, Cause.LAG) if alone else (Cause.LAG, Cause.LEADER_STALL)))
+    return ambiguous(Cause.LAG, Cause.LEADER_STALL) if alone else inferred(Cause.LAG)
+
+
+_RULES: Final[tuple[Callable[[ChangeInContext], Explanation | None], ...]] = (
+    _unclean,
+    _reassignment,
+    _removal,
+    _controlled_shutdown,
+    _election,
+    _preferred,
+    _by_leader,
+)

@@ -1,0 +1,429 @@
+"""One broker, asked for its view of the cluster by Metadata, and DescribeTopicPartitions (KIP-966) where it has it.
+
+One socket per broker that is asked. The list of all topics leaves out what is forbidden, and that is not deleted: a
+topic that is not in it any more is requested by its name.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+from itertools import count
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from kafka.protocol.admin import DescribeTopicPartitionsRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId, synthetic_topic_id
+from streaming.errors import ConnectionRefused, Quarantined
+from streaming.sources.polling.view import ClusterView, PartitionView, in_order
+from streaming.sources.protocol.connection import CannotServe, TooOld
+from streaming.sources.protocol.primitives import INT8, INT16, INT32, ByteReader
+from streaming.sources.source import monotonic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from streaming.contracts.identifiers import Micros
+    from streaming.sources.protocol.addresses import Address
+    from streaming.sources.protocol.connection import Connection, Dial
+
+UNKNOWN_TOPIC: Final = 3
+TOPIC_AUTHORIZATION_FAILED: Final = 29
+_PARTITIONS_PER_RESPONSE: Final = 2000  # brokers send no more (max.request.partition.size.limit)
+
+
+class Answer(NamedTuple):
+    """The view of a broker.
+
+    Attributes:
+        view: what it lists.
+        hidden: the topics that it does not list any more although it does not say that they are deleted.
+        denied: those of them that may not be described.
+    """
+
+    view: ClusterView
+    hidden: frozenset[str] = frozenset()
+    denied: frozenset[str] = frozenset()
+
+
+class Open(Protocol):
+    """Opens a way to one broker."""
+
+    def __call__(self, address: Address) -> Broker:
+        """Connect.
+
+        Raises:
+            ConnectionRefused: the broker cannot be reached, or refuses.
+        """
+
+
+class Broker(Protocol):
+    """A broker that can be asked for its view.
+
+    Attributes:
+        address: where it was reached.
+    """
+
+    address: Address
+
+    def answer(self, listed_before: Collection[str], deadline: Micros) -> Answer:
+        """Ask for the view.
+
+        Args:
+            listed_before: the topics of the view before; those that are missing now are requested by their names.
+            deadline: no request is sent after it, by the monotonic clock.
+
+        Raises:
+            ConnectionRefused: the broker does not respond, or refuses.
+        """
+
+    def close(self) -> None:
+        """Hang up."""
+
+
+class ConnectedBrokers:
+    """Opens connections to brokers.
+
+    Args:
+        dial: opens a connection.
+        cluster: replaces the cluster id where the Kafka version has none.
+        seconds: timeout of each request.
+    """
+
+    def __init__(self, dial: Dial, *, cluster: str, seconds: float) -> None:
+        self._dial, self._cluster, self._seconds = dial, cluster, seconds
+        self._decoder = MetadataDecoder()
+        self._strangers = count(-2, -1)
+
+    def __call__(self, address: Address) -> Broker:
+        """Connect; see :class:`Open`."""
+        connection = self._dial(address, response_seconds=self._seconds)
+        try:
+            return self._broker(connection)
+        except TooOld:
+            connection.close()
+            raise
+
+    def view(self, connection: Connection) -> ClusterView:
+        """Ask a broker that is connected for what its metadata shows, and nothing else."""
+        return self._broker(connection).view()
+
+    def _broker(self, connection: Connection) -> ConnectedBroker:
+        if connection.is_old:
+            old = f"{connection.address} is older than Kafka 2.4: it does not support Metadata {METADATA_OLDEST}"
+            raise TooOld(old)
+        return ConnectedBroker(connection, self._decoder, cluster=self._cluster, stranger=next(self._strangers))
+
+
+class ConnectedBroker:
+    """A broker on one direct connection.
+
+    Args:
+        connection: to the broker.
+        decoder: remembers topics; shared, because most brokers send the same bytes.
+        cluster: replaces the cluster id where the Kafka version has none.
+        stranger: who responds, where the address is not one that a broker advertises.
+    """
+
+    def __init__(self, connection: Connection, decoder: MetadataDecoder, *, cluster: str, stranger: int) -> None:
+        self.address = connection.address
+        self._connection, self._decoder = connection, decoder
+        self._cluster, self._stranger = cluster, stranger
+
+    def view(self) -> ClusterView:
+        """Ask for what the metadata shows: without eligible leader replicas, and without what is not listed."""
+        answer = self._metadata(None)
+        return self._view(answer, [topic for topic in answer.topics if topic.partitions])
+
+    def answer(self, listed_before: Collection[str], deadline: Micros) -> Answer:
+        """Ask for the view; see :meth:`Broker.answer`."""
+        answer = self._metadata(None)
+        topics = [topic for topic in answer.topics if topic.partitions]
+        vanished = set(listed_before).difference(topic.name for topic in topics)
+        errors: dict[str, int] = {}
+        if vanished:
+            self._require_time(deadline)
+            by_name = self._metadata(sorted(vanished), MetadataDecoder()).topics
+            topics += [topic for topic in by_name if topic.partitions]
+            errors = {topic.name: topic.error for topic in by_name if not topic.partitions}
+        return Answer(
+            self._with_elr(self._view(answer, topics), deadline),
+            hidden=frozenset(name for name, error in errors.items() if error != UNKNOWN_TOPIC),
+            denied=frozenset(name for name, error in errors.items() if error == TOPIC_AUTHORIZATION_FAILED),
+        )
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._connection.close()
+
+    def _metadata(self, names: Collection[str] | None, decoder: MetadataDecoder | None = None) -> MetadataAnswer:
+        version = self._connection.newest(MetadataRequest.API_KEY, METADATA_NEWEST)
+        if version < METADATA_OLDEST:
+            raise CannotServe(
+                f"{self.address} is no broker, but a controller: name brokers in cluster.bootstrap_servers"
+            )
+        topics = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        request: Any = MetadataRequest(version=version, topics=topics, allow_auto_topic_creation=False)
+        answer: MetadataAnswer = self._connection.call(request, decoder or self._decoder, lambda answer: answer)
+        return answer
+
+    def _view(self, answer: MetadataAnswer, topics: Collection[AnsweredTopic]) -> ClusterView:
+        cluster_id = ClusterId(answer.cluster_id or self._cluster)
+        return ClusterView(
+            cluster_id=cluster_id,
+            answered_by=responder(self.address, answer.brokers, self._stranger),
+            brokers=answer.brokers,
+            topics={topic.name: topic.partitions for topic in topics},
+            topic_ids={topic.name: topic.topic_id or synthetic_topic_id(cluster_id, topic.name) for topic in topics},
+            partition_counts={topic.name: topic.partition_count for topic in topics},
+        )
+
+    def _with_elr(self, view: ClusterView, deadline: Micros) -> ClusterView:
+        """Add the eligible leader replicas of the partitions that may have any, or leave it unknown which they are.
+
+        What this broker says of these partitions is newer than the view, and replaces it.
+        """
+        if self._connection.newest(DescribeTopicPartitionsRequest.API_KEY, 0) < 0:
+            return view
+        degraded = {
+            name: missing
+            for name, parts in view.topics.items()
+            if (missing := {number for number, part in parts.items() if part.is_degraded})
+        }
+        topics = {**view.topics}
+        try:
+            for topic in self._described(sorted(degraded), deadline):
+                if topic.name in degraded and topic.topic_id == view.topic_ids[topic.name]:
+                    newer = {n: part for n, part in topic.partitions.items() if n in view.topics[topic.name]}
+                    topics[topic.name] = {**topics[topic.name], **newer}
+                    degraded[topic.name] -= newer.keys()
+        except ConnectionRefused:
+            self.close()  # nobody knows what this connection would answer next
+            return view
+        return replace(view, topics=topics, has_elr=not any(degraded.values()))
+
+    def _described(self, names: list[str], deadline: Micros) -> Iterator[AnsweredTopic]:
+        """Describe topics, in the order of their names, response by response."""
+        cursor: tuple[str, int] | None = None
+        of_request = DescribeTopicPartitionsRequest
+        while names:
+            self._require_time(deadline)
+            request: Any = of_request(
+                version=0,
+                topics=[of_request.TopicRequest(name=name) for name in names],
+                response_partition_limit=_PARTITIONS_PER_RESPONSE,
+                cursor=None if cursor is None else of_request.Cursor(topic_name=cursor[0], partition_index=cursor[1]),
+            )
+            answer: DescriptionAnswer = self._connection.call(request, DescriptionDecoder, lambda answer: answer)
+            yield from answer.topics
+            if answer.cursor is None or (cursor is not None and answer.cursor <= cursor):
+                return
+            cursor = answer.cursor
+            names = [name for name in names if name >= cursor[0]]
+
+    def _require_time(self, deadline: Micros) -> None:
+        if monotonic() > deadline:
+            raise ConnectionRefused(f"{self.address} did not respond in time")
+
+
+def responder(address: Address, brokers: Mapping[BrokerId, tuple[str, int]], stranger: int) -> int:
+    """Return the broker that advertises an address, else the number of a stranger."""
+    return next((broker for broker, at in brokers.items() if at == (address.host, address.port)), stranger)
+
+
+# Responses to Metadata 9 to 12 and DescribeTopicPartitions 0 (KIP-966), as what a view of the cluster shows.
+#
+# Decoded here because a large cluster is asked every few seconds: a topic whose bytes are those of the response before
+# is taken from it.
+
+
+if TYPE_CHECKING:
+    Numbered = tuple[int, PartitionView | None]
+
+METADATA_OLDEST: Final = 9  # the first flexible version (KIP-482), Kafka 2.4
+METADATA_NEWEST: Final = 12
+_TOPIC_IDS_SINCE: Final = 10
+_OPERATIONS_OF_CLUSTER_UNTIL: Final = 10
+_NO_ID: Final = "A" * 22
+_PARTITION: Final = struct.Struct(">hiii")  # error, number, leader, leader epoch
+
+
+class AnsweredTopic(NamedTuple):
+    """One topic of a response.
+
+    Attributes:
+        error: Kafka's error code, 0 for none.
+        topic_id: None where the version, or the cluster, has none.
+        partitions: without those that are answered without replicas; in a description without those whose eligible
+            leader replicas are null.
+        partition_count: of all partitions.
+    """
+
+    error: int
+    name: str
+    topic_id: TopicId | None
+    partitions: dict[int, PartitionView]
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataAnswer:
+    """A response to Metadata; ``cluster_id`` is None where the cluster has none."""
+
+    header: Any
+    cluster_id: str | None
+    brokers: dict[BrokerId, tuple[str, int]]
+    topics: Sequence[AnsweredTopic]
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptionAnswer:
+    """One part of a response to DescribeTopicPartitions; ``cursor`` is where the next one begins, if there is one."""
+
+    header: Any
+    topics: Sequence[AnsweredTopic]
+    cursor: tuple[str, int] | None
+
+
+class MetadataDecoder:
+    """Decodes responses to Metadata, and remembers the topics of the last one with their bytes."""
+
+    def __init__(self) -> None:
+        self._last: tuple[int, dict[str, tuple[bytes, AnsweredTopic]]] = 0, {}
+
+    def decode(self, data: bytes, *, version: int, header: bool = True) -> MetadataAnswer:  # noqa: ARG002 - the signature of kafka-python's classes
+        """Decode a response with its header.
+
+        Raises:
+            ValueError: the bytes are no such response.
+        """
+        of_version, topics_seen = self._last
+        seen = topics_seen if version == of_version else {}
+        now: dict[str, tuple[bytes, AnsweredTopic]] = {}
+
+        def topic() -> AnsweredTopic:
+            start = reader.position
+            before = seen.get(_peeked_name(reader))
+            if before is not None and data.startswith(before[0], start):
+                reader.raw(len(before[0]))
+            else:
+                reader.position = start
+                answered = _topic(reader, _partition, has_id=version >= _TOPIC_IDS_SINCE)
+                before = data[start : reader.position], answered
+            now[before[1].name] = before
+            return before[1]
+
+        try:
+            reader = ByteReader(data)
+            head = _header(reader)
+            brokers = dict(reader.array(lambda: _broker(reader)) or ())
+            cluster_id = reader.nullable_string()
+            reader.number(INT32)  # of KRaft, any broker stands for the controller
+            topics = reader.array(topic) or ()
+            if version <= _OPERATIONS_OF_CLUSTER_UNTIL:
+                reader.number(INT32)
+            reader.tags()
+        except Quarantined as error:
+            raise ValueError(str(error)) from None
+        self._last = version, now  # at once: several threads decode
+        return MetadataAnswer(head, cluster_id, dict(sorted(brokers.items())), topics)
+
+
+class DescriptionDecoder:
+    """Decodes responses to DescribeTopicPartitions."""
+
+    @staticmethod
+    def decode(data: bytes, *, version: int, header: bool = True) -> DescriptionAnswer:  # noqa: ARG004 - as above
+        """Decode a response with its header.
+
+        Raises:
+            ValueError: the bytes are no such response.
+        """
+        try:
+            reader = ByteReader(data)
+            head = _header(reader)
+            topics = reader.array(lambda: _topic(reader, _described, has_id=True)) or ()
+            cursor = None
+            if reader.number(INT8) > 0:
+                cursor = reader.string(), reader.number(INT32)
+                reader.tags()
+            reader.tags()
+        except Quarantined as error:
+            raise ValueError(str(error)) from None
+        return DescriptionAnswer(head, topics, cursor)
+
+
+def _header(reader: ByteReader) -> Any:  # noqa: ANN401 - as kafka-python's
+    head = SimpleNamespace(correlation_id=reader.number(INT32))
+    reader.tags()
+    reader.number(INT32)  # the time for which the request was throttled
+    return head
+
+
+def _broker(reader: ByteReader) -> tuple[BrokerId, tuple[str, int]]:
+    broker = BrokerId(reader.number(INT32))
+    at = reader.string(), reader.number(INT32)
+    reader.nullable_string()  # its rack
+    reader.tags()
+    return broker, at
+
+
+def _peeked_name(reader: ByteReader) -> str:
+    start = reader.position
+    reader.number(INT16)
+    name = reader.nullable_string() or ""
+    reader.position = start
+    return name
+
+
+def _topic(reader: ByteReader, partition: Callable[[ByteReader], Numbered], *, has_id: bool) -> AnsweredTopic:
+    error = reader.number(INT16)
+    name = reader.string()
+    topic_id = reader.uuid() if has_id else _NO_ID
+    reader.boolean()  # whether it is internal
+    answered = reader.array(lambda: partition(reader)) or ()
+    reader.number(INT32)  # operations that are allowed
+    reader.tags()
+    if not name or any(number < 0 for number, _ in answered):
+        raise ValueError(f"a topic without a name, or a partition without a number: {name!r}")
+    partitions = dict(sorted((number, view) for number, view in answered if view is not None))
+    if topic_id == _NO_ID:  # the epochs may be of a topic of this name that was deleted
+        partitions = {number: view._replace(leader_epoch=None) for number, view in partitions.items()}
+    count = max((number for number, _ in answered), default=-1) + 1
+    return AnsweredTopic(error, name, None if topic_id == _NO_ID else TopicId(topic_id), partitions, count)
+
+
+def _partition(reader: ByteReader) -> Numbered:
+    number, view = _state(reader)
+    offline = reader.numbers("i")
+    reader.tags()
+    return number, view._replace(offline=in_order(offline, view.replicas)) if view and offline else view
+
+
+def _described(reader: ByteReader) -> Numbered:
+    number, view = _state(reader)
+    elr, last_known, offline = (reader.numbers("i") for _ in range(3))
+    reader.tags()
+    if view is None or elr is None or last_known is None:
+        return number, None
+    return number, view._replace(
+        elr=in_order(elr, view.replicas),
+        last_known_elr=in_order(last_known, view.replicas),
+        offline=in_order(offline or (), view.replicas),
+    )
+
+
+def _state(reader: ByteReader) -> Numbered:
+    """Read what is common to both responses."""
+    _, number, leader, epoch = reader.structure(_PARTITION)
+    replicas, isr = reader.numbers("i") or (), reader.numbers("i") or ()
+    if len(set(replicas)) != len(replicas):
+        raise ValueError(f"replicas name a broker twice: {replicas}")
+    if not replicas:
+        return number, None
+    in_sync = in_order(isr, replicas)
+    return number, PartitionView(
+        tuple(map(BrokerId, replicas)), in_sync, BrokerId(leader), leader_epoch=epoch if epoch >= 0 else None
+    )

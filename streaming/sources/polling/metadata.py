@@ -1,0 +1,354 @@
+"""The cluster's metadata, read in threads and verified with a second broker where a response may be stale.
+
+Depends on what asks one broker (:mod:`admin_broker`) and the monotonic clock.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from streaming.contracts.identifiers import Micros, synthetic_topic_id
+from streaming.errors import ConnectionRefused
+from streaming.sources.permissions import DESCRIBE_TOPICS, Denied
+from streaming.sources.polling.view import RECHECK_AFTER, ClusterView, Doubt, goes_back, may_be_stale
+from streaming.sources.protocol.addresses import Address
+from streaming.sources.protocol.connection import CannotServe
+from streaming.sources.source import Timer, monotonic
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from streaming.contracts.identifiers import ClusterId
+    from streaming.sources.polling.broker import Answer, Broker, Open
+    from streaming.sources.polling.reassignments import ReassignmentsRound
+
+_SLOW_AFTER: Final = Micros(1_000_000)  # then another broker is asked, too
+_MAX_IN_FLIGHT: Final = 4
+_THREADS: Final = 4 * _MAX_IN_FLIGHT  # a request that was given up ends by its own timeout, which includes connecting
+_ELSEWHERE_EVERY: Final = Micros(30_000_000)  # then another broker is asked: one without controllers sees no change
+NO_TOPIC: Final = "__isrwatch_no_topic"
+"""Asked for by name: brokers leave topics that may not be described out of a list, but deny a name, existing or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A view with the monotonic times of its request and its response."""
+
+    view: ClusterView
+    began: Micros
+    ended: Micros
+
+
+class _Response(NamedTuple):
+    """What a broker answered, when, and where it can be asked again."""
+
+    answer: Answer
+    began: Micros
+    ended: Micros
+    broker: Broker
+
+
+class MetadataRound:
+    """Reads the metadata from one broker at a time, and from further brokers while none responds.
+
+    The broker that responded is asked again on the same connection, for ``_ELSEWHERE_EVERY``; a recheck, and a retry,
+    are sent to another one on a connection of its own, and who responds first is asked from then on. So there is one
+    connection, and while one of them is slow or in doubt, at most ``_MAX_IN_FLIGHT`` more.
+
+    Invariant: no view that is in doubt was returned by :meth:`take`.
+
+    Args:
+        connect: opens a way to a broker.
+        bootstrap: the first brokers to ask, and those to ask where what brokers advertise is not reached.
+        reassignments: requested after each response.
+        name: prefix of the thread names.
+        seconds: time limit of a round: whatever is slow, it has a view by then, or fails.
+    """
+
+    def __init__(
+        self,
+        connect: Open,
+        bootstrap: Sequence[Address],
+        reassignments: ReassignmentsRound,
+        *,
+        name: str,
+        seconds: float,
+    ) -> None:
+        self._connect = connect
+        self._bootstrap, self._turns = bootstrap, Turns(bootstrap)
+        self._clusters: Future[dict[Address, ClusterId]] | None = None
+        self._micros = int(seconds * 1_000_000)
+        self._reassignments = reassignments
+        self._threads = ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix=name)
+        self._broker: Broker | None = None
+        self._in_flight: list[Future[_Response]] = []
+        self._untried: list[Address] = []
+        self._failures: list[BaseException] = []
+        self._listed_before: Collection[str] = ()
+        self._requested_at = Micros(0)
+        self._deadline = Micros(0)
+        self._held: Read | None = None
+        self._doubt = Doubt()
+        self._refusal: ConnectionRefused | None = None
+        self._others_refusal: ConnectionRefused | None = None
+        self._elsewhere_due, self._is_elsewhere = Timer(_ELSEWHERE_EVERY), False
+
+    def ask(self, before: ClusterView | None) -> None:
+        """Send the request, unless one is in flight; to another broker while the last response may be stale.
+
+        Args:
+            before: the last view that :meth:`take` returned; if there is none, what an earlier collector polled.
+        """
+        if self._in_flight:
+            return
+        names = frozenset(() if before is None else before.topics)
+        self._is_elsewhere = self._elsewhere_due.take_due(monotonic())
+        self._listed_before = names | {NO_TOPIC} if self._is_elsewhere else names
+        self._deadline = Micros(monotonic() + self._micros)
+        is_other = self._broker is None or self._doubt.needs_recheck or self._is_elsewhere
+        connected = None if self._broker is None else self._broker.address
+        self._untried, self._failures = self._turns.next(connected, is_asked=is_other), []
+        if is_other and self._untried:
+            self._submit(self._untried.pop(0))
+        else:
+            self._submit_connected()
+
+    def recheck_after(self) -> Micros | None:
+        """Return how soon to ask again because the last response may be stale, None when it is not."""
+        return RECHECK_AFTER if self._doubt.is_open else None
+
+    @property
+    def refusals(self) -> tuple[ConnectionRefused | None, ...]:
+        """What is missing to see a topic, to see topics of other names, and to see what is being reassigned."""
+        return self._refusal, self._others_refusal, self._reassignments.refusal
+
+    def pending(self) -> list[Future[Any]]:
+        """Return the futures to wait for."""
+        return [*self._reassignments.pending(), *(each for each in self._in_flight if not each.done())]
+
+    def take(self, before: ClusterView | None, remembered: ClusterView | None = None) -> Read | None:
+        """Return the newest view, once it is not suspected to be stale.
+
+        Args:
+            before: the last view.
+            remembered: if there is none, the topics and leader epochs that an earlier collector polled.
+
+        Raises:
+            ConnectionRefused: no broker responded in time.
+            CannotServe: none of them may be asked, or the bootstrap servers are of several clusters.
+        """
+        self._require_one_cluster()
+        self._take_response(before, remembered)
+        if self._held is None or self._reassignments.pending():
+            return None
+        read, self._held = self._held, None
+        reassignments = self._reassignments.take()
+        return read if reassignments is None else replace(read, view=read.view.with_reassignments(reassignments))
+
+    def close(self) -> None:
+        """Stop the threads and hang up; a request in flight ends by its own timeout."""
+        self._abandon()
+        if self._broker is not None:
+            self._broker.close()
+            self._broker = None
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._reassignments.close()
+
+    def _submit_next(self) -> None:
+        """Ask the next broker that was not tried, or who responded before: as the last one, or as the second."""
+        if self._untried and not (self._is_elsewhere and self._broker is not None):
+            self._submit(self._untried.pop(0))
+        else:
+            self._submit_connected()
+
+    def _submit_connected(self) -> None:
+        """Ask who responded before; the connection is of this request from now on."""
+        if self._broker is not None:
+            broker, self._broker = self._broker, None
+            self._submit(broker)
+
+    def _submit(self, asked: Broker | Address) -> None:
+        self._requested_at = monotonic()
+        self._in_flight.append(self._threads.submit(self._respond, asked, self._listed_before, self._deadline))
+
+    def _respond(self, asked: Broker | Address, listed_before: Collection[str], deadline: Micros) -> _Response:
+        broker = self._connect(asked) if isinstance(asked, Address) else asked
+        began = monotonic()
+        try:
+            answer = broker.answer(listed_before, deadline)
+        except BaseException:
+            broker.close()
+            raise
+        return _Response(answer, began, monotonic(), broker)
+
+    def _take_response(self, before: ClusterView | None, remembered: ClusterView | None) -> None:
+        response = self._first_response()
+        if response is None:
+            return
+        (view, hidden, denied), began, ended, broker = response
+        if self._clusters is None:
+            self._clusters = self._threads.submit(self._clusters_beside, broker.address, view)
+        self._note_denied(denied, view)
+        hidden -= {NO_TOPIC}
+        last = before or remembered
+        seen = None if last is None else last.without(hidden)
+        is_doubtful = goes_back if before is None else self._is_doubtful
+        if seen is not None and is_doubtful(seen, view) and not self._doubt.ends_with(seen, view):
+            return
+        view = replace(_completed(view, last, hidden), is_partial=self._others_refusal is not None)
+        self._doubt, self._held = Doubt(), Read(view, began, ended)
+        self._reassignments.ask(self._turns.next(None, is_asked=False))
+
+    def _clusters_beside(self, address: Address, view: ClusterView) -> dict[Address, ClusterId]:
+        """Ask the bootstrap servers that are none of the brokers that a view lists of which cluster they are."""
+        listed = {address, *(Address(*at) for at in view.brokers.values())}
+        others = [server for server in self._bootstrap if server not in listed]
+        return {address: view.cluster_id, **clusters_of(self._connect, others, Micros(monotonic() + self._micros))}
+
+    def _require_one_cluster(self) -> None:
+        if self._clusters is not None and self._clusters.done():
+            refusal = several_clusters(self._clusters.result())
+            if refusal is not None:
+                raise refusal
+
+    def _note_denied(self, denied: frozenset[str], view: ClusterView) -> None:
+        if NO_TOPIC in self._listed_before:
+            self._others_refusal = others_denied(view) if NO_TOPIC in denied else None
+        names = sorted(denied - {NO_TOPIC})
+        self._refusal = Denied(DESCRIBE_TOPICS, on=f"topic {names[0]}") if names else None
+
+    def _is_doubtful(self, before: ClusterView, view: ClusterView) -> bool:
+        """Return whether a view may be stale, or is of a broker that is asked now and then, and shows any change."""
+        is_of_other = self._is_elsewhere and view.answered_by != before.answered_by
+        return may_be_stale(before, view) or (is_of_other and view.topics != before.topics)
+
+    def _first_response(self) -> _Response | None:
+        """Return the first response that arrived; raise the failure of a round in which none did."""
+        ended = [request for request in self._in_flight if request.done()]
+        self._in_flight = [request for request in self._in_flight if request not in ended]
+        for request in ended:
+            failure = request.exception()
+            if failure is None:
+                self._in_flight += ended[ended.index(request) + 1 :]
+                return self._accepted(request.result())
+            self._failures.append(failure)
+        if self._in_flight or ended:
+            self._retry(is_failed=bool(ended))
+        return None
+
+    def _accepted(self, response: _Response) -> _Response:
+        """Ask who responded from now on; requests still in flight were sent earlier and may return older metadata."""
+        self._abandon()
+        if self._broker is not None:
+            self._broker.close()
+        self._broker = response.broker
+        brokers = [Address(host, port) for host, port in response.answer.view.brokers.values()]
+        self._turns.advertised = brokers or self._turns.advertised
+        return response
+
+    def _retry(self, *, is_failed: bool) -> None:
+        """Ask another broker where one has failed or is slow; end the round where there is none, or no time."""
+        now = monotonic()
+        if now > self._deadline:
+            self._abandon()
+        elif len(self._in_flight) < _MAX_IN_FLIGHT and (is_failed or now - self._requested_at > _SLOW_AFTER):
+            self._submit_next()
+        if not self._in_flight and not self._doubt.needs_recheck:
+            raise next((each for each in self._failures if isinstance(each, CannotServe)), None) or (
+                self._failures[0] if self._failures else ConnectionRefused("no broker responds in time")
+            )
+
+    def _abandon(self) -> None:
+        """Hang up on who is still asked, once it has responded."""
+        for request in self._in_flight:
+            request.add_done_callback(_hang_up)
+        self._in_flight = []
+
+
+def others_denied(view: ClusterView) -> Denied:
+    """Return the refusal of topics that a view may leave out, where ``NO_TOPIC`` is denied."""
+    return Denied(DESCRIBE_TOPICS, on="topics of other names" if view.topics else "")
+
+
+def _hang_up(request: Future[_Response]) -> None:
+    if not request.cancelled() and request.exception() is None:
+        request.result().broker.close()
+
+
+def _completed(view: ClusterView, before: ClusterView | None, hidden: frozenset[str]) -> ClusterView:
+    """Leave what is hidden as it was before, and the id of a topic where this broker is too old to have ids."""
+    if before is None or before.cluster_id != view.cluster_id:
+        return view
+    ids = {
+        name: before.topic_ids.get(name, topic_id)
+        if topic_id == synthetic_topic_id(view.cluster_id, name)
+        else topic_id
+        for name, topic_id in view.topic_ids.items()
+    }
+    return replace(
+        view,
+        hidden=hidden,
+        topics={**view.topics, **{name: before.topics[name] for name in hidden}},
+        topic_ids={**ids, **{name: before.topic_ids[name] for name in hidden}},
+        partition_counts={**view.partition_counts, **{name: before.partition_count(name) for name in hidden}},
+    )
+
+
+# In which order the addresses of a cluster's brokers are asked. Pure.
+
+
+class Turns:
+    """Begins with another address each time that the first one is asked.
+
+    Attributes:
+        advertised: the brokers of the cluster, which may not be reached.
+
+    Args:
+        bootstrap: the first ones to ask, and those to ask where what brokers advertise is not reached.
+    """
+
+    def __init__(self, bootstrap: Sequence[Address]) -> None:
+        self.advertised: list[Address] = []
+        self._bootstrap = list(bootstrap)
+        self._turn = 0
+
+    def next(self, connected: Address | None, *, is_asked: bool) -> list[Address]:
+        """Return each address once, but not the one that is connected.
+
+        Args:
+            connected: a broker.
+            is_asked: the first one is; otherwise they are in reserve.
+        """
+        self._turn += is_asked
+        of_both = (_rotated(addresses, self._turn) for addresses in (self.advertised, self._bootstrap))
+        alternating = filter(None, chain.from_iterable(zip_longest(*of_both)))
+        return [address for address in dict.fromkeys(alternating) if address != connected]
+
+
+def _rotated(addresses: list[Address], by: int) -> list[Address]:
+    start = by % len(addresses) if addresses else 0
+    return addresses[start:] + addresses[:start]
+
+
+# Whether the bootstrap servers are of one cluster: otherwise the one that answers first would decide what is read.
+
+
+def clusters_of(connect: Open, servers: Iterable[Address], deadline: Micros) -> dict[Address, ClusterId]:
+    """Ask servers, one after the other, which cluster each is of; those that do not answer are left out."""
+    clusters: dict[Address, ClusterId] = {}
+    for server in servers:
+        with suppress(ConnectionRefused), closing(connect(server)) as broker:
+            clusters[server] = broker.answer((), deadline).view.cluster_id
+    return clusters
+
+
+def several_clusters(clusters: Mapping[Address, ClusterId]) -> CannotServe | None:
+    """Return the refusal of servers that are of several clusters, None if they are of one."""
+    if len(set(clusters.values())) < 2:  # noqa: PLR2004 - several
+        return None
+    of_each = ", ".join(f"{server} is of {cluster}" for server, cluster in clusters.items())
+    return CannotServe(f"cluster.bootstrap_servers names brokers of several clusters: {of_each}; name those of one")

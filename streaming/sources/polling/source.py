@@ -1,0 +1,432 @@
+"""Polls the brokers: the primary source where the metadata log is not authorised, else a second one.
+
+Nothing blocks on one broker: threads read the metadata, librdkafka the offsets, of each leader separately, and a poll
+returns the responses that have arrived.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import FIRST_COMPLETED, wait
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from streaming.contracts.identifiers import NO_LEADER, ClusterId, Micros, TopicId
+from streaming.contracts.observations import Heartbeat, Observation, SnapshotReason, SourceKind
+from streaming.errors import ConnectionRefused, IsrwatchError
+from streaming.sources import checkpoint
+from streaming.sources.permissions import Missing, addressed, grantee_of, unanswered
+from streaming.sources.polling.access import access_of
+from streaming.sources.polling.configs import ConfigsRound
+from streaming.sources.polling.librdkafka import OffsetsRound
+from streaming.sources.polling.metadata import MetadataRound, Read
+from streaming.sources.polling.reassignments import ReassignmentsRound, dialer_of
+from streaming.sources.polling.view import (
+    ClusterView,
+    PartitionView,
+    deleted_topics,
+    goes_back,
+    has_same_members,
+    snapshot,
+    steps,
+)
+from streaming.sources.protocol.addresses import parse_servers
+from streaming.sources.protocol.connection import CannotServe, TooOld
+from streaming.sources.source import Timer, monotonic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from streaming.sources.polling.access import Access
+    from streaming.sources.protocol.addresses import Peers
+
+HOUR: Final = Micros(3_600_000_000)
+_MAX_BLOCK: Final = Micros(1_000_000)  # of one poll
+_AWAITED: Final = 300_000  # then configurations are asked for that could not be while others were outstanding
+
+
+class AdminSource:
+    """Reads metadata and configurations from a cluster's brokers.
+
+    As the primary source (``SourceKind.POLL``) it reports every partition that changed between two polls, with the time
+    window of the change. It sends a full report at the start, after failed polls, when a topic or a broker was added or
+    removed, and every ``snapshot_micros``. Otherwise (``SourceKind.NONE``) it reports configurations only, unless the
+    primary source is not whole or is silent: then it polls in its place, and begins with a full report. Offsets are of
+    leaders, and only where librdkafka has to ask for them; elsewhere they are samples.
+
+    Args:
+        bootstrap_servers: ``host:port``, comma-separated.
+        client: librdkafka properties for security and the like.
+        cluster: the display name of the cluster.
+        name: name of the source on the bus, for example ``admin:collector-1``.
+        poll_micros, offsets_micros, config_micros: intervals of polls of each kind.
+        source_kind: ``POLL`` (primary source) or ``NONE``.
+        is_primary_current: whether the primary source beside it knows the state, and still reads; asked each time.
+        report: takes one line for the user.
+        snapshot_micros: interval of full reports, and of reporting every configuration again.
+        request_seconds: timeout of each request, and of a round of metadata polls.
+        peers: record what each connection to a node saw.
+        epochs: file of the topics and leader epochs that were polled last.
+
+    Raises:
+        ConfigurationError: a property is wrong.
+    """
+
+    def __init__(  # noqa: PLR0913 - one argument per setting
+        self,
+        *,
+        bootstrap_servers: str,
+        client: Mapping[str, str],
+        cluster: str,
+        name: str,
+        poll_micros: Micros,
+        offsets_micros: Micros,
+        config_micros: Micros,
+        source_kind: SourceKind,
+        snapshot_micros: Micros = HOUR,
+        request_seconds: float = 5.0,
+        is_primary_current: Callable[[], bool] = lambda: True,
+        report: Callable[[str], None] = lambda _: None,
+        peers: Peers | None = None,
+        epochs: Path | None = None,
+    ) -> None:
+        self.name = name
+        self._cluster = cluster
+        self._kind = self._own_kind = source_kind
+        self._is_primary_current, self._say = is_primary_current, report
+        self._poll_micros, self._corroborating_micros = poll_micros, min(offsets_micros, config_micros)
+        self._seconds = request_seconds
+        self._servers = bootstrap_servers
+        self._grantee = grantee_of(bootstrap_servers, client)
+        is_primary = source_kind is SourceKind.POLL
+        self._reports = PolledReports(name, poll_micros=poll_micros, snapshot_micros=snapshot_micros)
+        self._epochs = SeenEpochs(epochs)
+        self._metadata_due = Timer(poll_micros if is_primary else self._corroborating_micros)
+        self._offsets_due = Timer(offsets_micros)
+        self._configs_due = Timer(config_micros)
+        self._timers = (self._metadata_due, self._offsets_due, self._configs_due)
+        self._everything_due = Timer(snapshot_micros)
+        self._configs = ConfigsRound(request_seconds)
+        self._dial = dialer_of(client, peers)
+        self._open(access_of(bootstrap_servers, client, peers, cluster=cluster, name=name, seconds=request_seconds))
+        self._last: Read | None = None
+        self._refusal: ConnectionRefused | None = None
+        self._missing = Missing(self._grantee)
+
+    def poll(self, now: Micros) -> Sequence[Observation]:
+        """Return the observations that have arrived, or wait for some for at most a second.
+
+        Raises:
+            ConnectionRefused: no broker responds, or a permission is missing; the latter is raised once.
+        """
+        skew = now - monotonic()
+        until = monotonic() + _MAX_BLOCK
+        while True:
+            moment = Micros(monotonic() + skew)
+            self._stand_in()
+            self._send_due(moment)
+            observations = self._take(moment, skew)
+            if observations:
+                return observations
+            self._raise_refusal()
+            if not self._wait(until):
+                return []
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether partition state comes from here: it polls, and brokers have answered."""
+        return self._kind is SourceKind.POLL and self._last is not None
+
+    @property
+    def cluster_id(self) -> ClusterId | None:
+        """The id of the cluster that was polled last."""
+        return None if self._last is None else self._last.view.cluster_id
+
+    def request_full_report(self) -> None:
+        """Send a full report with the next poll of the metadata, and every configuration with the next ones."""
+        self._reports.expire()
+        self._everything_due.expire()
+
+    def acknowledge(self) -> None:
+        """Remember topics and leader epochs, which were reported; a poll has no position."""
+        if self._last is not None:
+            self._epochs.remember(self._last.view)
+
+    def close(self) -> None:
+        """Close the connections; a request in flight ends by its own timeout."""
+        self._metadata.close()
+        self._offsets.close()
+        self._access.close()
+
+    def _open(self, access: Access) -> None:
+        """Ask in this way from now on."""
+        self._access = access
+        self._offsets = OffsetsRound(access.leaders, name=self.name)
+        reassignments = ReassignmentsRound(self._dial, name=self.name, seconds=self._seconds)
+        servers = parse_servers(self._servers)
+        self._metadata = MetadataRound(access.brokers, servers, reassignments, name=self.name, seconds=self._seconds)
+
+    def _send_due(self, now: Micros) -> None:
+        """Send every request that is due."""
+        moment = monotonic()
+        if self._metadata_due.take_due(moment):
+            self._metadata.ask(self._epochs.before if self._last is None else self._last.view)
+        if self._last is None:
+            return
+        if self._offsets_due.take_due(moment):
+            self._offsets.ask(self._last.view, now)
+        if self._configs_due.take_due(moment):
+            if self._configs.is_outstanding:
+                self._configs_due.hasten(moment + _AWAITED)
+                return
+            everything = self._everything_due.take_due(moment)
+            configs = self._access.configs_at(self._last.view.brokers)
+            self._configs.ask(configs, self._last.view, now, everything=everything)
+
+    def _take(self, now: Micros, skew: int) -> list[Observation]:
+        """Return the observations of every response that has arrived."""
+        observations = self._take_metadata(now, skew)
+        if self._last is not None:
+            envelope = self._envelope(self._last.view, now)
+            observations += self._offsets.take(self._last.view, envelope, now)
+            observations += self._configs.take(envelope, now)
+        return observations
+
+    def _take_metadata(self, now: Micros, skew: int) -> list[Observation]:
+        before = self._last
+        try:
+            read = self._metadata.take(None if before is None else before.view, self._epochs.before)
+        except TooOld:
+            self.close()
+            self._open(self._access.older())
+            self._metadata_due.expire()
+            return []
+        except ConnectionRefused as failure:
+            self._refusal = failure if isinstance(failure, CannotServe) else unanswered(self._servers, failure)
+            self._reports.miss_changes()
+            self._metadata_due.expire()
+            return []
+        recheck = self._metadata.recheck_after()
+        if recheck is not None:
+            self._metadata_due.hasten(monotonic() + recheck)
+        if read is None:
+            return []
+        self._last = read
+        if before is not None and before.view.cluster_id != read.view.cluster_id:
+            before = None  # nothing that was seen before is of this cluster
+            self._configs = ConfigsRound(self._seconds)
+            self.request_full_report()
+        if before is None or before.view.topic_ids != read.view.topic_ids:
+            self._configs_due.expire()
+        return self._reported(before, read, now, skew)
+
+    def _reported(self, before: Read | None, read: Read, now: Micros, skew: int) -> list[Observation]:
+        """Return what is reported of a view: beside a primary source only that topics have lost their values."""
+        is_primary = self._kind is SourceKind.POLL
+        window = self._reports.window((before or read).began + skew, read.ended + skew) if is_primary else {}
+        envelope = {**self._envelope(read.view, now), **window}
+        seen = None if before is None else before.view
+        last = seen or self._epochs.before
+        deleted = [] if last is None else [name for name, _ in deleted_topics(last, read.view)]
+        unset = self._configs.forget(deleted, envelope)
+        return unset + self._reports.of(seen, self._epochs.before, read.view, envelope) if is_primary else unset
+
+    def _stand_in(self) -> None:
+        """Poll while the primary source is not current, which begins with a full report; stop when it is again."""
+        kind = self._own_kind if self._is_primary_current() else SourceKind.POLL
+        if kind is not self._kind:
+            self._say(
+                f"{self.name}: polls the brokers while the metadata log cannot be read"
+                if kind is SourceKind.POLL
+                else f"{self.name}: the metadata log is read again"
+            )
+            self._kind = kind
+            self._reports.miss_changes()
+            self._metadata_due.period = self._poll_micros if kind is SourceKind.POLL else self._corroborating_micros
+            self._metadata_due.expire()
+
+    def _envelope(self, view: ClusterView, now: Micros) -> dict[str, Any]:
+        return {
+            "cluster_id": view.cluster_id,
+            "cluster": self._cluster,
+            "source": self.name,
+            "authority": self._kind,
+            "occurred_not_before": now,
+            "occurred_not_after": now,
+            "collected_at": now,
+        }
+
+    def _raise_refusal(self) -> None:
+        """Raise a lost connection each time, a missing permission once, and again if it was given meanwhile."""
+        refusal, self._refusal = self._refusal, None
+        if refusal is not None:
+            raise addressed(refusal, self._grantee)
+        configs = self._configs.refusal, self._configs.broker_refusal
+        self._missing.raise_new((*self._metadata.refusals, self._offsets.refusal, *configs))
+
+    def _wait(self, until: int) -> bool:
+        """Wait for a response or for the next due request; return False when the poll has used its time."""
+        now = monotonic()
+        left = until - now
+        if left <= 0:
+            return False
+        timers = [self._metadata_due] if self._last is None else [*self._timers]
+        due = min(timer.next_at for timer in timers) - now
+        pending = [*self._metadata.pending(), *self._offsets.pending(), *self._configs.pending()]
+        seconds = max(1_000, min(left, due)) / 1_000_000
+        if pending:
+            wait(pending, timeout=seconds, return_when=FIRST_COMPLETED)
+        else:
+            time.sleep(seconds)
+        return True
+
+
+# What a poller reports of the views that it reads: what has changed, or everything. Depends on views and timers.
+
+
+_BLIND_MICROS: Final = 60_000_000  # a poll that is later than this was not merely slow
+
+
+class PolledReports:
+    """Begins with a full report, which is sent again when it is due, or when only that can show what has changed.
+
+    Args:
+        name: of the source.
+        poll_micros: interval of views.
+        snapshot_micros: interval of full reports.
+    """
+
+    def __init__(self, name: str, *, poll_micros: Micros, snapshot_micros: Micros) -> None:
+        self._name = name
+        self._full_due = Timer(snapshot_micros)
+        self._blind_after = max(_BLIND_MICROS, 2 * poll_micros)
+        self._until = 0
+        self._missed_changes = False
+
+    def expire(self) -> None:
+        """Send a full report next."""
+        self._full_due.expire()
+
+    def miss_changes(self) -> None:
+        """Note that changes may have been missed since the last view, which the next full report says."""
+        self._missed_changes = True
+
+    def window(self, began: int, ended: int) -> dict[str, Micros]:
+        """Return between which times happened what a view shows that was not reported yet.
+
+        Invariant: a change happened after the request of the previous view and before the response of this one.
+
+        Args:
+            began: the request of the previous view.
+            ended: the response of this one.
+        """
+        # When the clock is set back, a change must not become older than those reported before.
+        start, end = self._until, max(ended, self._until + 1)
+        # A machine that was suspended noticed no failure: its polls are as far apart as if they had failed.
+        self._missed_changes |= end - start > self._blind_after
+        self._until = end
+        return {"occurred_not_before": Micros(min(max(began, start), end)), "occurred_not_after": Micros(end)}
+
+    def of(
+        self, before: ClusterView | None, remembered: ClusterView | None, view: ClusterView, envelope: Mapping[str, Any]
+    ) -> list[Observation]:
+        """Return what differs from the previous view, or everything.
+
+        Args:
+            before: the previous view, if there is one.
+            remembered: what is compared with the first view: topics and leader epochs that an earlier collector polled.
+            view: this one.
+            envelope: what every observation says, with the :meth:`window`.
+        """
+        last = before or remembered
+        is_new_log = last is not None and goes_back(last, view)
+        deleted = [] if last is None else deleted_topics(last, view)
+        self._missed_changes |= is_new_log
+        reason = self._reason(before, view)
+        if before is not None and reason is None:
+            return steps(before, view, envelope) or [Heartbeat(**envelope)]
+        self._missed_changes = False
+        return snapshot(
+            before,
+            view,
+            envelope,
+            snapshot_id=f"{self._name}/{envelope['occurred_not_after']}",
+            reason=reason or SnapshotReason.START,
+            is_new_log=is_new_log,
+            deleted=deleted,
+        )
+
+    def _reason(self, before: ClusterView | None, view: ClusterView) -> SnapshotReason | None:
+        is_due = self._full_due.take_due(monotonic())
+        if before is None:
+            return SnapshotReason.START
+        if self._missed_changes:
+            return SnapshotReason.HISTORY_LOST
+        return SnapshotReason.PERIODIC if is_due or not has_same_members(before, view) else None
+
+
+# The topics and leader epochs that were polled last, in a file: for what happens while no collector runs.
+#
+# Controllers may be restored from a backup. Their epochs are lower for good then, as those of a broker that is cut off
+# are for a while; without the file the next collector could not distinguish what it polls from old news, which is
+# dropped. Topics may be hidden, which only who asks for them by name can distinguish from deleted ones.
+
+
+_WRITTEN_EVERY: Final = Micros(30_000_000)
+
+
+class SeenEpochs:
+    """Remembers the topics and leader epochs of the newest view.
+
+    Args:
+        path: of the file; None: they are forgotten.
+
+    Attributes:
+        before: the partitions that the collector before this one polled, with nothing but their epochs; None if there
+            was none, or its file is damaged.
+
+    Raises:
+        ConfigurationError: the file cannot be read.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._due = Timer(_WRITTEN_EVERY)
+        self._written: ClusterView | None = None
+        self.before = None if path is None else _read(path)
+
+    def remember(self, view: ClusterView) -> None:
+        """Write the epochs of a view if it is due; what a full disk refuses is written the next time."""
+        if self._path is None or not self._due.take_due(monotonic()):
+            return
+        last = self._written
+        if last is not None and (last.topics, last.topic_ids) == (view.topics, view.topic_ids):
+            return
+        topics = {
+            name: [view.topic_ids[name], {number: part.leader_epoch for number, part in parts.items()}]
+            for name, parts in view.topics.items()
+        }
+        document = {"version": checkpoint.VERSION, "cluster_id": view.cluster_id, "topics": topics}
+        with suppress(IsrwatchError):
+            checkpoint.write(self._path, document)
+            self._written = view
+
+
+def _read(path: Path) -> ClusterView | None:
+    try:
+        document = checkpoint.document_at(path)
+    except checkpoint.DamagedCheckpoint:
+        return None
+    if document is None or document["version"] != checkpoint.VERSION:
+        return None
+    return ClusterView(
+        cluster_id=ClusterId(document["cluster_id"]),
+        answered_by=-1,
+        brokers={},
+        topics={
+            name: {int(number): PartitionView((), (), NO_LEADER, leader_epoch=epoch) for number, epoch in parts.items()}
+            for name, (_, parts) in document["topics"].items()
+        },
+        topic_ids={name: TopicId(topic_id) for name, (topic_id, _) in document["topics"].items()},
+    )

@@ -1,0 +1,1 @@
+"""Samples of groups: classic, consumer, share and streams groups, and the queries of Spark."""

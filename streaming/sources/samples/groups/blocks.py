@@ -1,0 +1,331 @@
+"""What one coordinator says of its groups, beside the positions of the partitions, as blocks. Pure."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from streaming.contracts.group_blocks import BrokerGroupOffsetsObserved, BrokerGroupsObserved
+from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK
+from streaming.errors import Quarantined
+from streaming.sources.protocol.connection import RawRequest, RawResponse, compact_array, compact_string
+from streaming.sources.protocol.primitives import INT16, INT32, INT64
+from streaming.sources.source import AT_ONCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from streaming.contracts.identifiers import BrokerId, Micros, TopicId
+    from streaming.sources.protocol.connection import Connection
+    from streaming.sources.protocol.primitives import ByteReader
+    from streaming.sources.samples.groups.described import DescribedGroup
+    from streaming.sources.samples.high_watermarks import HighWatermarks
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorAnswer:
+    """What one coordinator answered, and what was read of the partitions before it was asked.
+
+    Attributes:
+        groups: by name.
+        committed: their offsets, by name of the group.
+        lags: of share groups, by name of the group.
+        denied: groups that may not be described.
+        topic_ids: when it was asked.
+        positions: of the partitions, by field of a sample, topic and partition.
+        read_at: when it was asked for committed offsets, by the monotonic clock.
+        lag_seconds: of the partitions where it is not unknown, by name of the group.
+    """
+
+    groups: Mapping[str, DescribedGroup]
+    committed: Mapping[str, ByTopic] = field(default_factory=dict)
+    lags: Mapping[str, ByTopic] = field(default_factory=dict)
+    denied: tuple[str, ...] = ()
+    topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
+    positions: Mapping[str, ByTopic] = field(default_factory=dict)
+    read_at: Micros = AT_ONCE
+    lag_seconds: Mapping[str, Mapping[str, Mapping[int, float]]] = field(default_factory=dict)
+
+
+def with_lag_seconds(
+    answer: CoordinatorAnswer, topic_ids: Mapping[str, TopicId], high_watermarks: HighWatermarks
+) -> CoordinatorAnswer:
+    """Return the answer with for how long each group could have read what it has not, by the same clock."""
+    ends = answer.positions.get("high_watermark", {})
+    return replace(
+        answer,
+        lag_seconds={
+            group: {
+                topic: high_watermarks.lag_seconds(topic_ids[topic], committed, ends[topic], answer.read_at)
+                for topic, committed in by_topic.items()
+                if topic in topic_ids and topic in ends
+            }
+            for group, by_topic in answer.committed.items()
+        },
+    )
+
+
+class _Piece(NamedTuple):
+    """Partitions of one topic of one group that have the same fields.
+
+    Attributes:
+        reported: the fields that all of them have.
+        key: group, topic id and topic.
+        columns: by field, one value per partition.
+    """
+
+    reported: tuple[str, ...]
+    key: tuple[str, TopicId, str]
+    columns: Mapping[str, Sequence[Any]]
+
+
+def group_blocks(
+    broker: BrokerId, groups: Mapping[str, DescribedGroup], envelope: Mapping[str, Any]
+) -> Iterator[BrokerGroupsObserved]:
+    """Gather groups into blocks: one per set of fields that a group has; without any, a block without samples."""
+    if not groups:
+        yield BrokerGroupsObserved(
+            **envelope, broker=broker, group_by_sample=(), group_protocol_by_sample=(), group_state_by_sample=()
+        )
+    described = sorted(
+        (group.members is not None, group.assignor is not None, name, group) for name, group in groups.items()
+    )
+    for (has_members, has_assignor), same in groupby(described, itemgetter(0, 1)):
+        gathered = [each[2:] for each in same]
+        for start in range(0, len(gathered), SAMPLES_PER_BLOCK):
+            piece = gathered[start : start + SAMPLES_PER_BLOCK]
+            yield BrokerGroupsObserved(
+                **envelope,
+                broker=broker,
+                group_by_sample=tuple(name for name, _ in piece),
+                group_protocol_by_sample=tuple(group.protocol for _, group in piece),
+                group_state_by_sample=tuple(group.state for _, group in piece),
+                members_by_sample=tuple(group.members or 0 for _, group in piece) if has_members else None,
+                assignor_by_sample=tuple(group.assignor or "" for _, group in piece) if has_assignor else None,
+            )
+
+
+def group_offset_blocks(
+    broker: BrokerId, answer: CoordinatorAnswer, topic_ids: Mapping[str, TopicId], envelope: Mapping[str, Any]
+) -> Iterator[BrokerGroupOffsetsObserved]:
+    """Gather what groups have committed or been assigned into blocks: one per set of fields that is reported.
+
+    Without any, a block without samples.
+
+    Args:
+        broker: the coordinator.
+        answer: its groups and their offsets.
+        topic_ids: by topic; what is of another topic is left out.
+        envelope: the fields that all observations share.
+    """
+    pieces = sorted(
+        (piece for name, group in answer.groups.items() for piece in _pieces(name, group, answer, topic_ids)),
+        key=itemgetter(0, 1),
+    )
+    if not pieces:
+        yield _block(broker, (), [], answer.groups, envelope)
+    for reported, same in groupby(pieces, itemgetter(0)):
+        for packed in _packed(same):
+            yield _block(broker, reported, packed, answer.groups, envelope)
+
+
+def _pieces(
+    name: str, group: DescribedGroup, answer: CoordinatorAnswer, topic_ids: Mapping[str, TopicId]
+) -> Iterator[_Piece]:
+    """Give the partitions of a group, topic by topic, cut into pieces that fit into a block."""
+    of_group = ("members",) if group.members is not None else ()
+    own: dict[str, Mapping[str, Mapping[int, Any]]] = {
+        "member": group.owners,
+        "committed_offset": answer.committed.get(name, {}),
+        "lag": answer.lags.get(name, {}),
+        "lag_seconds": answer.lag_seconds.get(name, {}),
+    }
+    for topic in {topic for by_topic in own.values() for topic in by_topic} & topic_ids.keys():
+        fields = {field: by_topic.get(topic, {}) for field, by_topic in {**own, **answer.positions}.items()}
+        numbers_of_topic = sorted({number for field in own for number in fields[field]})
+        key = (name, topic_ids[topic], topic)
+        for reported, numbers in _alike(numbers_of_topic, fields):
+            for start in range(0, len(numbers), SAMPLES_PER_BLOCK):
+                of_piece = numbers[start : start + SAMPLES_PER_BLOCK]
+                columns = {field: [*map(fields[field].__getitem__, of_piece)] for field in reported}
+                yield _Piece((*of_group, *reported), key, {"partition": of_piece, **columns})
+
+
+def _alike(numbers: list[int], fields: Mapping[str, Mapping[int, Any]]) -> Iterator[tuple[tuple[str, ...], list[int]]]:
+    """Gather partitions by the fields that are reported of them; most often all are alike."""
+    some = {name: values for name, values in fields.items() if not values.keys().isdisjoint(numbers)}
+    together = set(numbers)
+    if all(together <= values.keys() for values in some.values()):
+        if numbers:
+            yield tuple(some), numbers
+        return
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for number in numbers:
+        alike.setdefault(tuple(name for name, values in some.items() if number in values), []).append(number)
+    yield from alike.items()
+
+
+def _packed(pieces: Iterator[_Piece]) -> Iterator[list[_Piece]]:
+    """Pack pieces into blocks."""
+    packed, count = list[_Piece](), 0
+    for piece in pieces:
+        size = len(piece.columns["partition"])
+        if packed and count + size > SAMPLES_PER_BLOCK:
+            yield packed
+            packed, count = [], 0
+        packed.append(piece)
+        count += size
+    if packed:
+        yield packed
+
+
+def _block(
+    broker: BrokerId,
+    reported: tuple[str, ...],
+    pieces: list[_Piece],
+    groups: Mapping[str, DescribedGroup],
+    envelope: Mapping[str, Any],
+) -> BrokerGroupOffsetsObserved:
+    described = [groups[piece.key[0]] for piece in pieces]
+    arrays: dict[str, Any] = {
+        f"{name}_by_sample": tuple(chain.from_iterable(piece.columns[name] for piece in pieces))
+        for name in ("partition", *reported)
+        if name != "members"
+    }
+    return BrokerGroupOffsetsObserved(
+        **envelope,
+        broker=broker,
+        groups=tuple(piece.key[0] for piece in pieces),
+        group_protocols=tuple(group.protocol for group in described),
+        group_states=tuple(group.state for group in described),
+        member_counts=tuple(group.members or 0 for group in described) if "members" in reported else None,
+        topic_ids=tuple(piece.key[1] for piece in pieces),
+        topics=tuple(piece.key[2] for piece in pieces),
+        partition_counts=tuple(len(piece.columns["partition"]) for piece in pieces),
+        **arrays,
+    )
+
+
+# The committed offsets of many groups of one coordinator: OffsetFetch 8 and 9 (KIP-709), all topics in one request.
+#
+# Of share groups their lag, as the coordinator counts it: DescribeShareGroupOffsets 1 (KIP-1226). It does not follow
+# from the start offset of a share partition, behind which records are processed in any order.
+
+
+if TYPE_CHECKING:
+    ByTopic = dict[str, dict[int, int]]
+    """Offset or lag by topic and partition."""
+
+OFFSET_FETCH: Final = 9
+SHARE_OFFSETS: Final = 90
+LAGS_SINCE: Final = 1
+OLDEST: Final = 8  # the first with many groups in a request, Kafka 3.0
+NEWEST: Final = 9
+_EVERY_TOPIC: Final = b"\0\0"  # null, and no tagged fields
+_OF_GROUP: Final = {8: _EVERY_TOPIC, 9: b"\0\xff\xff\xff\xff" + _EVERY_TOPIC}  # of no member, with no epoch
+_PLAIN: Final = struct.Struct(">iqiBh")  # number, offset, leader epoch, length of the metadata plus one, error
+_HEAD: Final = struct.Struct(">iqi")
+_EMPTY: Final = 1
+
+
+class OfGroup(NamedTuple):
+    """The offsets of one group, or its lags; with an error of Kafka there are none."""
+
+    error: int
+    group: str
+    values: ByTopic
+
+
+def committed_offsets(connection: Connection, groups: Iterable[str]) -> tuple[OfGroup, ...]:
+    """Ask a coordinator for all that groups have committed, in one request; topics that are hidden are left out.
+
+    Raises:
+        ConnectionRefused: it does not respond.
+    """
+    version = connection.newest(OFFSET_FETCH, NEWEST)
+    body = compact_array(compact_string(group) + _OF_GROUP[version] for group in groups) + b"\0\0"  # stable or not
+    return RawResponse(_read).value_of(connection, RawRequest(OFFSET_FETCH, version, body))
+
+
+def share_lags(connection: Connection, groups: Iterable[str]) -> tuple[OfGroup, ...]:
+    """Ask a coordinator for the lag of share groups; none before Kafka 4.2.
+
+    Raises:
+        ConnectionRefused: it does not respond.
+    """
+    if connection.newest(SHARE_OFFSETS, LAGS_SINCE) < LAGS_SINCE:
+        return ()
+    body = compact_array(compact_string(group) + _EVERY_TOPIC for group in groups) + b"\0"
+    return RawResponse(_read_shares).value_of(connection, RawRequest(SHARE_OFFSETS, LAGS_SINCE, body))
+
+
+def _read(reader: ByteReader) -> tuple[OfGroup, ...]:
+    reader.number(INT32)  # the time for which the request was throttled
+    return reader.array(lambda: _group(reader)) or ()
+
+
+def _group(reader: ByteReader) -> OfGroup:
+    group, topics = reader.string(), reader.array(lambda: _topic(reader)) or ()
+    error = reader.number(INT16)
+    reader.tags()
+    return OfGroup(error, group, dict(topics))
+
+
+def _topic(reader: ByteReader) -> tuple[str, dict[int, int]]:
+    topic, records = reader.string(), _partitions(reader)
+    reader.tags()
+    return topic, {number: offset for number, offset, _, _, error in records if not error and offset >= 0}
+
+
+def _partitions(reader: ByteReader) -> Sequence[tuple[int, ...]]:
+    """Read the partitions of a topic; those without metadata, as most are, at once.
+
+    A record with metadata is recognised by their length, because all records before it are of the width of ``_PLAIN``.
+    """
+    start = reader.position
+    if reader.unsigned_varint() > 1 and _partition(reader)[3] == _EMPTY:
+        reader.position = start
+        with suppress(Quarantined):
+            records = reader.records(_PLAIN)
+            if all(length == _EMPTY for _, _, _, length, _ in records):
+                return records
+    reader.position = start
+    return reader.array(lambda: _partition(reader)) or ()
+
+
+def _partition(reader: ByteReader) -> tuple[int, ...]:
+    (number, offset, epoch), length = reader.structure(_HEAD), reader.unsigned_varint()
+    reader.raw(max(0, length - 1))  # metadata
+    error = reader.number(INT16)
+    reader.tags()
+    return number, offset, epoch, length, error
+
+
+def _read_shares(reader: ByteReader) -> tuple[OfGroup, ...]:
+    reader.number(INT32)  # the time for which the request was throttled
+    return reader.array(lambda: _share_group(reader)) or ()
+
+
+def _share_group(reader: ByteReader) -> OfGroup:
+    group, topics = reader.string(), reader.array(lambda: _share_topic(reader)) or ()
+    error, _ = reader.number(INT16), reader.nullable_string()
+    reader.tags()
+    return OfGroup(error, group, dict(topics))
+
+
+def _share_topic(reader: ByteReader) -> tuple[str, dict[int, int]]:
+    topic, _ = reader.string(), reader.raw(16)  # its id
+    records = reader.array(lambda: _share_partition(reader)) or ()
+    reader.tags()
+    return topic, {number: lag for number, lag, error in records if not error and lag >= 0}
+
+
+def _share_partition(reader: ByteReader) -> tuple[int, int, int]:
+    (number, _, _), lag = reader.structure(_HEAD), reader.number(INT64)
+    error, _ = reader.number(INT16), reader.nullable_string()
+    reader.tags()
+    return number, lag, error

@@ -1,0 +1,185 @@
+"""Groups: every broker is asked for those that it coordinates, what each has committed, and who may read what.
+
+At most seven requests per broker and round, however many groups there are. The positions beside a committed offset are
+those that :class:`offsets.OffsetsKind` has read before the coordinator is asked, as a rule a moment before. So lag is
+never too large: it is what the group had not read of that which was there then. It is too small by what was written
+between the two readings, of a leader that does not answer by what was written within one interval of offsets and the
+timeout of a request; after that its positions, and with them lag, are unknown. A group that moves to another
+coordinator may be in no answer for a round.
+
+Lag in seconds is for how long the first record that the group has not read could have been read. It follows from when
+the high watermark passed the committed offset, and is as wrong as that: see
+:mod:`streaming.sources.samples.high_watermarks`; and by the time that the two requests take, too small.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from fnmatch import translate
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from streaming.contracts.identifiers import Micros
+from streaming.errors import ConnectionRefused
+from streaming.sources.permissions import DESCRIBE_GROUPS, Denied
+from streaming.sources.protocol.connection import TooOld
+from streaming.sources.samples.groups.blocks import (
+    NEWEST,
+    OFFSET_FETCH,
+    OLDEST,
+    CoordinatorAnswer,
+    committed_offsets,
+    group_blocks,
+    group_offset_blocks,
+    share_lags,
+    with_lag_seconds,
+)
+from streaming.sources.samples.groups.described import (
+    GROUP_AUTHORIZATION_FAILED,
+    NO_GROUP,
+    SHARE,
+    STREAMS,
+    DescribedGroup,
+    describe_groups,
+    list_groups,
+)
+from streaming.sources.samples.kind import Shown
+from streaming.sources.source import Timer, monotonic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from streaming.contracts.identifiers import BrokerId, TopicId
+    from streaming.sources.polling.view import ClusterView
+    from streaming.sources.protocol.connection import Connection
+    from streaming.sources.samples.groups.blocks import ByTopic, OfGroup
+    from streaming.sources.samples.kind import Ask, BrokerAnswer
+    from streaming.sources.samples.offsets import OffsetsKind
+
+KIND: Final = "groups"
+
+
+class GroupFilter:
+    """Which groups are asked for.
+
+    Args:
+        included: patterns with ``*`` and ``?``, of which a name has to match one; none match every name.
+        excluded: patterns of which it must match none.
+    """
+
+    def __init__(self, included: Iterable[str] = (), excluded: Iterable[str] = ()) -> None:
+        self._included, self._excluded = _pattern(included or ("*",)), _pattern(excluded)
+
+    def __call__(self, group: str) -> bool:
+        """Return whether a group is asked for."""
+        return self._included.match(group) is not None and self._excluded.match(group) is None
+
+
+class GroupsKind:
+    """Asks coordinators for their groups; see :class:`kind.Kind`. Stands behind ``offsets`` in the list of kinds.
+
+    Args:
+        period: microseconds.
+        offsets: has read the positions of the partitions.
+        is_included: which groups are asked for.
+    """
+
+    names: Sequence[str] = (KIND,)
+
+    def __init__(self, period: Micros, offsets: OffsetsKind, is_included: Callable[[str], bool]) -> None:
+        self._due, self._offsets, self._is_included = Timer(period), offsets, is_included
+        self._names: dict[BrokerId, Collection[str]] = {}
+
+    @property
+    def next_at(self) -> Micros:
+        """When it is due, by the monotonic clock: not while leaders are asked for the positions."""
+        return Micros(max(self._due.next_at, self._offsets.leaders_until))
+
+    def is_group(self, name: str) -> bool:
+        """Return whether a coordinator has named a group so in its last answer."""
+        return any(name in names for names in self._names.values())
+
+    def ask(self, view: ClusterView, ask: Ask, moment: Micros) -> None:
+        """Ask every broker when the time has come."""
+        if moment < self._offsets.leaders_until or not self._due.take_due(moment):
+            return
+        self._names = {broker: names for broker, names in self._names.items() if broker in view.brokers}
+        positions = self._offsets.positions(view.topic_ids)
+        for broker in view.brokers:
+            ask(KIND, broker, partial(_answer, self._is_included, view.topic_ids, positions))
+
+    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:
+        """Return the groups of a broker."""
+        if answer.refusal is not None:
+            return Shown([], answer.refusal)
+        coordinated: CoordinatorAnswer = answer.value
+        self._names[answer.broker] = coordinated.groups.keys()
+        topic_ids = {topic: each for topic, each in coordinated.topic_ids.items() if view.topic_ids.get(topic) == each}
+        groups = {name: _with_partitions_that_exist(group, view) for name, group in coordinated.groups.items()}
+        coordinated = replace(coordinated, groups=groups)
+        timed = with_lag_seconds(coordinated, topic_ids, self._offsets.high_watermarks)
+        observed = [
+            *group_blocks(answer.broker, coordinated.groups, envelope),
+            *group_offset_blocks(answer.broker, timed, topic_ids, envelope),
+        ]
+        return Shown(observed, _denied(coordinated.denied))
+
+
+def _answer(
+    is_included: Callable[[str], bool],
+    topic_ids: Mapping[str, TopicId],
+    positions: Mapping[str, ByTopic],
+    connection: Connection,
+) -> CoordinatorAnswer:
+    if connection.newest(OFFSET_FETCH, NEWEST) < OLDEST:
+        raise TooOld("the groups of brokers that are older than Kafka 3.0 are not read (KIP-709)")
+    listed = {name: group for name, group in list_groups(connection).items() if name and is_included(name)}
+    groups, denied = describe_groups(connection, listed)
+    sharing = [name for name, group in groups.items() if group.protocol == SHARE]
+    committing = [name for name, group in groups.items() if group.protocol != SHARE]
+    read_at = monotonic()
+    committed = committed_offsets(connection, committing) if committing else ()
+    lags = _lags(connection, sharing) if sharing else ()
+    return CoordinatorAnswer(
+        groups,
+        committed={one.group: one.values for one in committed if not one.error},
+        lags={one.group: one.values for one in lags if not one.error},
+        denied=(*denied, *(one.group for one in (*committed, *lags) if one.error == GROUP_AUTHORIZATION_FAILED)),
+        topic_ids=topic_ids,
+        positions=positions,
+        read_at=read_at,
+    )
+
+
+def _with_partitions_that_exist(group: DescribedGroup, view: ClusterView) -> DescribedGroup:
+    """Leave out what no topic has: a task of a streams group reads the partitions of its number that there are."""
+    if group.protocol != STREAMS:
+        return group
+    owners = {
+        topic: {number: owner for number, owner in of_topic.items() if number < view.partition_count(topic)}
+        for topic, of_topic in group.owners.items()
+        if topic in view.topics
+    }
+    return replace(group, owners=owners)
+
+
+def _lags(connection: Connection, groups: Sequence[str]) -> tuple[OfGroup, ...]:
+    """Ask for the lag of share groups, last of all: a coordinator asks other brokers for it, of which one may hang."""
+    try:
+        return share_lags(connection, groups)
+    except ConnectionRefused:
+        connection.close()  # nobody knows what it would answer next
+        return ()
+
+
+def _denied(groups: Sequence[str]) -> Denied | None:
+    """Return the permission that was missing; where a group that does not exist is denied, any may be."""
+    if not groups:
+        return None
+    return Denied(DESCRIBE_GROUPS, on="" if NO_GROUP in groups else f"group {groups[0]}")
+
+
+def _pattern(patterns: Iterable[str]) -> re.Pattern[str]:
+    """Return one expression for patterns, in which brackets have no meaning; without any, it matches nothing."""
+    return re.compile("|".join(translate(pattern.replace("[", "[[]")) for pattern in patterns) or "(?!)")
