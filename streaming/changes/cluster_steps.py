@@ -5,30 +5,32 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming.changes.brokers import broker_events
-from streaming.changes.change import Change, Event
-from streaming.changes.clock_skew import MAX_SKEW
-from streaming.changes.partition_events import with_event_ids
-from streaming.changes.primary_source import SILENCE, has_reported, replaces_log
+from streaming.changes.maintenance import with_return
+from streaming.changes.partitions import with_event_ids
+from streaming.changes.sources import MAX_SKEW, SILENCE, has_passed, has_reported, may_order, replaces_log
+from streaming.changes.state import CLUSTER_DEFAULT, Change, Event, is_news, reported_value
+from streaming.changes.steps import reconfigured
 from streaming.contracts.events import EventKind, Subject
-from streaming.contracts.observations import CLUSTER_TIMES, SourceKind
-
-QUORUM_REPEATED: Final = 60_000_000
-_MILLISECONDS: Final = re.compile(r"[0-9]{1,15}")  # 30,000 years, which are still 64 bits in microseconds
+from streaming.contracts.observations import CLUSTER_TIMES, DISKLESS, MIN_ISR, ConfigOrigin, SourceKind
+from streaming.contracts.state import BrokerState, ConfigKey, ConfigValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from streaming.changes.draft import Draft
-    from streaming.changes.partition_events import PendingEvent
+    from streaming.changes.partitions import PendingEvent
+    from streaming.changes.steps import Draft
     from streaming.contracts.observations import (
+        BrokerObserved,
         ConfigObserved,
         ControllerObserved,
         Observation,
         SnapshotBegin,
         SnapshotEnd,
     )
-    from streaming.contracts.state import BrokerState, ClusterState, ConfigKey, ConfigValue, SourceState
+    from streaming.contracts.state import ClusterState, SourceState
+
+QUORUM_REPEATED: Final = 60_000_000
+_MILLISECONDS: Final = re.compile(r"[0-9]{1,15}")  # 30,000 years, which are still 64 bits in microseconds
 
 
 def change_primary_source(observed: Observation, draft: Draft) -> ClusterState:
@@ -204,3 +206,131 @@ def source_changes(draft: Draft, last: dict[tuple[str, str], Observation]) -> It
 
 def _later(newest: int | None, observed: int | None) -> Any:  # noqa: ANN401 - Micros, Offset or None alike
     return max((value for value in (newest, observed) if value is not None), default=None)
+
+
+# The step of one broker: whether an observation is accepted, and its events.
+
+
+# Column of the state <- field of the observation. A field that is None says nothing, but of a new registration in the
+# metadata log it says all: what the new broker has not, such as a rack, is not that of the one before.
+_REPORTED: Final = {
+    "broker_epoch": "broker_epoch",
+    "is_fenced": "fenced",
+    "is_shutting_down": "in_controlled_shutdown",
+    "rack": "rack",
+    "host": "host",
+    "port": "port",
+    "log_dirs": "log_dirs",
+}
+
+
+def next_broker(before: BrokerState | None, observed: BrokerObserved) -> BrokerState | None:
+    """Apply one observation; None where it is older than the state."""
+    if before is not None and _is_older(before, observed):
+        return None
+    current = before or BrokerState(cluster_id=observed.cluster_id, cluster=observed.cluster, broker=observed.broker)
+    is_new = observed.broker_epoch is not None and observed.broker_epoch != current.broker_epoch
+    reported = {
+        column: getattr(observed, name)
+        for column, name in _REPORTED.items()
+        if is_new or getattr(observed, name) is not None
+    }
+    if observed.authority is SourceKind.POLL:
+        # A broker lists the brokers it takes for alive: that is all that a poll reports. What the metadata log said of
+        # an earlier shutdown is not known to hold any more.
+        reported |= {"is_fenced": False, "is_shutting_down": None}
+    offset = observed.metadata_offset
+    return with_return(
+        current._replace(
+            **reported,
+            is_registered=observed.registered,
+            broker_metadata_offset=current.broker_metadata_offset if offset is None or observed.in_snapshot else offset,
+        )
+    )
+
+
+def _is_older(before: BrokerState, observed: BrokerObserved) -> bool:
+    if observed.metadata_offset is None or before.broker_metadata_offset is None:
+        return False
+    if observed.in_snapshot:
+        return observed.metadata_offset < before.broker_metadata_offset
+    return observed.metadata_offset <= before.broker_metadata_offset
+
+
+def broker_events(before: BrokerState | None, after: BrokerState) -> Iterator[PendingEvent]:
+    """Yield the events between two states of one broker."""
+    broker = after.broker
+    was_registered = before is not None and before.is_registered
+    if after.is_registered and (not was_registered or _is_new_epoch(before, after)):
+        yield EventKind.REGISTERED, broker, None
+    if not after.is_registered and was_registered:
+        yield EventKind.UNREGISTERED, broker, None
+        return
+    if before is None:
+        return
+    if after.is_fenced and before.is_fenced is False:
+        yield EventKind.FENCED, broker, None
+    if after.is_fenced is False and before.is_fenced:
+        yield EventKind.UNFENCED, broker, None
+    if after.is_shutting_down and not before.is_shutting_down:
+        yield EventKind.SHUTTING_DOWN, broker, None
+    if lost := _lost_log_dirs(before, after):
+        yield EventKind.LOG_DIR_OFFLINE, broker, ", ".join(lost)
+
+
+def _is_new_epoch(before: BrokerState | None, after: BrokerState) -> bool:
+    return before is not None and before.broker_epoch is not None and before.broker_epoch != after.broker_epoch
+
+
+def _lost_log_dirs(before: BrokerState, after: BrokerState) -> list[str]:
+    if before.log_dirs is None or after.log_dirs is None:
+        return []
+    # A disk may fail while a broker restarts. One with others was replaced, or its machine was; some report none.
+    is_same = before.is_registered and set() < set(after.log_dirs) < set(before.log_dirs)
+    if _is_new_epoch(before, after) and not is_same:
+        return []
+    return [directory for directory in before.log_dirs if directory not in after.log_dirs]
+
+
+# The steps of configurations, written into a draft.
+
+
+UNSET: Final = ConfigValue(None, None)
+_OF_TOPICS: Final = frozenset({MIN_ISR, DISKLESS})
+
+
+def configured(observed: ConfigObserved, draft: Draft) -> None:
+    """Apply a time of the cluster, or the value of a topic or of all topics, then also to their partitions."""
+    if observed.key in CLUSTER_TIMES:
+        configure_time(observed, draft)
+        return
+    is_default = observed.topic == CLUSTER_DEFAULT
+    is_log = observed.origin is ConfigOrigin.LOG
+    is_unknown = observed.key not in _OF_TOPICS or (is_default and observed.key == DISKLESS)
+    if is_unknown or (is_log and not may_order(draft.cluster(observed), observed)):
+        draft.drop(observed)
+        return
+    key, value = reported_value(observed)
+    if not is_news(value, draft.config(key)):
+        return
+    if any(has_passed(other, value.offset) for other in draft.other_sources(observed)):
+        return
+    is_removed = is_log and value.value is None
+    configs = {key: value, **dict.fromkeys(_outdated(key, draft) if is_removed else (), UNSET)}
+    cluster_stepped(draft.cluster(observed), observed, draft, (), configs)
+    ids_of_topic = draft.topic_named(observed.cluster_id, observed.topic)
+    for topic_id in list(draft.topic_ids(observed.cluster_id)) if is_default else ids_of_topic:
+        reconfigured(topic_id, observed, draft)
+
+
+def _outdated(key: ConfigKey, draft: Draft) -> list[ConfigKey]:
+    """List the values that brokers have reported and that a removal in the metadata log may have made wrong.
+
+    A broker reports the value that counts, so it may be the one that was removed. Until brokers are asked again the
+    value is unknown.
+    """
+    if key.topic != CLUSTER_DEFAULT:
+        described = key._replace(origin=ConfigOrigin.DESCRIBE)
+        return [] if draft.config(described) is None else [described]
+    described_of = (key.cluster_id, ConfigOrigin.DESCRIBE, key.key)
+    return [each for each in draft.config_keys() if (each.cluster_id, each.origin, each.key) == described_of]

@@ -7,35 +7,33 @@ the order of each source, with any repetition, gives the same changes.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from streaming.changes import partitions
-from streaming.changes.brokers import next_broker
-from streaming.changes.change import Folded
-from streaming.changes.clock_skew import with_plausible_time
 from streaming.changes.cluster_steps import (
     advance,
     broker_missing,
     broker_stepped,
     change_primary_source,
     cluster_stepped,
+    configured,
     log_replaced,
+    next_broker,
     quorum_stepped,
     renamed,
     sequence_gap,
     source_changes,
 )
-from streaming.changes.config_steps import configured
-from streaming.changes.draft import Draft
-from streaming.changes.maintenance_steps import announced, lapse_leases
-from streaming.changes.partition_events import with_event_ids
-from streaming.changes.primary_source import SILENCE, may_order
-from streaming.changes.steps import appeared, listed, revised, stepped, vanished
-from streaming.changes.unchanged_run import UnchangedRun
+from streaming.changes.maintenance import announced, lapse_leases
+from streaming.changes.partitions import with_event_ids
+from streaming.changes.sources import SILENCE, may_order, with_plausible_time
+from streaming.changes.state import Folded
+from streaming.changes.steps import Draft, appeared, listed, revised, stepped, vanished
 from streaming.contracts.blocks import PartitionsChanged, PartitionsObserved
 from streaming.contracts.events import EventKind, Evidence
-from streaming.contracts.identifiers import BrokerId
+from streaming.contracts.identifiers import BrokerId, Offset
 from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import (
     BrokerObserved,
@@ -49,12 +47,13 @@ from streaming.contracts.observations import (
     SnapshotReason,
     SourceKind,
     TopicRemoved,
+    require,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streaming.changes.partition_events import PendingEvent
+    from streaming.changes.partitions import PendingEvent
     from streaming.changes.state import ReplicationState
     from streaming.contracts.identifiers import Micros
     from streaming.contracts.state import ClusterState, PartitionState
@@ -279,3 +278,55 @@ def _proves_absence(observed: SnapshotEnd, before: PartitionState) -> bool:
     if observed.metadata_offset is not None and before.metadata_offset is not None:
         return before.metadata_offset <= observed.metadata_offset
     return before.changed_at is None or before.changed_at <= observed.occurred_not_after
+
+
+# In which order the observations of a batch are folded: merged by time, and each source keeps its own order.
+#
+# Sources are read side by side, so no order between them is given; the fold gives the same for every one (see
+# ``fold``). Times order them nearly as they happened. A time that runs back within a source counts as the newest one
+# before it.
+
+
+T = TypeVar("T")
+
+
+def merged(items: Iterable[tuple[str, int, T]]) -> list[T]:
+    """Merge what several sources reported.
+
+    Args:
+        items: source, time in microseconds, and what it reported then; those of a source are in its order.
+    """
+    newest: dict[str, int] = {}
+    timed: list[tuple[int, T]] = []
+    for source, moment, item in items:
+        newest[source] = max(newest.get(source, 0), moment)
+        timed.append((newest[source], item))
+    return [item for _, item in sorted(timed, key=lambda each: each[0])]  # stable: a source's own order stays
+
+
+# Consecutive observations that changed nothing, as one value: most of a full report repeats the state.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnchangedRun(Observation):
+    """The observations ``first_sequence`` to ``sequence`` of a source, which changed nothing.
+
+    It replaces them where they are decoded; it is never published and never encoded. The other fields are those of the
+    newest observation that it replaces.
+    """
+
+    kind: ClassVar[str] = "confirmed"
+    in_snapshot: ClassVar[bool] = True
+
+    first_sequence: int
+    metadata_offset: Offset | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a run that ends before it begins, and one without sequence numbers."""
+        Observation.__post_init__(self)
+        require(1 <= self.first_sequence <= self.sequence, f"no run: {self.first_sequence} to {self.sequence}")
+
+    def first_after(self, applied: int) -> UnchangedRun:
+        """Return the first observation of the run behind an applied number, as a run of one."""
+        first = max(self.first_sequence, applied + 1)
+        return replace(self, first_sequence=first, sequence=first)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from streaming.changes.listed import ListedPartitions
+from streaming.contracts.blocks import IDENTITY_IN_BLOCK
 from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
-from streaming.contracts.observations import DISKLESS, MIN_ISR, ConfigOrigin, SourceKind
+from streaming.contracts.observations import DISKLESS, MIN_ISR, ConfigOrigin, SourceKind, is_true
 from streaming.contracts.state import BrokerState, ClusterState, ConfigKey, ConfigValue, PartitionState, SourceState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+    from streaming.contracts.blocks import PartitionsObserved
+    from streaming.contracts.events import Cause, EventKind, Evidence, Subject
     from streaming.contracts.identifiers import Offset
+    from streaming.contracts.observations import ConfigObserved, Observation
 
 TopicKey = tuple[ClusterId, TopicId]
 BrokerKey = tuple[ClusterId, BrokerId]
@@ -185,3 +192,263 @@ class ReplicationState:
         self.load(tuple(self.stored or ()))
         for partitions in self.topics.values():
             yield from partitions.values()
+
+
+# One accepted step, with its events, and what a fold gives. A row of ``partition_changes`` projects one change.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One thing that happened in a change. ``event_id`` is the same whenever the same change is derived."""
+
+    event_id: str
+    event: EventKind
+    event_broker: BrokerId | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One accepted step, or those of all partitions that one block of the first full report lists.
+
+    ``observation`` gives identity, time and source. Exactly one of ``after``, ``listed``, ``broker_after``,
+    ``cluster_after``, ``source_after`` is set, according to the subject. ``configs`` holds the configured values that
+    a cluster's change brought.
+    """
+
+    subject: Subject
+    observation: Observation
+    is_baseline: bool = False
+    cause: Cause | None = None
+    evidence: Evidence | None = None
+    candidates: tuple[Cause, ...] = ()
+    missed: int = 0
+    left_isr: tuple[BrokerId, ...] = ()
+    joined_isr: tuple[BrokerId, ...] = ()
+    events: tuple[Event, ...] = ()
+    before: PartitionState | None = None
+    after: PartitionState | None = None
+    listed: ListedPartitions | None = None
+    broker_after: BrokerState | None = None
+    cluster_after: ClusterState | None = None
+    configs: tuple[tuple[ConfigKey, ConfigValue], ...] = ()
+    source_after: SourceState | None = None
+
+    @property
+    def cluster(self) -> str:
+        """The name of the cluster, as the state afterwards has it."""
+        after = self.after or self.broker_after or self.cluster_after or self.source_after
+        return self.observation.cluster if after is None else after.cluster
+
+    @property
+    def count(self) -> int:
+        """How many steps, and rows of ``partition_changes``, it is."""
+        return 1 if self.listed is None else len(self.listed)
+
+    def singly(self) -> Iterator[Change]:
+        """Yield each of its steps as a change of its own."""
+        if self.listed is None:
+            yield self
+            return
+        for after in self.listed.values():
+            yield replace(self, listed=None, after=after)
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """The changes in the order they were accepted, and the state they touched (``ReplicationState.apply`` it).
+
+    ``dropped`` are the observations that were equal, older, or not of the primary source.
+    """
+
+    changes: tuple[Change, ...]
+    touched: ReplicationState
+    dropped: tuple[Observation, ...] = ()
+
+
+# Partitions that a block of the first full report lists: of a million, few differ in more than number and epochs.
+
+
+_UNLIKE_FIRST: Final = 1  # the number of any partition but the first one, which stands for its topic
+
+
+class ListedPartitions(Mapping[int, "PartitionState"]):
+    """The partitions of a topic by number, as one block listed them. Each is made when something asks for it.
+
+    Attributes:
+        identities: the values of ``IDENTITY_IN_BLOCK``, each for all partitions.
+        shapes: for each partition a state that it equals but for its topic and those.
+    """
+
+    __slots__ = ("_topic", "identities", "shapes")
+
+    def __init__(self, block: PartitionsObserved, shapes: Sequence[PartitionState]) -> None:
+        unreported = (None,) * len(block.partitions)
+        self._topic = block.topic_id, block.topic
+        self.identities: tuple[tuple[int | None, ...], ...] = (
+            block.partitions,
+            block.leader_epoch_by_partition or unreported,
+            block.partition_epoch_by_partition or unreported,
+        )
+        self.shapes = tuple(shapes)
+
+    def __getitem__(self, number: int) -> PartitionState:
+        """Make the state of a partition."""
+        numbers, *_ = self.identities
+        place = bisect_left(numbers, number)  # type: ignore[type-var]  # numbers are never None
+        if numbers[place : place + 1] != (number,):
+            raise KeyError(number)
+        identity = zip(IDENTITY_IN_BLOCK, (values[place] for values in self.identities), strict=True)
+        topic_id, topic = self._topic
+        return self.shapes[place]._replace(topic_id=topic_id, topic=topic, **dict(identity))  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over the numbers of the partitions, in their order."""
+        return iter(self.identities[0])  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        """Return how many partitions there are."""
+        return len(self.shapes)
+
+    def are_of(self, block: PartitionsObserved) -> bool:
+        """Return whether it is this block that has listed them, not another one that says the same."""
+        return self.identities[0] is block.partitions
+
+
+def counted(topics: Iterable[ListedPartitions]) -> Iterator[tuple[PartitionState, int]]:
+    """Yield states and how many partitions of some topics are counted like each of them."""
+    shapes: dict[int, PartitionState] = {}
+    all_of, first_of = Counter[int](), Counter[int]()
+    for partitions in topics:
+        places = list(map(id, partitions.shapes))
+        shapes.update(zip(places, partitions.shapes, strict=True))
+        all_of.update(places)
+        first_of.update(places[:1] if 0 in partitions else ())
+    for place, shape in shapes.items():
+        for number, count in ((0, first_of[place]), (_UNLIKE_FIRST, all_of[place] - first_of[place])):
+            if count:
+                yield shape._replace(partition=number), count
+
+
+# What is configured for a topic, from the values that sources have reported.
+#
+# Kafka's own order for ``min.insync.replicas`` (KIP-226): the topic's value, the cluster's dynamic default, the
+# broker's static value. The first two are in the metadata log; only a broker reports the third (DescribeConfigs). A
+# topic is diskless by a value of its own, whoever reports it (KIP-1150).
+
+
+CLUSTER_DEFAULT: Final = ""
+# As Kafka reads it: trimmed, then a Java int, which may have a sign.
+_NUMBER: Final = re.compile(r"[\x00-\x20]*\+?0*([0-9]{1,10})[\x00-\x20]*")
+_LARGEST: Final = 2**31 - 1
+
+
+class TopicConfig(NamedTuple):
+    """What is configured for a topic: its ``min.insync.replicas``, None while no source has reported it."""
+
+    min_isr: int | None = None
+    is_diskless: bool = False
+
+
+def topic_config(value_of: Callable[[ConfigKey], ConfigValue | None], cluster_id: ClusterId, topic: str) -> TopicConfig:
+    """Return what is configured for a topic.
+
+    Args:
+        value_of: looks one value up.
+        cluster_id: the topic's cluster.
+        topic: the topic's name.
+    """
+    log, described = ConfigOrigin.LOG, ConfigOrigin.DESCRIBE
+
+    def first(key: str, *places: tuple[str, ConfigOrigin]) -> int | None:
+        for name, origin in places:
+            config = value_of(ConfigKey(cluster_id, name, origin, key))
+            if config is not None and config.value is not None:
+                return config.value
+        return None
+
+    minimum = first(MIN_ISR, (topic, log), (CLUSTER_DEFAULT, log), (topic, described))
+    return TopicConfig(minimum, bool(first(DISKLESS, (topic, log), (topic, described))))
+
+
+def reported_value(observed: ConfigObserved) -> tuple[ConfigKey, ConfigValue]:
+    """Read a value as Kafka does.
+
+    A minimum may have blanks around it and a sign, and what is no number counts as unset. Brokers that know diskless
+    topics report of all the others that they are none, which need not be remembered.
+    """
+    key = ConfigKey(observed.cluster_id, observed.topic, observed.origin, observed.key)
+    value = _flag(observed) if observed.key == DISKLESS else _number(observed.value or "")
+    return key, ConfigValue(value, observed.metadata_offset)
+
+
+def _number(text: str) -> int | None:
+    number = _NUMBER.fullmatch(text)
+    return int(number[1]) if number and int(number[1]) <= _LARGEST else None
+
+
+def _flag(observed: ConfigObserved) -> bool | None:
+    if is_true(observed.value):
+        return True
+    return None if observed.value is None or observed.origin is ConfigOrigin.DESCRIBE else False
+
+
+def is_news(observed: ConfigValue, current: ConfigValue | None) -> bool:
+    """Return whether a value is newer than the current one, and different."""
+    if current is None:
+        return observed.value is not None
+    is_older = observed.offset is not None and current.offset is not None and observed.offset <= current.offset
+    return observed.value != current.value and not is_older
+
+
+# The times of a cluster's own configuration, of which every waiting time of incidents is a multiple. Pure.
+
+
+_SECOND: Final = 1_000_000
+
+
+class ConfiguredTimes(NamedTuple):
+    """Configured times in microseconds; the defaults are Kafka's, and hold until a broker has reported its own."""
+
+    replica_lag_time: int = 30 * _SECOND
+    """``replica.lag.time.max.ms``: a follower that did not catch up for so long is removed within half as long more."""
+    broker_session: int = 9 * _SECOND
+    """``broker.session.timeout.ms``: a broker that sent no heartbeat for so long is fenced."""
+    fetch_wait: int = _SECOND // 2
+    """``replica.fetch.wait.max.ms``: how long a follower's fetch may wait for records."""
+    fetch_backoff: int = _SECOND
+    """``replica.fetch.backoff.ms``: how long a follower waits after a fetch that failed."""
+    registration: int = 60 * _SECOND
+    """``initial.broker.registration.timeout.ms``: how long a broker that starts may take to register."""
+
+    def configured(self, lag_millis: int | None, session_millis: int | None) -> ConfiguredTimes:
+        """Return the times with those that brokers have reported; 0 and None are not reported."""
+        return self._replace(
+            replica_lag_time=(lag_millis or 0) * 1_000 or self.replica_lag_time,
+            broker_session=(session_millis or 0) * 1_000 or self.broker_session,
+        )
+
+    @property
+    def rejoined_at_once(self) -> int:
+        """Return the time within which a healthy follower rejoins an ISR: a failed fetch and one that waits, twice."""
+        return 2 * (self.fetch_wait + self.fetch_backoff)
+
+    @property
+    def lag_check(self) -> int:
+        """Return how often a leader looks for followers that lag: all leaders report one cut within that time."""
+        return self.replica_lag_time // 2
+
+    @property
+    def session_after_lag(self) -> int:
+        """Return how long after its removal for lag the session of a broker that died, or was cut off, may end."""
+        return max(0, self.broker_session - self.replica_lag_time) + self.lag_check
+
+    @property
+    def lost_together(self) -> int:
+        """Return the time within which the sessions of brokers end that died at the same moment."""
+        return self.broker_session
+
+    @property
+    def restart(self) -> int:
+        """Return the time after which a broker that was stopped is not being restarted any more."""
+        return 10 * self.registration

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming.changes.change import Change, Folded
+from streaming.changes.state import Change, Folded
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.totals import TOTALS

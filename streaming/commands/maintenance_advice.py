@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from streaming.changes.advice.restart_safety import keeps_quorum, with_fresh_quorum, with_running_voters
 from streaming.changes.maintenance import is_down
-from streaming.changes.restart_safety import keeps_quorum, with_fresh_quorum, with_running_voters
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.state import BrokerState, ClusterState, SourceLag, SourceState
 from streaming.contracts.stop_effects import WOULD_GO_OFFLINE, WOULD_GO_UNDER_MIN_ISR, loss_by_stops

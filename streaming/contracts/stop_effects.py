@@ -1,8 +1,8 @@
 """What a partition adds to the counts of its in-sync replicas: what would happen to it if one of them stopped now.
 
 Every in-sync replica has the same effects, so they depend on the partition alone. An effect that depends on other
-brokers names them, and is judged where their state is known (``streaming.changes.restart_safety``). Source: KIP-497,
-KIP-966 (eligible leader replicas), KAFKA-15583 (effective minimum).
+brokers names them, and is judged where their state is known (``streaming.changes.advice.restart_safety``). Source:
+KIP-497, KIP-966 (eligible leader replicas), KAFKA-15583 (effective minimum).
 """
 
 from __future__ import annotations

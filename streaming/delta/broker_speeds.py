@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from streaming.changes.slow_brokers import UNKNOWN_SPEED, BrokerSpeed, SpeedSample, after_round
+from streaming.changes.advice.slow_brokers import UNKNOWN_SPEED, BrokerSpeed, SpeedSample, after_round
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,7 +17,7 @@ from streaming.delta.state_rows import CONFIG_COLUMNS, config_columns, states_to
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from streaming.changes.change import Change, Event
+    from streaming.changes.state import Change, Event
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import PartitionState
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.changes.cluster_context import ClusterContext
-from streaming.changes.incident_signals import BASELINE
+from streaming.changes.incidents.context import BASELINE, ClusterContext
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.observations import SourceKind

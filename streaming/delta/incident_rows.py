@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.changes.configured_times import ConfiguredTimes
-from streaming.changes.incident_classes import class_of, suspects_of
-from streaming.changes.incident_document import encode_incident
-from streaming.changes.incident_signals import BASELINE, ChangeRow
-from streaming.changes.incident_words import is_mended, text_of
-from streaming.changes.planned_work import is_rolling
-from streaming.changes.remembered_incidents import IncidentGaps
+from streaming.changes.incidents.context import BASELINE, ChangeRow
+from streaming.changes.incidents.document import encode_incident
+from streaming.changes.incidents.grouping import IncidentGaps
+from streaming.changes.incidents.rules import class_of, is_rolling, suspects_of
+from streaming.changes.incidents.words import is_mended, text_of
+from streaming.changes.state import ConfiguredTimes
 from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.observations import SourceKind
@@ -28,7 +27,7 @@ from streaming.delta.definitions import arrow_schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from streaming.changes.incident import Incident
+    from streaming.changes.incidents.incident import Incident
 
 TOPICS_NAMED: Final = 20
 SCHEMA: Final = arrow_schema(INCIDENTS)

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from streaming.changes.incident_document import decode_incident
-from streaming.changes.incidents import IncidentFold
-from streaming.changes.remembered_incidents import IncidentGaps
+from streaming.changes.incidents.document import decode_incident
+from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.delta.arrow_values import plain
 from streaming.delta.closed_incidents import IncidentCounts, counted, retained
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-    from streaming.changes.configured_times import ConfiguredTimes
-    from streaming.changes.incident import Incident
+    from streaming.changes.incidents.incident import Incident
+    from streaming.changes.state import ConfiguredTimes
 
 VERSIONS_WITHOUT_NEWS: Final = 500
 SECONDS_WITHOUT_NEWS: Final = 3600.0

@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.changes.reconciliation import METRIC_OF, Meter, Reconciliation, may_have_counted
-from streaming.changes.reconciliation_windows import MeterKey, MeterSample, ReconciliationWindows, RecordedChange
+from streaming.changes.advice.reconciliation import (
+    METRIC_OF,
+    Meter,
+    MeterKey,
+    MeterSample,
+    Reconciliation,
+    ReconciliationWindows,
+    RecordedChange,
+    may_have_counted,
+)
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import SourceKind

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
+    from streaming.changes.advice.suspects import SuspectTally
     from streaming.changes.state import ReplicationState
-    from streaming.changes.tally import SuspectTally
     from streaming.contracts.identifiers import ClusterId, Micros
 
 _SOURCE_VERSION: Final = PARTITION_CHANGES.name

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
+from streaming.changes.advice.suspects import SuspectTally
 from streaming.changes.state import ReplicationState
-from streaming.changes.tally import SuspectTally
 from streaming.contracts.events import Subject
 from streaming.contracts.state import PartitionState
 from streaming.delta.partition_counts import add_rows

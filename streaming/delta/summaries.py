@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from streaming.changes.restart_safety import restart_advice
+from streaming.changes.advice.restart_safety import restart_advice
 from streaming.contracts.columns import BROKER_ADVICE, BROKER_COUNTS, CLUSTER_COUNTS, CLUSTER_TOTALS
 from streaming.contracts.health import known_by_minimum
 from streaming.delta.state_rows import config_columns
@@ -13,8 +13,8 @@ from streaming.delta.state_rows import config_columns
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from streaming.changes.advice.suspects import SuspectTally
     from streaming.changes.state import BrokerKey, ReplicationState
-    from streaming.changes.tally import SuspectTally
     from streaming.contracts.state import ClusterState
     from streaming.delta.shared_state import IsrRemovals
 

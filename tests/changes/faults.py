@@ -18,7 +18,7 @@ from tests.plays import SECOND, START, once
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from streaming.changes.incident_signals import ChangeRow
+    from streaming.changes.incidents.context import ChangeRow
     from streaming.contracts.observations import Observation
 
 Fault = tuple[float, str, dict[str, Any]]

@@ -14,10 +14,10 @@ import random
 from dataclasses import dataclass, replace
 from functools import cache
 
+from streaming.changes.advice.restart_safety import RestartAdvice, restart_advice
+from streaming.changes.advice.suspects import SuspectTally
 from streaming.changes.partitions import with_health
-from streaming.changes.restart_safety import RestartAdvice, restart_advice
-from streaming.changes.tally import SuspectTally
-from streaming.changes.topic_configs import TopicConfig
+from streaming.changes.state import TopicConfig
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.changes.remembered_incidents import IncidentGaps
+from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.maintenance import IN_ITS_TAIL, MaintenanceObserved
 from streaming.contracts.observations import SourceKind
@@ -16,7 +16,7 @@ from tests.changes.test_incidents import SECOND, START, table_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streaming.changes.incident_signals import ChangeRow
+    from streaming.changes.incidents.context import ChangeRow
 
 Announcement = tuple[float, float, int] | tuple[float, float, int, str, str]
 """From when until when, seconds, of which broker; and why, and of which lease, if not a new one because of a disk."""

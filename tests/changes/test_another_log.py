@@ -24,7 +24,7 @@ from tests.changes.conftest import SECOND, Story
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streaming.changes.change import Change
+    from streaming.changes.state import Change
     from streaming.contracts.state import PartitionState
 
 CLUSTER, TOPIC = ClusterId("cluster-1"), TopicId("topic-1")

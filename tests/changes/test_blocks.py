@@ -19,7 +19,7 @@ from tests.strategies import streams
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streaming.changes.change import Change
+    from streaming.changes.state import Change
     from streaming.contracts.observations import Observation
 
 

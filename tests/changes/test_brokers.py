@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from streaming.changes.brokers import broker_events
+from streaming.changes.cluster_steps import broker_events
 from streaming.contracts.events import EventKind
 from streaming.contracts.identifiers import BrokerId, ClusterId
 from streaming.contracts.state import BrokerState

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.changes.change import Change
-from streaming.changes.clock_skew import MAX_SKEW, with_plausible_time
 from streaming.changes.fold import fold
-from streaming.changes.state import ReplicationState
+from streaming.changes.sources import MAX_SKEW, with_plausible_time
+from streaming.changes.state import Change, ReplicationState
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.maintenance import LONGEST_LEASE, MaintenanceObserved

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from streaming.changes.cluster_context import ClusterContext
+from streaming.changes.incidents.context import ClusterContext
 from streaming.contracts.identifiers import NO_LEADER
 
 

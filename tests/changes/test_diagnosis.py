@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.changes.incidents import IncidentFold
-from streaming.changes.remembered_incidents import IncidentGaps
+from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from tests.changes.faults import SIX, THREE, Fault, of, played
 from tests.changes.test_incident_bounds import proven_late
 from tests.changes.test_incidents import SECOND, START, table_of
@@ -16,7 +15,7 @@ from tests.changes.test_incidents import SECOND, START, table_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from streaming.changes.incident_signals import ChangeRow
+    from streaming.changes.incidents.context import ChangeRow
 
 KAFKAS = 30_000
 IN_PAIRS = {"racks": {"1": "a", "2": "a", "3": "b", "4": "b", "5": "c", "6": "c"}}

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.changes.change import Change
+from streaming.changes.advice.restart_safety import restart_advice
+from streaming.changes.advice.suspects import SuspectTally
 from streaming.changes.fold import fold
-from streaming.changes.incidents import IncidentFold
-from streaming.changes.remembered_incidents import IncidentGaps
-from streaming.changes.restart_safety import restart_advice
-from streaming.changes.state import ReplicationState
-from streaming.changes.tally import SuspectTally
+from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
+from streaming.changes.state import Change, ReplicationState
 from streaming.contracts.events import Cause, EventKind, Evidence
 from streaming.contracts.health import states_of
 from streaming.contracts.identifiers import NO_LEADER, ClusterId

@@ -16,7 +16,7 @@ from tests.examples import examples
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streaming.changes.change import Change
+    from streaming.changes.state import Change
     from streaming.contracts.observations import Observation
 
 worlds = st.integers(0, WORLDS - 1)

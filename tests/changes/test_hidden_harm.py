@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from streaming.changes.advice.restart_safety import restart_advice
+from streaming.changes.advice.suspects import SuspectTally
 from streaming.changes.fold import fold
-from streaming.changes.remembered_incidents import IncidentGaps
-from streaming.changes.restart_safety import restart_advice
+from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.changes.state import ReplicationState
-from streaming.changes.tally import SuspectTally
 from streaming.contracts.identifiers import BrokerId
 from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import ConfigOrigin, ControllerObserved, SnapshotReason, SourceKind

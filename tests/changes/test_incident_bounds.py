@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streaming.changes.configured_times import ConfiguredTimes
-from streaming.changes.incident import Incident
-from streaming.changes.incident_bounds import incident_blaming
-from streaming.changes.incident_signals import Family
-from streaming.changes.remembered_incidents import IncidentGaps
+from streaming.changes.incidents.context import Family
+from streaming.changes.incidents.grouping import IncidentGaps
+from streaming.changes.incidents.incident import Incident
+from streaming.changes.incidents.rules import incident_blaming
+from streaming.changes.state import ConfiguredTimes
 from tests.changes.faults import THREE, Fault, of, played
 from tests.changes.test_incidents import SECOND, START, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streaming.changes.incident_signals import ChangeRow
+    from streaming.changes.incidents.context import ChangeRow
 
 FAMILIES = (Family.LOSS, Family.LAG)
 

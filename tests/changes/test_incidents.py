@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.changes.fold import fold
-from streaming.changes.incident_document import decode_incident, encode_incident
-from streaming.changes.incidents import IncidentFold
-from streaming.changes.remembered_incidents import IncidentGaps
+from streaming.changes.incidents.document import decode_incident, encode_incident
+from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.observations import Channel
@@ -27,7 +26,7 @@ from tests.plays import SCENARIOS, SECOND, START, fresh, observations
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from streaming.changes.incident_signals import ChangeRow
+    from streaming.changes.incidents.context import ChangeRow
 
 # A follower may lag for one and a half times the limit, a session ends before that; leaders return a while after.
 NOTICED_WITHIN, LAST_CHANGE_WITHIN = 12 * SECOND, 25 * SECOND

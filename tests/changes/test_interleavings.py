@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.changes.primary_source import SILENCE
+from streaming.changes.sources import SILENCE
 from streaming.contracts.events import EventKind
 from streaming.contracts.observations import (
     PartitionObserved,
@@ -38,8 +38,7 @@ from tests.examples import examples
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streaming.changes.change import Change
-    from streaming.changes.state import ReplicationState
+    from streaming.changes.state import Change, ReplicationState
     from streaming.contracts.observations import Observation
 
 worlds = st.integers(0, WORLDS - 1)

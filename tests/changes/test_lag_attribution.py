@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from streaming.changes.configured_times import ConfiguredTimes
-from streaming.changes.lag_attribution import LagEpisode, merged_episode, most_blamed
+from streaming.changes.incidents.lag_attribution import LagEpisode, merged_episode, most_blamed
+from streaming.changes.state import ConfiguredTimes
 from streaming.contracts.incidents import IncidentClass
 
 

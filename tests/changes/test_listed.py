@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streaming.changes.advice.suspects import SuspectTally
 from streaming.changes.fold import fold
-from streaming.changes.listed import ListedPartitions, counted
-from streaming.changes.state import ReplicationState
-from streaming.changes.tally import SuspectTally
+from streaming.changes.state import ListedPartitions, ReplicationState, counted
 from streaming.contracts.observations import DISKLESS
 from tests.blocks import singly
 from tests.changes.conftest import LAG, Story

@@ -22,7 +22,7 @@ from tests.changes.conftest import SECOND, START, Story
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streaming.changes.change import Change
+    from streaming.changes.state import Change
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import BrokerState
 

@@ -7,7 +7,7 @@ from itertools import groupby
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.changes.merging import merged
+from streaming.changes.fold import merged
 
 REPORTED = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=20).map(
     lambda pairs: [(source, moment, (source, number, moment)) for number, (source, moment) in enumerate(pairs)]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from streaming.changes.primary_source import has_passed, has_reported
+from streaming.changes.sources import has_passed, has_reported
 from streaming.contracts.observations import Heartbeat, Observation, SourceKind
 from streaming.contracts.state import SourceState
 from tests.changes.conftest import Story

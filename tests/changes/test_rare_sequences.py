@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streaming.changes.advice.restart_safety import restart_advice
+from streaming.changes.advice.suspects import SuspectTally
 from streaming.changes.fold import fold
-from streaming.changes.incidents import IncidentFold
-from streaming.changes.remembered_incidents import IncidentGaps
-from streaming.changes.restart_safety import restart_advice
+from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.changes.state import ReplicationState
-from streaming.changes.tally import SuspectTally
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.maintenance import MaintenanceObserved
@@ -37,7 +36,7 @@ from tests.changes.test_incident_bounds import proven_late
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from streaming.changes.incident_signals import ChangeRow
+    from streaming.changes.incidents.context import ChangeRow
     from streaming.contracts.state import PartitionState
 
 SECOND = 1_000_000

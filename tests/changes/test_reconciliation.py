@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.changes import reconciliation
-from streaming.changes.reconciliation import METRIC_OF, Meter, may_have_counted
+from streaming.changes.advice import reconciliation
+from streaming.changes.advice.reconciliation import METRIC_OF, Meter, may_have_counted
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, Micros
 from streaming.sources.broker_metrics import METRICS

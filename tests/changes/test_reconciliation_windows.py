@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.changes.reconciliation import Meter
-from streaming.changes.reconciliation_windows import (
+from streaming.changes.advice.reconciliation import (
     FORGOTTEN_AFTER,
     RECENT,
+    Meter,
     MeterKey,
     MeterSample,
     ReconciliationWindows,

@@ -14,7 +14,7 @@ from tests.changes.conftest import Story
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from streaming.changes.change import Change
+    from streaming.changes.state import Change
     from streaming.contracts.observations import Observation
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streaming.changes.replaced_log import of_replaced_logs
+from streaming.changes.sources import of_replaced_logs
 from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.log_position import LogPosition

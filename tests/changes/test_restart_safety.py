@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
+from streaming.changes.advice.restart_safety import RestartAdvice, restart_advice
+from streaming.changes.advice.suspects import SuspectTally, contributions_with_blame
 from streaming.changes.fold import fold
-from streaming.changes.restart_safety import RestartAdvice, restart_advice
 from streaming.changes.state import ReplicationState
-from streaming.changes.tally import SuspectTally, contributions_with_blame
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Micros
 from streaming.contracts.maintenance import IN_ITS_TAIL, MaintenanceObserved
 from streaming.contracts.observations import ControllerObserved, SourceKind

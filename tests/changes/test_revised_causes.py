@@ -14,7 +14,7 @@ from streaming.contracts.observations import CauseRevised
 from tests.changes.conftest import Story
 
 if TYPE_CHECKING:
-    from streaming.changes.change import Folded
+    from streaming.changes.state import Folded
 
 AMBIGUOUS = {"cause": Cause.FENCED, "evidence": Evidence.AMBIGUOUS}
 TOPIC = (ClusterId("cluster-1"), TopicId("topic-1"))

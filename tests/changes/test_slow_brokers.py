@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.changes.slow_brokers import (
+from streaming.changes.advice.slow_brokers import (
     HISTORY_ROUNDS,
     LEAST_HISTORY,
     MOST_SCORE,

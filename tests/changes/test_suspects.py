@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.changes.suspects import Suspicion, partition_suspects, scores
+from streaming.changes.advice.suspects import Suspicion, partition_suspects, scores
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId
 from streaming.contracts.state import BrokerState, PartitionState

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streaming.changes.advice.suspects import SuspectTally, contributions_with_blame
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
-from streaming.changes.tally import SuspectTally, contributions_with_blame
 from streaming.contracts.columns import BROKER_COUNTS, CLUSTER_COUNTS, CLUSTER_TOTALS
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros

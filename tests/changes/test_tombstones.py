@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.changes.change import Change
+from streaming.changes.advice.suspects import SuspectTally
 from streaming.changes.fold import fold
-from streaming.changes.state import ReplicationState
-from streaming.changes.tally import SuspectTally
+from streaming.changes.state import Change, ReplicationState
 from streaming.changes.tombstones import KEPT, due, without_expired
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import ClusterId, Micros

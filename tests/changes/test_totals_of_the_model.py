@@ -16,8 +16,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from streaming.changes.primary_source import SILENCE
-from streaming.changes.tally import SuspectTally
+from streaming.changes.advice.suspects import SuspectTally
+from streaming.changes.sources import SILENCE
 from streaming.contracts.observations import (
     Observation,
     PartitionObserved,

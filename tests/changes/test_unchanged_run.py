@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.changes.fold import fold
+from streaming.changes.fold import UnchangedRun, fold
 from streaming.changes.state import ReplicationState
-from streaming.changes.unchanged_run import UnchangedRun
 from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.observations import Observation, PartitionObserved
 from streaming.delta.change_rows import changes_to_arrow

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.changes.tally import SuspectTally
+from streaming.changes.advice.suspects import SuspectTally
 from streaming.contracts.observations import (
     ConfigObserved,
     ConfigOrigin,

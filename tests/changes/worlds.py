@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from streaming.changes.change import Change
 from streaming.changes.fold import fold
-from streaming.changes.state import ReplicationState
+from streaming.changes.state import Change, ReplicationState
 from streaming.changes.tombstones import without_expired
 from streaming.contracts.codec import encode
 from streaming.contracts.events import Subject

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from streaming.changes.slow_brokers import LEAST_HISTORY, BrokerSpeed, SpeedSample, after_round
+from streaming.changes.advice.slow_brokers import LEAST_HISTORY, BrokerSpeed, SpeedSample, after_round
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.sample_tables import BROKER_SPEED
 from streaming.delta.broker_speeds import TAKES_OVER_AFTER

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from streaming.changes.cluster_context import ClusterContext
-from streaming.changes.incidents import IncidentFold
-from streaming.changes.remembered_incidents import IncidentGaps
+from streaming.changes.incidents.context import ClusterContext
+from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.maintenance import MaintenanceObserved

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from streaming.changes.remembered_incidents import IncidentGaps
+from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.delta.change_reader import ChangeReader
 from streaming.delta.history import UNREAD
 from streaming.delta.incidents import IncidentsTable

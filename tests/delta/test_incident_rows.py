@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from streaming.changes.incident_document import encode_incident
-from streaming.changes.incidents import IncidentFold
-from streaming.changes.remembered_incidents import IncidentGaps
+from streaming.changes.incidents.document import encode_incident
+from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.delta.incident_rows import incident_row
 from tests.changes.test_announced_incidents import played
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from streaming.changes.remembered_incidents import IncidentGaps
+from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta import incidents
 from streaming.delta.change_reader import ChangeReader

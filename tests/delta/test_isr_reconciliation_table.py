@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.changes.reconciliation import METRIC_OF, Meter
+from streaming.changes.advice.reconciliation import METRIC_OF, Meter
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import Channel, Heartbeat, SnapshotReason, SourceKind

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streaming.changes.advice.suspects import SuspectTally
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
-from streaming.changes.tally import SuspectTally
 from streaming.contracts.observations import SnapshotEnd
 from streaming.contracts.state import PartitionState
 from streaming.contracts.tables import PARTITION_STATE_TABLE

@@ -11,7 +11,7 @@ import pytest
 
 from exporters.backtest.rule_files import Judgement, RuleFile
 from exporters.demo.location import PORT, empty_folder
-from streaming.changes.incident_signals import Family
+from streaming.changes.incidents.context import Family
 from streaming.contracts import health
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.state import PARTITION_STATE

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-    from streaming.changes.slow_brokers import SpeedSample
+    from streaming.changes.advice.slow_brokers import SpeedSample
 
 SCRAPE_SECONDS: Final = 15
 _STEP_SECONDS: Final = 5

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Final
 
-from streaming.changes.slow_brokers import (
+from streaming.changes.advice.slow_brokers import (
     APPEND_FLOOR_MICROS,
     BEHIND_FLOOR_PERCENT,
     HISTORY_ROUNDS,

@@ -13,8 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.changes.fold import fold
-from streaming.changes.incidents import IncidentFold
-from streaming.changes.remembered_incidents import IncidentGaps
+from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, Subject
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from streaming.changes.change import Change
+    from streaming.changes.state import Change
     from streaming.contracts.identifiers import TopicPartition
     from streaming.contracts.state import ClusterState
     from streaming.model.invariants.ghost import Loss

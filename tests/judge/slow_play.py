@@ -14,7 +14,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming.changes.slow_brokers import LEAST_PEERS, BrokerSpeed, SpeedSample, after_round
+from streaming.changes.advice.slow_brokers import LEAST_PEERS, BrokerSpeed, SpeedSample, after_round
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.sample_blocks import BrokerSpeedsObserved
 from streaming.model.messages.network import CONTROLLER

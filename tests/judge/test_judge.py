@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from streaming.changes.slow_brokers import LEAST_HISTORY, BrokerSpeed, SpeedSample, after_round
+from streaming.changes.advice.slow_brokers import LEAST_HISTORY, BrokerSpeed, SpeedSample, after_round
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.incidents import IncidentClass
 from tests.judge.cruise_control import CruiseControl

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from streaming.changes import primary_source
+from streaming.changes import sources
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.errors import ConnectionRefused
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from deploy.sandbox import Sandbox
-    from streaming.changes.change import Change
+    from streaming.changes.state import Change
     from streaming.contracts.events import EventKind
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import PartitionState
@@ -262,7 +262,7 @@ def collecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collecting]:
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every silence be short, that of the sources shorter than that of the fold, as in earnest."""
-    monkeypatch.setattr(primary_source, "SILENCE", 6_000_000)
+    monkeypatch.setattr(sources, "SILENCE", 6_000_000)
     monkeypatch.setattr(log_opening, "SILENCE_SECONDS", 3.0)
     monkeypatch.setattr(opening, "POLL_SNAPSHOT_SECONDS", 2.0)
     assert source.SILENCE_SECONDS * 1_000_000 < 60_000_000

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming.changes.slow_brokers import SLOW_SCORE
+from streaming.changes.advice.slow_brokers import SLOW_SCORE
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.sources.broker_metrics import LEAST_REQUESTS, MOST_AGE, AppendTimes
 from streaming.sources.samples.source import LEAST_SPEED_SECONDS

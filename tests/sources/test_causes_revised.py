@@ -28,7 +28,7 @@ from tests.blocks import singly
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from streaming.changes.change import Change
+    from streaming.changes.state import Change
     from streaming.contracts.observations import Observation
     from streaming.contracts.records import MetadataRecord
 

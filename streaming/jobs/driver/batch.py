@@ -11,10 +11,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from streaming.changes.change import Change
 from streaming.changes.fold import fold
-from streaming.changes.replaced_log import newest_of, of_replaced_logs
-from streaming.changes.state import ReplicationState
+from streaming.changes.sources import newest_of, of_replaced_logs
+from streaming.changes.state import Change, ReplicationState
 from streaming.changes.tombstones import without_expired
 from streaming.contracts.blocks import PartitionsBlock
 from streaming.contracts.events import Subject
@@ -42,8 +41,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from streaming.changes.change import Folded
-    from streaming.changes.state import TopicKey
+    from streaming.changes.state import Folded, TopicKey
     from streaming.contracts.identifiers import ClusterId, TopicId
     from streaming.contracts.log_position import LogPosition
     from streaming.contracts.observations import Observation

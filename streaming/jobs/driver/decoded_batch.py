@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow.compute as pc
 
 from streaming.bus.frames import BusFrame, Damaged
-from streaming.changes.clock_skew import MAX_AHEAD, is_ahead
-from streaming.changes.merging import merged
-from streaming.changes.unchanged_run import UnchangedRun
+from streaming.changes.fold import UnchangedRun, merged
+from streaming.changes.sources import MAX_AHEAD, is_ahead
 from streaming.contracts.blocks import PartitionsObserved
 from streaming.contracts.codec import decode
 from streaming.contracts.moments import utc_text

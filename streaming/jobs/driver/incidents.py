@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from streaming.changes.remembered_incidents import IncidentGaps
+from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.delta.change_reader import by_version
 from streaming.delta.incidents import IncidentsTable
 from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy

@@ -10,8 +10,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from streaming.changes.listed import ListedPartitions
 from streaming.changes.partitions import is_repeated, news
+from streaming.changes.state import ListedPartitions
 from streaming.contracts.blocks import PartitionsBlock, PartitionsObserved, cut_block
 from streaming.contracts.codec import encode
 from streaming.contracts.observations import Observation, PartitionObserved, SnapshotEnd, TopicRemoved

@@ -18,7 +18,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.bus.frames import BusFrame, Damaged
-from streaming.changes.unchanged_run import UnchangedRun
+from streaming.changes.fold import UnchangedRun
 from streaming.contracts.blocks import cut_block
 from streaming.contracts.codec import envelope_of
 from streaming.contracts.observations import SnapshotEnd

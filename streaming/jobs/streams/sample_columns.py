@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 
 from streaming.bus.frames import BusFrame, Damaged
-from streaming.changes.clock_skew import is_ahead
+from streaming.changes.sources import is_ahead
 from streaming.contracts.codec import decode
 from streaming.contracts.fields import KINDS, plain_types
 from streaming.contracts.sample_blocks import SamplesBlock

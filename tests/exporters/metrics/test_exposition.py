@@ -19,7 +19,7 @@ from exporters.metrics.scrape_request import ScrapeRequest
 from exporters.metrics.topic_render_cache import ClusterLines
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth, TableHealth
-from streaming.changes.incident_signals import FAMILY_OF
+from streaming.changes.incidents.context import FAMILY_OF
 from streaming.contracts.events import Cause
 from streaming.contracts.sample_tables import GROUPS
 from streaming.contracts.tables import PARTITION_CHANGES

@@ -12,8 +12,8 @@ from exporters.metrics.exposition import Exposition
 from exporters.metrics.scrape_request import ScrapeRequest
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth, Refresher
+from streaming.changes.advice.restart_safety import restart_advice
 from streaming.changes.fold import fold
-from streaming.changes.restart_safety import restart_advice
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.totals import SECONDS

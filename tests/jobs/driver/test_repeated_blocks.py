@@ -16,9 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
-from streaming.changes.fold import fold
+from streaming.changes.fold import UnchangedRun, fold
 from streaming.changes.state import ReplicationState
-from streaming.changes.unchanged_run import UnchangedRun
 from streaming.contracts.blocks import PartitionsObserved, cut_block
 from streaming.contracts.codec import decode, encode, envelope_of
 from streaming.contracts.observations import Channel, Heartbeat, Observation, SnapshotEnd, SourceKind

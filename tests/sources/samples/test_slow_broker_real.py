@@ -12,7 +12,7 @@ import pytest
 
 from deploy.sandbox import Sandbox, plan_cluster
 from deploy.sandbox.writer import TopicWriter
-from streaming.changes.slow_brokers import LEAST_HISTORY, BrokerSpeed, SpeedSample, after_round
+from streaming.changes.advice.slow_brokers import LEAST_HISTORY, BrokerSpeed, SpeedSample, after_round
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.sample_blocks import BrokerSpeedsObserved
 from streaming.sources.protocol.addresses import Peers, parse_servers

@@ -14,31 +14,33 @@ batches changes nothing, and how far other sources are ahead.
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from streaming.changes.cluster_context import ClusterContext
-from streaming.changes.incident_bounds import (
+from streaming.changes.advice.suspects import removal_suspects
+from streaming.changes.incidents.context import FAMILY_OF, HARM, UNRELATED, ChangeRow, ClusterContext, Family
+from streaming.changes.incidents.incident import EVIDENCE_KEPT, HEALTHY, Incident
+from streaming.changes.incidents.lag_attribution import merged_episode
+from streaming.changes.incidents.rules import (
     are_one_split,
     began_with_lag,
     continued_incident,
+    end_of_broker,
     incident_blaming,
+    is_rolling,
     last_to_touch,
+    overrun_work,
+    trouble_of,
     waiting_for,
     was_controller,
 )
-from streaming.changes.incident_signals import FAMILY_OF, HARM, UNRELATED, ChangeRow, Family
-from streaming.changes.planned_work import end_of_broker, overrun_work, trouble_of
-from streaming.changes.remembered_incidents import RememberedIncidents
-from streaming.changes.suspects import removal_suspects
 from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.identifiers import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from streaming.changes.configured_times import ConfiguredTimes
-    from streaming.changes.incident import Incident
-    from streaming.changes.remembered_incidents import IncidentGaps
+    from streaming.changes.state import ConfiguredTimes
     from streaming.contracts.identifiers import BrokerId
 
 _STANDALONE: Final = frozenset({Family.MOVE, Family.CONTROLLER})
@@ -296,3 +298,157 @@ class IncidentFold:
 
 
 _STEPS: Final = {"partition": IncidentFold.partition, "broker": IncidentFold.broker, "cluster": IncidentFold.cluster}
+
+
+# The incidents that are open, or may still continue: opened, merged, closed and forgotten. Pure.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentGaps:
+    """How long after its last change an incident stays open, in microseconds."""
+
+    usual: int = 60_000_000
+    rolling: int = 900_000_000
+
+    def of(self, incident: Incident) -> int:
+        """Return how long this incident stays open: in a rolling restart the next turn may come late."""
+        return self.rolling if is_rolling(incident) else self.usual
+
+    def end(self, incident: Incident) -> int | None:
+        """Return when an incident closes if nothing more happens; None while it is under way, and once it is closed."""
+        is_waiting = incident.closed_at is None and not incident.is_under_way
+        return incident.updated_at + self.of(incident) if is_waiting else None
+
+
+class RememberedIncidents:
+    """All of them by cluster, the oldest first, and those that the rows since ``start`` have changed."""
+
+    def __init__(self, gaps: IncidentGaps, incidents: Iterable[Incident]) -> None:
+        self._gaps = gaps
+        self._by_id: dict[str, Incident] = {incident.incident_id: incident for incident in incidents}
+        self._by_cluster: dict[str, list[Incident]] = {}
+        for incident in sorted(self._by_id.values(), key=lambda incident: (incident.opened_at, incident.incident_id)):
+            self._by_cluster.setdefault(incident.cluster_id, []).append(incident)
+        self.changed: dict[str, Incident] = {}
+
+    def __contains__(self, incident: Incident) -> bool:
+        """Return whether an incident may still change."""
+        return incident.incident_id in self._by_id
+
+    def of(self, row: ChangeRow) -> list[Incident]:
+        """Return the incidents of a row's cluster."""
+        return self._by_cluster.get(row.cluster_id, [])
+
+    def pass_time(self, row: ChangeRow, times: ConfiguredTimes, held: frozenset[int] = frozenset()) -> None:
+        """Advance the incidents of a cluster to the time of a row: some close, some escalate, some are final.
+
+        ``held``: brokers for which planned work is announced; they may stay away for as long as that.
+        """
+        incidents, forgotten = self.of(row), False
+        for incident in incidents:
+            if incident.closed_at is None and incident.pass_time(row.time, times, held):
+                self.mark_changed(incident, row)
+            quiet = row.time - incident.updated_at
+            if incident.is_under_way or quiet <= self._gaps.usual:
+                continue
+            if incident.closed_at is None and quiet > self._gaps.of(incident):
+                incident.closed_at = incident.updated_at
+                self.mark_changed(incident, row)
+            if incident.closed_at is not None and (quiet > self._gaps.rolling or not incident.downs):
+                forgotten = True
+                self._forget(incident, row)
+        if forgotten:
+            self._by_cluster[row.cluster_id] = [incident for incident in incidents if incident in self]
+
+    def _forget(self, incident: Incident, row: ChangeRow) -> None:
+        self._by_id.pop(incident.incident_id, None)
+        self.mark_changed(incident, row)
+
+    def mark_changed(self, incident: Incident, row: ChangeRow) -> None:
+        """Note that a row changed an incident without being part of it."""
+        incident.version = row.version
+        self.changed.setdefault(incident.incident_id, incident)
+
+    def record(self, incident: Incident, row: ChangeRow) -> None:
+        """Make a row part of an incident."""
+        incident.record(row)
+        self.changed.setdefault(incident.incident_id, incident)
+
+    def open(self, family: Family, row: ChangeRow) -> Incident:
+        """Open an incident with a row, which is not part of it yet."""
+        first = row.event_ids[0] if row.event_ids else f"{row.cluster_id}/{row.topic_id}/{row.partition}/{row.time}"
+        incident = Incident(
+            incident_id=f"{family}:{first}",
+            cluster_id=row.cluster_id,
+            cluster=row.cluster,
+            base=family,
+            opened_at=row.since,
+            updated_at=row.time,
+            version=row.version,
+        )
+        self._by_id[incident.incident_id] = incident
+        self._by_cluster.setdefault(row.cluster_id, []).append(incident)
+        self.changed[incident.incident_id] = incident
+        return incident
+
+    def open_standalone(self, family: Family, row: ChangeRow) -> Incident:
+        """Return the open incident of a kind that never mixes with others; open it if there is none."""
+        for incident in self.of(row):
+            if incident.base is family and incident.closed_at is None:
+                return incident
+        return self.open(family, row)
+
+    def merge(self, one: Incident, other: Incident, row: ChangeRow) -> Incident:
+        """Merge two incidents into the older one: the newer is closed, and names the one that it is part of."""
+        into, incident = sorted((one, other), key=lambda each: (each.opened_at, each.incident_id))
+        absorb(into, incident)
+        into.closed_at = None
+        incident.release()
+        incident.closed_at, incident.merged_into = incident.updated_at, into.incident_id
+        self._by_cluster[row.cluster_id] = [each for each in self.of(row) if each is not incident]
+        self._forget(incident, row)
+        self.mark_changed(into, row)
+        return into
+
+
+# Two incidents that turned out to be one. Pure.
+
+
+def absorb(incident: Incident, other: Incident) -> None:
+    """Merge another incident into this one: they turned out to be the same.
+
+    Partitions degraded by both count once, so what is degraded now is counted again; peaks and times add up as in
+    ``DegradedCount.add``.
+    """
+    for each in (incident, other):
+        each.skip_unobserved(max(incident.unobserved or 0, other.unobserved or 0))
+    incident.base = other.base if incident.base is Family.CONTROLLER else incident.base
+    incident.opened_at = min(incident.opened_at, other.opened_at)
+    incident.updated_at = max(incident.updated_at, other.updated_at)
+    incident.version, incident.lost_at = max(incident.version, other.version), max(incident.lost_at, other.lost_at)
+    for name in ("skipped_at", "overran_at"):
+        setattr(incident, name, max(getattr(incident, name), getattr(other, name)))
+    for name in ("blamed", "departures", "verdicts", "causes", "counts"):
+        getattr(incident, name).update(getattr(other, name))
+    sets = "lost planned announced work disks unclean_left harmed_by overdue controllers refused leaderless unknown"
+    for name in (*sets.split(), "moving"):
+        getattr(incident, name).update(getattr(other, name))
+    incident.downs = sorted((*incident.downs, *other.downs), key=lambda down: (down.at, down.broker))
+    incident.episode = merged_episode(incident.episode, other.episode)
+    incident.cut = incident.cut or other.cut
+    incident.stalled = tuple(sorted({*incident.stalled, *other.stalled}))
+    for topic_id, numbers in other.touched.items():
+        incident.touched.setdefault(topic_id, set()).update(numbers)
+    incident.topics.update(other.topics)
+    for key, held in other.held.items():
+        ours = incident.held.get(key, HEALTHY)
+        incident.held[key] = replace(held, missing=held.missing | ours.missing)
+    for tally, taken in zip(incident.tallies, other.tallies, strict=True):
+        tally.advance(incident.updated_at)
+        taken.advance(incident.updated_at)
+        tally.add(taken)
+    for number, tally in enumerate(incident.tallies):
+        tally.now = sum(held.states[number] for held in incident.held.values())
+        tally.peak = max(tally.peak, tally.now)
+    incident.evidence = (incident.evidence + other.evidence)[:EVIDENCE_KEPT]
+    incident.evidence_count += other.evidence_count

@@ -10,19 +10,22 @@ work on it is announced, and until it has caught up again.
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.changes.maintenance import is_down
+from streaming.changes.state import ListedPartitions, counted
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import NO_LEADER
+from streaming.contracts.tally import Contribution, Shape, Tally, contributions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from streaming.contracts.identifiers import BrokerId
+    from streaming.changes.state import ReplicationState
+    from streaming.contracts.identifiers import BrokerId, ClusterId
     from streaming.contracts.state import BrokerState, PartitionState
-    from streaming.contracts.tally import Shape
 
 
 class Suspicion(NamedTuple):
@@ -102,3 +105,49 @@ def _is_ordered(broker: BrokerState | None, suspicion: Suspicion) -> bool:
     if broker.maintenance_until is not None or (broker.is_shutting_down and is_down(broker)):
         return True
     return suspicion.by_order and (len(suspicion.suspects) == 1 or not is_down(broker))
+
+
+# The counts of the job: those of ``contracts.tally``, and who is to blame for what is shrunk.
+
+
+_SUSPECTED: Final = "suspected/"
+
+
+def contributions_with_blame(partition: Shape) -> list[Contribution]:
+    """List the counts that a partition is one of, and, of a shrunk ISR, who is suspected together."""
+    counts = contributions(partition)
+    if partition.is_deleted or len(partition.isr) >= len(partition.replicas):
+        return counts
+    if suspects := partition_suspects(partition):
+        counts.append((None, _name_of(Suspicion(suspects, partition.last_cause == Cause.CONTROLLED_SHUTDOWN))))
+    return counts
+
+
+def _name_of(suspicion: Suspicion) -> str:
+    """Return a name for the partitions of which the same is suspected: a tally counts by name."""
+    return _SUSPECTED + json.dumps(suspicion)
+
+
+class SuspectTally(Tally):
+    """Counts of every broker and cluster that also say who explains the ISRs that are shrunk now."""
+
+    contributions = staticmethod(contributions_with_blame)
+
+    def apply(self, state: ReplicationState, touched: ReplicationState) -> None:
+        """Follow a fold, before what it touched is applied to the state."""
+        listed = [each for each in touched.topics.values() if isinstance(each, ListedPartitions)]
+        for partition, count in counted(listed):
+            self.add_alike(partition, count)
+        for key, partitions in touched.topics.items():
+            before = state.topic(key)
+            for number, after in () if isinstance(partitions, ListedPartitions) else partitions.items():
+                self.replace(before.get(number), after)
+
+    def suspect_scores(self, cluster_id: ClusterId, brokers: Iterable[BrokerState]) -> dict[BrokerId, float]:
+        """Return how much each broker explains of every ISR that is shrunk now, 0 to 1 (see ``suspects.scores``)."""
+        suspected = {
+            Suspicion(tuple(who), by_order): count
+            for name, count in self.with_prefix(cluster_id, _SUSPECTED).items()
+            for who, by_order in (json.loads(name.removeprefix(_SUSPECTED)),)
+        }
+        return scores(suspected, brokers)

@@ -11,11 +11,9 @@ from collections import Counter
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming.changes.absences import BrokerAbsence
-from streaming.changes.degraded import DegradedCount, DegradedPartition
-from streaming.changes.incident import Incident
-from streaming.changes.incident_signals import Family
-from streaming.changes.lag_attribution import LagEpisode
+from streaming.changes.incidents.context import Family
+from streaming.changes.incidents.incident import DegradedCount, DegradedPartition, Incident
+from streaming.changes.incidents.lag_attribution import BrokerAbsence, LagEpisode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
