@@ -15,10 +15,10 @@ from exporters.read_model.refresher import ExporterHealth
 from exporters.read_model.snapshot import ReplicationSnapshot
 from exporters.terminal.versions import newest_version_at, oldest_known, oldest_moment
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.change_reader import ChangeReader
-from streaming.delta.queries import open_ours
-from streaming.delta.state_reader import AsOf, apply_changes, count_isr_removals
-from streaming.delta.table_log import BEFORE_FIRST
+from streaming.delta.changes.reader import ChangeReader
+from streaming.delta.log.queries import open_ours
+from streaming.delta.log.table_log import BEFORE_FIRST
+from streaming.delta.state import AsOf, apply_changes, count_isr_removals
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:

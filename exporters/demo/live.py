@@ -17,7 +17,7 @@ from exporters.read_model.incidents import is_recovered
 from exporters.read_model.snapshot import SECOND
 from exporters.terminal.event_groups import by_moment
 from exporters.terminal.event_text import clock
-from streaming.delta.change_reader import ChangesRestarted
+from streaming.delta.changes.reader import ChangesRestarted
 from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow.compute as pc
 
 from exporters.read_model.snapshot import BrokerAdvice, ClusterTimes
-from streaming.delta.arrow_values import columns_of, rows_as
+from streaming.delta.log.queries import columns_of, rows_as
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,6 +1,6 @@
 """The next snapshot, made from the last: a draft per cluster that is touched. Knows values, no files.
 
-A draft is what ``streaming.delta.state_reader`` reads a state into.
+A draft is what ``streaming.delta.state`` reads a state into.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from exporters.read_model.cluster_draft import ClusterDraft
 from exporters.read_model.snapshot import ClusterIncidents, ClusterSnapshot, ReplicationSnapshot
 from streaming.contracts.state import ClusterState, PartitionState
-from streaming.delta.closed_incidents import expired_counts
-from streaming.delta.state_rows import states_of
+from streaming.delta.incidents.closed import expired_counts
+from streaming.delta.state import states_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from exporters.read_model.snapshot import EventRow
     from streaming.contracts.identifiers import BrokerId, ClusterId
     from streaming.contracts.state import BrokerState, SourceState
-    from streaming.delta.closed_incidents import IncidentCounts
-    from streaming.delta.state_reader import Configs
+    from streaming.delta.incidents.closed import IncidentCounts
+    from streaming.delta.state import Configs
 
 
 @dataclass(slots=True)

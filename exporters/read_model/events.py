@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from exporters.read_model.snapshot import EventRow
-from streaming.delta.arrow_values import columns_of, rows_as
-from streaming.delta.events import events_of
+from streaming.delta.changes.events import events_of
+from streaming.delta.log.queries import columns_of, rows_as
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from exporters.read_model.snapshot import ClusterIncidents
 from streaming.contracts.tables import AS_OF, INCIDENTS
-from streaming.delta.arrow_values import columns_of, rows_as
+from streaming.delta.log.queries import columns_of, rows_as
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,9 +21,9 @@ from exporters.read_model.rebuilt import present_state
 from exporters.read_model.side_tables import REST_AFTER_ERROR, SIDE_CONTENTS, SideTable, TableStatus, sentence_of
 from exporters.read_model.snapshot import NO_TABLE, ReplicationSnapshot
 from streaming.contracts.tables import PARTITION_CHANGES, PARTITION_STATE_TABLE
-from streaming.delta.change_reader import ChangeReader, ChangesRestarted
-from streaming.delta.state_reader import AsOf, apply_changes, count_isr_removals, load_state
-from streaming.delta.table_log import BEFORE_FIRST, has_moved, newest_version
+from streaming.delta.changes.reader import ChangeReader, ChangesRestarted
+from streaming.delta.log.table_log import BEFORE_FIRST, has_moved, newest_version
+from streaming.delta.state import AsOf, apply_changes, count_isr_removals, load_state
 from streaming.errors import TableUnreadable
 from streaming.runtime.garbage import collected_after, never_collected
 

@@ -12,10 +12,10 @@ from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.snapshot import ReplicationSnapshot
 from streaming.contracts.events import Cause
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.history import EXPIRED_VERSION, newest_changes
-from streaming.delta.queries import open_ours, query
-from streaming.delta.state_reader import AsOf, apply_changes
-from streaming.delta.table_log import BEFORE_FIRST
+from streaming.delta.changes.history import EXPIRED_VERSION, newest_changes
+from streaming.delta.log.queries import open_ours, query
+from streaming.delta.log.table_log import BEFORE_FIRST
+from streaming.delta.state import AsOf, apply_changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,8 +17,8 @@ from exporters.read_model.messages_in import messages_in
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.state import SourceLag, SourceState
-from streaming.delta.arrow_values import columns_of, plain, rows_as
-from streaming.delta.state_rows import states_of
+from streaming.delta.log.queries import columns_of, plain, rows_as
+from streaming.delta.state import states_of
 
 if TYPE_CHECKING:
     from exporters.read_model.draft import SnapshotDraft

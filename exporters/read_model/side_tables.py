@@ -34,8 +34,8 @@ from exporters.read_model.samples import (
 from streaming.contracts import sample_tables
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, INCIDENTS, SOURCE_PROGRESS
-from streaming.delta.queries import open_ours, query, quoted
-from streaming.delta.table_log import BEFORE_FIRST, has_moved
+from streaming.delta.log.queries import open_ours, query, quoted
+from streaming.delta.log.table_log import BEFORE_FIRST, has_moved
 from streaming.errors import IsrwatchError
 
 if TYPE_CHECKING:

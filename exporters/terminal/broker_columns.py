@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from streaming.contracts.state import BrokerState
 from streaming.contracts.tables import BROKER_STATE_TABLE
-from streaming.delta.queries import open_ours, query, quoted
+from streaming.delta.log.queries import open_ours, query, quoted
 
 HOLDS: Final = ("led_partitions", "hosted_partitions", "in_sync_partitions")
 # Columns of broker_state that a snapshot has fresher, and one that a terminal has no room for.

@@ -9,7 +9,7 @@ from streaming.contracts.health import OFFLINE, UNDER_MIN_ISR
 from streaming.contracts.identifiers import NO_BROKER
 from streaming.contracts.sample_tables import GROUP_OFFSETS, GROUPS, TRANSACTIONS
 from streaming.contracts.topic_roles import KEYED, TopicRole, consequence, keys_by_partition, role_of
-from streaming.delta.queries import open_ours, query
+from streaming.delta.log.queries import open_ours, query
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

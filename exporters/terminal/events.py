@@ -17,13 +17,13 @@ from deltalake import QueryBuilder
 
 from exporters.terminal.unreadable import INTOLERANT
 from streaming.contracts.tables import PARTITION_CHANGES, REPLICATION_EVENTS
-from streaming.delta.arrow_values import columns_of
-from streaming.delta.change_reader import ChangeReader, rows_between
-from streaming.delta.definitions import arrow_schema, check_layout
-from streaming.delta.events import events_of
-from streaming.delta.state_reader import as_of_version
-from streaming.delta.storage import open_table, reading
-from streaming.delta.table_log import BEFORE_FIRST
+from streaming.delta.changes.events import events_of
+from streaming.delta.changes.reader import ChangeReader, rows_between
+from streaming.delta.log.definitions import arrow_schema, check_layout
+from streaming.delta.log.queries import columns_of
+from streaming.delta.log.storage import open_table, reading
+from streaming.delta.log.table_log import BEFORE_FIRST
+from streaming.delta.state import as_of_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -12,8 +12,7 @@ from exporters.terminal.table_layout import SENTENCE, WORDS, Field
 from exporters.terminal.time_parsing import SECOND, Clock, span
 from streaming.contracts.incidents import PLANNED_CLASSES, IncidentClass, Severity
 from streaming.contracts.tables import INCIDENTS, SOURCE_PROGRESS
-from streaming.delta.arrow_values import columns_of
-from streaming.delta.queries import open_ours, query, quoted
+from streaming.delta.log.queries import columns_of, open_ours, query, quoted
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import typer
 from exporters.terminal.event_filter import matches_topic
 from exporters.terminal.output import RowFormat
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.storage import is_table, reading
+from streaming.delta.log.storage import is_table, reading
 from streaming.errors import ConfigurationError
 from streaming.settings import load
 

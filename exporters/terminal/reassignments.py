@@ -17,8 +17,7 @@ from exporters.terminal.state_selection import print_rows
 from exporters.terminal.state_view import columns_as_fields, freshness_columns, text
 from exporters.terminal.table_layout import Field
 from streaming.contracts.sample_tables import REPLICA_OFFSETS
-from streaming.delta.arrow_values import plain
-from streaming.delta.queries import open_ours, select
+from streaming.delta.log.queries import open_ours, plain, select
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -16,8 +16,7 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.liveness import FRESH, SESSION_TIMEOUT_MS, Liveness, advice, agent_samples, liveness_of
 from streaming.contracts.sample_tables import REPLICA_OFFSETS
 from streaming.contracts.slopes import seconds_left
-from streaming.delta.arrow_values import plain
-from streaming.delta.queries import open_ours, query
+from streaming.delta.log.queries import open_ours, plain, query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

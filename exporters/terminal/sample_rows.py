@@ -19,8 +19,7 @@ from streaming.contracts.sample_tables import (
     REPLICA_OFFSETS,
     TRANSACTIONS,
 )
-from streaming.delta.arrow_values import columns_of
-from streaming.delta.queries import open_ours, select
+from streaming.delta.log.queries import columns_of, open_ours, select
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

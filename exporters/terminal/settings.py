@@ -14,8 +14,7 @@ from streaming.contracts.features import METADATA_VERSION, versions_of
 from streaming.contracts.health import replication_factor
 from streaming.contracts.movements import brokers_in_words
 from streaming.contracts.sample_tables import BROKER_FEATURES, BROKER_SETTINGS, TOPIC_SETTINGS
-from streaming.delta.arrow_values import columns_of, rows_as
-from streaming.delta.queries import open_ours, select
+from streaming.delta.log.queries import columns_of, open_ours, rows_as, select
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,10 +14,10 @@ from exporters.terminal.unreadable import INTOLERANT
 from exporters.terminal.versions import committed_at
 from streaming.contracts.events import Cause
 from streaming.contracts.tables import BROKER_STATE_TABLE, PARTITION_CHANGES
-from streaming.delta.queries import open_ours, select
-from streaming.delta.state_reader import as_of_version
-from streaming.delta.storage import open_table
-from streaming.delta.table_log import BEFORE_FIRST
+from streaming.delta.log.queries import open_ours, select
+from streaming.delta.log.storage import open_table
+from streaming.delta.log.table_log import BEFORE_FIRST
+from streaming.delta.state import as_of_version
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:

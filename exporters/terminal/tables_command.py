@@ -19,9 +19,9 @@ from exporters.terminal.table_layout import SENTENCE, Field
 from exporters.terminal.time_parsing import SECOND, Clock
 from streaming.contracts.columns import Table
 from streaming.contracts.tables import TABLES
-from streaming.delta.definitions import layout_of
-from streaming.delta.storage import open_table
-from streaming.delta.table_log import actions_of, committed_at
+from streaming.delta.log.definitions import layout_of
+from streaming.delta.log.storage import open_table
+from streaming.delta.log.table_log import actions_of, committed_at
 from streaming.errors import ConfigurationError, TableUnreadable
 
 Row = dict[str, Any]

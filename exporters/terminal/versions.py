@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.definitions import check_layout
-from streaming.delta.history import EXPIRED_VERSION
-from streaming.delta.queries import query
-from streaming.delta.storage import open_table
+from streaming.delta.changes.history import EXPIRED_VERSION
+from streaming.delta.log.definitions import check_layout
+from streaming.delta.log.queries import query
+from streaming.delta.log.storage import open_table
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from streaming.commands.doctor_findings import Status, numbered
 from streaming.contracts.log_position import LogPosition
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import PARTITION_CHANGES, SOURCE_PROGRESS, TABLES
-from streaming.delta.definitions import ColumnsCompared, check_layout, layout_of
-from streaming.delta.queries import read_all
-from streaming.delta.storage import open_table, wrong_files
-from streaming.delta.table_log import actions_of, committed_at
+from streaming.delta.log.definitions import ColumnsCompared, check_layout, layout_of
+from streaming.delta.log.queries import read_all
+from streaming.delta.log.storage import open_table, wrong_files
+from streaming.delta.log.table_log import actions_of, committed_at
 from streaming.errors import TableRefused, TableUnreadable
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from streaming import settings as configuration
 from streaming.contracts.observations import Channel
-from streaming.delta.maintenance import RetentionPolicy
+from streaming.delta.log.maintenance import RetentionPolicy
 from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def job(
 
 
 def _run_alone(settings: JobSettings, places: Places) -> None:
-    from streaming.delta.table_lock import sole_writer
+    from streaming.delta.log.table_lock import sole_writer
     from streaming.jobs.application import recover
     from streaming.jobs.registry import chosen
 

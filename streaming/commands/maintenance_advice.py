@@ -16,8 +16,8 @@ from streaming.contracts.tables import (
     PARTITION_STATE_TABLE,
     SOURCE_PROGRESS,
 )
-from streaming.delta.queries import open_ours, query, quoted, select
-from streaming.delta.state_rows import states_of
+from streaming.delta.log.queries import open_ours, query, quoted, select
+from streaming.delta.state import states_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -17,8 +17,8 @@ from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import BrokerObserved, Channel, SnapshotEnd, SourceKind
 from streaming.contracts.state import BrokerState
 from streaming.contracts.tables import BROKER_STATE_TABLE
-from streaming.delta.queries import open_ours, select
-from streaming.delta.state_rows import states_of
+from streaming.delta.log.queries import open_ours, select
+from streaming.delta.state import states_of
 from streaming.errors import ConfigurationError, NewerFormat, Quarantined
 
 if TYPE_CHECKING:

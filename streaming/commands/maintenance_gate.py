@@ -13,7 +13,7 @@ from streaming.changes.maintenance import leases_of
 from streaming.commands.maintenance_advice import stop_warnings
 from streaming.commands.maintenance_clusters import stored_brokers, watched_clusters
 from streaming.contracts.tables import BROKER_STATE_TABLE
-from streaming.delta.queries import open_ours
+from streaming.delta.log.queries import open_ours
 from streaming.errors import NotSafe, TableRefused, TableUnreadable
 
 if TYPE_CHECKING:

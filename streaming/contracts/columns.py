@@ -24,10 +24,11 @@ class Column:
 class Table:
     """One table: its columns in order, the key that identifies a row, and how its files are laid out.
 
-    ``layout`` grows with every change of the columns but a new one that may be null: see ``streaming.delta.layouts``.
-    ``reporter`` is the column of who reports a sample, if each of its answers has all its samples, of one moment: what
-    its newest answer leaves out is gone. A sample that is ``forgotten_after`` seconds older than the newest one of its
-    cluster goes as well; so long must be longer than a round.
+    ``layout`` grows with every change of the columns but a new one that may be null: see
+    ``streaming.delta.log.definitions``. ``reporter`` is the column of who reports a sample, if each of its answers
+    has all its samples, of one moment: what its newest answer leaves out is gone. A sample that is
+    ``forgotten_after`` seconds older than the newest one of its cluster goes as well; so long must be longer than a
+    round.
     """
 
     name: str

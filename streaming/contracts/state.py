@@ -4,7 +4,7 @@ The fold computes with these values and the exporter serves them. Columns of the
 are projections of them (``columns_of``): a field that is defined here is written and read, and one that is not
 set has the default from here. The order of fields is the order of columns, also within the structs ``before`` and
 ``after`` of ``partition_changes``; a new field goes to the end of its class, where the job adds it to existing tables
-(``streaming.delta.layouts``).
+(``streaming.delta.log.definitions``).
 
 NamedTuples, because a million of them are held and built again with every change: they build twenty times as fast as
 frozen dataclasses. All times are UTC microseconds.

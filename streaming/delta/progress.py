@@ -13,13 +13,11 @@ from deltalake.exceptions import CommitFailedError
 
 from streaming.contracts.state import SourceLag, SourceState
 from streaming.contracts.tables import PARTITION_CHANGES, SOURCE_PROGRESS
-from streaming.delta.definitions import arrow_schema, rows_to_arrow
-from streaming.delta.layouts import create_or_upgrade
-from streaming.delta.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
-from streaming.delta.queries import select
-from streaming.delta.state_reader import as_of_version
-from streaming.delta.state_rows import states_of
-from streaming.delta.table_log import identity_of
+from streaming.delta.log.definitions import arrow_schema, create_or_upgrade, rows_to_arrow
+from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
+from streaming.delta.log.queries import select
+from streaming.delta.log.table_log import identity_of
+from streaming.delta.state import as_of_version, states_of
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-unt
 
 from streaming.bus.directory import DirectoryReader
 from streaming.contracts.observations import Channel
-from streaming.delta.durable import cut_unflushed, flush
-from streaming.delta.rollback import roll_back
-from streaming.delta.storage import make_folder
+from streaming.delta.log.durable import cut_unflushed, flush
+from streaming.delta.log.storage import make_folder
+from streaming.delta.projections.rollback import roll_back
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.metrics import PREFIX, JobMetrics
 from streaming.jobs.registry import QUERIES, chosen, register_sources

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import Micros
-from streaming.delta.quarantine_rows import reason_kind
+from streaming.delta.quarantine import reason_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

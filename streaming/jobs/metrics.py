@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from streaming.contracts.tables import TABLES
-from streaming.delta.table_log import BEFORE_FIRST, newest_version
+from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
 from streaming.jobs.applied import MICROS, now
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # ships no types
 from pyspark.errors import PySparkException
 
-from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
+from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.spark_errors import spark_failure
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streaming.contracts.log_position import LogPosition
     from streaming.contracts.observations import Channel
     from streaming.contracts.state import SourceState
-    from streaming.delta.positions import LastCommon
+    from streaming.delta.log.positions import LastCommon
     from streaming.jobs.applied import Applied
     from streaming.settings import JobSettings
 

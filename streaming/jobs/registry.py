@@ -15,9 +15,9 @@ from streaming.bus.directory import DirectoryReader
 from streaming.contracts.log_position import LogPosition
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
-from streaming.delta.state_reader import as_of_version
-from streaming.delta.storage import open_table
-from streaming.delta.table_log import BEFORE_FIRST
+from streaming.delta.log.storage import open_table
+from streaming.delta.log.table_log import BEFORE_FIRST
+from streaming.delta.state import as_of_version
 from streaming.errors import ConfigurationError
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.incidents import IncidentsBatch

@@ -25,8 +25,8 @@ from streaming.bus.frames import encode_frame
 from streaming.contracts.codec import encode
 from streaming.contracts.observations import Channel, Heartbeat
 from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK
-from streaming.delta.positions import StoredPositions
-from streaming.delta.storage import open_table
+from streaming.delta.log.positions import StoredPositions
+from streaming.delta.log.storage import open_table
 from tests.benchmarks._cluster import SOURCE, Cluster, Topics, open_log
 from tests.benchmarks._processes import cpu_seconds
 from tests.benchmarks.offsets import block

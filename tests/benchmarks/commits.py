@@ -27,12 +27,11 @@ from streaming.contracts.tables import (
     REPLICATION_EVENTS,
     SOURCE_PROGRESS,
 )
-from streaming.delta.change_log import ChangeLog
-from streaming.delta.change_reader import ChangeReader
-from streaming.delta.definitions import arrow_schema
-from streaming.delta.layouts import create_or_upgrade
-from streaming.delta.maintenance import COMMITS_BETWEEN_ROUNDS, Maintenance
-from streaming.delta.queries import select
+from streaming.delta.changes.log import ChangeLog
+from streaming.delta.changes.reader import ChangeReader
+from streaming.delta.log.definitions import arrow_schema, create_or_upgrade
+from streaming.delta.log.maintenance import COMMITS_BETWEEN_ROUNDS, Maintenance
+from streaming.delta.log.queries import select
 from tests.delta.test_change_log import changed
 
 if TYPE_CHECKING:

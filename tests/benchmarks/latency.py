@@ -103,7 +103,7 @@ def report(pipeline: Pipeline, seen: dict[int, float]) -> None:
 
 def commit_times(pipeline: Pipeline) -> dict[int, float]:
     """When the commit that holds each observation became visible: its file in the log."""
-    from streaming.delta.change_reader import ChangeReader  # noqa: PLC0415
+    from streaming.delta.changes.reader import ChangeReader  # noqa: PLC0415
 
     table = pipeline.tables / "partition_changes"
     times: dict[int, float] = {}

@@ -42,9 +42,9 @@ from streaming.contracts.observations import (
 from streaming.contracts.samples import GroupOffsetsObserved
 from streaming.contracts.state import SourceLag
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta import maintenance
-from streaming.delta.change_reader import rows_between
-from streaming.delta.maintenance import RetentionPolicy
+from streaming.delta.changes.reader import rows_between
+from streaming.delta.log import maintenance
+from streaming.delta.log.maintenance import RetentionPolicy
 from streaming.delta.progress import ProgressTable
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.incidents import IncidentsBatch

@@ -9,8 +9,8 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel
-from streaming.delta.change_rows import changes_to_arrow
-from streaming.delta.incident_rows import rows_of
+from streaming.delta.changes.log import changes_to_arrow
+from streaming.delta.incidents.rows import rows_of
 from streaming.sources.simulated import SimulatedSource
 from streaming.sources.simulated.scenario_file import scenario_from
 from tests.plays import SECOND, START, once

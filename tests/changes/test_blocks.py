@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.blocks import with_changes_in_blocks
-from streaming.delta.change_rows import changes_to_arrow
+from streaming.delta.changes.log import changes_to_arrow
 from tests.blocks import singly
 from tests.changes.conftest import LAG, Story
 from tests.strategies import streams

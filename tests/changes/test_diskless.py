@@ -16,11 +16,11 @@ from streaming.contracts.health import states_of
 from streaming.contracts.identifiers import NO_LEADER, ClusterId
 from streaming.contracts.observations import DISKLESS, ConfigOrigin
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE
-from streaming.delta.change_rows import changes_to_arrow, in_commit
-from streaming.delta.definitions import arrow_schema, rows_to_arrow
-from streaming.delta.incident_rows import rows_of
-from streaming.delta.state_reader import apply_changes
-from streaming.delta.summaries import broker_rows, cluster_rows
+from streaming.delta.changes.log import changes_to_arrow, in_commit
+from streaming.delta.incidents.rows import rows_of
+from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
+from streaming.delta.projections.projections import broker_rows, cluster_rows
+from streaming.delta.state import apply_changes
 from tests.changes.conftest import LAG, Story
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from streaming.contracts.events import Cause, EventKind, Evidence, Subject
 from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.observations import ConfigOrigin, SnapshotReason, SourceKind
 from streaming.contracts.state import ConfigKey
-from streaming.delta.change_rows import changes_to_arrow
+from streaming.delta.changes.log import changes_to_arrow
 from tests.examples import examples
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import BrokerId
 from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import ConfigOrigin, ControllerObserved, SnapshotReason, SourceKind
-from streaming.delta.change_rows import changes_to_arrow
-from streaming.delta.incident_rows import rows_of
+from streaming.delta.changes.log import changes_to_arrow
+from streaming.delta.incidents.rows import rows_of
 from tests.changes.conftest import SECOND, START, Story
 from tests.changes.test_incidents import table_of
 

@@ -16,8 +16,8 @@ from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.observations import Channel
-from streaming.delta.change_rows import changes_to_arrow
-from streaming.delta.incident_rows import incident_row, rows_of
+from streaming.delta.changes.log import changes_to_arrow
+from streaming.delta.incidents.rows import incident_row, rows_of
 from streaming.sources.simulated import load_scenario
 from tests.changes.conftest import Story
 from tests.examples import examples

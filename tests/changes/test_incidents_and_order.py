@@ -13,8 +13,8 @@ from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import CauseRevised, ConfigOrigin, Observation, SourceKind
-from streaming.delta.change_rows import changes_to_arrow
-from streaming.delta.incident_rows import incident_row, rows_of
+from streaming.delta.changes.log import changes_to_arrow
+from streaming.delta.incidents.rows import incident_row, rows_of
 from tests.changes.conftest import SECOND, Story
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from streaming.contracts.observations import (
     SnapshotReason,
     SourceKind,
 )
-from streaming.delta.change_rows import changes_to_arrow
-from streaming.delta.incident_rows import rows_of
+from streaming.delta.changes.log import changes_to_arrow
+from streaming.delta.incidents.rows import rows_of
 from streaming.sources.simulated import SimulatedSource
 from streaming.sources.simulated.scenario_file import scenario_from
 from tests.changes.conftest import START, Story

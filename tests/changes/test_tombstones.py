@@ -17,7 +17,7 @@ from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import DISKLESS
 from streaming.contracts.state import ClusterState
 from streaming.contracts.totals import COUNTS, SECONDS, TOTALS, totals_until
-from streaming.delta.summaries import cluster_rows
+from streaming.delta.projections.projections import cluster_rows
 from tests.changes.conftest import LAG, SECOND, Story
 from tests.examples import examples
 

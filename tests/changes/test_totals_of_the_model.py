@@ -28,7 +28,7 @@ from streaming.contracts.observations import (
     TopicRemoved,
 )
 from streaming.contracts.totals import COUNTS, SECONDS
-from streaming.delta.summaries import cluster_rows
+from streaming.delta.projections.projections import cluster_rows
 from tests.blocks import singly
 from tests.changes.test_unobserved import Look, account
 from tests.changes.worlds import WORLDS, applied, log_of, mixed, numbered, polls_of, stretched

@@ -11,7 +11,7 @@ from streaming.changes.fold import UnchangedRun, fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.observations import Observation, PartitionObserved
-from streaming.delta.change_rows import changes_to_arrow
+from streaming.delta.changes.log import changes_to_arrow
 from streaming.errors import Quarantined
 from tests.examples import examples
 from tests.strategies import streams

@@ -12,10 +12,10 @@ from streaming.bus.directory import DirectoryReader
 from streaming.contracts.observations import Channel
 from streaming.contracts.state import SourceLag
 from streaming.contracts.tables import PARTITION_CHANGES, TABLES
-from streaming.delta.change_reader import rows_between
+from streaming.delta.changes.reader import rows_between
+from streaming.delta.log.table_log import BEFORE_FIRST
+from streaming.delta.log.writer import GENERATION
 from streaming.delta.progress import ProgressTable
-from streaming.delta.table_log import BEFORE_FIRST
-from streaming.delta.writer import GENERATION
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.incidents import IncidentsBatch
 from streaming.jobs.driver.newest import NewestBatch

@@ -19,8 +19,8 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from streaming.bus import log
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import SOURCE_PROGRESS
-from streaming.delta import durable
-from streaming.delta.table_log import newest_version, written_by
+from streaming.delta.log import durable
+from streaming.delta.log.table_log import newest_version, written_by
 from streaming.errors import BusFull
 from tests.chaos.stage import PATIENCE
 

@@ -16,7 +16,7 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.observations import SnapshotReason
-from streaming.delta.change_rows import changes_to_arrow, in_commit
+from streaming.delta.changes.log import changes_to_arrow, in_commit
 from streaming.sources.metadata_log.image import ClusterImage
 from tests.chaos_kafka.compare import (
     Facts,

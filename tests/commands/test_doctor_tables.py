@@ -19,8 +19,8 @@ from streaming.commands.doctor_checks import CHECKS_OF_THE_MACHINE, findings
 from streaming.commands.doctor_findings import Status
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import SOURCE_PROGRESS
-from streaming.delta.definitions import LAYOUT_PROPERTY, arrow_schema
-from streaming.delta.queries import read_all
+from streaming.delta.log.definitions import LAYOUT_PROPERTY, arrow_schema
+from streaming.delta.log.queries import read_all
 from streaming.jobs.queries import Places
 from streaming.jobs.registry import QUERIES
 from streaming.jobs.reporting import Reporter

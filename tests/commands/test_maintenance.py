@@ -22,8 +22,8 @@ from streaming.contracts.codec import decode
 from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import Channel, ControllerObserved, SourceKind
 from streaming.contracts.state import SourceLag
+from streaming.delta.log.queries import read_all
 from streaming.delta.progress import ProgressTable
-from streaming.delta.queries import read_all
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.streams.bus_rows import SCHEMA
 from tests.changes.conftest import SECOND, Story

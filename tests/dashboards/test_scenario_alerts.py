@@ -18,7 +18,7 @@ from exporters.backtest.rule_files import RuleFile
 from exporters.backtest.series import ScrapedSeries
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
-from streaming.delta.change_rows import changes_to_arrow
+from streaming.delta.changes.log import changes_to_arrow
 from streaming.sources.simulated import load_scenario
 from tests.judge.alerts import RULES, EveryRule
 from tests.plays import SCENARIOS, SECOND, START, polled

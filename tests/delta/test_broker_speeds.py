@@ -10,8 +10,7 @@ import pytest
 from streaming.changes.advice.slow_brokers import LEAST_HISTORY, BrokerSpeed, SpeedSample, after_round
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.sample_tables import BROKER_SPEED
-from streaming.delta.broker_speeds import TAKES_OVER_AFTER
-from streaming.delta.newest import NewestRows
+from streaming.delta.samples.newest import TAKES_OVER_AFTER, NewestRows
 from tests.jobs.driver.test_batch import rows as rows_of
 
 if TYPE_CHECKING:

@@ -11,14 +11,13 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.changes.tombstones import without_expired
 from streaming.contracts.events import Cause, Evidence
-from streaming.delta.change_log import NOTHING_APPLIED, ChangeLog
-from streaming.delta.change_reader import rows_between
-from streaming.delta.change_rows import changes_to_arrow
-from streaming.delta.projections import Projections
-from streaming.delta.queries import query
-from streaming.delta.shared_state import SharedState
-from streaming.delta.state_reader import apply_changes
-from streaming.delta.table_log import actions_of
+from streaming.delta.changes.log import NOTHING_APPLIED, ChangeLog, changes_to_arrow
+from streaming.delta.changes.reader import rows_between
+from streaming.delta.log.queries import query
+from streaming.delta.log.table_log import actions_of
+from streaming.delta.projections.projections import Projections
+from streaming.delta.projections.shared_state import SharedState
+from streaming.delta.state import apply_changes
 from streaming.errors import TableRefused
 from tests.changes.conftest import Story
 from tests.plugins.played import decoded
@@ -63,7 +62,7 @@ def test_a_commit_carries_the_changes_and_the_position_of_every_source(tmp_path:
 def test_each_row_carries_the_version_of_its_commit_its_place_in_it_and_when_it_was_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming.delta.maintenance.COMMITS_BETWEEN_ROUNDS", 2)  # versions that add no row between
+    monkeypatch.setattr("streaming.delta.log.maintenance.COMMITS_BETWEEN_ROUNDS", 2)  # versions that add no row between
     _, rows = changed()
     log, path = ChangeLog(tmp_path), tmp_path / "partition_changes"
     expected: list[tuple[int, int]] = []
@@ -140,7 +139,7 @@ def test_rows_read_back_are_the_state_that_wrote_them(tmp_path: Path) -> None:
 
 
 def test_compaction_neither_adds_rows_nor_moves_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.delta.maintenance.COMMITS_BETWEEN_ROUNDS", 3)
+    monkeypatch.setattr("streaming.delta.log.maintenance.COMMITS_BETWEEN_ROUNDS", 3)
     _, rows = changed()
     truth = ChangeLog(tmp_path)
     for position in (1, 2, 3):

@@ -15,11 +15,10 @@ import pytest
 from deltalake import DeltaTable
 
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta import storage
-from streaming.delta.change_reader import ChangeReader, ChangesRestarted, rows_between
-from streaming.delta.definitions import STATISTICS_PROPERTY, arrow_schema
-from streaming.delta.layouts import create_or_upgrade
-from streaming.delta.table_log import BEFORE_FIRST, has_moved, log_entries
+from streaming.delta.changes.reader import ChangeReader, ChangesRestarted, rows_between
+from streaming.delta.log import storage
+from streaming.delta.log.definitions import STATISTICS_PROPERTY, arrow_schema, create_or_upgrade
+from streaming.delta.log.table_log import BEFORE_FIRST, has_moved, log_entries
 from streaming.errors import TableUnreadable
 from tests.delta.written_changes import commit, expire_log, rows
 
@@ -70,8 +69,8 @@ def test_an_idle_look_opens_no_file_of_the_table(
     commit(table, "a")
     reader = ChangeReader(path)
     reader.poll()
-    monkeypatch.setattr("streaming.delta.change_reader.open_table", _never)
-    monkeypatch.setattr("streaming.delta.change_reader.read_versions", _never)
+    monkeypatch.setattr("streaming.delta.changes.reader.open_table", _never)
+    monkeypatch.setattr("streaming.delta.changes.reader.read_versions", _never)
     monkeypatch.setattr(DeltaTable, "update_incremental", _never)
 
     assert (reader.poll(), reader.version) == ([], 1)
@@ -92,7 +91,7 @@ def test_only_files_that_can_hold_new_rows_are_read(
         read.append(file)
         return storage.read_versions(path, file, after, upto)
 
-    monkeypatch.setattr("streaming.delta.change_reader.read_versions", read_versions)
+    monkeypatch.setattr("streaming.delta.changes.reader.read_versions", read_versions)
 
     assert topics(ChangeReader(path, 2).poll()) == [(3, ["c"])]
     assert len(read) == 1
@@ -315,7 +314,7 @@ def test_the_last_versions_of_a_large_file_are_read_without_all_of_it_in_memory(
     many = many.set_column(many.schema.get_field_index("version"), many.schema.field("version"), numbers)
     pq.write_table(many, path / "large.parquet")
     reading = (
-        "import sys; from pathlib import Path; import pyarrow as pa; from streaming.delta.storage import read_versions;"
+        "import sys; from pathlib import Path; import pyarrow as pa; from streaming.delta.log.storage import read_versions;"
         f"rows = read_versions(Path(sys.argv[1]), 'large.parquet', {many.num_rows - 11}, {many.num_rows - 2});"
         "print(rows['version'].to_pylist(), ';', pa.default_memory_pool().max_memory())"
     )

@@ -11,12 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.change_reader import ChangeReader
-from streaming.delta.definitions import APPEND_ONLY, STATISTICS_PROPERTY
-from streaming.delta.layouts import create_or_upgrade
-from streaming.delta.maintenance import Maintenance, RetentionPolicy
-from streaming.delta.queries import select
-from streaming.delta.writer import Writer
+from streaming.delta.changes.reader import ChangeReader
+from streaming.delta.log.definitions import APPEND_ONLY, STATISTICS_PROPERTY, create_or_upgrade
+from streaming.delta.log.maintenance import Maintenance, RetentionPolicy
+from streaming.delta.log.queries import select
+from streaming.delta.log.writer import Writer
 from tests.delta.written_changes import expire_log, rows
 from tests.examples import examples
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
-from streaming.delta.change_rows import UNCOMMITTED, changes_to_arrow
+from streaming.delta.changes.log import UNCOMMITTED, changes_to_arrow
 from tests.changes.conftest import Story
 from tests.examples import examples
 from tests.strategies import streams

@@ -16,9 +16,9 @@ from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import Channel, ConfigObserved, ConfigOrigin, SourceKind
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.change_reader import ChangeReader
-from streaming.delta.cluster_contexts import read_contexts
-from streaming.delta.incident_rows import rows_of
+from streaming.delta.changes.reader import ChangeReader
+from streaming.delta.incidents.rows import rows_of
+from streaming.delta.incidents.table import read_contexts
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.streams.bus_rows import SCHEMA
 from streaming.sources.simulated import SimulatedSource, load_scenario

@@ -10,14 +10,12 @@ import pytest
 from deltalake import DeltaTable
 
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.change_log import ChangeLog
-from streaming.delta.change_reader import ChangeReader, rows_between
-from streaming.delta.change_rows import in_commit
-from streaming.delta.compaction import compact
-from streaming.delta.layouts import create_or_upgrade
-from streaming.delta.maintenance import AppendMaintenance, RetentionPolicy
-from streaming.delta.queries import query, read_all
-from streaming.delta.writer import APPEND, KEPT_ROWS, Writer
+from streaming.delta.changes.log import ChangeLog, in_commit
+from streaming.delta.changes.reader import ChangeReader, rows_between
+from streaming.delta.log.definitions import create_or_upgrade
+from streaming.delta.log.maintenance import AppendMaintenance, RetentionPolicy, compact
+from streaming.delta.log.queries import query, read_all
+from streaming.delta.log.writer import APPEND, KEPT_ROWS, Writer
 from streaming.errors import TableRefused
 from tests.delta.test_change_log import changed
 from tests.delta.test_maintenance import data_files

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-from streaming.delta import maintenance
-from streaming.delta.quarantine_rows import KEPT_RECORDS
+from streaming.delta.log import maintenance
+from streaming.delta.quarantine import KEPT_RECORDS
 from tests.benchmarks.year import GROWS_FOR_EVER, Measured, Size, Year, parsed, table_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def sizes_after_each_week(directory: Path, size: Size, restarts: int) -> list[di
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "COMMITS_BETWEEN_ROUNDS", 1)
     monkeypatch.setattr(maintenance, "SECONDS_BETWEEN_SWEEPS", 0.0)
-    monkeypatch.setattr("streaming.delta.closed_incidents.NEWEST_RETAINED", 20)
+    monkeypatch.setattr("streaming.delta.incidents.closed.NEWEST_RETAINED", 20)
     monkeypatch.setattr("streaming.delta.quarantine.FILES_BEFORE_CONDENSING", 4)
 
 

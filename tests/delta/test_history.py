@@ -21,15 +21,14 @@ from streaming.changes.tombstones import without_expired
 from streaming.contracts.observations import Channel, Heartbeat, SourceKind, TopicRemoved
 from streaming.contracts.state import SourceLag
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.change_log import ChangeLog
-from streaming.delta.change_reader import ChangeReader, rows_between
-from streaming.delta.change_rows import changes_to_arrow
-from streaming.delta.history import expire_changes
+from streaming.delta.changes.history import expire_changes
+from streaming.delta.changes.log import ChangeLog, changes_to_arrow
+from streaming.delta.changes.reader import ChangeReader, rows_between
+from streaming.delta.log.queries import query
+from streaming.delta.log.writer import Writer
 from streaming.delta.progress import ProgressTable
-from streaming.delta.projections import Projections
-from streaming.delta.queries import query
-from streaming.delta.shared_state import SharedState
-from streaming.delta.writer import Writer
+from streaming.delta.projections.projections import Projections
+from streaming.delta.projections.shared_state import SharedState
 from streaming.errors import ConfigurationError
 from tests.changes.conftest import LAG, START, Story
 from tests.examples import examples

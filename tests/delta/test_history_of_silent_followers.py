@@ -10,10 +10,10 @@ import pytest
 from deltalake import DeltaTable
 
 from streaming.changes.incidents.grouping import IncidentGaps
-from streaming.delta.change_reader import ChangeReader
-from streaming.delta.history import UNREAD
-from streaming.delta.incidents import IncidentsTable
-from streaming.delta.queries import query, read_all
+from streaming.delta.changes.history import UNREAD
+from streaming.delta.changes.reader import ChangeReader
+from streaming.delta.incidents.table import IncidentsTable
+from streaming.delta.log.queries import query, read_all
 from tests.delta.test_history import DAY, ISRS, Life, day
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def test_a_query_that_runs_commits_how_far_it_is_at_least_every_hour(
     life: Life, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = read_on(life.directory)
-    monkeypatch.setattr("streaming.delta.incidents.SECONDS_WITHOUT_NEWS", 0.0)
+    monkeypatch.setattr("streaming.delta.incidents.table.SECONDS_WITHOUT_NEWS", 0.0)
     life.later(1)
     life.story.heartbeat()
     life.commit()

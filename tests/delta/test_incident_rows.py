@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streaming.changes.incidents.document import encode_incident
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
-from streaming.delta.incident_rows import incident_row
+from streaming.delta.incidents.rows import incident_row
 from tests.changes.test_announced_incidents import played
 
 

@@ -11,14 +11,14 @@ from deltalake import DeltaTable
 
 from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta import incidents
-from streaming.delta.change_reader import ChangeReader
-from streaming.delta.closed_incidents import retained
-from streaming.delta.incident_rows import SCHEMA, incident_row
-from streaming.delta.incidents import IncidentsTable
-from streaming.delta.queries import read_all
-from streaming.delta.storage import read_file
-from streaming.delta.table_log import BEFORE_FIRST
+from streaming.delta.changes.reader import ChangeReader
+from streaming.delta.incidents import table
+from streaming.delta.incidents.closed import retained
+from streaming.delta.incidents.rows import SCHEMA, incident_row
+from streaming.delta.incidents.table import IncidentsTable
+from streaming.delta.log.queries import read_all
+from streaming.delta.log.storage import read_file
+from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def files(directory: Path) -> dict[str, list[str | None]]:
 def test_what_is_final_is_appended_and_only_what_is_open_is_written_again(
     truth: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming.delta.incidents.FILES_BEFORE_MERGING", 10**6)
+    monkeypatch.setattr("streaming.delta.incidents.table.FILES_BEFORE_MERGING", 10**6)
     table = IncidentsTable(truth, SHORT)
     before: dict[str, list[str | None]] = {}
     finals = 0
@@ -149,7 +149,7 @@ def test_however_often_files_are_merged_and_the_query_starts_the_incidents_are_t
     whole = tmp_path_factory.mktemp("whole")
     (whole / PARTITION_CHANGES.name).symlink_to((truth / PARTITION_CHANGES.name).resolve())
     IncidentsTable(whole, SHORT).apply(added(whole))
-    monkeypatch.setattr("streaming.delta.incidents.FILES_BEFORE_MERGING", 3)
+    monkeypatch.setattr("streaming.delta.incidents.table.FILES_BEFORE_MERGING", 3)
 
     for number, one in enumerate(added(truth)):
         if number % 5 == 0:
@@ -169,7 +169,7 @@ def test_an_incident_is_written_out_once_per_batch_not_once_per_version(
         written[incident.incident_id] += 1
         return incident_row(incident, *told, may_go_on=may_go_on)
 
-    monkeypatch.setattr(incidents, "incident_row", counting)
+    monkeypatch.setattr(table, "incident_row", counting)
     IncidentsTable(truth, IncidentGaps()).apply(added(truth))
 
     assert set(written.values()) == {1}
@@ -197,7 +197,7 @@ def test_closed_incidents_stay_for_the_days_of_history_and_are_counted_afterward
 def test_where_history_stays_for_ever_the_newest_closed_incidents_of_each_cluster_stay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("streaming.delta.closed_incidents.NEWEST_RETAINED", 2)
+    monkeypatch.setattr("streaming.delta.incidents.closed.NEWEST_RETAINED", 2)
     table = pa.Table.from_pylist(
         [closed(n, c) for n in (5, 1, 3) for c in ("c", "d")] + [closed(1, "e")], schema=SCHEMA
     )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.contracts import health
-from streaming.delta.lag import distance
+from streaming.delta.samples.newest import lag_distance
 
 offsets = st.none() | st.integers(0, 2**62)
 
@@ -17,6 +17,6 @@ def test_a_distance_of_columns_is_the_lag_and_the_lost_records_of_each_row(
     rows: list[tuple[int | None, int | None]],
 ) -> None:
     begins, ends = (pa.array(column, pa.int64()) for column in zip(*rows, strict=True))
-    found = distance(begins, ends).to_pylist()
+    found = lag_distance(begins, ends).to_pylist()
     assert found == [health.lag(begin, end) for begin, end in rows]
     assert found == [health.records_lost_unread(committed, log_start) for committed, log_start in rows]

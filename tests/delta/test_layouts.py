@@ -13,11 +13,10 @@ from deltalake import DeltaTable, write_deltalake
 
 from streaming.contracts.columns import Column, Table, required
 from streaming.contracts.tables import PARTITION_CHANGES, PARTITION_STATE_TABLE, TABLES
-from streaming.delta import change_reader
-from streaming.delta.change_reader import ChangeReader
-from streaming.delta.definitions import LAYOUT_PROPERTY, arrow_schema, check_layout, layout_of
-from streaming.delta.layouts import create_or_upgrade
-from streaming.delta.queries import read_all, select
+from streaming.delta.changes import reader
+from streaming.delta.changes.reader import ChangeReader
+from streaming.delta.log.definitions import LAYOUT_PROPERTY, arrow_schema, check_layout, create_or_upgrade, layout_of
+from streaming.delta.log.queries import read_all, select
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
@@ -149,8 +148,8 @@ def test_whoever_follows_the_changes_reads_those_from_before_the_columns(
 ) -> None:
     tomorrow = played_by_two_versions(tmp_path)
 
-    monkeypatch.setattr(change_reader, "PARTITION_CHANGES", tomorrow)
-    monkeypatch.setattr(change_reader, "_SCHEMA", arrow_schema(tomorrow))
+    monkeypatch.setattr(reader, "PARTITION_CHANGES", tomorrow)
+    monkeypatch.setattr(reader, "_SCHEMA", arrow_schema(tomorrow))
     added = pa.concat_tables([rows for _, rows in ChangeReader(tmp_path / PARTITION_CHANGES.name).poll()])
 
     assert added["is_new"].to_pylist() == [None, True]

@@ -14,17 +14,17 @@ from exporters.terminal.state_as_of import state_as_of
 from streaming.contracts.observations import Channel
 from streaming.contracts.state import SourceLag
 from streaming.contracts.tables import PARTITION_CHANGES, PARTITION_STATE_TABLE, REPLICATION_EVENTS
-from streaming.delta import maintenance as upkeep
-from streaming.delta import table_log
-from streaming.delta.change_log import ChangeLog
-from streaming.delta.change_reader import ChangeReader, rows_between
-from streaming.delta.history import expire_changes
-from streaming.delta.maintenance import AppendMaintenance, Maintenance, RetentionPolicy
+from streaming.delta.changes.history import expire_changes
+from streaming.delta.changes.log import ChangeLog
+from streaming.delta.changes.reader import ChangeReader, rows_between
+from streaming.delta.log import maintenance as upkeep
+from streaming.delta.log import table_log
+from streaming.delta.log.maintenance import AppendMaintenance, Maintenance, RetentionPolicy
+from streaming.delta.log.queries import read_all
+from streaming.delta.log.table_log import delete_log_before, log_entries, newest_checkpoint
+from streaming.delta.log.writer import Writer
 from streaming.delta.progress import ProgressTable
-from streaming.delta.projections import Projections
-from streaming.delta.queries import read_all
-from streaming.delta.table_log import delete_log_before, log_entries, newest_checkpoint
-from streaming.delta.writer import Writer
+from streaming.delta.projections.projections import Projections
 from streaming.errors import TableRefused
 from tests.delta.test_change_log import changed
 from tests.plugins.played import decoded
@@ -32,7 +32,7 @@ from tests.plugins.played import decoded
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streaming.delta.shared_state import SharedState
+    from streaming.delta.projections.shared_state import SharedState
 
 PAST = dt.date(2023, 12, 1)
 """The story of the changes is of the month before."""

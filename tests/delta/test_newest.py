@@ -14,7 +14,7 @@ from streaming.contracts import health
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, REPLICA_OFFSETS
 from streaming.contracts.slopes import BYTES_WINDOW, LAG_WINDOW, Slope, seconds_left, slope_after
-from streaming.delta.newest import NewestRows, key_numbers
+from streaming.delta.samples.newest import NewestRows, key_numbers
 from tests.examples import examples
 from tests.jobs.driver.test_batch import rows as rows_of
 

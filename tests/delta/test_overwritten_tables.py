@@ -9,12 +9,11 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from streaming.contracts.sample_tables import REPLICA_OFFSETS
-from streaming.delta import maintenance as upkeep
-from streaming.delta.definitions import arrow_schema
-from streaming.delta.layouts import create_or_upgrade
-from streaming.delta.maintenance import Maintenance
-from streaming.delta.queries import read_all
-from streaming.delta.writer import OVERWRITE, Writer
+from streaming.delta.log import maintenance as upkeep
+from streaming.delta.log.definitions import arrow_schema, create_or_upgrade
+from streaming.delta.log.maintenance import Maintenance
+from streaming.delta.log.queries import read_all
+from streaming.delta.log.writer import OVERWRITE, Writer
 from tests.delta.test_maintenance import A_MINUTE, age, data_files
 
 if TYPE_CHECKING:

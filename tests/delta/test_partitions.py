@@ -11,12 +11,10 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.state import PartitionState
 from streaming.contracts.tables import PARTITION_STATE_TABLE
-from streaming.delta.change_log import ChangeLog
-from streaming.delta.change_rows import changes_to_arrow
-from streaming.delta.definitions import arrow_schema
-from streaming.delta.partitions import newest_partitions, states_after
-from streaming.delta.projections import Projections
-from streaming.delta.state_rows import states_of
+from streaming.delta.changes.log import ChangeLog, changes_to_arrow
+from streaming.delta.log.definitions import arrow_schema
+from streaming.delta.projections.projections import Projections, newest_partitions, states_after
+from streaming.delta.state import states_of
 from tests.changes.conftest import Story
 from tests.examples import examples
 from tests.plugins.played import decoded

@@ -8,7 +8,7 @@ import pytest
 from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.state import SourceLag, SourceState
-from streaming.delta.maintenance import RetentionPolicy
+from streaming.delta.log.maintenance import RetentionPolicy
 from streaming.delta.progress import ProgressTable
 from streaming.errors import TableRefused
 from tests.jobs.driver.test_batch import rows
@@ -69,7 +69,7 @@ def test_of_two_writers_of_one_channel_the_second_is_told(tmp_path: Path) -> Non
 def test_a_writer_that_was_suspended_until_the_log_it_knew_expired_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming.delta.maintenance.COMMITS_BETWEEN_ROUNDS", 5)
+    monkeypatch.setattr("streaming.delta.log.maintenance.COMMITS_BETWEEN_ROUNDS", 5)
     keep = RetentionPolicy(reader_minutes=0)
     suspended, busy = ProgressTable(tmp_path, Channel.OFFSETS, keep), ProgressTable(tmp_path, Channel.METRICS, keep)
     suspended.replace([row(1)], None)

@@ -17,19 +17,21 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import QUARANTINE
 from streaming.delta import quarantine
-from streaming.delta.definitions import arrow_schema
-from streaming.delta.maintenance import RetentionPolicy
-from streaming.delta.quarantine import FILES_BEFORE_CONDENSING, Quarantine, Refused
-from streaming.delta.quarantine_rows import (
+from streaming.delta.log.definitions import arrow_schema
+from streaming.delta.log.maintenance import RetentionPolicy
+from streaming.delta.log.writer import APPEND, Writer
+from streaming.delta.quarantine import (
+    FILES_BEFORE_CONDENSING,
     KEPT_BYTES,
     KEPT_DAYS,
     KEPT_RECORDS,
+    Quarantine,
     ReasonKey,
+    Refused,
     as_rows,
     condensed,
     count_row,
 )
-from streaming.delta.writer import APPEND, Writer
 from streaming.errors import TableRefused
 from tests.delta.test_maintenance import age, data_files, versions_in_log
 from tests.jobs.driver.test_batch import rows
@@ -45,8 +47,8 @@ EACH = 30
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.delta.maintenance.COMMITS_BETWEEN_ROUNDS", 5)
-    monkeypatch.setattr("streaming.delta.maintenance.SECONDS_BETWEEN_SWEEPS", 0.0)
+    monkeypatch.setattr("streaming.delta.log.maintenance.COMMITS_BETWEEN_ROUNDS", 5)
+    monkeypatch.setattr("streaming.delta.log.maintenance.SECONDS_BETWEEN_SWEEPS", 0.0)
 
 
 def record(position: int) -> Refused:
@@ -76,7 +78,7 @@ def test_its_log_and_its_files_stay_few_and_every_record_is_counted(
     began = time.time()
     for number in range(RECORDS):
         age(path, seconds=20)
-        monkeypatch.setattr("streaming.delta.maintenance.time.time", lambda number=number: began + number)
+        monkeypatch.setattr("streaming.delta.log.maintenance.time.time", lambda number=number: began + number)
         (path / f"part-{number}-torn.parquet").write_bytes(b"a write that was never committed")
         assert quarantine.add([record(number)], Micros(1)).total() == 1
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES, TABLES
-from streaming.delta import maintenance
-from streaming.delta.change_reader import rows_between
-from streaming.delta.durable import cut_unflushed, flush, flushed_version
-from streaming.delta.maintenance import RetentionPolicy
-from streaming.delta.rollback import roll_back
-from streaming.delta.table_log import newest_version
+from streaming.delta.changes.reader import rows_between
+from streaming.delta.log import maintenance
+from streaming.delta.log.durable import cut_unflushed, flush, flushed_version
+from streaming.delta.log.maintenance import RetentionPolicy
+from streaming.delta.log.table_log import newest_version
+from streaming.delta.projections.rollback import roll_back
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.incidents import IncidentsBatch
 from tests.end_to_end.stories import essence, expected_changes, long_story

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.slopes import LAG_WINDOW, Slope, seconds_left, slope_after
-from streaming.delta.slopes import with_slopes
+from streaming.delta.samples.newest import with_slopes
 from tests.examples import examples
 
 # Gaps of a third of half a window and the like, so that every border is met and crossed.

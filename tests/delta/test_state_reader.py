@@ -29,9 +29,8 @@ from streaming.contracts.observations import (
     SourceKind,
     TopicRemoved,
 )
-from streaming.delta import state_reader
-from streaming.delta.change_rows import changes_to_arrow, in_commit
-from streaming.delta.state_reader import AsOf, apply_changes
+from streaming.delta.changes.log import changes_to_arrow, in_commit
+from streaming.delta.state import AsOf, apply_changes
 from tests.changes.conftest import START, Story
 from tests.examples import examples
 from tests.strategies import streams
@@ -150,7 +149,7 @@ def test_changes_give_the_state_whether_replaced_ones_are_read_or_not(
     folded = fold(ReplicationState(), observations)
     state = ReplicationState()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(state_reader, "_WORTH_CHOOSING", worth_choosing)
+        patch.setattr(state, "_WORTH_CHOOSING", worth_choosing)
         apply_changes(state, in_commit(changes_to_arrow(folded.changes), 1, 0))
 
     assert state.topics == folded.touched.topics

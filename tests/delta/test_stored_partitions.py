@@ -16,14 +16,12 @@ from streaming.changes.state import ReplicationState
 from streaming.contracts.observations import SnapshotEnd
 from streaming.contracts.state import PartitionState
 from streaming.contracts.tables import PARTITION_STATE_TABLE
-from streaming.delta import stored_partitions
-from streaming.delta.change_rows import changes_to_arrow
-from streaming.delta.definitions import arrow_schema
-from streaming.delta.partition_counts import add_rows
-from streaming.delta.partitions import newest_partitions, states_after
-from streaming.delta.shared_state import Recovered
-from streaming.delta.state_rows import states_of
-from streaming.delta.stored_partitions import StoredPartitions, in_topics_with
+from streaming.delta.changes.log import changes_to_arrow
+from streaming.delta.log.definitions import arrow_schema
+from streaming.delta.projections import shared_state
+from streaming.delta.projections.projections import newest_partitions, states_after
+from streaming.delta.projections.shared_state import Recovered, StoredPartitions, add_rows, in_topics_with
+from streaming.delta.state import states_of
 from tests.changes.conftest import Story
 from tests.examples import examples
 from tests.strategies import streams
@@ -221,7 +219,7 @@ def test_topics_with_tombstones_are_objects_from_the_start() -> None:
 
 
 def test_very_many_topics_are_decoded_in_several_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_partitions, "_TOPICS_AT_ONCE", 2)
+    monkeypatch.setattr(shared_state, "_TOPICS_AT_ONCE", 2)
     story = Story()
     story.snapshot([{}])
     rows = rows_of(story.seen)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake.exceptions import DeltaError
 
-from streaming.delta.table_lock import sole_writer, writing
+from streaming.delta.log.table_lock import sole_writer, writing
 from streaming.errors import ConfigurationError, IsrwatchError, TableRefused
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 HOLD = """
 import pathlib, sys
-from streaming.delta.table_lock import sole_writer
+from streaming.delta.log.table_lock import sole_writer
 with sole_writer(pathlib.Path(sys.argv[1]), ["offsets", "replication"]):
     print("held", flush=True)
     sys.stdin.read()

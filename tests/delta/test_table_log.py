@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming.delta.storage import open_table
-from streaming.delta.table_log import actions_of, has_entry, has_moved, identity_of
+from streaming.delta.log.storage import open_table
+from streaming.delta.log.table_log import actions_of, has_entry, has_moved, identity_of
 from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:

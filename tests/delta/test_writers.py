@@ -14,8 +14,8 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.contracts.tables import SOURCE_PROGRESS
-from streaming.delta import writer
-from streaming.delta.layouts import create_or_upgrade
+from streaming.delta.log import writer
+from streaming.delta.log.definitions import create_or_upgrade
 from streaming.delta.quarantine import Quarantine, Refused
 from streaming.errors import TableRefused
 from streaming.jobs.driver.newest import NewestBatch

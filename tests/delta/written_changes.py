@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from streaming.delta.change_rows import UNCOMMITTED, in_commit
-from streaming.delta.table_log import delete_log_before
+from streaming.delta.changes.log import UNCOMMITTED, in_commit
+from streaming.delta.log.table_log import delete_log_before
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,7 +21,7 @@ import typer
 
 from streaming.commands.job import job
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta import writer
+from streaming.delta.log import writer
 from tests.plugins.batches import Batches
 
 POINT, NUMBER, WHAT = sys.argv[1], int(sys.argv[2]), sys.argv[3]

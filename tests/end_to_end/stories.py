@@ -9,7 +9,7 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, Evidence, Subject
 from streaming.contracts.state import PARTITION_STATE
-from streaming.delta.change_rows import changes_to_arrow
+from streaming.delta.changes.log import changes_to_arrow
 from tests.changes.conftest import Story
 
 if TYPE_CHECKING:

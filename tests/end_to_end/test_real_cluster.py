@@ -23,7 +23,7 @@ from deploy.sandbox.cluster import Sandbox
 from deploy.sandbox.plan import plan_cluster
 from deploy.sandbox.writer import TopicWriter
 from streaming.contracts.tables import PARTITION_STATE_TABLE
-from streaming.delta.state_reader import as_of_version
+from streaming.delta.state import as_of_version
 from streaming.sources.metadata_log.decoding import decode_batches
 from tests.conformance.actions import ActionName
 from tests.conformance.checker import Checker

@@ -39,8 +39,7 @@ from streaming.contracts.tables import (
     SOURCE_PROGRESS,
     TABLES,
 )
-from streaming.delta.definitions import arrow_schema
-from streaming.delta.layouts import create_or_upgrade
+from streaming.delta.log.definitions import arrow_schema, create_or_upgrade
 from tests.plugins.played import expire_log
 
 START = 1_790_000_000_000_000

@@ -29,7 +29,7 @@ OF_A_TASK = (
         ("streaming.errors.IsrwatchError: the bus was cut", IsrwatchError, "the bus was cut"),
         ("streaming.errors.TableRefused: upgrade isrwatch", IsrwatchError, "upgrade isrwatch"),
         ("streaming.errors.NewerFormat: upgrade the job", NewerFormat, "upgrade the job"),
-        ("streaming.delta.change_reader.ChangesRestarted: it is gone", IsrwatchError, "it is gone"),
+        ("streaming.delta.changes.reader.ChangesRestarted: it is gone", IsrwatchError, "it is gone"),
         ("streaming.errors.NewerFormat: x\n\nTraceback\nstreaming.errors.IsrwatchError: y", IsrwatchError, "y"),
         ("pyspark.errors.exceptions.base.PySparkException: [X] streaming.errors", SparkEnded, "[X] streaming.errors"),
         ("OSError: streaming.toml: cannot read", SparkEnded, "OSError: streaming.toml: cannot read"),

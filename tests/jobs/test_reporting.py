@@ -10,7 +10,7 @@ import pytest
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.contracts.observations import Channel
 from streaming.contracts.samples import ReplicaOffsetsObserved
-from streaming.delta.table_log import newest_version
+from streaming.delta.log.table_log import newest_version
 from streaming.errors import TableRefused
 from streaming.jobs.queries import Places
 from streaming.jobs.registry import QUERIES

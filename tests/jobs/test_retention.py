@@ -8,8 +8,8 @@ import pytest
 
 from streaming.commands import job as command
 from streaming.contracts.tables import TABLES
-from streaming.delta import maintenance
-from streaming.delta.maintenance import Maintenance, RetentionPolicy
+from streaming.delta.log import maintenance
+from streaming.delta.log.maintenance import Maintenance, RetentionPolicy
 from streaming.jobs.queries import Places
 from streaming.jobs.registry import QUERIES
 from streaming.jobs.reporting import Reporter

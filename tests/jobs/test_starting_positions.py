@@ -11,7 +11,7 @@ import pytest
 
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.contracts.observations import Channel, SourceKind
-from streaming.delta.maintenance import KEEP_ALL
+from streaming.delta.log.maintenance import KEEP_ALL
 from streaming.jobs.application import Application
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.queries import Places

@@ -18,8 +18,8 @@ from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, Subject
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import CauseRevised, Channel
-from streaming.delta.change_rows import changes_to_arrow
-from streaming.delta.incident_rows import incident_row, rows_of
+from streaming.delta.changes.log import changes_to_arrow
+from streaming.delta.incidents.rows import incident_row, rows_of
 from streaming.model.messages.network import CONTROLLER
 from streaming.settings import JobSettings
 from streaming.sources.simulated import SimulatedSource

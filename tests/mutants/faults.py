@@ -24,11 +24,11 @@ THE_SAME: Final = ("_Is_Eq", "_Eq_Is", "_IsNot_NotEq", "_NotEq_IsNot")
 RULES: Final = {
     "streaming/changes/*.py": ("tests/changes", "tests/contracts", "tests/delta", "tests/jobs/driver"),
     "streaming/contracts/health.py": ("tests/contracts", "tests/changes"),
-    "streaming/delta/change_reader.py": ("tests/delta", "tests/exporters/read_model"),
-    "streaming/delta/state_reader.py": ("tests/delta", "tests/exporters/read_model"),
-    "streaming/delta/change_log.py": ("tests/delta", "tests/jobs/driver"),
-    "streaming/delta/writer.py": ("tests/delta", "tests/jobs/driver"),
-    "streaming/delta/projections.py": ("tests/delta", "tests/jobs/driver"),
+    "streaming/delta/changes/reader.py": ("tests/delta", "tests/exporters/read_model"),
+    "streaming/delta/state.py": ("tests/delta", "tests/exporters/read_model"),
+    "streaming/delta/changes/log.py": ("tests/delta", "tests/jobs/driver"),
+    "streaming/delta/log/writer.py": ("tests/delta", "tests/jobs/driver"),
+    "streaming/delta/projections/projections.py": ("tests/delta", "tests/jobs/driver"),
     "exporters/read_model/reader.py": ("tests/exporters",),
 }
 

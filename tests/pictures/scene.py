@@ -23,7 +23,7 @@ from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.state import SourceLag
 from streaming.contracts.tables import PARTITION_CHANGES, TABLES
-from streaming.delta.change_reader import ChangeReader
+from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.progress import ProgressTable
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.incidents import IncidentsBatch

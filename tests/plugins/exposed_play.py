@@ -14,9 +14,9 @@ from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.incidents import put_incidents
 from exporters.read_model.refresher import ExporterHealth
 from exporters.read_model.snapshot import ReplicationSnapshot
-from streaming.delta.change_rows import in_commit
-from streaming.delta.incident_rows import SCHEMA
-from streaming.delta.state_reader import AsOf, apply_changes, count_isr_removals
+from streaming.delta.changes.log import in_commit
+from streaming.delta.incidents.rows import SCHEMA
+from streaming.delta.state import AsOf, apply_changes, count_isr_removals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel
-from streaming.delta.table_log import delete_log_before, log_entries
+from streaming.delta.log.table_log import delete_log_before, log_entries
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.newest import NewestBatch
 from streaming.jobs.streams.bus_rows import SCHEMA

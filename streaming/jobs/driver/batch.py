@@ -25,10 +25,9 @@ from streaming.contracts.observations import (
     PartitionObserved,
     TopicRemoved,
 )
-from streaming.delta.change_log import ChangeLog
-from streaming.delta.change_rows import changes_to_arrow
-from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
-from streaming.delta.projections import Projections
+from streaming.delta.changes.log import ChangeLog, changes_to_arrow
+from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
+from streaming.delta.projections.projections import Projections
 from streaming.delta.quarantine import Quarantine
 from streaming.jobs.applied import Applied, Stopwatch, count_reasons
 from streaming.jobs.driver.decoded_batch import decode_batch
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from streaming.contracts.log_position import LogPosition
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import SourceState
-    from streaming.delta.positions import LastCommon
+    from streaming.delta.log.positions import LastCommon
     from streaming.jobs.driver.decoded_batch import DecodedBatch, ReadLog
 
 

@@ -10,9 +10,9 @@ import time
 from typing import TYPE_CHECKING
 
 from streaming.changes.incidents.grouping import IncidentGaps
-from streaming.delta.change_reader import by_version
-from streaming.delta.incidents import IncidentsTable
-from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
+from streaming.delta.changes.reader import by_version
+from streaming.delta.incidents.table import IncidentsTable
+from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.jobs.applied import MICROS, Applied
 
 if TYPE_CHECKING:

@@ -25,10 +25,10 @@ from streaming.contracts.samples import (
     TransactionObserved,
 )
 from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved, TopicSettingsObserved
-from streaming.delta.isr_reconciliation_table import ReconciliationTable
-from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
-from streaming.delta.newest import NewestRows
+from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.quarantine import Quarantine
+from streaming.delta.samples.isr_reconciliation import ReconciliationTable
+from streaming.delta.samples.newest import NewestRows
 from streaming.jobs.applied import Applied, Stopwatch, count_reasons
 from streaming.jobs.driver.decoded_batch import fresh_rows, newest_log_ids, newest_positions
 from streaming.jobs.driver.sample_sources import SampleSources
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from streaming.contracts.log_position import LogPosition
     from streaming.contracts.observations import Channel, Observation
     from streaming.contracts.state import SourceState
-    from streaming.delta.positions import LastCommon
+    from streaming.delta.log.positions import LastCommon
 
 # The table of each kind of sample.
 TABLE_OF: Final[dict[type[Observation], Table]] = {

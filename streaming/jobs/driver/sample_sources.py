@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from streaming.changes.state import SourceKey
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import SourceState
-from streaming.delta.positions import NO_LOG_IDS
+from streaming.delta.log.positions import NO_LOG_IDS
 from streaming.delta.progress import ProgressTable
 
 if TYPE_CHECKING:

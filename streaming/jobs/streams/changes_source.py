@@ -17,8 +17,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.change_reader import SECONDS_BETWEEN_HEARTBEATS, ChangesRestarted, only_sources, rows_between
-from streaming.delta.table_log import BEFORE_FIRST, has_moved, newest_version
+from streaming.delta.changes.reader import SECONDS_BETWEEN_HEARTBEATS, ChangesRestarted, only_sources, rows_between
+from streaming.delta.log.table_log import BEFORE_FIRST, has_moved, newest_version
 from streaming.errors import ConfigurationError
 from streaming.jobs.schemas import table_schema
 

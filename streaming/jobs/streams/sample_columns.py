@@ -17,7 +17,7 @@ from streaming.changes.sources import is_ahead
 from streaming.contracts.codec import decode
 from streaming.contracts.fields import KINDS, plain_types
 from streaming.contracts.sample_blocks import SamplesBlock
-from streaming.delta.arrow_types import NAME, arrow_type
+from streaming.delta.log.definitions import NAME, arrow_type
 from streaming.errors import Quarantined
 
 if TYPE_CHECKING:

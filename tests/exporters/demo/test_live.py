@@ -14,7 +14,7 @@ from exporters.demo.live import DemoProgress, newest, screen
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import ClusterSnapshot, EventRow, ReplicationSnapshot, TopicPartitions
 from streaming.contracts.state import ClusterState, PartitionState
-from streaming.delta.change_reader import ChangesRestarted
+from streaming.delta.changes.reader import ChangesRestarted
 from tests.exporters.demo.test_view import incident
 from tests.exporters.demo.test_view import snapshot as of_incident
 

@@ -17,9 +17,8 @@ from streaming.changes.fold import fold
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.totals import SECONDS
-from streaming.delta.change_log import ChangeLog
-from streaming.delta.change_rows import changes_to_arrow
-from streaming.delta.projections import Projections
+from streaming.delta.changes.log import ChangeLog, changes_to_arrow
+from streaming.delta.projections.projections import Projections
 from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.plugins.local_http import wait_until
 

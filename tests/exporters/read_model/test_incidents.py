@@ -12,8 +12,8 @@ from exporters.read_model.reader import TablesReader
 from exporters.terminal.incidents import read_incidents
 from streaming.contracts.incidents import IncidentClass
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
-from streaming.delta.change_reader import ChangeReader
-from streaming.delta.maintenance import RetentionPolicy
+from streaming.delta.changes.reader import ChangeReader
+from streaming.delta.log.maintenance import RetentionPolicy
 from streaming.jobs.driver.incidents import IncidentsBatch
 from tests.exporters.conftest import restless
 from tests.exporters.json_answers import json_answer

@@ -17,7 +17,7 @@ from streaming.contracts.tables import (
     PARTITION_STATE_TABLE,
     SOURCE_PROGRESS,
 )
-from streaming.delta.layouts import create_or_upgrade
+from streaming.delta.log.definitions import create_or_upgrade
 from streaming.errors import TableRefused
 from tests.delta.test_layouts import set_layout
 

@@ -13,7 +13,7 @@ from streaming.contracts.health import AT_MIN_ISR, PARTITIONS, UNDER_REPLICATED
 from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
 from streaming.contracts.state import PartitionState
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.change_reader import ChangesRestarted
+from streaming.delta.changes.reader import ChangesRestarted
 from streaming.errors import TableUnreadable
 from tests.exporters.conftest import restless
 from tests.exporters.meaning import meaning

@@ -19,8 +19,8 @@ from exporters.terminal.time_parsing import Clock
 from exporters.terminal.versions import as_of, committed_at, oldest_known
 from streaming.commands import app
 from streaming.contracts.tables import PARTITION_CHANGES, TABLES
-from streaming.delta.history import expire_changes
-from streaming.delta.writer import Writer
+from streaming.delta.changes.history import expire_changes
+from streaming.delta.log.writer import Writer
 from streaming.errors import ConfigurationError
 from tests.exporters.histories import History, logs, play
 from tests.exporters.meaning import meaning

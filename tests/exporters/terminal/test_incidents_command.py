@@ -20,9 +20,8 @@ from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.state import SourceLag, SourceState
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.change_log import ChangeLog
-from streaming.delta.change_reader import ChangeReader
-from streaming.delta.change_rows import changes_to_arrow
+from streaming.delta.changes.log import ChangeLog, changes_to_arrow
+from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.progress import ProgressTable
 from streaming.jobs.driver.incidents import IncidentsBatch
 from tests.changes.conftest import Story

@@ -18,9 +18,9 @@ from exporters.terminal.groups import group_rows
 from streaming.commands import app
 from streaming.contracts.observations import DISKLESS
 from streaming.contracts.sample_tables import GROUP_OFFSETS
-from streaming.delta.layouts import create_or_upgrade
-from streaming.delta.queries import read_all
-from streaming.delta.writer import APPEND, Writer
+from streaming.delta.log.definitions import create_or_upgrade
+from streaming.delta.log.queries import read_all
+from streaming.delta.log.writer import APPEND, Writer
 from streaming.jobs.driver.batch import ReplicationBatch
 from tests.changes.conftest import Story
 from tests.exporters.json_answers import json_answer

@@ -33,8 +33,7 @@ from streaming.contracts.sample_tables import (
 )
 from streaming.contracts.tables import TABLES
 from streaming.contracts.totals import ObservedTime
-from streaming.delta.definitions import arrow_schema
-from streaming.delta.layouts import create_or_upgrade
+from streaming.delta.log.definitions import arrow_schema, create_or_upgrade
 from tests.exporters.conftest import SECOND, Tables
 
 if TYPE_CHECKING:

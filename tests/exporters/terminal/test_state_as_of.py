@@ -11,9 +11,9 @@ from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import ReplicationSnapshot
 from exporters.terminal.state_as_of import state_as_of
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.change_reader import ChangeReader
-from streaming.delta.state_reader import AsOf, apply_changes, count_isr_removals
-from streaming.delta.table_log import newest_version
+from streaming.delta.changes.reader import ChangeReader
+from streaming.delta.log.table_log import newest_version
+from streaming.delta.state import AsOf, apply_changes, count_isr_removals
 from tests.exporters.meaning import meaning
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from exporters.terminal.time_parsing import Clock, seconds_of
 from streaming.commands import app
 from streaming.contracts.tables import BROKER_STATE_TABLE, PARTITION_CHANGES, SOURCE_PROGRESS
-from streaming.delta.table_log import newest_version
+from streaming.delta.log.table_log import newest_version
 from tests.exporters.conftest import SECOND, START, Rows, Tables
 
 if TYPE_CHECKING:

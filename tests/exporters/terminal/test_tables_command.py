@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from exporters.terminal.reference import markdown
 from streaming.commands import app
 from streaming.contracts.tables import PARTITION_CHANGES, TABLES
-from streaming.delta.layouts import create_or_upgrade
+from streaming.delta.log.definitions import create_or_upgrade
 from tests.delta.test_layouts import set_layout
 from tests.exporters.conftest import Tables
 

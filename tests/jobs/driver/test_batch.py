@@ -27,7 +27,7 @@ from streaming.contracts.settings import (
     TopicsSettingsObserved,
 )
 from streaming.contracts.state import PartitionState, SourceLag
-from streaming.delta.change_reader import only_sources
+from streaming.delta.changes.reader import only_sources
 from streaming.delta.progress import ProgressTable
 from streaming.delta.quarantine import Quarantine, Refused
 from streaming.jobs.driver.batch import ReplicationBatch
@@ -182,7 +182,7 @@ def test_the_derived_tables_follow_steps_at_once_and_mere_heartbeats_once_in_a_w
 
     story.later().heartbeat()
     assert applied(known + 2) == (False, True)
-    monkeypatch.setattr("streaming.delta.projections.SECONDS_WHILE_DEGRADED", 0.0)
+    monkeypatch.setattr("streaming.delta.projections.projections.SECONDS_WHILE_DEGRADED", 0.0)
     assert batch.projections.is_due(batch.shared), "the seconds of the partition that is shrunk go on"
     batch.projections.project(batch.shared)
     assert not batch.projections.is_due(batch.shared), "there is nothing that they lack"
@@ -191,7 +191,7 @@ def test_the_derived_tables_follow_steps_at_once_and_mere_heartbeats_once_in_a_w
     assert applied(known + 3) == (True, False)
     story.later().heartbeat()
     assert applied(known + 4) == (False, True)
-    monkeypatch.setattr("streaming.delta.projections.SECONDS_BETWEEN_HEARTBEATS", 0.0)
+    monkeypatch.setattr("streaming.delta.projections.projections.SECONDS_BETWEEN_HEARTBEATS", 0.0)
     assert batch.projections.is_due(batch.shared)
 
 

@@ -11,9 +11,9 @@ from deltalake import DeltaTable
 
 from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
-from streaming.delta.change_reader import ChangeReader
-from streaming.delta.incidents import IncidentsTable
-from streaming.delta.queries import read_all
+from streaming.delta.changes.reader import ChangeReader
+from streaming.delta.incidents.table import IncidentsTable
+from streaming.delta.log.queries import read_all
 from streaming.jobs.driver.incidents import IncidentsBatch
 from streaming.jobs.queries import Places
 from streaming.jobs.registry import QUERIES, register_sources

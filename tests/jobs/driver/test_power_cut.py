@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES, TABLES
-from streaming.delta import durable, maintenance
-from streaming.delta.change_reader import rows_between
-from streaming.delta.durable import ORDER, cut_unflushed, flush, flushed_version
-from streaming.delta.maintenance import RetentionPolicy
-from streaming.delta.storage import open_table
-from streaming.delta.table_lock import sole_writer
-from streaming.delta.table_log import newest_version
+from streaming.delta.changes.reader import rows_between
+from streaming.delta.log import durable, maintenance
+from streaming.delta.log.durable import ORDER, cut_unflushed, flush, flushed_version
+from streaming.delta.log.maintenance import RetentionPolicy
+from streaming.delta.log.storage import open_table
+from streaming.delta.log.table_lock import sole_writer
+from streaming.delta.log.table_log import newest_version
 from streaming.errors import TableRefused, TableUnreadable
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.incidents import IncidentsBatch

@@ -21,7 +21,7 @@ from streaming.changes.state import ReplicationState
 from streaming.contracts.blocks import PartitionsObserved, cut_block
 from streaming.contracts.codec import decode, encode, envelope_of
 from streaming.contracts.observations import Channel, Heartbeat, Observation, SnapshotEnd, SourceKind
-from streaming.delta.change_rows import changes_to_arrow
+from streaming.delta.changes.log import changes_to_arrow
 from streaming.errors import Quarantined
 from streaming.jobs.driver.decoded_batch import DecodedBatch, ReadLog, decode_batch
 from streaming.jobs.driver.repeated_blocks import RepeatedBlocks, with_digest

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.change_log import ChangeLog
+from streaming.delta.changes.log import ChangeLog
 from streaming.jobs.streams import changes_source
 from streaming.jobs.streams.changes_source import ChangesStreamReader
 from tests.delta.test_change_log import changed

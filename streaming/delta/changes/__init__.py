@@ -1,0 +1,1 @@
+"""``partition_changes``, the truth: how it is written, followed and kept."""

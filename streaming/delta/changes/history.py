@@ -1,0 +1,144 @@
+"""Retention by days: which rows expire, and which must stay so that the state of each retained day can be rebuilt.
+
+From ``replication_events`` whole days are deleted. In ``partition_changes`` the newest row of each key stays, whatever
+its age: these rows are the state at the beginning of the first retained day, so ``--as-of`` reaches back to that day.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.contracts.state import ClusterState
+from streaming.contracts.tables import (
+    BROKER_STATE_TABLE,
+    CLUSTER_STATE_TABLE,
+    INCIDENTS,
+    PARTITION_CHANGES,
+    PARTITION_STATE_TABLE,
+    REPLICATION_EVENTS,
+    SOURCE_PROGRESS,
+)
+from streaming.delta.log.definitions import APPEND_ONLY, arrow_schema
+from streaming.delta.log.queries import query, quoted
+from streaming.delta.log.storage import open_table
+from streaming.delta.log.table_log import BEFORE_FIRST
+from streaming.delta.state import as_of_version, structs_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deltalake import DeltaTable
+
+    from streaming.contracts.columns import Table
+    from streaming.delta.log.writer import Writer
+
+EXPIRED: Final = "expired"
+"""The transaction with the first day, in days since 1970, whose rows are all retained."""
+EXPIRED_VERSION: Final = "expired/version"
+"""The transaction that says up to which version changes are missing: the state as of an older one is not known."""
+UNREAD: Final = "expired/unread"
+"""The transaction that says up to which version changes have expired: who has read less cannot go on from there."""
+_NEEDED: Final = (REPLICATION_EVENTS, PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
+"""The tables that follow the changes and without which the job cannot start: all but the incidents."""
+_FIRST_DAY: Final = dt.date(1970, 1, 1)
+_COLUMNS: Final = quoted(arrow_schema(PARTITION_CHANGES).names)
+_KEY_OF_CHANGE: Final = (
+    "cluster_id, subject, topic_id, \"partition\", broker, CASE subject WHEN 'source' THEN source END"
+)
+"""The key of a change, in SQL: the last row of each key is its state."""
+
+
+def newest_changes(table: DeltaTable, where: str) -> pa.Table:
+    """Read the newest row of each key among some rows of ``partition_changes``."""
+    rows = query(
+        table,
+        f"SELECT {_COLUMNS} FROM (SELECT *, row_number() OVER (PARTITION BY {_KEY_OF_CHANGE} "  # noqa: S608 - our own names
+        f"ORDER BY version DESC, ordinal DESC) AS age FROM rows WHERE {where}) WHERE age = 1",
+    )
+    return rows.cast(arrow_schema(PARTITION_CHANGES))
+
+
+def expire_days(table: DeltaTable, writer: Writer, before: dt.date) -> None:
+    """Delete the rows of the days before a given one."""
+    _allow_deletion(table, writer)
+    writer.tidy(
+        lambda properties: table.delete(f"date < '{before.isoformat()}'", commit_properties=properties),
+        {EXPIRED: _days(before)},
+    )
+
+
+def expire_changes(directory: Path, table: DeltaTable, writer: Writer, before: dt.date) -> None:
+    """Replace the changes of the days before a given one by the newest of each key, without expired tombstones.
+
+    What a derived table has not read yet stays, so a job that was down for longer than the history loses nothing. Only
+    ``incidents``, whose query may be switched off for ever, is not waited for any longer than history is kept.
+    """
+    upto = _expirable_upto(directory, table, before)
+    old = f"date < '{before.isoformat()}' AND version <= {upto}"
+    kept = _without_dropped_tombstones(newest_changes(table, old))
+    counted = query(table, f"SELECT count(*) AS rows, max(version) AS version FROM rows WHERE {old}").to_pylist()[0]  # noqa: S608 - our own names
+    if counted["rows"] == kept.num_rows:
+        return
+    _allow_deletion(table, writer)
+    # What was missing stays missing, also where the rows that are left of it are older.
+    version, unread = (
+        max(counted["version"], table.transaction_version(name) or 0) for name in (EXPIRED_VERSION, UNREAD)
+    )
+    writer.replace_where(kept, old, {EXPIRED: _days(before), EXPIRED_VERSION: version, UNREAD: unread})
+
+
+def unread_upto(directory: Path) -> int:
+    """Return the version up to which changes have expired, whether a follower had read them or not; -1 for none."""
+    changes = open_table(directory / PARTITION_CHANGES.name)
+    version = None if changes is None else changes.transaction_version(UNREAD)
+    return BEFORE_FIRST if version is None else int(version)
+
+
+def _expirable_upto(directory: Path, table: DeltaTable, before: dt.date) -> int:
+    """Return the version up to which changes may expire."""
+    needed = min(_read_by(directory, each) for each in _NEEDED)
+    incidents = _read_by(directory, INCIDENTS)
+    if incidents >= needed:
+        return needed
+    midnight = f"arrow_cast('{before.isoformat()}', 'Timestamp(Microsecond, Some(\"UTC\"))')"
+    waited = f"SELECT max(version) AS version FROM rows WHERE committed_at < {midnight}"  # noqa: S608 - a date
+    waited_upto = query(table, waited)["version"][0].as_py()
+    return min(needed, max(incidents, BEFORE_FIRST if waited_upto is None else int(waited_upto)))
+
+
+def _without_dropped_tombstones(newest: pa.Table) -> pa.Table:
+    """Leave out the expired tombstones: their totals are in the rows of their clusters.
+
+    While a cluster reports nothing, its tombstones are still part of its totals, however old they are.
+    """
+    for cluster in structs_of(ClusterState, newest, "cluster_after"):
+        if cluster is not None and cluster.tombstones_until is not None:
+            until = pa.scalar(cluster.tombstones_until, pa.timestamp("us", tz="UTC"))
+            is_over = pc.less_equal(pc.struct_field(newest["after"], "changed_at"), until)
+            is_gone = pc.and_(pc.struct_field(newest["after"], "is_deleted"), is_over)
+            is_gone = pc.and_(is_gone, pc.equal(newest["cluster_id"], cluster.cluster_id))
+            newest = newest.filter(pc.invert(pc.fill_null(is_gone, fill_value=False)))
+    return newest
+
+
+def _read_by(directory: Path, definition: Table) -> int:
+    name = definition.name
+    opened = open_table(directory / name)
+    if opened is None:  # without the incidents query there is no such table, and it must not block; all others exist
+        return (1 << 62) if name == INCIDENTS.name else BEFORE_FIRST
+    return as_of_version(opened)
+
+
+def _allow_deletion(table: DeltaTable, writer: Writer) -> None:
+    if table.metadata().configuration.get(APPEND_ONLY) == "true":
+        writer.tidy(
+            lambda properties: table.alter.set_table_properties({APPEND_ONLY: "false"}, commit_properties=properties)
+        )
+
+
+def _days(day: dt.date) -> int:
+    return (day - _FIRST_DAY).days

@@ -1,0 +1,188 @@
+"""Follows ``partition_changes`` by version: reads the rows after a version from the data files.
+
+Each row carries the version of its commit, so a reader that was down for a day, or longer, needs no old entry of
+Delta's log: neither compaction nor expired log entries lose a row. The exporter uses it, too. Writes nothing and takes
+no lock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta.log.definitions import arrow_schema, check_layout
+from streaming.delta.log.storage import open_table, read_versions
+from streaming.delta.log.table_log import BEFORE_FIRST, actions_of, files_added, has_entry, identity_of
+from streaming.errors import IsrwatchError, TableUnreadable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deltalake import DeltaTable
+
+ONLY_SOURCES: Final = "onlySources"
+"""The key in ``commitInfo`` of commits that hold nothing but the progress of sources: heartbeats."""
+SECONDS_BETWEEN_HEARTBEATS: Final = 20.0
+"""How often the queries that derive tables follow such commits: a round for each is most of what an idle job costs."""
+_SCHEMA: Final = arrow_schema(PARTITION_CHANGES)
+_ORDER: Final = [("version", "ascending"), ("ordinal", "ascending")]
+
+
+class ChangesRestarted(IsrwatchError):
+    """The table is not the one that was read so far: it was recreated, or restored from an older copy."""
+
+
+class ChangeReader:
+    """Follows the change log. Not thread-safe.
+
+    While Delta's log still has the entry of the last version that was read, the entries after it name the files with
+    new rows: a poll that finds nothing new looks up two file names. On the first poll, and when that entry has expired,
+    the statistics of all files show which of them may have later rows.
+    """
+
+    def __init__(self, path: Path, after_version: int = BEFORE_FIRST) -> None:
+        """Start after a version.
+
+        Args:
+            path: the folder of ``partition_changes``; it need not exist yet.
+            after_version: newest version that the caller has read.
+        """
+        self.path = path
+        self._table_id: int | None = None
+        self.created_at: int | None = None  # UTC microseconds; all counters of the tables were 0 then
+        self._identity: tuple[int, int] | None = None
+        self.version = after_version
+
+    def poll(self, to_version: int | None = None) -> list[tuple[int, pa.Table]]:
+        """Return the rows that each version since the last call added, oldest first, without versions that added none.
+
+        Args:
+            to_version: newest version to read; None: the newest one there is.
+
+        Raises:
+            ChangesRestarted: the versions read so far are not those of this table. The reader keeps its version.
+            TableRefused: the table has another layout than this program reads.
+            TableUnreadable: a file is damaged or missing.
+        """
+        upto = 1 << 62 if to_version is None else to_version
+        if self._identity is not None and identity_of(self.path, self.version) == self._identity:
+            newest, files = self._files_in_log(upto)
+        else:
+            newest, files = self._files_by_statistics(upto)
+        if newest <= self.version:
+            return []
+        parts = [self._rows_of(file, date, newest) for file, date in files]
+        rows = _in_order(pa.concat_tables([part for part in parts if part.num_rows] or [_SCHEMA.empty_table()]))
+        self.version, self._identity = newest, identity_of(self.path, newest)
+        return by_version(rows)
+
+    def _files_in_log(self, upto: int) -> tuple[int, list[tuple[str, str]]]:
+        """Follow the log entry by entry; neither compaction nor the expiry of history adds rows."""
+        version, files = self.version, []
+        while version < upto and has_entry(self.path, version + 1):
+            version += 1
+            files += files_added(actions_of(self.path, version))
+        return version, files
+
+    def _files_by_statistics(self, upto: int) -> tuple[int, list[tuple[str, str]]]:
+        table = open_table(self.path)
+        if table is None:
+            if self.version > BEFORE_FIRST:
+                raise ChangesRestarted(f"{self.path} is gone")
+            return BEFORE_FIRST, []
+        check_layout(table, PARTITION_CHANGES)
+        if self._table_id not in {None, table.metadata().id} or table.version() < self.version:
+            raise ChangesRestarted(f"{self.path} was recreated or restored from an older copy")
+        if self._identity is not None and identity_of(self.path, self.version) is not None:
+            raise ChangesRestarted(f"version {self.version} of {self.path} was replaced")
+        self._table_id, created_ms = table.metadata().id, table.metadata().created_time
+        self.created_at = None if created_ms is None else 1000 * created_ms
+        newest = min(upto, int(table.version()))
+        return newest, _files_with(table, self.version, newest)
+
+    def _rows_of(self, file: str, date: str, upto: int) -> pa.Table:
+        try:
+            rows = read_versions(self.path, file, self.version, upto)
+        except FileNotFoundError:
+            raise TableUnreadable(
+                f"cannot read the table {self.path}: its data file {file} is missing; bring back the whole folder of "
+                "the tables from one copy"
+            ) from None
+        if "date" not in rows.column_names:  # Spark writes the partition's value into the file, too
+            constant = pa.scalar(date).cast(_SCHEMA.field("date").type)
+            rows = rows.append_column("date", pa.repeat(constant, rows.num_rows))
+        if not _has_every_field(rows.schema):
+            # Files from before a column or a field of a struct was added lack it: null.
+            rows = pa.concat_tables([_SCHEMA.empty_table(), rows], promote_options="permissive")
+        return rows.select(_SCHEMA.names).cast(_SCHEMA)
+
+
+def _has_every_field(schema: pa.Schema) -> bool:
+    return all(
+        name in schema.names and _field_names(schema.field(name).type) == _field_names(_SCHEMA.field(name).type)
+        for name in _SCHEMA.names
+    )
+
+
+def _field_names(kind: pa.DataType) -> set[str]:
+    return {field.name for field in kind} if pa.types.is_struct(kind) else set()
+
+
+def _in_order(rows: pa.Table) -> pa.Table:
+    """Sort rows by version and ordinal, unless they are the rows of one commit as it wrote them."""
+    bounds = pc.min_max(rows["version"]).as_py()
+    if bounds["min"] == bounds["max"]:
+        steps = pc.min(pc.pairwise_diff(rows["ordinal"].combine_chunks())).as_py()
+        if steps is None or steps > 0:
+            return rows
+    return rows.sort_by(_ORDER)
+
+
+def _files_with(table: DeltaTable, after: int, upto: int) -> list[tuple[str, str]]:
+    """List the files that may have rows of the versions in ``(after, upto]``; one without statistics may have any."""
+    files = pa.table(table.get_add_actions(flatten=True))
+    if "max.version" in files.column_names:
+        is_late = pc.fill_null(pc.greater(files["max.version"], after), fill_value=True)
+        is_early = pc.fill_null(pc.less_equal(files["min.version"], upto), fill_value=True)
+        files = files.filter(pc.and_(is_late, is_early))
+    dates = (str(date) for date in files["partition.date"].to_pylist())
+    return list(zip(files["path"].to_pylist(), dates, strict=True))
+
+
+def by_version(rows: pa.Table) -> list[tuple[int, pa.Table]]:
+    """Split ordered rows by version."""
+    versions = rows["version"].combine_chunks()
+    ends = pc.run_end_encode(versions, run_end_type=pa.int64())
+    begin, parts = 0, []
+    for version, end in zip(ends.values.to_pylist(), ends.run_ends.to_pylist(), strict=True):
+        parts.append((version, rows.slice(begin, end - begin)))
+        begin = end
+    return parts
+
+
+def only_sources(path: Path, after_version: int, to_version: int) -> bool:
+    """Return whether versions after one, up to another, hold nothing but how far sources were applied.
+
+    False where a commit does not say so: it is another writer's, or its log entry has expired.
+    """
+    for version in range(to_version, after_version, -1):
+        commit_infos = [action["commitInfo"] for action in actions_of(path, version) if "commitInfo" in action]
+        if not any(ONLY_SOURCES in info for info in commit_infos):
+            return False
+    return True
+
+
+def rows_between(path: Path, after_version: int, to_version: int) -> pa.Table:
+    """Read the rows that the versions after ``after_version`` up to ``to_version`` added, in order.
+
+    Raises:
+        ChangesRestarted: the table does not reach ``to_version``.
+    """
+    reader = ChangeReader(path, after_version)
+    rows = [part for _, part in reader.poll(to_version)]
+    if reader.version < to_version:
+        raise ChangesRestarted(f"{path} has no version {to_version}; it was restored from an older copy")
+    return pa.concat_tables(rows) if rows else _SCHEMA.empty_table()

@@ -1,0 +1,249 @@
+"""Rows of ``partition_changes`` as incidents need them, and incidents as rows of their table.
+
+Columns are taken out of the nested rows in Arrow, because a storm of a hundred thousand changes comes in one batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import accumulate, islice, pairwise, repeat
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.changes.incidents.context import BASELINE, ChangeRow
+from streaming.changes.incidents.document import encode_incident
+from streaming.changes.incidents.grouping import IncidentGaps
+from streaming.changes.incidents.rules import class_of, is_rolling, suspects_of
+from streaming.changes.incidents.words import is_mended, text_of
+from streaming.changes.state import ConfiguredTimes
+from streaming.contracts.events import EventKind, Subject
+from streaming.contracts.identifiers import NO_LEADER
+from streaming.contracts.observations import SourceKind
+from streaming.contracts.tables import INCIDENTS
+from streaming.delta.log.definitions import arrow_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from streaming.changes.incidents.incident import Incident
+
+TOPICS_NAMED: Final = 20
+SCHEMA: Final = arrow_schema(INCIDENTS)
+KAFKAS_TIMES: Final = ConfiguredTimes()
+USUAL_GAPS: Final = IncidentGaps()
+_MICROS: Final = 1e6
+_FLAGS: Final = ("is_under_replicated", "is_under_min_isr", "is_offline", "is_deleted")
+
+
+def rows_of(changes: pa.Table, version: int) -> Iterator[ChangeRow]:
+    """Read the rows that one version added, in order; of first states of partitions in a row, one per cluster.
+
+    Args:
+        changes: rows as in ``partition_changes``.
+        version: the version that added them.
+    """
+    is_source = pc.equal(changes["subject"], Subject.SOURCE)
+    is_bystander = pc.and_(is_source, pc.equal(changes["authority"], SourceKind.NONE))
+    is_baseline = pc.and_(pc.fill_null(changes["is_baseline"], False), pc.equal(changes["subject"], Subject.PARTITION))
+    is_first = pc.and_(is_baseline, pc.is_null(changes["before"]))
+    is_left_out = pc.or_(pc.or_(is_bystander, _is_of_diskless(changes)), _is_harmless_minimum(changes, is_baseline))
+    is_single = pc.invert(pc.or_(is_first, is_left_out)).combine_chunks()
+    single = changes.filter(is_single).combine_chunks()
+    columns = {"version": [version] * single.num_rows, "in_sync": repeat((), single.num_rows), **_columns(single)}
+    rows = map(ChangeRow._make, zip(*(columns[name] for name in ChangeRow._fields), strict=True))
+    read = 0
+    for place, baseline in _baselines(changes, is_first.combine_chunks(), is_single, version):
+        yield from islice(rows, place - read)
+        read = place
+        yield baseline
+    yield from rows
+
+
+def _is_harmless_minimum(changes: pa.Table, is_baseline: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return, per row, whether it says the first minimum of a partition, which is not under it: nothing to follow."""
+    is_under_min_isr = pc.fill_null(_struct(changes["after"])("is_under_min_isr"), False)
+    return pc.and_(pc.and_(is_baseline, pc.is_valid(changes["before"])), pc.invert(is_under_min_isr))
+
+
+def _is_of_diskless(changes: pa.Table) -> pa.Array:
+    """Return, per row, whether it is of a partition that was and is diskless: its ISR and leader mean nothing."""
+    before, after = (_struct(changes[name])("is_diskless") for name in ("before", "after"))
+    return pc.and_(pc.fill_null(before, True), pc.fill_null(after, False))
+
+
+def _baselines(
+    changes: pa.Table, is_first: pa.Array, is_single: pa.Array, version: int
+) -> Iterator[tuple[int, ChangeRow]]:
+    """Yield one row per run of first states of a cluster, with the number of single rows before it."""
+    firsts = changes.filter(is_first).combine_chunks()
+    if not firsts.num_rows:
+        return
+    places = pc.cumulative_sum(is_single.cast(pa.int64())).filter(is_first)
+    cluster_ids, after = firsts["cluster_id"].combine_chunks(), _struct(firsts["after"])
+    steps = (pc.pairwise_diff(column) for column in (places, cluster_ids.dictionary_encode().indices))
+    is_begin = pc.or_(*(pc.fill_null(pc.not_equal(step, 0), True) for step in steps))
+    begins, runs = pc.indices_nonzero(is_begin), pc.cumulative_sum(is_begin.cast(pa.int64()))
+    times = firsts["occurred_not_after"].cast(pa.int64())
+    for run, in_sync in sorted(in_sync_of(runs, after("leader"), _isr(after)).items()):
+        begin = begins[run - 1].as_py()
+        key, name, time = (column[begin].as_py() for column in (cluster_ids, firsts["cluster"], times))
+        yield places[begin].as_py(), ChangeRow(version, key, name, BASELINE, time, time, in_sync=in_sync)
+
+
+def in_sync_of(keys: pa.Array, leaders: pa.Array, isrs: pa.Array) -> dict[Any, tuple[tuple[int, int, int], ...]]:
+    """Count partitions by a key, leader and follower in the ISR."""
+    place = pc.list_parent_indices(isrs)
+    columns = [keys.take(place), leaders.take(place), pc.list_flatten(isrs)]
+    pairs = pa.table(columns, ["key", "leader", "follower"]).group_by(["key", "leader", "follower"])
+    counted: dict[Any, list[tuple[int, int, int]]] = {}
+    for row in pairs.aggregate([([], "count_all")]).to_pylist():
+        counted.setdefault(row["key"], []).append((row["leader"], row["follower"], row["count_all"]))
+    return {key: tuple(sorted(in_sync)) for key, in_sync in counted.items()}
+
+
+def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
+    """Take what a row needs out of the nested columns, one column at a time."""
+    names = ("after", "before", "broker_after", "cluster_after")
+    after, before, broker, cluster = (_struct(changes[name]) for name in names)
+    is_down = pc.or_kleene(broker("is_fenced"), pc.invert(broker("is_registered")))
+    events = changes["events"].combine_chunks()
+    is_moving = pc.or_(*(pc.greater(_lengths(after(name)), 0) for name in ("adding_replicas", "removing_replicas")))
+    return {
+        **{name: changes[name].to_pylist() for name in ("cluster_id", "cluster", "subject", "cause", "evidence")},
+        "since": changes["occurred_not_before"].cast(pa.int64()).to_pylist(),
+        "time": changes["occurred_not_after"].cast(pa.int64()).to_pylist(),
+        "event_ids": _tuples(_within(events, "event_id")),
+        "events": _tuples(_within(events, "event")),
+        "proven": _proven(events),
+        "unobserved": _filled(pc.coalesce(after("unobserved_micros"), cluster("unobserved_micros")), 0),
+        "blind_since": _filled(cluster("sight_until").cast(pa.int64()), 0),
+        "gap": _filled(_gaps(before, after), 0),
+        "topic_id": _filled(changes["topic_id"], ""),
+        "topic": _filled(changes["topic"], ""),
+        "partition": _filled(changes["partition"], -1),
+        "left": _tuples(changes["left_isr"]),
+        "joined": _tuples(changes["joined_isr"]),
+        "leader_before": _filled(before("leader"), NO_LEADER),
+        "leader": _filled(after("leader"), NO_LEADER),
+        "replicas": _tuples(after("replicas")),
+        "isr": _tuples(_isr(after)),
+        "is_moving": is_moving.to_pylist(),
+        **{name: _filled(after(name), value=False) for name in _FLAGS},
+        "is_minimum_unknown": pc.is_null(after("is_under_min_isr")).to_pylist(),
+        "broker": _filled(changes["broker"], -1),
+        "is_shutting_down": _filled(broker("is_shutting_down"), value=False),
+        "isr_before": _tuples(_isr(before)),
+        "rack": _filled(broker("rack"), ""),
+        "is_up": _filled(pc.invert(is_down), value=False),
+        "controller": _filled(cluster("controller"), NO_LEADER),
+        "leases": _filled(broker("maintenance_leases"), ""),
+        "lag_millis": _filled(cluster("replica_lag_time_max_ms"), 0),
+        "session_millis": _filled(cluster("broker_session_timeout_ms"), 0),
+        "authority": changes["authority"].to_pylist(),
+        "primary": _filled(cluster("authority"), SourceKind.NONE.value),
+    }
+
+
+def _struct(column: pa.ChunkedArray) -> Callable[[str], pa.Array]:
+    return lambda name: pc.struct_field(column.combine_chunks(), name)
+
+
+def _isr(state: Callable[[str], pa.Array]) -> pa.Array:
+    """Return ISRs, none of a partition that is diskless."""
+    isr = state("isr")
+    return pc.if_else(pc.fill_null(state("is_diskless"), False), pa.scalar(None, isr.type), isr)
+
+
+def _lengths(lists: pa.Array) -> pa.Array:
+    return pc.fill_null(pc.list_value_length(lists), 0)
+
+
+def _filled(column: pa.Array, value: object) -> list[Any]:
+    values: list[Any] = pc.fill_null(column, value).to_pylist()
+    return values
+
+
+def _within(events: pa.ListArray, name: str) -> pa.ListArray:
+    """Take one field out of lists of structs."""
+    return pa.ListArray.from_arrays(events.offsets, pc.struct_field(events.values, name))
+
+
+def _gaps(before: Callable[[str], pa.Array], after: Callable[[str], pa.Array]) -> pa.Array:
+    """Return the time in which a partition was not observed, though its cluster was, in microseconds."""
+    unknown = pc.multiply(pc.subtract(after("unknown_seconds"), before("unknown_seconds")), 1e6)
+    of_all = pc.subtract(after("unobserved_micros"), before("unobserved_micros"))
+    return pc.subtract(pc.cast(pc.round(unknown), pa.int64()), of_all)
+
+
+def _proven(events: pa.ListArray) -> list[int | None]:
+    """Take the broker of the event that revises a cause."""
+    brokers, place = pc.struct_field(events.values, "event_broker"), pc.list_parent_indices(events)
+    is_revised = pc.equal(pc.struct_field(events.values, "event"), EventKind.CAUSE_REVISED)
+    of_row = dict(zip(place.filter(is_revised).to_pylist(), brokers.filter(is_revised).to_pylist(), strict=True))
+    return [of_row.get(row) for row in range(len(events))]
+
+
+def _tuples(lists: pa.Array) -> list[tuple[Any, ...]]:
+    """Cut the flat values of a column of lists; a list that is null has none."""
+    lists = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
+    values = pc.list_flatten(lists).to_pylist()
+    ends = accumulate(_lengths(lists).to_pylist())
+    return [tuple(values[begin:end]) for begin, end in pairwise([0, *ends])]
+
+
+def incident_row(
+    incident: Incident,
+    version: int,
+    times: ConfiguredTimes = KAFKAS_TIMES,
+    gaps: IncidentGaps = USUAL_GAPS,
+    *,
+    may_go_on: bool,
+) -> dict[str, Any]:
+    """Write one incident as a row of its table."""
+    kind = class_of(incident, times)
+    suspects = suspects_of(incident, kind, times)
+    names = sorted(set(incident.topics.values()))
+    is_recovered = incident.merged_into is None and is_mended(incident, kind)
+    return {
+        "incident_id": incident.incident_id,
+        "cluster_id": incident.cluster_id,
+        "cluster": incident.cluster,
+        "incident_class": kind,
+        "opened_at": incident.opened_at,
+        "updated_at": incident.updated_at,
+        "closed_at": incident.closed_at,
+        "recovered_at": incident.updated_at if is_recovered else None,
+        "closes_at": gaps.end(incident),
+        "is_rolling": is_rolling(incident),
+        "merged_into": incident.merged_into,
+        **text_of(incident, kind, tuple(suspects))._asdict(),
+        "suspects": [{"broker": broker, "score": score} for broker, score in suspects.items()],
+        "brokers": sorted({broker for _, broker in incident.departures} | set(incident.blamed)),
+        "partitions": sum(len(numbers) for numbers in incident.touched.values()),
+        "topic_count": len(incident.touched),
+        "topics": names[:TOPICS_NAMED],
+        "causes": [{"cause": cause, "changes": count} for cause, count in sorted(incident.causes.items())],
+        **_tallied(incident),
+        **{name: incident.counts[name] for name in _TOTALS},
+        "evidence_events": incident.evidence_count,
+        "event_ids": incident.evidence,
+        "carried": encode_incident(incident) if may_go_on else None,
+        "as_of_version": version,
+    }
+
+
+_TOTALS: Final = ("isr_shrinks", "isr_expands", "leader_changes", "unclean_elections")
+
+
+def _tallied(incident: Incident) -> dict[str, Any]:
+    fields_read: dict[str, Any] = {}
+    for name, live in zip(("under_replicated", "under_min_isr", "offline"), incident.tallies, strict=True):
+        tally = replace(live)  # a row must not move what the fold goes on with
+        tally.advance(incident.updated_at)
+        fields_read[f"{name}_now"] = tally.now
+        fields_read[f"{name}_peak"] = tally.peak
+        fields_read[f"{name}_seconds"] = tally.wall_micros / _MICROS
+        fields_read[f"{name}_partition_seconds"] = tally.partition_micros / _MICROS
+    return fields_read

@@ -1,0 +1,251 @@
+"""``contracts.tables`` as Arrow schemas, and the check that a table is ours and has the layout that this program reads.
+
+Deletion vectors, column mapping and v2 checkpoints stay off, so that every reader without a JVM can follow.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.schema import ArrayType, PrimitiveType, StructType
+
+from streaming.delta.log.storage import make_folder, open_table
+from streaming.delta.log.table_lock import writing
+from streaming.errors import TableRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from deltalake import Field
+
+    from streaming.contracts.columns import Column, Table
+
+APPEND_ONLY: Final = "delta.appendOnly"
+LAYOUT_PROPERTY: Final = "isrwatch.layoutVersion"
+STATISTICS_PROPERTY: Final = "delta.dataSkippingStatsColumns"
+_FILTERED_BY: Final = frozenset(
+    {"version", "cluster_id", "cluster", "topic", "partition", "broker", "event", "occurred_not_after", "collected_at"}
+)
+
+
+def arrow_schema(table: Table) -> pa.Schema:
+    """Return the Arrow schema of a table, its columns in the order of the definition."""
+    return pa.schema([pa.field(column.name, arrow_type(column.type), column.nullable) for column in table.columns])
+
+
+def rows_to_arrow(rows: list[dict[str, object]], schema: pa.Schema) -> pa.Table:
+    """Convert rows, dictionaries by column name, to Arrow.
+
+    Raises:
+        AssertionError: a row lacks a column, or has one that the table does not have. Arrow alone would write null.
+    """
+    names = set(schema.names)
+    for row in rows:
+        if row.keys() != names:
+            raise AssertionError(f"columns {sorted(row.keys() ^ names)} are forgotten or unknown")
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def properties_of(table: Table) -> dict[str, str]:
+    """Return a table's properties.
+
+    The job itself expires log entries and old files (``maintenance``), earlier than the retention times below, which
+    are for other programs that would clean the table up.
+
+    Statistics are restricted to the columns that queries filter by: there are more than a hundred columns, and the log
+    holds the statistics of every file.
+    """
+    return {
+        "delta.checkpointInterval": "50" if table.append_only else "5",
+        APPEND_ONLY: "true" if table.append_only else "false",
+        "delta.enableExpiredLogCleanup": "false",
+        "delta.logRetentionDuration": "interval 30 days",
+        "delta.deletedFileRetentionDuration": "interval 10 minutes",
+        STATISTICS_PROPERTY: ",".join(
+            column.name
+            for column in table.columns
+            if column.name in _FILTERED_BY and column.name not in table.partitioned_by
+        ),
+        LAYOUT_PROPERTY: str(table.layout),
+    }
+
+
+def layout_of(opened: DeltaTable) -> int | None:
+    """Return the layout of a table; None where it is not ours."""
+    layout = opened.metadata().configuration.get(LAYOUT_PROPERTY) or ""
+    return int(layout) if layout.isdecimal() and int(layout) > 0 else None
+
+
+def check_layout(opened: DeltaTable, table: Table) -> None:
+    """Refuse a table that this program cannot read. Columns that it does not know are no obstacle.
+
+    Raises:
+        TableRefused: another program's table, or a newer isrwatch's, or the job has yet to add a column to it.
+    """
+    layout = layout_of(opened)
+    if layout is None:
+        raise TableRefused(f"{opened.table_uri} is not a table of isrwatch; point tables.directory at another folder")
+    if layout > table.layout:
+        raise TableRefused(
+            f"{opened.table_uri} was written by a newer isrwatch (layout {layout}, this program reads {table.layout}); "
+            "upgrade isrwatch"
+        )
+    columns = ColumnsCompared.of(opened, table)
+    if not columns.are_ours:
+        raise TableRefused(
+            f"the columns of {opened.table_uri} are not those of isrwatch's {table.name}; "
+            "move the folder away or point tables.directory at another one"
+        )
+    if columns.lacking:
+        raise TableRefused(
+            f"{opened.table_uri} lacks {', '.join(columns.lacking)}; start isrwatch job of this version once: it adds "
+            "new columns"
+        )
+
+
+class ColumnsCompared(NamedTuple):
+    """The columns of a table beside those of its definition; those within a struct are named ``after.leader``.
+
+    Attributes:
+        lacking: those that the table lacks and a row need not have.
+        unknown: those that the definition lacks.
+        are_ours: whether all others are equal.
+    """
+
+    lacking: tuple[str, ...]
+    unknown: tuple[str, ...]
+    are_ours: bool
+
+    @classmethod
+    def of(cls, opened: DeltaTable, table: Table) -> ColumnsCompared:
+        """Compare a table with its definition. The order of columns does not matter: new ones are the last."""
+        there, ours = opened.schema(), Schema.from_arrow(arrow_schema(table))
+        if there == ours:
+            return cls((), (), are_ours=True)
+        present, defined = dict(_types_of(there.fields)), dict(_types_of(ours.fields))
+        lacking = tuple(name for name in defined if name not in present)
+        return cls(
+            lacking,
+            unknown=tuple(name for name in present if name not in defined),
+            are_ours=all(present[name] == kind for name, kind in defined.items() if name in present)
+            and all(defined[name].endswith(_NULLABLE) for name in lacking),
+        )
+
+
+_NULLABLE: Final = " or null"
+
+
+def _types_of(fields: Iterable[Field], above: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each column with its type, then those within it, if it is a struct or a list of structs."""
+    for field in fields:
+        kind, brackets = field.type, ""
+        if isinstance(kind, ArrayType):
+            brackets = "[]" if kind.contains_null else "[required]"
+            kind = kind.element_type
+        name = kind.type if isinstance(kind, PrimitiveType) else type(kind).__name__
+        yield above + field.name, f"{name}{brackets}{_NULLABLE if field.nullable else ''}"
+        if isinstance(kind, StructType):
+            yield from _types_of(kind.fields, f"{above}{field.name}.")
+
+
+# Opens tables to write them: creates those that are missing, and adds the columns that one lacks.
+#
+# Only a column that may be null can be added, to a table or at the end of a struct; the rows from before have null
+# there. It does not raise the layout: readers that do not know the column go on, and those that know it wait for the
+# job, which adds it at its start. Every other change of the columns raises ``Table.layout``: whoever does not know it
+# refuses the table.
+
+
+def create_or_upgrade(directory: Path, table: Table) -> DeltaTable:
+    """Open a table below ``directory`` to write it: created if it does not exist, with the columns that it lacks.
+
+    Raises:
+        ConfigurationError: its folder cannot be created.
+        TableRefused: another program's table, or one that a newer isrwatch wrote.
+        TableUnreadable: its log is damaged.
+    """
+    path = directory / table.name
+    make_folder(path)
+    opened = open_table(path)
+    if opened is None:
+        _create(path, table)
+        opened = DeltaTable(str(path))
+    if layout_of(opened) == table.layout:
+        _add_columns(opened, table)
+    check_layout(opened, table)
+    if unknown := ColumnsCompared.of(opened, table).unknown:
+        raise TableRefused(
+            f"{opened.table_uri} was written by a newer isrwatch (this program does not know {', '.join(unknown)}); "
+            "upgrade isrwatch"
+        )
+    return opened
+
+
+def _create(path: Path, table: Table) -> None:
+    """Commit the first version; if another writer commits it at the same time, that table is used as it is."""
+    with suppress(CommitFailedError), writing(str(path)):
+        DeltaTable.create(
+            str(path),
+            schema=arrow_schema(table),
+            partition_by=list(table.partitioned_by),
+            name=table.name,
+            description=table.comment,
+            mode="ignore",
+            configuration={**properties_of(table)},
+            raise_if_key_not_exists=False,
+            commit_properties=CommitProperties(max_commit_retries=0),
+        )
+
+
+def _add_columns(opened: DeltaTable, table: Table) -> None:
+    """Add the columns that a table lacks, and the fields that its structs lack."""
+    columns = ColumnsCompared.of(opened, table)
+    names = {name.partition(".")[0] for name in columns.lacking}
+    if not names or not columns.are_ours:
+        return
+    fields = [field for field in Schema.from_arrow(arrow_schema(table)).fields if field.name in names]
+    try:
+        with writing(opened.table_uri):
+            opened.alter.add_columns(fields, commit_properties=CommitProperties(max_commit_retries=0))
+    except CommitFailedError as error:
+        raise TableRefused(
+            f"another job writes {opened.table_uri} while columns are added to it; stop it, then start this one again"
+        ) from error
+    except (DeltaError, pa.ArrowException) as error:
+        raise TableRefused(
+            f"no column can be added to {opened.table_uri}: {str(error).strip().splitlines()[0]}; bring back the whole "
+            "folder of the tables from a copy"
+        ) from error
+
+
+# Plain types of the contracts as Arrow types. Knows pyarrow alone: Spark's workers load it without delta-rs.
+
+
+# Names repeat a million times: in memory each stands once, beside numbers.
+NAME: Final = pa.dictionary(pa.int32(), pa.string())
+_TYPES: Final = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "int[]": pa.list_(pa.int32()),
+    "string[]": pa.list_(pa.string()),
+}
+
+
+def arrow_type(plain: str | tuple[Column, ...] | list[tuple[Column, ...]]) -> pa.DataType:
+    """Return a column's type in Arrow."""
+    if isinstance(plain, str):
+        return _TYPES[plain]
+    if isinstance(plain, list):
+        return pa.list_(arrow_type(plain[0]))
+    return pa.struct([pa.field(column.name, arrow_type(column.type)) for column in plain])

@@ -1,0 +1,258 @@
+"""Maintenance of a table by its only writer, so that the cost of commits and reads and the disk use stay bounded.
+
+- Each commit lists ``_delta_log`` and reads the list of data files, so both are kept short.
+- Small files are compacted in two sizes: often into small ones, rarely those into large ones.
+- Data files stay for ``reader_minutes`` after a version removed them, on every table: a reader has that long to read a
+  version that it has opened. Log entries stay as long, but at most ``LOG_ENTRIES``, because each commit lists them all.
+  No one needs either longer: followers select rows by version (``change_reader``).
+
+Readers ignore compaction (``dataChange`` is false). Depends on no row.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from streaming.delta.log.durable import flushed_version
+from streaming.delta.log.storage import data_files, delete_files, read_file
+from streaming.delta.log.table_lock import writing
+from streaming.delta.log.table_log import actions_of, committed_after, delete_log_before, files_added, files_in_log
+from streaming.delta.log.writer import exchange_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from deltalake import CommitProperties, DeltaTable
+
+    from streaming.delta.log.writer import Writer
+
+COMMITS_BETWEEN_ROUNDS: Final = 50
+ROUNDS_BETWEEN_LARGE: Final = 20
+SMALL_BYTES: Final = 512 * 1024
+LARGE_BYTES: Final = 32 * 1024 * 1024
+LOG_ENTRIES: Final = 300
+"""Up to 400 lie there: these, 50 until the next round, 50 back to a checkpoint. Listing 500 takes a millisecond."""
+SECONDS_BETWEEN_SWEEPS: Final = 60.0
+SECONDS_BETWEEN_EXPIRIES: Final = 3600.0
+
+
+def wall_clock() -> int:
+    """Return the time in UTC microseconds."""
+    return time.time_ns() // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPolicy:
+    """How long history and old files are retained.
+
+    Attributes:
+        days: of history, by the column ``date``; 0 for all.
+        reader_minutes: how long the files of older versions stay, for readers that have opened one.
+        clock: the time in UTC microseconds, by which history expires.
+    """
+
+    days: int = 0
+    reader_minutes: float = 10.0
+    clock: Callable[[], int] = wall_clock
+
+
+KEEP_ALL: Final[RetentionPolicy] = RetentionPolicy()
+
+
+class Maintenance:
+    """Counts the commits of one table, and runs a round of maintenance when one is due."""
+
+    def __init__(self, table: DeltaTable, path: Path, policy: RetentionPolicy = KEEP_ALL) -> None:
+        """Maintain the log and the files of a table.
+
+        Args:
+            table: as its writer holds it.
+            path: its folder.
+            policy: how long history and old files are retained.
+        """
+        self._table, self._path, self._policy = table, path, policy
+        self._commits = 0
+        self._unreferenced_since: dict[str, float] = {}
+        self._swept = time.monotonic()
+
+    def after_commit(self) -> None:
+        """Count one commit; run a round if one is due, which may add versions to the table."""
+        self._commits += 1
+        is_sweep_due = time.monotonic() - self._swept >= SECONDS_BETWEEN_SWEEPS
+        if is_sweep_due or self._commits % COMMITS_BETWEEN_ROUNDS == 0:
+            with writing(self._table.table_uri):
+                self._round()
+
+    def _round(self) -> None:
+        self.expire_log()
+        if time.monotonic() - self._swept >= SECONDS_BETWEEN_SWEEPS:
+            self.sweep()
+
+    def expire_log(self) -> None:
+        """Delete the log entries that were superseded more than ``reader_minutes`` ago, and those above the limit."""
+        since = time.time() - self._policy.reader_minutes * 60
+        newest = int(self._table.version())
+        before, after = -1, newest + 1
+        # A binary search; deleted entries count as old. Where a clock was set back it may end earlier: more stays.
+        while after - before > 1:
+            middle = (before + after) // 2
+            if committed_after(self._path, middle, since):
+                after = middle
+            else:
+                before = middle
+        flushed = flushed_version(self._path)
+        limit = max(0, before, newest - LOG_ENTRIES)
+        if flushed is not None:  # before it, because its checkpoint may be younger than its mark, and torn
+            limit = min(limit, max(0, flushed - 1))
+        self._unreferenced_since |= delete_log_before(self._path, limit)
+
+    def sweep(self) -> None:
+        """Delete the data files that no version in the log has needed for ``reader_minutes``.
+
+        Invariant: what an entry of the log has added or removed stays, so a flushed version can be read although later
+        ones are cut off (``durable``). Every other file is deleted that long after its removal. Where the log does not
+        say when that was, it counts from the sweep that first finds the file unneeded: a writer that has written a file
+        and not yet committed it has that long to do so, and at least until the next sweep.
+        """
+        self._swept = time.monotonic()
+        now = time.time()
+        paths = self._table.get_add_actions()["path"].to_pylist()
+        needed = files_in_log(self._path) | {*paths, *(unquote(path) for path in paths)}
+        unneeded = {file: self._unreferenced_since.get(file, now) for file in data_files(self._path) - needed}
+        expired = {file for file, since in unneeded.items() if since < now - self._policy.reader_minutes * 60}
+        delete_files(self._path, expired)
+        self._unreferenced_since = {file: since for file, since in unneeded.items() if file not in expired}
+
+
+class AppendMaintenance(Maintenance):
+    """Maintenance of a table that is appended to: it is also compacted, and its history expires."""
+
+    def __init__(
+        self,
+        table: DeltaTable,
+        path: Path,
+        writer: Writer,
+        expire: Callable[[DeltaTable, Writer, dt.date], None],
+        policy: RetentionPolicy = KEEP_ALL,
+    ) -> None:
+        """Maintain the table as its only writer.
+
+        Args:
+            table: as its writer holds it.
+            path: its folder.
+            writer: makes the commits.
+            expire: deletes the rows of the days before a given one.
+            policy: how long history and old files are retained.
+        """
+        super().__init__(table, path, policy)
+        self._writer, self._expire = writer, expire
+        writer.keep_rows()
+        self._expired_at = -math.inf
+
+    def _round(self) -> None:
+        is_large = self._commits % (COMMITS_BETWEEN_ROUNDS * ROUNDS_BETWEEN_LARGE) == 0
+        target = LARGE_BYTES if is_large else SMALL_BYTES
+        self._writer.tidy(partial(compact, self._table, self._path, target, self._writer.take_kept()))
+        now = self._policy.clock() / 1e6
+        is_recent = 0 <= now - self._expired_at < SECONDS_BETWEEN_EXPIRIES  # a clock may be set back
+        if self._policy.days and not is_recent:
+            self._expired_at = now
+            today = dt.datetime.fromtimestamp(now, dt.UTC).date()
+            self.expire_history(today - dt.timedelta(days=self._policy.days))
+        super()._round()
+
+    def expire_history(self, before: dt.date) -> None:
+        """Delete the days before a given one, if there are any."""
+        if any(day["date"] < before.isoformat() for day in self._table.partitions()):
+            self._expire(self._table, self._writer, before)
+
+
+# Compaction of an append-only table: small files of a day into larger ones, at exactly the next version or not at all.
+#
+# delta-rs' own ``optimize.compact`` looks for no conflict and tries again: of two writers that compact the same files,
+# both commit, and every row is there twice. So the files are exchanged by one commit without retries.
+
+
+_PARTITION: Final = "date"
+_ROW_BYTES: Final = 1024  # a compressed row with long lists; most take a tenth
+
+
+def compact(
+    table: DeltaTable, path: Path, target: int, kept: Mapping[int, pa.Table], properties: CommitProperties
+) -> None:
+    """Merge the files that are smaller than a size, day by day, in one commit; nothing where there is nothing to merge.
+
+    Args:
+        table: partitioned by ``date``; afterwards it stands at the new version.
+        path: its folder.
+        target: in bytes.
+        kept: rows that versions added, as far as the writer still has them; the others are read.
+        properties: of the commit, with no retry.
+
+    Raises:
+        CommitFailedError: another writer came first; nothing was done.
+    """
+    bins = list(_bins(table, target))
+    if not bins:
+        return
+    schema = pa.schema(table.schema().to_arrow())
+    rows_of = dict(_kept_by_file(path, kept))
+    merged = (_rows_of(path, files, rows_of, schema) for files in bins)
+    removed = [file for files in bins for file in files]
+    exchange_files(table, merged, removed, properties, is_new_data=False)
+
+
+def _bins(table: DeltaTable, target: int) -> Iterator[list[dict[str, Any]]]:
+    """Yield the files that become one: of one day, in the order of their versions, up to the size together."""
+    files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    files.sort(key=lambda file: (_day(file), file.get("min.version") or 0, file["modification_time"]))
+    merged: list[dict[str, Any]] = []
+    size = 0
+    for file in (file for file in files if file["size_bytes"] < target):
+        if merged and (size + _merged_bytes(file) > target or _day(file) != _day(merged[0])):
+            if len(merged) > 1:
+                yield merged
+            merged, size = [], 0
+        merged.append(file)
+        size += _merged_bytes(file)
+    if len(merged) > 1:
+        yield merged
+
+
+def _merged_bytes(file: dict[str, Any]) -> int:
+    """Estimate what a file adds to the one it is merged into: a small one is little more than its schema."""
+    size, rows = file["size_bytes"], file.get("num_records")
+    return int(size if rows is None else min(size, rows * _ROW_BYTES))
+
+
+def _day(file: dict[str, Any]) -> str:
+    return str(file[f"partition.{_PARTITION}"])
+
+
+def _kept_by_file(path: Path, kept: Mapping[int, pa.Table]) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the rows of files by their names in the log, where one file holds all that a version added."""
+    for version, rows in kept.items():
+        added = files_added(actions_of(path, version))
+        if len(added) == 1:
+            yield added[0][0], rows
+
+
+def _rows_of(path: Path, files: list[dict[str, Any]], kept: Mapping[str, pa.Table], schema: pa.Schema) -> pa.Table:
+    """Return the rows of files of one day; columns that were added after them are null."""
+    day = pa.scalar(_day(files[0])).cast(schema.field(_PARTITION).type)
+    parts = [schema.empty_table()]
+    for file in files:
+        rows = kept[file["path"]] if file["path"] in kept else read_file(path, file["path"])
+        if _PARTITION not in rows.column_names:  # Spark writes the partition's value into the file, too
+            rows = rows.append_column(_PARTITION, pa.repeat(day, rows.num_rows))
+        parts.append(rows)
+    return pa.concat_tables(parts, promote_options="permissive").select(schema.names).cast(schema)

@@ -1,0 +1,103 @@
+"""Which process may write the tables of a directory, and the error for the user when a disk refuses. Knows files."""
+
+from __future__ import annotations
+
+import fcntl
+from contextlib import ExitStack, contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Final
+
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from streaming.delta.log.storage import make_folder
+from streaming.errors import ConfigurationError, IsrwatchError, TableRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+DISK_IS_FULL: Final = ("No space left on device", "Disk quota exceeded")
+
+
+@contextmanager
+def sole_writer(directory: Path, queries: Iterable[str]) -> Iterator[None]:
+    """Hold the tables of some queries for this process; the locks go with the process, even a killed one.
+
+    A file system without locks lets two in: then the one that commits second finds its version taken, and stops.
+
+    Raises:
+        ConfigurationError: the directory cannot be made.
+        TableRefused: another process holds them.
+    """
+    make_folder(directory)
+    with ExitStack() as held:
+        for query in queries:
+            if not try_lock(held.enter_context(_opened(directory / lock_of(query)))):
+                raise TableRefused(
+                    f"another job writes the tables below {directory}; stop it first, or point tables.directory "
+                    "(--tables) at another folder"
+                )
+        yield
+
+
+def _opened(lock: Path) -> IO[str]:
+    try:
+        return lock.open("a")
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot write the tables below {lock.parent}: {error.strerror}; point tables.directory (--tables) at a "
+            "folder that can be written"
+        ) from None
+
+
+def try_lock(file: IO[str]) -> bool:
+    """Take a lock, which the system releases when the process ends; False while another process holds it."""
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: the second writer finds its version taken, and stops
+        return True
+    return True
+
+
+@contextmanager
+def in_turn(directory: Path, name: str) -> Iterator[None]:
+    """Wait until no other process does the same with the tables of a directory."""
+    with _opened(directory / f".{name}.lock") as file:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+        yield
+
+
+def lock_of(query: str) -> str:
+    """Name the file that stands for the tables of a query."""
+    return f".{query}.lock"
+
+
+@contextmanager
+def writing(table: str) -> Iterator[None]:
+    """Raise an error of one sentence when a table cannot be written.
+
+    Args:
+        table: where it is, for the sentence.
+
+    Raises:
+        IsrwatchError: the disk is full, or refuses.
+    """
+    try:
+        yield
+    except CommitFailedError:  # another writer; the caller reports it
+        raise
+    except (DeltaError, OSError) as error:
+        if is_disk_full(error):
+            raise IsrwatchError(
+                f"the disk is full, {table} cannot be written; free space: what was applied stays, the rest comes again"
+            ) from error
+        if isinstance(error, OSError):
+            raise IsrwatchError(f"cannot write {table}: {' '.join(str(error).split())}; repair its disk") from error
+        raise
+
+
+def is_disk_full(error: object) -> bool:
+    """Return whether an error's text, ours or Spark's, says that a disk is full."""
+    return any(sign in str(error) for sign in DISK_IS_FULL)

@@ -1,0 +1,211 @@
+"""The log of a table: its entries and checkpoints, by version.
+
+With ``storage`` the only module that opens, lists or deletes files of the tables. Depends on paths and the entries of
+Delta's log, on no row and no column.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from streaming.delta.log.storage import reading
+from streaming.errors import TableUnreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+_NO_VERSION: Final = 1 << 62
+BEFORE_FIRST: Final = -1
+"""The version before the first one; also that of a table that does not exist yet."""
+
+
+def has_moved(path: Path, version: int) -> bool:
+    """Return whether a table has another version than the one that was read; cheap, it looks up two file names.
+
+    Raises:
+        TableUnreadable: this user may not look into it.
+    """
+    if version == BEFORE_FIRST:
+        return has_entry(path, 0) or newest_version(path) > BEFORE_FIRST
+    return has_entry(path, version + 1) or not has_entry(path, version)
+
+
+def newest_version(path: Path) -> int:
+    """Return the newest version of a table by the names in its log; ``BEFORE_FIRST`` where there is none."""
+    return max((version for _, version in log_entries(path) if version is not None), default=BEFORE_FIRST)
+
+
+def identity_of(path: Path, version: int) -> tuple[int, int] | None:
+    """Return what distinguishes a log entry from a recreated one of the same version; None while there is none.
+
+    Raises:
+        TableUnreadable: this user may not look into the table.
+    """
+    try:
+        with reading(str(path)):
+            status = _entry(path, version).stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+def committed_after(path: Path, version: int, moment: float) -> bool:
+    """Return whether a version was committed after a moment, in seconds since 1970."""
+    try:
+        return _entry(path, version).stat().st_mtime > moment
+    except FileNotFoundError:
+        return False
+
+
+def committed_at(path: Path, version: int, actions: Iterable[dict[str, Any]]) -> int:
+    """Return when a version was committed, UTC microseconds; if the commit has no time, when its file was written."""
+    for action in actions:
+        if "timestamp" in action.get("commitInfo", {}):
+            return int(action["commitInfo"]["timestamp"]) * 1000
+    return _entry(path, version).stat().st_mtime_ns // 1000
+
+
+def log_entries(path: Path) -> Iterator[tuple[Path, int | None]]:
+    """List the files of a table's log with the version of those that are entries; None for all others."""
+    with suppress(FileNotFoundError):
+        for file in (path / "_delta_log").iterdir():
+            yield file, int(file.stem) if file.suffix == ".json" and file.stem.isdecimal() else None
+
+
+def has_entry(path: Path, version: int) -> bool:
+    """Return whether a version has a log entry: it was committed, and has not expired.
+
+    Raises:
+        TableUnreadable: this user may not look into the table.
+    """
+    try:
+        os.stat(f"{path}/_delta_log/{version:020}.json")  # noqa: PTH116 - asked 300 times a second: a Path takes four times as long
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        with reading(str(path)):
+            raise
+    return True
+
+
+def actions_of(path: Path, version: int) -> list[dict[str, Any]]:
+    """Read the actions of one log entry; none where it is empty or does not exist (any more).
+
+    Raises:
+        TableUnreadable: it is damaged.
+    """
+    with suppress(FileNotFoundError), reading(str(path)):
+        entry = _entry(path, version).read_text(encoding="utf-8")
+        return [json.loads(line) for line in entry.split("\n") if line]
+    return []
+
+
+def files_added(actions: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    """List the files whose rows are new in a commit, each with its date, by date.
+
+    Compaction adds no rows, and neither does a commit that replaces rows: it copies all other rows of the same files.
+    """
+    if any(action.get("remove", {}).get("dataChange") for action in actions):
+        return []
+    added = [action["add"] for action in actions if action.get("add", {}).get("dataChange")]
+    return sorted(((file["path"], file["partitionValues"]["date"]) for file in added), key=lambda file: file[1])
+
+
+def newest_checkpoint(path: Path) -> int | None:
+    """Return the version of the checkpoint in ``_last_checkpoint``, where readers begin; None for none."""
+    with suppress(FileNotFoundError), reading(str(path)):
+        return int(json.loads((path / "_delta_log" / "_last_checkpoint").read_text(encoding="utf-8"))["version"])
+    return None
+
+
+def delete_log_before(path: Path, version: int) -> dict[str, float]:
+    """Delete the log entries before the newest checkpoint at or before a version; the checkpoint holds their result.
+
+    Invariant: the log begins with a checkpoint or with version 0, so a reader never needs an entry that was deleted.
+
+    Returns:
+        The data files that the deleted entries removed from the table, with the time of it, in seconds since 1970.
+    """
+    entries = [(file, _number(file), version is not None) for file, version in log_entries(path)]
+    checkpoints = [number for file, number, _ in entries if ".checkpoint" in file.name]
+    version = min(version, newest_checkpoint(path) or 0)  # the one in _last_checkpoint stays
+    begin = max((number for number in checkpoints if number <= version), default=0)
+    removed: dict[str, float] = {}
+    for file, number, is_entry in entries:
+        if number < begin:
+            removed.update(_removed_by(path, number) if is_entry else {})
+            file.unlink(missing_ok=True)
+    return removed
+
+
+def delete_log_after(path: Path, version: int) -> None:
+    """Delete the log entries and checkpoints behind a version, the newest first: the rest is a table at any moment."""
+    forget_newest_checkpoint(path)
+    entries = ((_number(file), file) for file, _ in log_entries(path))
+    for _, file in sorted((each for each in entries if version < each[0] < _NO_VERSION), reverse=True):
+        file.unlink(missing_ok=True)
+
+
+def forget_newest_checkpoint(path: Path) -> None:
+    """Delete the hint where readers begin: it may name a checkpoint that is gone; without it they look for one."""
+    (path / "_delta_log" / "_last_checkpoint").unlink(missing_ok=True)
+
+
+def delete_checkpoint(path: Path, version: int) -> None:
+    """Delete the checkpoint of a version, if there is one and older entries hold the same."""
+    entries = [(_number(file), file) for file, _ in log_entries(path)]
+    if any(number < version for number, _ in entries):
+        for number, file in entries:
+            if number == version and ".checkpoint" in file.name:
+                file.unlink(missing_ok=True)
+
+
+def log_files(path: Path, begin: int) -> Iterator[Path]:
+    """List the folder of the log, entries and checkpoints from a version on, and what has no version."""
+    yield path / "_delta_log"
+    yield from (file for file, _ in log_entries(path) if _number(file) >= begin)
+
+
+def is_whole(path: Path, version: int) -> bool:
+    """Return whether a version has a log entry that can be read, and the data files that it added, whole."""
+    try:
+        actions = actions_of(path, version)
+        added = [action["add"] for action in actions if "add" in action]
+        return bool(actions) and all((path / unquote(each["path"])).stat().st_size == each["size"] for each in added)
+    except (FileNotFoundError, TableUnreadable):
+        return False
+
+
+def written_by(path: Path, version: int) -> Iterator[Path]:
+    """List the data files that a version added."""
+    return (path / unquote(action["add"]["path"]) for action in actions_of(path, version) if "add" in action)
+
+
+def _removed_by(path: Path, version: int) -> dict[str, float]:
+    with suppress(FileNotFoundError):  # another writer of the table may delete the same entry meanwhile
+        committed = _entry(path, version).stat().st_mtime
+        actions = actions_of(path, version)
+        return {unquote(action["remove"]["path"]): committed for action in actions if "remove" in action}
+    return {}
+
+
+def _number(file: Path) -> int:
+    """Return the version in the name of a file of the log; a large number for files without one."""
+    number = file.name.lstrip(".").split(".", 1)[0]  # ".N.json.crc" is Hadoop's
+    return int(number) if number.isdecimal() else _NO_VERSION
+
+
+def files_in_log(path: Path) -> set[str]:
+    """List the files that were added or removed by the versions whose log entries are still there."""
+    versions = [version for _, version in log_entries(path) if version is not None]
+    actions = (action for version in versions for action in actions_of(path, version))
+    return {unquote(action[kind]["path"]) for action in actions for kind in ("add", "remove") if kind in action}
+
+
+def _entry(path: Path, version: int) -> Path:
+    return path / "_delta_log" / f"{version:020}.json"

@@ -1,0 +1,1 @@
+"""What derives from the change log: events, partition, broker and cluster state; rolled back when ahead of it."""

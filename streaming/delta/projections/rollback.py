@@ -1,0 +1,73 @@
+"""Derived tables that are ahead of the change log: rolled back to what it holds, or derived anew.
+
+They are ahead where the change log alone was brought back from an older copy. Its later versions will be written again,
+with other changes, so nothing of what followed from the old ones may stay. Where there is no change log at all nothing
+is touched: then it is the one that must be brought back.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta.log.durable import ORDER, cutting, mark_again
+from streaming.delta.log.storage import has_all_files, open_table, set_aside
+from streaming.delta.log.table_lock import sole_writer
+from streaming.delta.log.table_log import BEFORE_FIRST, delete_log_after, log_entries, newest_version
+from streaming.delta.state import as_of_version
+from streaming.errors import TableUnreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from pathlib import Path
+
+
+def roll_back(directory: Path, queries: Collection[str] = ()) -> list[str]:
+    """Roll back the tables that are ahead of the change log; before any of them is opened.
+
+    Args:
+        directory: of the tables.
+        queries: all that may write them; none of them may be running.
+
+    Returns:
+        Their names.
+
+    Raises:
+        TableRefused: tables must be rolled back, and another job writes some of them.
+    """
+    with cutting(directory):
+        newest = newest_version(directory / PARTITION_CHANGES.name)
+        ahead = [] if newest == BEFORE_FIRST else list(_ahead(directory, newest))
+        if ahead:
+            with sole_writer(directory, queries):
+                for name in ahead:
+                    _roll_back_to(directory / name, newest)
+        return ahead
+
+
+def _ahead(directory: Path, newest: int) -> Iterator[str]:
+    for name in ORDER:
+        with suppress(TableUnreadable):  # only the query that writes a damaged table is to stop
+            table = open_table(directory / name)
+            if table is not None and as_of_version(table) > newest:
+                yield name
+
+
+def _roll_back_to(path: Path, upto: int) -> None:
+    """Cut a table back to its newest version that is not ahead and still whole; set it aside if there is none."""
+    versions = sorted((version for _, version in log_entries(path) if version is not None), reverse=True)
+    for version in versions:
+        if _is_usable(path, version, upto):
+            delete_log_after(path, version)
+            mark_again(path, version)
+            return
+    set_aside(path)
+
+
+def _is_usable(path: Path, version: int, upto: int) -> bool:
+    try:
+        table = open_table(path, version)
+    except TableUnreadable:  # what it begins with has expired
+        return False
+    return table is not None and as_of_version(table) <= upto and has_all_files(table)

@@ -1,0 +1,289 @@
+"""The state of the job at one version of the change log, shared between the batches and the derived tables."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, defaultdict
+from copy import copy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.changes.advice.suspects import SuspectTally
+from streaming.changes.state import ReplicationState
+from streaming.contracts.events import Subject
+from streaming.contracts.state import PartitionState
+from streaming.contracts.tally import MICROS_OF_TOTALS, Shape
+from streaming.contracts.totals import COUNTS, EPISODES, SECONDS, UNKNOWN
+from streaming.delta.state import fields_of, states_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from streaming.changes.state import TopicKey
+    from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
+    from streaming.contracts.state import BrokerState, ClusterState, SourceState
+    from streaming.contracts.tally import Tally
+    from streaming.delta.state import AsOf, Configs
+
+IsrRemovals = Counter[tuple[str, int, str]]
+"""(cluster id, broker, cause) to how often the broker was removed from an ISR."""
+
+
+@dataclass(slots=True)
+class SharedState:
+    """The state at one version of the change log. One thread applies batches, another one reads copies.
+
+    Attributes:
+        stepped: the newest version with more than how far sources were applied.
+    """
+
+    state: ReplicationState = field(default_factory=ReplicationState)
+    version: int = -1
+    stepped: int = -1
+    tally: SuspectTally = field(default_factory=SuspectTally)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def applied(self, touched: ReplicationState, version: int, *, only_sources: bool = False) -> None:
+        """Apply what a committed batch touched; ``only_sources``: how far sources were applied, and nothing else."""
+        with self.lock:
+            self.tally.apply(self.state, touched)
+            self.tally.forget(self.state.apply(touched))
+            self.version = version
+            self.stepped = self.stepped if only_sources else version
+
+    def sources(self) -> tuple[list[SourceState], int]:
+        """Return how far every source was applied, and the version that this follows from."""
+        with self.lock:
+            return list(self.state.sources.values()), self.version
+
+    def copied(self) -> tuple[ReplicationState, SuspectTally, int]:
+        """Return copies of everything but the partitions, which later batches do not change, and their version."""
+        with self.lock:
+            frozen = ReplicationState(
+                brokers=copy(self.state.brokers),
+                clusters=copy(self.state.clusters),
+                sources=copy(self.state.sources),
+                configs=copy(self.state.configs),
+            )
+            return frozen, self.tally.copy(), self.version
+
+
+class Recovered:
+    """Receives the state that is read from the tables at a start (``state_reader.StateHolder``)."""
+
+    def __init__(self) -> None:
+        self._state = ReplicationState()
+        self._stored: StoredPartitions | None = None
+        self.isr_removals: IsrRemovals = Counter()
+
+    def shared(self, version: int) -> SharedState:
+        """Return the state that was read, with the counts of suspects."""
+        decoded = (each for partitions in self._state.topics.values() for each in partitions.values())
+        tally = SuspectTally(decoded)
+        if self._stored is not None:
+            add_rows(tally, self._stored.rows())
+            self._stored = None  # the state alone keeps it, as long as it needs it
+        return SharedState(state=self._state, version=version, tally=tally)
+
+    def put_partitions(self, rows: pa.Table) -> None:
+        """Set the partitions of ``partition_state``; a topic without tombstones stays columns for now."""
+        with_tombstones = in_topics_with(rows, "is_deleted")
+        self._stored = StoredPartitions(rows.filter(pc.invert(with_tombstones)))
+        self._state.stored = self._stored if len(self._stored) else None
+        self._state.topic_ids.update(self._stored.names())
+        for partition in states_of(PartitionState, rows.filter(with_tombstones)):
+            self._state.put_partition(partition)
+
+    def load_topics_of(self, changes: pa.Table, as_of: AsOf) -> None:
+        """Decode at once the topics whose partitions will be set by rows of the change log."""
+        is_new = pc.greater(changes["version"], as_of.partitions)
+        new = changes.filter(pc.and_(is_new, pc.equal(changes["subject"], Subject.PARTITION.value)))
+        keys = new.select(["cluster_id", "topic_id"]).group_by(["cluster_id", "topic_id"]).aggregate([])
+        self._state.load([(row["cluster_id"], row["topic_id"]) for row in keys.to_pylist()])
+
+    def put_cluster(self, cluster: ClusterState, configs: Configs) -> None:
+        """Set a cluster, and the configured values that its row carries."""
+        self._state.put_cluster(cluster, configs)
+
+    def put_broker(self, broker: BrokerState) -> None:
+        """Set a broker."""
+        self._state.put_broker(broker)
+
+    def put_partition(self, partition: PartitionState) -> None:
+        """Set a partition."""
+        self._state.put_partition(partition)
+
+    def put_source(self, source: SourceState) -> None:
+        """Set how far a source was applied."""
+        self._state.put_source(source)
+
+    def add_isr_removals(self, cluster_id: ClusterId, _cluster: str, broker: BrokerId, cause: str, count: int) -> None:
+        """Count removals of a broker from ISRs."""
+        self.isr_removals[cluster_id, broker, cause] += count
+
+
+# Partitions of a state as the rows that a start read: a topic becomes objects when something first asks for it.
+#
+# As columns, a million partitions take a third of the memory, and a start need not make objects of them. Most topics
+# stay columns until a full report differs from the state, or their partitions change.
+
+
+_KEY: Final = ("cluster_id", "topic_id")
+# So that a state which is asked for as a whole is not there three times on the way.
+_TOPICS_AT_ONCE: Final = 10_000
+
+
+class StoredPartitions:
+    """Rows of ``partition_state`` by topic. Implements :class:`streaming.changes.state.Stored`."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        """Keep rows of ``partition_state``, in any order."""
+        self._hold(rows)
+
+    def _hold(self, rows: pa.Table) -> None:
+        """Find the rows of each topic, and how many partitions it has."""
+        self._rows = rows.select(PartitionState._fields).combine_chunks()
+        topics = _topic_codes(self._rows)
+        number = self._rows["partition"].combine_chunks()
+        self._order = pc.array_sort_indices(pc.add(pc.multiply(topics, pa.scalar(1 << 31, pa.int64())), number))
+        runs = pc.run_end_encode(topics.take(self._order), run_end_type=pa.int64())
+        ends = runs.run_ends.to_pylist()
+        begins = [0, *ends][:-1]
+        self._lasts = self._rows.select([*_KEY, "topic", "partition"]).take(
+            self._order.take(pc.subtract(runs.run_ends, 1))
+        )
+        keys = zip(*(self._lasts[name].to_pylist() for name in _KEY), strict=True)
+        self._places = {key: (begin, end) for key, begin, end in zip(keys, begins, ends, strict=True)}
+
+    def __contains__(self, key: object) -> bool:
+        """Return whether a topic is still here."""
+        return key in self._places
+
+    def __iter__(self) -> Iterator[TopicKey]:
+        """Iterate over the topics that are still here."""
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        """Return how many topics are still here."""
+        return len(self._places)
+
+    def names(self) -> Mapping[tuple[ClusterId, str], TopicId]:
+        """Return the topic ids by cluster id and topic name."""
+        clusters, ids, topics = (self._lasts[name].to_pylist() for name in (*_KEY, "topic"))
+        return dict(zip(zip(clusters, topics, strict=True), ids, strict=True))
+
+    def beyond(self, cluster_id: ClusterId, counts: Mapping[TopicId, int]) -> list[TopicKey]:
+        """Find the topics of a cluster that have more partitions than these; those without a count have none."""
+        lasts = zip(*(self._lasts[name].to_pylist() for name in (*_KEY, "partition")), strict=True)
+        return [
+            (owner, topic_id)
+            for owner, topic_id, last in lasts
+            if owner == cluster_id and last >= counts.get(topic_id, 0) and (owner, topic_id) in self._places
+        ]
+
+    def take(self, keys: Collection[TopicKey]) -> Iterator[PartitionState]:
+        """Remove topics and yield their partitions; those that are not here are passed over."""
+        here = [key for key in keys if key in self._places]
+        for begin in range(0, len(here), _TOPICS_AT_ONCE):
+            some = here[begin : begin + _TOPICS_AT_ONCE]
+            yield from states_of(PartitionState, self._rows_of(some))
+            for key in some:
+                del self._places[key]
+        if len(self._places) <= self._lasts.num_rows // 2:  # at most twice the memory of what is still here
+            self._hold(self.rows())
+
+    def rows(self) -> pa.Table:
+        """Return the rows of the topics that are still here, in any order."""
+        if sum(end - begin for begin, end in self._places.values()) == self._rows.num_rows:
+            return self._rows
+        return self._rows_of(self._places)
+
+    def _rows_of(self, keys: Iterable[TopicKey]) -> pa.Table:
+        places = [self._order.slice(begin, end - begin) for begin, end in map(self._places.__getitem__, keys)]
+        return self._rows.take(pa.concat_arrays([self._order.slice(0, 0), *places]))
+
+
+def in_topics_with(rows: pa.Table, column: str) -> pa.Array:
+    """Return, per row, whether a boolean column holds of any row of its topic."""
+    codes = _topic_codes(rows)
+    return pc.is_in(codes, value_set=pc.unique(codes.filter(rows[column].combine_chunks())))
+
+
+def _topic_codes(rows: pa.Table) -> pa.Array:
+    """Return a number per row, the same for the rows of one topic."""
+    cluster, topic = (rows[name].combine_chunks().dictionary_encode() for name in _KEY)
+    clusters = pc.multiply(cluster.indices.cast(pa.int64()), pa.scalar(len(topic.dictionary), pa.int64()))
+    return pc.add(clusters, topic.indices.cast(pa.int64()))
+
+
+# What rows of ``partition_state`` add to a tally, counted column by column: no object per partition.
+
+
+_CLUSTER: Final = "cluster_id"
+# Of 64 bits, the begins of 5,200 open episodes would be too many: each is 1.8e15 microseconds.
+_ANY_SUM: Final = pa.decimal128(38, 0)
+_STORED: Final = tuple(name for name in Shape._fields if name != "is_first")
+
+
+def add_rows(tally: Tally, rows: pa.Table) -> None:
+    """Add partitions to a tally as if each was added alone."""
+    totals = dict(_totals(rows))
+    for cluster_id, shapes in _shapes(rows).items():
+        tally.add_counted(cluster_id, shapes, totals[cluster_id])
+
+
+def _shapes(rows: pa.Table) -> dict[ClusterId, Counter[tuple[Any, ...]]]:
+    """Count the partitions of each shape."""
+    keys = pa.table({
+        _CLUSTER: rows[_CLUSTER],
+        "is_first": pc.equal(rows["partition"], 0),
+        **{name: _hashable(rows[name].combine_chunks()) for name in _STORED},
+    })  # fmt: skip
+    row = pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)), 1)
+    groups = keys.append_column("row", row).group_by(keys.column_names).aggregate([("row", "min"), ("row", "count")])
+    firsts = rows.take(groups["row_min"])
+    columns = fields_of(PartitionState, firsts, _STORED)
+    shapes = zip(groups["is_first"].to_pylist(), *(columns[name] for name in _STORED), strict=True)
+    counts: defaultdict[ClusterId, Counter[tuple[Any, ...]]] = defaultdict(Counter)
+    for cluster_id, shape, count in zip(
+        groups[_CLUSTER].to_pylist(), shapes, groups["row_count"].to_pylist(), strict=True
+    ):
+        counts[cluster_id][shape] += count
+    return counts
+
+
+def _hashable(column: pa.Array) -> pa.Array:
+    """Return a column that can be grouped by: of lists, the bytes of their values, which Arrow does group."""
+    if not pa.types.is_list(column.type):
+        return column
+    width = column.type.value_type.bit_width // 8
+    lengths = pc.fill_null(pc.list_value_length(column), 0).cast(pa.int64())
+    ends = pc.multiply(pc.cumulative_sum(lengths), width)
+    offsets = pa.concat_arrays([pa.array([0], pa.int64()), ends])
+    values = pa.concat_arrays([column.flatten()])  # a copy, so that its buffer begins with the first value
+    lists = pa.Array.from_buffers(pa.large_binary(), len(column), [None, offsets.buffers()[1], values.buffers()[1]])
+    return pc.if_else(column.is_valid(), lists, None)  # no list is not an empty one
+
+
+def _totals(rows: pa.Table) -> Iterator[tuple[ClusterId, dict[str, int]]]:
+    """Yield, per cluster, the sums of the totals, under the names of a tally."""
+    columns = {name: rows[name] for name in COUNTS}
+    columns |= {
+        name: pc.round(pc.multiply(rows[name], pa.scalar(float(MICROS_OF_TOTALS)))).cast(pa.int64()) for name in SECONDS
+    }
+    unobserved = pc.fill_null(rows["unobserved_micros"], 0)
+    columns |= {
+        f"{name}_seconds/since": pc.subtract(rows[f"{name}_since"].cast(pa.int64()), unobserved) for name in EPISODES
+    }
+    columns |= {f"{UNKNOWN}/since": pc.if_else(rows["is_deleted"], 0, unobserved)}
+    columns = {name: column.cast(_ANY_SUM) for name, column in columns.items()}
+    sums = [(name, "sum") for name in columns]
+    open_ones = [(f"{name}_seconds/since", "count") for name in EPISODES]
+    by_cluster = pa.table({_CLUSTER: rows[_CLUSTER], **columns}).group_by(_CLUSTER).aggregate([*sums, *open_ones])
+    for row in by_cluster.to_pylist():
+        totals = {name: int(row[f"{name}_sum"] or 0) for name in columns}
+        totals |= {f"{name}_seconds/open": row[f"{name}_seconds/since_count"] for name in EPISODES}
+        yield row[_CLUSTER], totals

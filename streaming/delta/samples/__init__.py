@@ -1,0 +1,1 @@
+"""Tables of samples: the newest row of each key, and ISR changes that brokers counted beside those recorded."""

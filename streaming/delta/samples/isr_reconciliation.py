@@ -1,0 +1,163 @@
+"""The table ``isr_reconciliation``: ISR changes that brokers counted, compared with those in the change log.
+
+It is small, and overwritten when a sample changes it. It follows the change log by version; each commit stores the
+version up to which it did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.changes.advice.reconciliation import (
+    METRIC_OF,
+    Meter,
+    MeterKey,
+    MeterSample,
+    Reconciliation,
+    ReconciliationWindows,
+    RecordedChange,
+    may_have_counted,
+)
+from streaming.contracts.events import Subject
+from streaming.contracts.identifiers import Micros
+from streaming.contracts.observations import SourceKind
+from streaming.contracts.sample_tables import ISR_RECONCILIATION
+from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta.changes.history import unread_upto
+from streaming.delta.changes.reader import ChangeReader, ChangesRestarted
+from streaming.delta.log.definitions import arrow_schema, create_or_upgrade, rows_to_arrow
+from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
+from streaming.delta.log.queries import plain, read_all
+from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
+from streaming.delta.log.writer import OVERWRITE, Writer
+from streaming.delta.state import as_of_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# Further back than this, or where changes have expired since, the change log is not read to go on with a window: a new
+# one begins.
+MOST_VERSIONS: Final = 10_000
+_NO_COUNT: Final = 2.0**63
+
+
+class ReconciliationTable:
+    """The only writer of ``isr_reconciliation``."""
+
+    def __init__(self, directory: Path, policy: RetentionPolicy = KEEP_ALL) -> None:
+        """Open the table, and continue after its version.
+
+        Raises:
+            TableRefused: it is not ours, or newer than this program.
+        """
+        self._path = directory / PARTITION_CHANGES.name
+        self._table = create_or_upgrade(directory, ISR_RECONCILIATION)
+        self._writer = Writer(self._table)
+        self._maintenance = Maintenance(self._table, directory / ISR_RECONCILIATION.name, policy)
+        self._windows = ReconciliationWindows()
+        version, newest = as_of_version(self._table), newest_version(self._path)
+        is_behind = newest - version > MOST_VERSIONS or version < unread_upto(directory)
+        if version == BEFORE_FIRST or is_behind:
+            version = newest
+        else:
+            for row in read_all(self._table).to_pylist():
+                key = MeterKey(row["cluster_id"], row["broker"], Meter(row["meter"]))
+                self._windows.restore(key, _window(row), row["cluster"])
+        self._reader = ChangeReader(self._path, version)
+
+    def check_ours(self) -> None:
+        """Check that no other writer has claimed the table.
+
+        Raises:
+            TableRefused: another one has.
+        """
+        self._writer.check_ours()
+
+    def hold(self, samples: pa.Table) -> None:
+        """Hold those samples of broker metrics that are meters, until the change log has reached their times."""
+        self._windows.hold(_meters(samples))
+
+    def put(self, samples: pa.Table) -> None:
+        """Add samples; write the rows that they and the changes since have changed."""
+        self.hold(samples)
+        self._follow()
+        if self._windows.settle():
+            rows = rows_to_arrow(list(self._rows()), arrow_schema(ISR_RECONCILIATION))
+            self._writer.write(rows, OVERWRITE, {PARTITION_CHANGES.name: self._reader.version})
+            self._maintenance.after_commit()
+
+    def _follow(self) -> None:
+        try:
+            added = self._reader.poll()
+        except ChangesRestarted:
+            self._windows.begin_anew()
+            self._reader = ChangeReader(self._path, newest_version(self._path))
+            return
+        for _, rows in added:
+            self._windows.follow(_recorded(rows), _watermarks(rows))
+
+    def _rows(self) -> Iterator[dict[str, object]]:
+        for key, cluster, window in self._windows.windows():
+            yield {
+                **key._asdict(),
+                **asdict(window),
+                "ahead": [{"occurred_not_before": moment} for moment in window.ahead],
+                "cluster": cluster,
+                "missed": window.missed,
+                "as_of_version": self._reader.version,
+            }
+
+
+def _window(row: dict[str, Any]) -> Reconciliation:
+    ahead = tuple(Micros(recorded["occurred_not_before"]) for recorded in row["ahead"] or ())
+    return Reconciliation(**{item.name: row[item.name] for item in fields(Reconciliation)} | {"ahead": ahead})
+
+
+def _meters(samples: pa.Table) -> Iterator[MeterSample]:
+    """Yield the samples of meters; a value that is no count says nothing."""
+    meters = {metric: meter for meter, metric in METRIC_OF.items()}
+    values = samples["metric_value"]
+    is_count = pc.and_(pc.greater_equal(values, 0.0), pc.less(values, _NO_COUNT))
+    is_meter = pc.is_in(samples["metric"], value_set=pa.array(list(meters)))
+    of_meters = samples.filter(pc.and_(is_meter, is_count))
+    for row in of_meters.to_pylist():
+        key = MeterKey(row["cluster_id"], row["broker"], meters[row["metric"]])
+        yield MeterSample(row["collected_at"], key, int(row["metric_value"]), row["cluster"])
+
+
+def _recorded(rows: pa.Table) -> Iterator[RecordedChange]:
+    """Name the meters that the changes of one version may have moved."""
+    is_partition = pc.equal(rows["subject"], Subject.PARTITION)
+    moved = pc.or_(*(pc.greater(pc.list_value_length(rows[name]), 0).fill_null(False) for name in _MOVED.values()))
+    changes = plain(rows.filter(pc.and_(is_partition, pc.and_(moved, pc.invert(rows["is_baseline"])))).select(_COLUMNS))
+    for row in changes.to_pylist():
+        if row["before"] is None:
+            continue
+        leaders = (row["before"]["leader"], row["after"]["leader"])
+        causes = [row["cause"], *(row["candidates"] or ())]
+        for meter, column in _MOVED.items():
+            for broker in may_have_counted(meter, row[column] or (), leaders, causes, row["evidence"]):
+                key = MeterKey(row["cluster_id"], broker, meter)
+                yield RecordedChange(key, row["occurred_not_before"], row["occurred_not_after"])
+
+
+def _watermarks(rows: pa.Table) -> Iterator[tuple[str, str, Micros]]:
+    changes_read = plain(
+        rows.filter(pc.equal(rows["subject"], Subject.SOURCE)).select(["cluster_id", "authority", "source_after"])
+    )
+    for row in changes_read.to_pylist():
+        seen = row["source_after"]["observed_until"]
+        if seen is not None and row["authority"] != SourceKind.NONE:
+            yield row["cluster_id"], row["authority"], seen
+
+
+_MOVED: Final = {Meter.ISR_SHRINKS: "left_isr", Meter.ISR_EXPANDS: "joined_isr"}
+_COLUMNS: Final = [
+    "cluster_id", "before", "after", "cause", "candidates", "evidence", "occurred_not_before", "occurred_not_after",
+    *_MOVED.values(),
+]  # fmt: skip

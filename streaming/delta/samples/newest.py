@@ -1,0 +1,496 @@
+"""Tables that keep the newest row of a key: replica offsets, broker metrics.
+
+The rows live in memory, as Arrow, and the table is overwritten, with the positions of the sources in the same commit.
+They are samples: the next one replaces them, so no history is kept here. Of two samples of one moment the first stays,
+so what comes again changes nothing. A sample that is older than one before it in its log, because a clock was set back,
+is left out, however the log is cut into batches.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.changes.advice.slow_brokers import UNKNOWN_SPEED, BrokerSpeed, SpeedSample, after_round
+from streaming.contracts.durability import TopicDurability
+from streaming.contracts.sample_tables import BROKER_SPEED, TOPIC_SETTINGS
+from streaming.contracts.slopes import BYTES_WINDOW, LAG_WINDOW, MICROS_PER_SECOND
+from streaming.contracts.topic_roles import consequence, role_of
+from streaming.delta.log.definitions import NAME, arrow_schema, create_or_upgrade
+from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
+from streaming.delta.log.positions import NO_LOG_IDS, StoredPositions
+from streaming.delta.log.queries import plain_type, read_all
+from streaming.delta.log.writer import OVERWRITE, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from streaming.contracts.columns import Table
+
+_SECOND: Final = 1_000_000
+BEHIND_SINCE: Final = "behind_since"
+_LARGEST: Final = 1 << 62
+
+
+class NewestRows:
+    """The one writer of such a table."""
+
+    def __init__(self, directory: Path, table: Table, policy: RetentionPolicy = KEEP_ALL) -> None:
+        self._definition = table
+        self._table = create_or_upgrade(directory, table)
+        self._writer = Writer(self._table)
+        self.applied = StoredPositions(self._table)
+        self._maintenance = Maintenance(self._table, directory / table.name, policy)
+        # Names are numbered, times are microseconds.
+        schema = arrow_schema(table)
+        self._schema = pa.schema([_in_memory(item) for item in schema])
+        self._plain = pa.schema([pa.field(item.name, plain_type(item.type)) for item in schema])
+        self._on_disk = pa.schema([
+            memory.with_nullable(item.nullable) if pa.types.is_dictionary(memory.type) else item
+            for item, memory in zip(schema, self._schema, strict=True)
+        ])  # fmt: skip
+        self._rows = read_all(self._table).select(self._schema.names).cast(self._schema)
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return int(self._rows.num_rows)
+
+    @property
+    def rows(self) -> pa.Table:
+        """What the table holds, times in microseconds."""
+        return self._rows.cast(self._plain)
+
+    @property
+    def sources(self) -> set[str]:
+        """The sources of its rows."""
+        return set(pc.unique(self._rows["source"]).to_pylist())
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """The positions of the sources that reported since the start."""
+        return self.applied.positions
+
+    def position(self, source: str) -> int:
+        """Return the position of the last applied observation of a source, -1 for none."""
+        return self.applied.position(source)
+
+    def check_ours(self) -> None:
+        """Check that no other writer has claimed the table.
+
+        Raises:
+            TableRefused: another one has.
+        """
+        self._writer.check_ours()
+
+    def forget(self, sources: Iterable[str]) -> None:
+        """Drop the rows of sources; the next write leaves them out."""
+        is_theirs = pc.is_in(self._rows["source"].cast(pa.string()), pa.array([*sources], pa.string()))
+        self._rows = self._rows.filter(pc.invert(is_theirs))
+
+    def store_positions(self, sources: Iterable[str]) -> None:
+        """Write the table as it is, with the positions that these sources have gone back to."""
+        now_at = {source: self.applied.at(source) for source in sources}
+        log_ids = {source: at.log_id for source, at in now_at.items() if at.log_id is not None}
+        moved = self.applied.transactions({source: at.position for source, at in now_at.items()}, log_ids)
+        self._writer.write(self._rows.cast(self._on_disk), OVERWRITE, moved)
+
+    def put(self, samples: pa.Table, positions: Mapping[str, int], log_ids: Mapping[str, int] = NO_LOG_IDS) -> None:
+        """Apply newer samples and write the whole table; without any, remember the positions until the next time.
+
+        Args:
+            samples: columns of the table by name, times in microseconds; what is absent is null.
+            positions: last position of every source in them.
+            log_ids: of the logs that have one.
+        """
+        if samples.num_rows:
+            reported = pa.table(_all_columns(samples, self._definition.name, self._schema), schema=self._schema)
+            rows = self._merged(reported)
+            self._rows = remembered(rows, reported, self._definition.forgotten_after * _SECOND)
+            if len(self) < rows.num_rows:
+                self._rows = self._rows.cast(self._plain).cast(self._schema)  # drops the names of what was forgotten
+            self._writer.write(self._rows.cast(self._on_disk), OVERWRITE, self.applied.transactions(positions, log_ids))
+            self._maintenance.after_commit()
+        self.applied.move(positions, log_ids)
+
+    def _merged(self, reported: pa.Table) -> pa.Table:
+        """Return the newest row of each key, without what is gone; a row without a key says that there is nothing."""
+        key, reporter = self._definition.key, self._definition.reporter
+        if not reporter:
+            return merged(self._rows, reported, self._definition)
+        samples = reported.filter(reported[key[-1]].is_valid())
+        rows = newest(self._rows, samples, key) if samples.num_rows else self._rows
+        return without_gone(rows, reported, reporter)
+
+
+def without_gone(rows: pa.Table, reported: pa.Table, reporter: str) -> pa.Table:
+    """Drop the rows that a newer answer of their reporter leaves out; a row without a reporter stays.
+
+    Args:
+        rows: the newest of each key.
+        reported: what has come since the last time, answers without samples among it.
+        reporter: the column of who answered.
+    """
+    answers = pa.concat_tables([rows, reported]).unify_dictionaries().combine_chunks()
+    number, moment = key_numbers(answers, ["cluster_id", "source", reporter]), answers["collected_at"].combine_chunks()
+    last = pa.table({"number": number, "moment": moment}).group_by("number").aggregate([("moment", "max")])
+    place = pc.index_in(number, last["number"].combine_chunks())
+    is_there = pc.greater_equal(moment, last["moment_max"].combine_chunks().take(place))
+    stays = pc.or_(is_there, answers[reporter].combine_chunks().is_null()).slice(0, rows.num_rows)
+    return rows if pc.all(stays).as_py() else rows.filter(stays)
+
+
+def merged(current: pa.Table, reported: pa.Table, definition: Table) -> pa.Table:
+    """Return the newest row of each key of a table; see :func:`newest`. Speeds are compared, round by round."""
+    if definition.name == BROKER_SPEED.name:
+        return with_rounds(current, reported, definition.forgotten_after * _SECOND)
+    return newest(current, reported, definition.key)
+
+
+def newest(current: pa.Table, reported: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Return the newest row of each key; of equally old ones the first, and the current one before a reported one.
+
+    Args:
+        current: at most one row per key.
+        reported: any number per key, those of one source in the order of its log.
+        key: names of columns.
+    """
+    rows = pa.concat_tables([current, reported]).unify_dictionaries().combine_chunks()
+    number, moment, row = _by_key_and_time(rows, key)
+    if pc.any(pc.and_(_is_as_above(number), pc.less(row, shifted(row)).fill_null(False))).as_py():
+        rows = _without_late(rows, key)
+        number, moment, row = _by_key_and_time(rows, key)
+    again = pc.and_(_is_as_above(number), _is_as_above(moment))
+    if pc.any(again).as_py():
+        number, row = number.filter(pc.invert(again)), row.filter(pc.invert(again))
+    rows = rows.take(row).combine_chunks()
+    is_same, is_known = _is_as_above(number), pc.less(row, current.num_rows)
+    if BEHIND_SINCE in rows.column_names:
+        since = behind_since(rows, is_same, is_known)
+        rows = rows.set_column(rows.column_names.index(BEHIND_SINCE), BEHIND_SINCE, since)
+    rows = with_slopes(rows, is_same, is_known)
+    return rows.filter(pa.concat_arrays([pc.invert(is_same).slice(1), pa.array([True])]))
+
+
+def _by_key_and_time(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Return key number, time and place of each row, in the order of keys and times; equal ones as they are."""
+    number, moment = key_numbers(rows, key), rows["collected_at"].combine_chunks()
+    order = _sorted(number, moment)
+    return number.take(order), moment.take(order), order
+
+
+def _sorted(first: pa.Array, second: pa.Array) -> pa.Array:
+    table = pa.table({"first": first, "second": second})
+    return pc.sort_indices(table, [("first", "ascending"), ("second", "ascending")]).cast(pa.int64())
+
+
+def _without_late(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Leave out each row that is older than one of its key and its source above it."""
+    log, moment, row = key_numbers(rows, [*key, "source"]), rows["collected_at"].combine_chunks(), range(len(rows))
+    by_log = _sorted(log, pa.array(row))
+    begin = pc.rank(log.take(by_log), tiebreaker="dense").cast(pa.int64())
+    time = pc.rank(moment.take(by_log), tiebreaker="dense").cast(pa.int64())
+    # Of each log later than every time of the logs above it, so one running maximum is that of every log.
+    time = pc.add(pc.multiply(begin, len(rows) + 1), time)
+    is_late = pc.less(time, shifted(pc.cumulative_max(time))).fill_null(False)
+    return rows.filter(pc.invert(is_late.take(pc.sort_indices(by_log))))
+
+
+def key_numbers(rows: pa.Table, key: Sequence[str]) -> pa.Array:
+    """Number the rows by key: equal keys have equal numbers."""
+    numbers, bound = pa.repeat(0, rows.num_rows), 1
+    for name in key:
+        column = rows[name].combine_chunks()
+        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        size = len(encoded.dictionary) + 1  # one for null
+        if bound * size > _LARGEST:
+            dense = numbers.dictionary_encode()
+            numbers, bound = dense.indices.cast(pa.int64()), len(dense.dictionary)
+        numbers = pc.add(pc.multiply(numbers, size), encoded.indices.cast(pa.int64()).fill_null(size - 1))
+        bound *= size
+    return numbers
+
+
+def remembered(rows: pa.Table, reported: pa.Table, forgotten_after: int) -> pa.Table:
+    """Drop what its source has left out since: a hung broker's last answer is no newest sample.
+
+    Args:
+        rows: the newest of each key.
+        reported: what has come since the last time; also answers without samples say how late it is.
+        forgotten_after: microseconds.
+    """
+    mask, moments = None, [each.select(["cluster_id", "collected_at"]) for each in (rows, reported)]
+    newest_of = (
+        pa.concat_tables(moments).unify_dictionaries().group_by("cluster_id").aggregate([("collected_at", "max")])
+    )
+    for cluster_id, moment in zip(*(newest_of[name].to_pylist() for name in newest_of.column_names), strict=True):
+        other = pc.not_equal(rows["cluster_id"], cluster_id)
+        kept = pc.or_(other, pc.greater_equal(rows["collected_at"], moment - forgotten_after))
+        mask = kept if mask is None else pc.and_(mask, kept)
+    return rows if mask is None or pc.all(mask).as_py() else rows.filter(mask)
+
+
+def _is_as_above(column: pa.Array) -> pa.Array:
+    return pc.equal(column, shifted(column)).fill_null(False)
+
+
+def _all_columns(samples: pa.Table, name: str, schema: pa.Schema) -> dict[str, pa.ChunkedArray]:
+    """Return every column of a table: those of the samples, those computed from them where they are not, and nulls."""
+    columns = dict(zip(samples.column_names, samples.columns, strict=True))
+    for distance, (begin, end) in DISTANCES.get(name, {}).items():
+        computed = lag_distance(columns[begin], columns[end])
+        columns[distance] = pc.coalesce(columns[distance], computed) if distance in columns else computed
+    if name == TOPIC_SETTINGS.name:
+        columns |= rules_of_topics(columns)
+    nothing = (item for item in schema if item.name not in columns)
+    columns |= {item.name: pa.nulls(samples.num_rows, item.type) for item in nothing}
+    return {item.name: columns[item.name].cast(item.type) for item in schema}
+
+
+def _in_memory(item: pa.Field) -> pa.Field:
+    if pa.types.is_string(item.type):
+        return pa.field(item.name, NAME)
+    return pa.field(item.name, plain_type(item.type))
+
+
+# Rows of ``broker_speed``: what ``changes.slow_brokers`` concludes, round by round, beside the newest round itself.
+#
+# What it needs of earlier rounds is in the rows, so it goes on after a restart.
+
+
+if TYPE_CHECKING:
+    Row = dict[str, Any]
+    Rows = dict[int, Row]
+    """The rows of one cluster, by broker."""
+
+TAKES_OVER_AFTER: Final = 30_000_000
+"""So long no other source adds rounds to those of one: from elsewhere other response times are usual. Microseconds."""
+# Field of a conclusion -> column.
+_COLUMN_OF: Final = {
+    "is_slow": "is_slow",
+    "is_overloaded": "is_overloaded",
+    "scores": "signal_scores",
+    "since": "slow_since",
+    "reasons": "slow_reasons",
+    "responses": "response_history",
+    "behind": "behind_history",
+    "appends": "append_history",
+}
+
+
+def with_rounds(current: pa.Table, reported: pa.Table, forgotten_after: int) -> pa.Table:
+    """Apply rounds to rows; one that is not newer changes nothing.
+
+    Args:
+        current: one row per broker, times in microseconds.
+        reported: samples of whole rounds, in the order of their log, in the same columns.
+        forgotten_after: microseconds without a sample after which a broker begins anew.
+    """
+    clusters: dict[str, Rows] = {}
+    for row in current.to_pylist():
+        clusters.setdefault(row["cluster_id"], {})[row["broker"]] = row
+    rounds: dict[tuple[str, str, int], Rows] = {}
+    for row in reported.to_pylist():
+        key = row["cluster_id"], row["source"], row["collected_at"]
+        rounds.setdefault(key, {}).setdefault(row["broker"], row)  # the first of equals, as when they come one by one
+    for (cluster_id, source, at), samples in rounds.items():
+        rows = clusters.setdefault(cluster_id, {})
+        last = max(rows.values(), key=lambda row: int(row["collected_at"]), default=None)
+        if last is None or at > last["collected_at"] + (0 if source == last["source"] else TAKES_OVER_AFTER):
+            remembered = {broker: row for broker, row in rows.items() if at - row["collected_at"] <= forgotten_after}
+            clusters[cluster_id] = remembered | _concluded(remembered, samples, at)
+    merged = [row for rows in clusters.values() for row in rows.values()]
+    return pa.Table.from_pylist(merged, schema=current.schema)
+
+
+def _concluded(rows: Rows, samples: Rows, at: Any) -> Rows:  # noqa: ANN401 - microseconds, out of Arrow
+    before = {broker: _speed(row) for broker, row in rows.items()}
+    measured = {
+        broker: SpeedSample(**{name: row[name] for name in SpeedSample._fields}) for broker, row in samples.items()
+    }
+    speeds: Mapping[Any, BrokerSpeed] = after_round(before, measured, at)  # type: ignore[arg-type]
+    return {
+        broker: {
+            **row,
+            "slow_score": speeds[broker].score,
+            **{column: getattr(speeds[broker], name) for name, column in _COLUMN_OF.items()},
+        }
+        for broker, row in samples.items()
+    }
+
+
+def _speed(row: Row) -> BrokerSpeed:
+    stored = {name: row[column] for name, column in _COLUMN_OF.items()}
+    for name, empty in UNKNOWN_SPEED._asdict().items():
+        stored[name] = tuple(stored[name] or ()) if isinstance(empty, tuple) else stored[name]
+    return BrokerSpeed(**stored)
+
+
+# The rule of ``contracts.slopes`` on Arrow columns, folded over the samples of every key.
+#
+# A property test compares both on generated rows. Depends on Arrow and the columns of the sample tables.
+
+
+class SlopeColumns(NamedTuple):
+    """The columns of one slope, and of what is left at that pace.
+
+    Attributes:
+        value: what is measured.
+        window: microseconds.
+        per_second, since, since_value: the slope.
+        seconds: time left.
+        left: what shrinks by ``per_second``, or by its negative if ``is_filling``.
+    """
+
+    value: str
+    window: int
+    per_second: str
+    since: str
+    since_value: str
+    seconds: str
+    left: str
+    is_filling: bool
+
+
+_LAG: Final = SlopeColumns(
+    "lag", LAG_WINDOW, "lag_per_second", "lag_measured_since", "lag_measured_from",
+    seconds="seconds_until_caught_up", left="lag", is_filling=False,
+)  # fmt: skip
+_BYTES: Final = SlopeColumns(
+    "used_bytes", BYTES_WINDOW, "bytes_per_second", "bytes_measured_since", "bytes_measured_from",
+    seconds="seconds_until_full", left="usable_bytes", is_filling=True,
+)  # fmt: skip
+
+
+def with_slopes(rows: pa.Table, is_same: pa.Array, is_known: pa.Array) -> pa.Table:
+    """Compute the slopes that a table has columns for.
+
+    Args:
+        rows: samples by key, then by time, in one chunk; times are microseconds.
+        is_same: whether a row is of the same key as the row above it.
+        is_known: whether a row was computed before: it keeps its slope, whatever is above it.
+    """
+    for columns in (_LAG, _BYTES):
+        if columns.per_second in rows.column_names:
+            for name, column in _slope(rows, columns, is_same, is_known):
+                rows = rows.set_column(rows.column_names.index(name), name, column)
+    return rows
+
+
+def _slope(
+    rows: pa.Table, columns: SlopeColumns, is_same: pa.Array, is_known: pa.Array
+) -> Iterator[tuple[str, pa.Array]]:
+    """Twin of ``slopes.slope_after``: yield the columns."""
+    at, value = (rows[name].combine_chunks() for name in ("collected_at", columns.value))
+    stored = {name: rows[name].combine_chunks() for name in (columns.since, columns.since_value, columns.per_second)}
+    exists, window = value.is_valid(), pc.divide(at, columns.window)
+    follows = pc.and_(pc.and_(is_same, pc.invert(is_known)), pc.and_(exists, shifted(exists)))
+    is_first = pc.invert(pc.and_(follows, pc.equal(window, shifted(window)).fill_null(False)))
+    since = _carried(is_first, pc.if_else(is_known, pc.coalesce(stored[columns.since], at), at))
+    since_value = _carried(is_first, pc.if_else(is_known, pc.coalesce(stored[columns.since_value], value), value))
+    elapsed = pc.subtract(at, shifted(since))
+    is_measured = pc.and_(follows, pc.greater_equal(elapsed, columns.window // 2).fill_null(False))
+    moved = pc.subtract(value, shifted(since_value)).cast(pa.float64(), safe=False)
+    measured = pc.divide(moved, pc.divide(elapsed.cast(pa.float64()), float(MICROS_PER_SECOND)))
+    before = pc.if_else(is_known, stored[columns.per_second], pa.scalar(None, pa.float64()))
+    per_second = _carried(pc.or_(is_measured, pc.invert(follows)), pc.if_else(is_measured, measured, before))
+    yield columns.since, _where(exists, since)
+    yield columns.since_value, _where(exists, since_value)
+    yield columns.per_second, _where(exists, per_second)
+    yield columns.seconds, _seconds_left(rows[columns.left].combine_chunks(), per_second, is_filling=columns.is_filling)
+
+
+def _seconds_left(left: pa.Array, per_second: pa.Array, *, is_filling: bool) -> pa.Array:
+    """Twin of ``slopes.seconds_left``."""
+    pace = per_second if is_filling else pc.negate(per_second)
+    lasts = pc.and_(pc.greater(left, 0).fill_null(False), pc.greater(pace, 0).fill_null(False))
+    return _where(lasts, pc.divide(left.cast(pa.float64(), safe=False), pace))
+
+
+def _carried(begins: pa.Array, column: pa.Array) -> pa.Array:
+    """Return for each row the value of the last row that begins."""
+    numbers = pc.if_else(begins, row_numbers(len(column)), pa.scalar(0, pa.int64()))
+    return column.take(pc.cumulative_max(numbers))
+
+
+def _where(condition: pa.Array, column: pa.Array) -> pa.Array:
+    return pc.if_else(condition, column, pa.scalar(None, column.type))
+
+
+# The lag rules of ``contracts.health`` on Arrow columns, for a million rows at once.
+#
+# A property test compares both on generated rows. Depends on Arrow and the columns of the sample tables. Their slopes
+# are in ``delta.slopes``.
+
+
+# Column -> (begin, end): its value is end - begin, at least 0.
+DISTANCES: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
+    "replica_offsets": {"lag": ("log_end_offset", "leader_log_end_offset")},
+    "group_offsets": {
+        "lag": ("committed_offset", "high_watermark"),
+        "stable_lag": ("committed_offset", "last_stable_offset"),
+        "records_lost": ("committed_offset", "log_start_offset"),
+    },
+    "log_directories": {"used_bytes": ("usable_bytes", "total_bytes")},
+}
+
+
+def lag_distance(begin: pa.Array, end: pa.Array) -> pa.Array:
+    """Twin of ``health.lag`` and ``health.records_lost_unread``."""
+    return pc.max_element_wise(pc.subtract(end, begin), pa.scalar(0, pa.int64()), skip_nulls=False)
+
+
+def behind_since(rows: pa.Table, is_same: pa.Array, is_known: pa.Array) -> pa.Array:
+    """Twin of ``health.behind_since``, folded over the samples of every replica.
+
+    Args:
+        rows: samples of ``replica_offsets`` by replica, then by time, in one chunk.
+        is_same: whether a row is of the same replica as the row above it.
+        is_known: whether a row was computed before: it keeps its ``behind_since``, whatever is above it.
+
+    Returns:
+        ``behind_since`` of each row, microseconds; null for none.
+    """
+    columns = {item.name: rows[item.name].combine_chunks() for item in rows.schema}
+    is_behind = pc.greater(columns["lag"], 0).fill_null(False)
+    was_behind = pc.and_(is_same, shifted(is_behind))
+    had_all = pc.greater_equal(columns["log_end_offset"], shifted(columns["leader_log_end_offset"]))
+    begins = pc.or_(is_known, pc.if_else(was_behind, had_all.fill_null(False), pa.scalar(True)))
+    begun = pc.cumulative_max(pc.if_else(begins, row_numbers(rows.num_rows), pa.scalar(0, pa.int64())))
+    since = pc.if_else(is_known, columns["behind_since"], columns["collected_at"])
+    return pc.if_else(is_behind, since.take(begun), pa.scalar(None, since.type))
+
+
+def row_numbers(count: int) -> pa.Array:
+    """Return 0, 1, 2 and so on."""
+    return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 1)
+
+
+def shifted(column: pa.Array) -> pa.Array:
+    """Move every value one row down; the first is null, or false."""
+    first = pa.array([False if pa.types.is_boolean(column.type) else None], column.type)
+    return pa.concat_arrays([first, column])[: len(column)]
+
+
+# What ``contracts.topic_roles`` and ``contracts.durability`` say of topics, as Arrow columns of ``topic_settings``.
+
+
+_DEPENDS_ON: Final = ("topic", "replication_factor", "min_isr", "allows_unclean_election", "cleanup_policy")
+
+
+def rules_of_topics(columns: Mapping[str, pa.ChunkedArray]) -> dict[str, pa.ChunkedArray]:
+    """Return the columns that follow from others.
+
+    Args:
+        columns: of ``topic_settings``, by name.
+    """
+    rows = zip(*(columns[name].to_pylist() for name in _DEPENDS_ON), strict=True)
+    topics = [TopicDurability(*row) for row in rows]
+    roles = [role_of(topic.topic) for topic in topics]
+    return {
+        "role": pa.chunked_array([pa.array(roles, pa.string())]),
+        "consequence": pa.chunked_array([pa.array([role and consequence(role) for role in roles], pa.string())]),
+        "weaknesses": pa.chunked_array([pa.array([topic.weaknesses() for topic in topics], pa.list_(pa.string()))]),
+    }
