@@ -11,7 +11,7 @@ import typer
 from dashboards.alerts import AlertSettings
 from dashboards.render import differing, rendered, write
 from streaming.errors import ConfigurationError
-from streaming.setting_values import check_pattern
+from streaming.settings import check_pattern
 
 SEVERITIES = ("page", "ticket", "info")
 GENERATED = Path(__file__).parent / "generated"

@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.errors import ConfigurationError
-from streaming.secret_values import with_secrets
-from streaming.settings import read, settings_of
+from streaming.settings import read, settings_of, with_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +59,7 @@ def one_cluster(path: Path | None, only: str | None = None) -> Settings:
 
 
 def filled(every: Sequence[Settings]) -> list[Settings]:
-    """Return the settings with their secrets; see :func:`streaming.secret_values.with_secrets`.
+    """Return the settings with their secrets; see :func:`streaming.settings.with_secrets`.
 
     Raises:
         ConfigurationError: a secret cannot be read; of several clusters it names the one.

@@ -7,13 +7,14 @@ A wrong key, type or value raises :class:`ConfigurationError` with one sentence 
 from __future__ import annotations
 
 import math
+import os
+import re
 import tomllib
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
 
 from streaming.errors import ConfigurationError
-from streaming.setting_values import check_folders, check_pattern, check_place, check_seconds, check_telemetry_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -280,3 +281,157 @@ def _check_series(export: ExportSettings) -> None:
     unknown = sorted({*export.without} - {*EXPORT_FAMILIES})
     if unknown:
         raise ConfigurationError(f"export.without has {unknown[0]!r}; use some of {', '.join(EXPORT_FAMILIES)}")
+
+
+# What single values of the configuration, and of options in their place, must be; each sentence names the key.
+
+
+_WITH_SCHEME: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):/")
+
+
+def check_pattern(key: str, pattern: str) -> None:
+    """Refuse a regular expression that is none, or that is obviously meant as a pattern of file names.
+
+    Raises:
+        ConfigurationError: it is; the sentence names the key.
+    """
+    as_expression = re.sub(r"(?<!\.)\*", ".*", pattern)
+    if as_expression != pattern and re.fullmatch(r"[\w.*?|^$-]+", pattern):
+        raise ConfigurationError(
+            f"{key} is {pattern!r}, but it is a regular expression, in which * repeats the character before it: write "
+            f"{as_expression!r}, or put that character in brackets"
+        )
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ConfigurationError(f"{key} {pattern!r} is no regular expression: {error}") from None
+
+
+def check_telemetry_path(key: str, path: str) -> None:
+    """Refuse a path that is none, or that of something else.
+
+    Raises:
+        ConfigurationError: it does; the sentence names the key.
+    """
+    if not re.fullmatch(r"/[\w.~/-]+", path, re.ASCII) or path.startswith(
+        ("/-/", "/api/", "/healthz", "/clusters/", "/metrics/")
+    ):
+        raise ConfigurationError(f"{key} is {path!r}; write a path that nothing else has, for example /metrics")
+
+
+def check_seconds(key: str, value: float) -> None:
+    """Refuse a time that is no time to wait."""
+    may_be_zero = key == "job.trigger_seconds"  # Spark starts the next micro-batch at once
+    if not (0 < value < math.inf or (value == 0 and may_be_zero)):
+        bound = "0 or more" if may_be_zero else "above 0"
+        raise ConfigurationError(f"{key} is {value}; it must be {bound}, and finite")
+
+
+def check_place(key: str, place: str) -> None:
+    """Refuse a place that is named by a scheme (``s3://bucket/tables``): it would become a local folder ``s3:``.
+
+    Args:
+        key: the setting or the option that names it.
+        place: of a folder or a file. A ``Path`` has one slash less than what was written.
+
+    Raises:
+        ConfigurationError: it has a scheme; the sentence names the key and what to write instead.
+    """
+    if written := _WITH_SCHEME.match(place):
+        scheme = written["scheme"]
+        is_local = scheme.lower() == "file"
+        fix = (
+            "write the path alone" if is_local else "mount the place on this machine, and write the path of its folder"
+        )
+        raise ConfigurationError(f"{key} begins with {scheme}:/, but it must be a path of this machine: {fix}")
+
+
+def check_folders(folders: Mapping[str, str]) -> None:
+    """Refuse folders of checkpoints that have no name, or no path."""
+    for name, folder in folders.items():
+        if not name or not folder:
+            raise ConfigurationError(
+                f"collect.spark_checkpoints: {name!r} = {folder!r} must be a name and the path of a folder"
+            )
+
+
+# Values of the configuration that stand elsewhere: in the environment, or in a file that only its owner may read.
+#
+# ``${NAME}`` anywhere in a value is replaced by an environment variable, and ``$${NAME}`` is the text ``${NAME}``; a
+# value that is ``file:PATH`` is replaced by the content of the file, without the end of its last line. Only what is
+# about to connect to Kafka asks for them, so the job and the exporter need no secret.
+
+
+_VARIABLE: Final = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_FILE: Final = "file:"
+_SECRETS: Final = re.compile(r"password|secret|jaas|token|user\.info|\.pem$|oauthbearer\.config$")
+_LOGIN: Final = re.compile(r"https?://[^/@]+:[^/@]+@")
+
+
+def with_secrets(settings: Settings, environment: Mapping[str, str] = os.environ) -> Settings:
+    """Return a configuration with the values of ``[cluster]`` and of its exporters as they are.
+
+    Raises:
+        ConfigurationError: a variable is not set, or a file cannot be read; no sentence holds a value.
+    """
+    cluster, controllers, collect = settings.cluster, settings.cluster.controllers, settings.collect
+    filled = {
+        key: {name: _filled(value, f"{key} {name}", environment) for name, value in table.items()}
+        for key, table in _tables(settings).items()
+    }
+    controllers = replace(controllers, client=filled["cluster.controllers.client"])
+    servers = _filled(cluster.bootstrap_servers, "cluster.bootstrap_servers", environment)
+    cluster = replace(cluster, bootstrap_servers=servers, client=filled["cluster.client"], controllers=controllers)
+    exporters, login = filled["collect.broker_metrics"], filled["collect.broker_metrics_client"]
+    collect = replace(collect, broker_metrics=exporters, broker_metrics_client=login)
+    return replace(settings, cluster=cluster, collect=collect)
+
+
+def written_secrets(settings: Settings) -> list[str]:
+    """Return the keys whose secret stands in the configuration file itself."""
+    return [
+        f"{key} {name}"
+        for key, table in _tables(settings).items()
+        for name, value in table.items()
+        if (_SECRETS.search(name) or _LOGIN.match(value)) and not _stands_elsewhere(value)
+    ]
+
+
+def _tables(settings: Settings) -> dict[str, dict[str, str]]:
+    return {
+        "cluster.client": settings.cluster.client,
+        "cluster.controllers.client": settings.cluster.controllers.client,
+        "collect.broker_metrics": settings.collect.broker_metrics,
+        "collect.broker_metrics_client": settings.collect.broker_metrics_client,
+    }
+
+
+def _stands_elsewhere(value: str) -> bool:
+    return value.startswith(_FILE) or any(not escape for escape, _ in _VARIABLE.findall(value))
+
+
+def _filled(value: str, key: str, environment: Mapping[str, str]) -> str:
+    if value.startswith(_FILE):
+        return _content(value.removeprefix(_FILE), key)
+
+    def variable(match: re.Match[str]) -> str:
+        escape, name = match.groups()
+        if escape:
+            return match[0][1:]
+        if name not in environment:
+            raise ConfigurationError(
+                f"{key} refers to ${{{name}}}, which the environment does not have; set it, or write $${{{name}}} for "
+                "that text itself"
+            )
+        return environment[name]
+
+    return _VARIABLE.sub(variable, value)
+
+
+def _content(path: str, key: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+    except OSError as error:
+        raise ConfigurationError(f"{key} refers to the file {path}, which cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{key} refers to the file {path}, which is not text in UTF-8") from None

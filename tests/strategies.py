@@ -15,9 +15,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from streaming.contracts.blocks import PartitionsBlock, PartitionsChanged, PartitionsObserved
-from streaming.contracts.codec import encode
+from streaming.contracts.codec import FIELDS, KINDS, encode, plain_types
 from streaming.contracts.events import Cause, Evidence
-from streaming.contracts.fields import FIELDS, KINDS, plain_types
 from streaming.contracts.maintenance import LONGEST_LEASE
 from streaming.contracts.observations import (
     DISKLESS,

@@ -9,8 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.errors import ConfigurationError
-from streaming.secret_values import with_secrets, written_secrets
-from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
+from streaming.settings import (
+    ClusterSettings,
+    CollectSettings,
+    ControllersSettings,
+    Settings,
+    with_secrets,
+    written_secrets,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from streaming.errors import ConfigurationError
-from streaming.setting_values import check_pattern
+from streaming.settings import check_pattern
 
 
 @pytest.mark.parametrize(

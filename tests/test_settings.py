@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from streaming import settings
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.secret_values import with_secrets
+from streaming.settings import with_secrets
 from streaming.sources.protocol.security import from_client
 
 REFERENCE = Path(__file__).parents[1] / "conf" / "isrwatch.toml"

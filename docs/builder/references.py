@@ -2,21 +2,362 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from docs.builder.alerts import with_table_of_alerts
-from docs.builder.api import api_page
-from docs.builder.changelog import changelog_page
-from docs.builder.command_line import commands_page
-from docs.builder.configuration import configuration_page
-from docs.builder.event_values import events_page
-from docs.builder.metrics import metrics_page
-from docs.builder.statements import statements_page
+import typer
+
+from dashboards.alerts import AlertSettings, rule_file
+from dashboards.alerts.rules import ALERTING
+from exporters.metrics.catalogue import CATALOGUE
+from exporters.metrics.jmx_names import JMX_METRICS
 from exporters.terminal.reference import markdown as tables_page
+from exporters.web.endpoints import ENDPOINTS
+from exporters.web.openapi import document_of
+from streaming.commands import COMMANDS, load
+from streaming.contracts.events import EXPLAINED, EventKind, meanings
+from streaming.model.cluster.statements import STATEMENTS
+from streaming.resources import conf_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Mapping, Sequence
+
+    from exporters.metrics.metric import Metric
+    from streaming.model.cluster.statements import Statement
+
+# The table of all alerts in the runbook, from the rules.
+
+
+# One cluster that must be there: without any, nothing pages of a cluster that is not monitored.
+_SETTINGS: Final = AlertSettings(expected_clusters=("kafka",))
+_BEGIN: Final = "<!-- The table of alerts, rendered by `make generated`. -->\n"
+_END: Final = "<!-- The end of the table of alerts. -->\n"
+_BLOCK: Final = re.compile(f"{re.escape(_BEGIN)}.*?{re.escape(_END)}", re.DOTALL)
+# What a template says of any alert: each is of one cluster, and another label stands for its value.
+_IN_WORDS: Final = (
+    (re.compile(r" of \{\{ \$labels\.cluster \}\}"), ""),
+    (re.compile(r"^\{\{ \$labels\.cluster \}\}"), "The cluster"),
+    (re.compile(r" in \{\{ \$value \| humanizeDuration \}\}"), " soon"),
+    (re.compile(r"\{\{ if [^}]*\}\}(.*?)\{\{ else \}\}(.*?)\{\{ end \}\}"), r"\1 or \2"),
+)
+_LABEL: Final = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
+
+
+def with_table_of_alerts(runbook: str) -> str:
+    """Return the runbook with its table as the rules are now.
+
+    Raises:
+        ValueError: the two comments between which the table stands are missing.
+    """
+    if not _BLOCK.search(runbook):
+        raise ValueError(f"dashboards/runbook.md lacks {_BEGIN.strip()} or {_END.strip()}")
+    lines = "\n".join(_table_of_alerts())
+    return _BLOCK.sub(lambda _: f"{_BEGIN}\n{lines}\n\n{_END}", runbook)
+
+
+def _table_of_alerts() -> list[str]:
+    (rules,) = (group["rules"] for group in rule_file(_SETTINGS)["groups"] if group["name"] == ALERTING)
+    rows = (
+        (
+            f"[{rule['alert']}](#{rule['alert'].lower()})",
+            rule["labels"]["severity"],
+            rule.get("for", "at once"),
+            _in_words(rule["annotations"]["summary"]),
+        )
+        for rule in rules
+    )
+    return table(("alert", "severity", "after", "what it says"), rows)
+
+
+def _in_words(summary: str) -> str:
+    for template, words in _IN_WORDS:
+        summary = template.sub(words, summary)
+    return plain(_LABEL.sub(lambda label: label[1].upper(), summary))
+
+
+# The paths of the JSON API, from the document that the exporter serves at ``/api/v1/openapi.json``.
+
+
+_API_HEAD: Final = """# Paths of the JSON API
+
+Made of the same declarations as `/api/v1/openapi.json` of the exporter. What all paths have in common, with examples:
+[JSON API](../api.md).
+"""
+Schema = dict[str, Any]
+
+
+def api_page() -> str:
+    """Render every path with its parameters, its statuses and the columns of its rows."""
+    document = document_of(ENDPOINTS, version("isrwatch"))
+    schemas = document["components"]["schemas"]
+    lines = [_API_HEAD]
+    for endpoint in ENDPOINTS:
+        operation = document["paths"][endpoint.path]["get"]
+        lines += [f"## {endpoint.path}", "", plain(operation["description"]), ""]
+        parameters = (
+            (f"`{each['name']}`", _type(each["schema"]), plain(each["description"])) for each in operation["parameters"]
+        )
+        lines += [*table(("parameter", "type", "meaning"), parameters), ""]
+        statuses = ((status, plain(each["description"])) for status, each in sorted(operation["responses"].items()))
+        lines += [*table(("status", "meaning"), statuses), ""]
+        for name in endpoint.schemas:
+            lines += [f"### {name}", "", *_columns(schemas[name]), ""]
+    return "\n".join(lines)
+
+
+def _columns(schema: Schema) -> list[str]:
+    rows = (
+        (f"`{name}`", _type(each), plain(each.get("description", ""))) for name, each in schema["properties"].items()
+    )
+    return table(("column", "type", "meaning"), rows)
+
+
+def _type(schema: Schema) -> str:
+    """Name the type of a value: its alternatives, of an array that of its items."""
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    kinds = schema.get("type") or [_type(each) for each in schema.get("anyOf", ())]
+    names = [kinds] if isinstance(kinds, str) else list(kinds)
+    inside = f" of {_type(schema['items'])}" if "items" in schema else ""
+    return " or ".join(names) + inside
+
+
+# The changelog with what is not released yet, from the fragments that a release will collect.
+
+
+_ROOT: Final = Path(__file__).parents[2]
+_UNRELEASED_MARK: Final = "<!-- towncrier release notes start -->\n"
+_KINDS: Final = ("added", "changed", "fixed", "removed")
+
+
+def changelog_page() -> str:
+    """Render CHANGELOG.md, with the fragments as its newest part."""
+    head, _, released = (_ROOT / "CHANGELOG.md").read_text(encoding="utf-8").partition(_UNRELEASED_MARK)
+    sections = [_section(kind) for kind in _KINDS]
+    return "\n".join([head, "## Not yet released", "", *filter(None, sections), released])
+
+
+def _section(kind: str) -> str:
+    fragments = sorted((_ROOT / "changelog.d").glob(f"*.{kind}.md"))
+    lines = [f"- {' '.join(path.read_text(encoding='utf-8').split())}" for path in fragments]
+    return "\n".join([f"### {kind.title()}", "", *lines, ""]) if lines else ""
+
+
+# Every command with its arguments and options, from the declarations that the command line is parsed by.
+
+
+_COMMAND_LINE_HEAD: Final = """# Commands
+
+`isrwatch COMMAND --help` prints the same. Options of `isrwatch` itself come before the command: `--version`, and
+`--debug`, which shows the traceback of an error. Exit code 2 means a wrong option or configuration, 1 any other error;
+where a command has others, it says so.
+"""
+_COMMAND: Final = re.compile(r"(?:^|: )((?:isrwatch [a-z]+|spark-submit) .*)$")
+Declared = Any  # a command or a parameter of typer, whose classes are not public
+
+
+def commands_page() -> str:
+    """Render every command; the sub-commands of a command follow it."""
+    lines = [_COMMAND_LINE_HEAD]
+    for name in COMMANDS:
+        lines += _command(f"isrwatch {name}", load(name), level=2)
+    return "\n".join(lines)
+
+
+def _command(path: str, command: Declared, level: int) -> Iterator[str]:
+    yield from (f"{'#' * level} {path}", "")
+    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+        yield from (*_paragraph(" ".join(paragraph.split())), "")
+    parameters = [each for each in command.params if "--help" not in each.opts]
+    if parameters:
+        context = typer.Context(command)
+        rows = ((_spelled(each, context), plain(each.help or "") + _default(each)) for each in parameters)
+        yield from (*table(("argument or option", "meaning"), rows), "")
+    for name, child in getattr(command, "commands", {}).items():
+        yield from _command(f"{path} {name}", child, level + 1)
+
+
+def _paragraph(text: str) -> Iterator[str]:
+    """Show a command as code: one that a paragraph is, or that stands behind its colon."""
+    example = _COMMAND.search(text)
+    sentence = text[: example.start(1)] if example else text
+    if sentence and sentence not in {"Example: ", "Examples: "}:
+        yield plain(sentence.strip())
+    if example:
+        yield from ("```", example[1], "```")
+
+
+def _spelled(parameter: Declared, context: typer.Context) -> str:
+    """Spell a parameter as one types it: its names, and what its value is."""
+    if parameter.param_type_name == "argument":
+        words = parameter.metavar or parameter.name.upper()
+        return f"`{words if parameter.required else f'[{words}]'}`"
+    names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+    kind = "" if parameter.is_flag else f" `{parameter.metavar or parameter.display_type(context).strip('<>')}`"
+    return names + kind + (", may be repeated" if parameter.multiple else "")
+
+
+def _default(parameter: Declared) -> str:
+    """Name a default that is a number or a word; one that is a path of this machine says nothing elsewhere."""
+    shown = isinstance(parameter.default, int | float | str) and not isinstance(parameter.default, bool)
+    return f" Default: `{parameter.default}`." if shown and parameter.default != "" else ""
+
+
+# Every key of the configuration with its default and its comment, from ``conf/isrwatch.toml``.
+
+
+_CONFIGURATION_HEAD: Final = """# Configuration
+
+One TOML file, given with `--config`. A wrong key, type or value is refused with one sentence that names it. This is
+[conf/isrwatch.toml](../../conf/isrwatch.toml), which has every key with its default; start from a copy of it. Relative
+paths are resolved against the working directory of the command.
+"""
+_SECTION: Final = re.compile(r"^#?(\[[a-z_.]+\])$")
+_KEY: Final = re.compile(r'^(#?)([a-z_]+|"[^"]+") = (.+)$')
+
+
+def configuration_page() -> str:
+    """Render all sections and keys in the order of the file."""
+    _, _, text = conf_path("isrwatch.toml").read_text(encoding="utf-8").partition("\n\n")  # the head is about the file
+    rendered = "\n".join([_CONFIGURATION_HEAD, *_rendered(text.splitlines())])
+    return rendered.replace("```\n\n```toml\n", "") + "\n"  # examples below each other are one
+
+
+def _rendered(lines: Iterable[str]) -> Iterator[str]:
+    """Put each comment below the heading of what it is about; one that is about nothing is a paragraph of its own."""
+    comment: list[str] = []
+    section = ""
+    for line in lines:
+        if heading := _SECTION.match(line):
+            section = heading[1].strip("[]")
+            yield from (f"## {section}", "", *_prose(comment))
+        elif key := _KEY.match(line):
+            is_example, name, value = key.groups()
+            yield from _key(section, name, value, bool(is_example), comment)
+        elif line.startswith("#"):
+            comment.append(line[2:])
+            continue
+        else:
+            yield from _prose(comment)
+        comment = []
+    yield from _prose(comment)
+
+
+def _key(section: str, name: str, value: str, is_example: bool, comment: list[str]) -> Iterator[str]:  # noqa: FBT001 - of a row
+    if name.startswith('"'):  # a key that the user chooses, or a property of librdkafka
+        yield from (*_prose(comment), "```toml", f"{name} = {value}", "```", "")
+        return
+    default = f"Empty by default; for example `{value}`." if is_example else f"Default: `{value}`."
+    yield from (f"### {section}.{name}", "", default, "", *_prose(comment))
+
+
+def _prose(comment: list[str]) -> Iterator[str]:
+    """Join the lines of each paragraph; what is indented is code."""
+    paragraphs = "\n".join(comment).strip("\n").split("\n\n") if comment else []
+    for paragraph in paragraphs:
+        lines = paragraph.splitlines()
+        words = [line for line in lines if not line.startswith("    ")]
+        code = [line[4:] for line in lines if line.startswith("    ")]
+        if words:
+            yield from (plain(" ".join(words)), "")
+        if code:
+            yield from ("```toml", *code, "```", "")
+
+
+# The values of causes, evidence and incidents with their meaning.
+
+
+_EVENT_VALUES_HEAD: Final = """# Events, causes, incidents
+
+The values of `event`, `cause` and `evidence` in [replication_events](tables.md#replication_events), and of `class` and
+`severity` in [incidents](tables.md#incidents). `isrwatch explain ambiguous` prints the meaning of one in a terminal.
+How often they are right: [judged](../judge.md).
+"""
+
+
+def events_page() -> str:
+    """Render one table per set of values."""
+    events = ", ".join(f"`{kind}`" for kind in EventKind)
+    parts = [_EVENT_VALUES_HEAD, "## Events", "", f"{events}.", ""]
+    for title, values in EXPLAINED.items():
+        rows = ((f"`{value}`", plain(text)) for value, text in meanings(values).items())
+        parts += [f"## {title}", "", *table(("value", "meaning"), rows), ""]
+    return "\n".join(parts)
+
+
+# Every metric of the exporter, as ``isrwatch export --list-metrics`` lists them, by subject.
+
+
+_METRICS_HEAD: Final = """# Metrics
+
+Every metric of `isrwatch export`; `isrwatch export --list-metrics` prints the same. [How it
+compares](../how-it-compares.md) says which of them other exporters have. Those of partitions and replicas exist while a
+partition is not healthy, and for an hour after its last change; counts and counters always exist, from 0. In
+OpenMetrics, counters of a whole cluster or of the exporter have a sample `_created`, too: when they were 0.
+"""
+_DROP_IN: Final = "Names of kafka_exporter"
+
+
+def metrics_page() -> str:
+    """Render the catalogue, one table per subject, and the names of MBeans."""
+    lines = [_METRICS_HEAD]
+    for subject, metrics in groupby(sorted(CATALOGUE, key=_subject), key=_subject):
+        rows = ((f"`{metric.name}`", f"{plain(metric.help)} {_kind(metric)}") for metric in metrics)
+        lines += [f"## {subject}", "", *table(("metric", "meaning"), rows), ""]
+    beans = (
+        (f"`{metric.name}`", f"{plain(metric.help)} {_kind(metric)} `{mbean}`") for mbean, metric, _ in JMX_METRICS
+    )
+    lines += ["## Names of MBeans, at /metrics/jmx", "", *table(("metric", "meaning, MBean"), beans), ""]
+    return "\n".join(lines)
+
+
+def _kind(metric: Metric) -> str:
+    """Say in a few words what a scrape shows of it; a table with a column for each would not fit a screen."""
+    labels = ", ".join(f"`{label}`" for label in metric.labels)
+    stability = "" if metric.stability == "stable" else f", {metric.stability}"
+    return f"*{metric.kind}{stability}{f'; labels {labels}' if labels else ''}*"
+
+
+def _subject(metric: Metric) -> str:
+    """Give the first word of a metric of our own: it names what is measured."""
+    if metric.is_drop_in:
+        return _DROP_IN
+    own = re.match(r"kafka_replication_([a-z]+)_", metric.name)
+    return f"kafka_replication_{own[1]}" if own else metric.name.split("_")[0]
+
+
+# What is said of Kafka's replication, and what Kafka does: the statements that ``isrwatch explain`` prints.
+
+
+_STATEMENTS_HEAD: Final = """# What is said of replication, and what Kafka does
+
+{count} statements that texts about Kafka make, from different years of Kafka. Each has a rule in the model of a cluster
+that comes with isrwatch, and tests of it; `isrwatch explain` prints them in a terminal, `isrwatch explain min.insync`
+those that contain a word.
+"""
+
+
+def statements_page() -> str:
+    """Render all statements."""
+    parts = [_STATEMENTS_HEAD.format(count=len(STATEMENTS))]
+    return "\n".join([*parts, *(_statement(number, each) for number, each in STATEMENTS.items())])
+
+
+def _statement(number: int, statement: Statement) -> str:
+    module, _, name = statement.rule.partition(":")
+    differs = f"\n**The difference.** {plain(statement.differs)}\n" if statement.differs else ""
+    return (
+        f"## {number}. {plain(statement.claim)}\n\n**What Kafka does.** {plain(statement.does)}\n{differs}\n"
+        f"In the model: `{module.replace('.', '/')}.py`: `{name}`.\n"
+    )
+
 
 REFERENCES: Final[Mapping[str, Callable[[], str]]] = {
     "reference/api.md": api_page,
@@ -40,3 +381,26 @@ def rendered_files(root: Path) -> dict[str, dict[str, str]]:
     references = {place.removeprefix("reference/"): _MARK + render() for place, render in REFERENCES.items()}
     runbook = (root / "dashboards" / "runbook.md").read_text(encoding="utf-8")
     return {"docs/reference": references, "dashboards": {"runbook.md": with_table_of_alerts(runbook)}}
+
+
+# Tables and text in Markdown.
+
+
+def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table; a bar within a cell is escaped, and a line end becomes a space."""
+    lines = [heading, ["---"] * len(heading), *rows]
+    return ["| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines]
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", r"\|").split())
+
+
+def plain(text: str) -> str:
+    r"""Escape what Markdown would read as markup in a sentence of the code; what stands in backticks stays.
+
+    >>> plain("a*b of <x> and `c*d`")
+    'a\\*b of \\<x> and `c*d`'
+    """
+    parts = re.split(r"(`[^`]*`)", text.replace("``", "`"))
+    return "".join(part if part.startswith("`") else re.sub(r"([*<\[\]_])", r"\\\1", part) for part in parts)

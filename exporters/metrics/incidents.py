@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.metric import OWN_PREFIX, ClusterMetric, Freshness, MetricType, Sample
 from exporters.read_model.snapshot import SECOND, ClusterIncidents
-from streaming.contracts.incidents import IncidentClass
+from streaming.contracts.events import IncidentClass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

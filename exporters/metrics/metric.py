@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from exporters.read_model.cluster_samples import PartitionOffsets
     from exporters.read_model.refresher import ExporterHealth
     from exporters.read_model.snapshot import ClusterSnapshot, TopicPartitions
-    from streaming.contracts.state import PartitionState
-    from streaming.contracts.totals import ObservedTime
+    from streaming.contracts.state import ObservedTime, PartitionState
 
 OWN_PREFIX: Final = "kafka_replication_"
 PROCESS_PREFIX: Final = "process_"

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.metric import OWN_PREFIX, SampledMetric
 from exporters.read_model.sampled_settings import feature_levels, throttles_left
-from streaming.contracts.durability import WORST_FIRST, Weakness
-from streaming.contracts.features import versions_of
+from streaming.contracts.durability import WORST_FIRST, Weakness, versions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from exporters.metrics.metric import DatedSample, Number
     from exporters.read_model.cluster_samples import BrokerFeatureRow
     from exporters.read_model.snapshot import ClusterSnapshot
-    from streaming.contracts.throttles import LeftThrottles
+    from streaming.contracts.durability import LeftThrottles
 
 # Whether replicas are in one rack is no setting of their topic.
 COUNTED: Final = tuple(weakness for weakness in WORST_FIRST if weakness is not Weakness.ONE_RACK)

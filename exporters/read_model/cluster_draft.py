@@ -18,9 +18,8 @@ from exporters.read_model.snapshot import (
 )
 from streaming.contracts import health
 from streaming.contracts.observations import Channel, SourceKind
-from streaming.contracts.state import SourceLag, SourceState, later
+from streaming.contracts.state import EPISODES, SourceLag, SourceState, later
 from streaming.contracts.tally import COLUMN_OF_STATE
-from streaming.contracts.totals import EPISODES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
     from exporters.read_model.cluster_samples import ClusterSamples, PartitionOffsets
     from exporters.read_model.snapshot import BrokerAdvice, ClusterTimes
     from streaming.contracts.identifiers import Micros
-    from streaming.contracts.state import BrokerState, ClusterState, PartitionState
-    from streaming.contracts.totals import ObservedTime
+    from streaming.contracts.state import BrokerState, ClusterState, ObservedTime, PartitionState
 
 _SECONDS_OF: Final = attrgetter(*(f"{name}_seconds" for name in EPISODES))
 _SINCE_OF: Final = attrgetter(*(f"{name}_since" for name in EPISODES))

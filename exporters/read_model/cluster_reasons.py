@@ -10,7 +10,7 @@ from exporters.read_model.cluster_samples import behind_seconds
 from exporters.read_model.health_reasons import HealthReason, HealthSeverity, ReasonKind, reason_of
 from exporters.read_model.incidents import is_recovered
 from exporters.read_model.snapshot import SECOND
-from streaming.contracts.incidents import Severity
+from streaming.contracts.events import Severity
 from streaming.contracts.observations import Channel, SourceKind
 
 if TYPE_CHECKING:

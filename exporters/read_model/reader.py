@@ -25,7 +25,7 @@ from streaming.delta.changes.reader import ChangeReader, ChangesRestarted
 from streaming.delta.log.table_log import BEFORE_FIRST, has_moved, newest_version
 from streaming.delta.state import AsOf, apply_changes, count_isr_removals, load_state
 from streaming.errors import TableUnreadable
-from streaming.runtime.garbage import collected_after, never_collected
+from streaming.runtime.memory import collected_after, never_collected
 
 if TYPE_CHECKING:
     from collections.abc import Callable

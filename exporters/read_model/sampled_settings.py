@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.contracts.features import FeatureLevels
+from streaming.contracts.durability import (
+    FeatureLevels,
+    LeftThrottles,
+    ThrottledReplicas,
+    ThrottleRates,
+    left_throttles,
+)
 from streaming.contracts.health import REASSIGNING
-from streaming.contracts.throttles import LeftThrottles, ThrottledReplicas, ThrottleRates, left_throttles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

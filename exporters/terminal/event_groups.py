@@ -1,4 +1,4 @@
-"""Events of one moment in as few lines as say what happened: by the rule of ``streaming.contracts.movements``.
+"""Events of one moment in as few lines as say what happened: by the rule of ``streaming.contracts.words``.
 
 What happened to partitions at once, with the same cause and to the same brokers, is one line. Any other event is a
 line of its own. A moment is one time of one source: of the metadata log one batch of records, of polls one poll.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from exporters.terminal.event_text import clock, isr_after, style_of, subject, what, why, worst_of
 from streaming.contracts.events import EventKind
-from streaming.contracts.movements import MovedPartition, StepShape, movements
+from streaming.contracts.words import MovedPartition, StepShape, movements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

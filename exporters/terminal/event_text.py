@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from exporters.read_model.snapshot import SECOND
 from streaming.contracts.events import EventKind
 from streaming.contracts.identifiers import NO_LEADER
-from streaming.contracts.movements import brokers_in_words
+from streaming.contracts.words import brokers_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,7 +10,7 @@ from exporters.terminal.event_filter import EventFilter
 from exporters.terminal.events import history
 from exporters.terminal.table_layout import SENTENCE, WORDS, Field
 from exporters.terminal.time_parsing import SECOND, Clock, span
-from streaming.contracts.incidents import PLANNED_CLASSES, IncidentClass, Severity
+from streaming.contracts.events import PLANNED_CLASSES, IncidentClass, Severity
 from streaming.contracts.tables import INCIDENTS, SOURCE_PROGRESS
 from streaming.delta.log.queries import columns_of, open_ours, query, quoted
 from streaming.errors import ConfigurationError

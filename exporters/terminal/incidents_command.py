@@ -35,7 +35,7 @@ from exporters.terminal.options import (
 from exporters.terminal.output import Row, RowFormat, RowOutput, machine, output_of, until_closed
 from exporters.terminal.time_parsing import SECOND, Clock, span
 from exporters.terminal.unreadable import Unreadable
-from streaming.contracts.incidents import IncidentClass
+from streaming.contracts.events import IncidentClass
 from streaming.settings import load
 from streaming.word_wrap import print_wrapped
 

@@ -9,11 +9,17 @@ from exporters.read_model.cluster_samples import BrokerFeatureRow, BrokerSetting
 from exporters.read_model.sampled_settings import feature_levels, throttles_left
 from exporters.terminal.event_filter import matches_topic
 from exporters.terminal.time_parsing import SECOND
-from streaming.contracts.durability import WORST_FIRST, TopicDurability, Weakness, is_in_one_rack
-from streaming.contracts.features import METADATA_VERSION, versions_of
+from streaming.contracts.durability import (
+    METADATA_VERSION,
+    WORST_FIRST,
+    TopicDurability,
+    Weakness,
+    is_in_one_rack,
+    versions_of,
+)
 from streaming.contracts.health import replication_factor
-from streaming.contracts.movements import brokers_in_words
 from streaming.contracts.sample_tables import BROKER_FEATURES, BROKER_SETTINGS, TOPIC_SETTINGS
+from streaming.contracts.words import brokers_in_words
 from streaming.delta.log.queries import columns_of, open_ours, rows_as, select
 
 if TYPE_CHECKING:

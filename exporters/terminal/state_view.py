@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from exporters.read_model.snapshot import ClusterSnapshot, TopicPartitions
     from exporters.terminal.output import Row
-    from streaming.contracts.totals import ObservedTime
+    from streaming.contracts.state import ObservedTime
 
 UNHEALTHY: Final = (OFFLINE, UNDER_MIN_ISR, UNDER_REPLICATED)
 """Worst first."""

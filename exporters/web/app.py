@@ -16,8 +16,8 @@ from exporters.read_model.refresher import Refresher
 from exporters.read_model.side_tables import REST_AFTER_ERROR
 from exporters.web.scrapes_first import ScrapesFirst
 from exporters.web.server import Endpoints, application
-from streaming.runtime.garbage import collect_seldom
 from streaming.runtime.listening import address_of, listen_all
+from streaming.runtime.memory import collect_seldom
 from streaming.web.protection import Protection, protection_of
 from streaming.web.server import WebServer
 from streaming.web.server import serving as serving_http

@@ -13,8 +13,14 @@ from rich.text import Text
 
 from exporters.web.logs import LogFormat, LogLevel, configure
 from streaming.errors import ConfigurationError
-from streaming.setting_values import check_pattern, check_telemetry_path
-from streaming.settings import EXPORT_FAMILIES, CollectSettings, ExportSettings, load
+from streaming.settings import (
+    EXPORT_FAMILIES,
+    CollectSettings,
+    ExportSettings,
+    check_pattern,
+    check_telemetry_path,
+    load,
+)
 from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:

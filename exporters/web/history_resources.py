@@ -12,8 +12,7 @@ from exporters.web.api_resource import ApiResource, Filter, Item, any_of, one_of
 from exporters.web.parameters import choice, moment, number
 from exporters.web.row_schemas import columns_of
 from streaming.contracts.columns import Column
-from streaming.contracts.events import Cause, EventKind
-from streaming.contracts.incidents import IncidentClass, Severity
+from streaming.contracts.events import Cause, EventKind, IncidentClass, Severity
 from streaming.contracts.tables import INCIDENTS, REPLICATION_EVENTS
 
 if TYPE_CHECKING:

@@ -11,24 +11,28 @@ import errno
 import os
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from streaming.bus.capacity import BusCapacity, Removed
 from streaming.bus.frames import BusFrame, Damaged, encode_frame, last_frame_start
-from streaming.bus.log import WritableLog, sync_file
-from streaming.bus.segment_reading import (
+from streaming.bus.log import BusCapacity, Removed, WritableLog, sync_file
+from streaming.bus.segments import (
     PIECE,
     LastLook,
+    Segment,
     Stamp,
     final_position,
+    folder_of,
+    folders,
+    goes_on_from,
     is_frame,
     read_segment,
     replaced,
+    segments,
     size_and_time,
+    source_of,
 )
-from streaming.bus.segments import Segment, folder_of, folders, goes_on_from, segments, source_of
 from streaming.contracts.codec import encode
-from streaming.contracts.log_position import NOWHERE, LogPosition
+from streaming.contracts.identifiers import NOWHERE, LogPosition
 from streaming.errors import BusFull, ConfigurationError, IsrwatchError
 
 if TYPE_CHECKING:
@@ -295,3 +299,60 @@ class DirectoryReader:
         for segment in log:
             if segment.end is not None and segment.end <= position and segment.base < oldest_kept:
                 segment.path.unlink(missing_ok=True)
+
+
+# The interface for sources. Depends on contracts only.
+
+
+class Publisher(Protocol):
+    """Writes observations to the log of their channel and source, in order, with sequence numbers."""
+
+    def publish(self, observations: Sequence[Observation]) -> None:
+        """Write observations durably.
+
+        Each gets the next ``sequence`` of its log, whatever value it had before.
+
+        Raises:
+            IsrwatchError: none or only some of them could be written. Publish all of them again: the job recognises
+                duplicates.
+        """
+
+    def publish_raw(self, channel: Channel, source: str, payload: bytes) -> None:
+        """Write bytes verbatim.
+
+        Raises:
+            IsrwatchError: as above.
+        """
+
+    def close(self) -> None:
+        """Close and unlock the logs, so that another publisher can write them."""
+
+
+# The interface for jobs. Depends on frames and contracts only.
+
+
+class BusReader(Protocol):
+    """Reads logs by position. Invariant: every read of ``[start, end)`` returns the same items."""
+
+    def logs(self, channel: Channel) -> list[str]:
+        """List the sources that have a log on this channel, sorted."""
+
+    def start_positions(self, channel: Channel) -> dict[str, int]:
+        """Return the oldest position of each log."""
+
+    def end_positions(self, channel: Channel) -> dict[str, int]:
+        """Return the position behind the last complete frame of each log; cheap enough for polling."""
+
+    def read(self, channel: Channel, source: str, start: int, end: int) -> Iterator[BusFrame | Damaged]:
+        """Read everything between two positions that this reader returned, in order.
+
+        Raises:
+            IsrwatchError: segments beyond ``start`` were deleted.
+        """
+
+    def delete_below(self, channel: Channel, source: str, position: int, log_id: int | None = None) -> None:
+        """Delete segments that end at or below a position; the newest always stays.
+
+        A job deletes only below what its tables had committed before the current batch began: after a crash Spark plans
+        its last batch again and reads it, even when the tables already have it.
+        """

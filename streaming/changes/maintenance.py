@@ -18,8 +18,8 @@ from streaming.changes.state import Change
 from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.maintenance import IN_ITS_TAIL
-from streaming.contracts.moments import utc_text
 from streaming.contracts.observations import Heartbeat, SourceKind
+from streaming.contracts.words import utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

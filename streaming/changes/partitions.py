@@ -15,8 +15,7 @@ from streaming.contracts.blocks import FIELDS_IN_BLOCK
 from streaming.contracts.events import Cause, EventKind
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.observations import SourceKind
-from streaming.contracts.state import PartitionState
-from streaming.contracts.totals import EPISODES
+from streaming.contracts.state import EPISODES, PartitionState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

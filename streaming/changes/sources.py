@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from dataclasses import Field
 
-    from streaming.contracts.log_position import LogPosition
+    from streaming.contracts.identifiers import LogPosition
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import ClusterState, SourceState
 

@@ -20,8 +20,7 @@ from streaming.changes.state import Change, ListedPartitions, ReplicationState, 
 from streaming.contracts.blocks import shape_of
 from streaming.contracts.events import Cause, EventKind, Evidence, Subject
 from streaming.contracts.observations import ConfigOrigin, Observation, SourceKind
-from streaming.contracts.state import ClusterState, SourceState
-from streaming.contracts.totals import TOTALS
+from streaming.contracts.state import TOTALS, ClusterState, SourceState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from streaming.changes.state import Change, Folded
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import Micros
-from streaming.contracts.totals import TOTALS
+from streaming.contracts.state import TOTALS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

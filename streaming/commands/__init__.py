@@ -25,7 +25,7 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
 from streaming.errors import ConfigurationError, IsrwatchError, MissingTool
-from streaming.setting_values import check_place
+from streaming.settings import check_place
 from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:

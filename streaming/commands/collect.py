@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import FrameType
 
-    from streaming.bus.publisher import Publisher
+    from streaming.bus.directory import Publisher
     from streaming.settings import CollectSettings, Settings
     from streaming.sources.collector.collector import Collector, Collectors
     from streaming.sources.source import Source

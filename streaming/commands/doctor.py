@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import tempfile
+import time
+from contextlib import closing
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -14,12 +17,20 @@ from rich.text import Text
 
 from streaming.cluster_settings import each_cluster, filled
 from streaming.commands.cluster_options import BootstrapServersOption, ClusterOption, with_bootstrap_servers
-from streaming.commands.doctor_checks import findings, secrets
-from streaming.commands.doctor_findings import Finding, Status, numbered
+from streaming.commands.doctor_findings import SECONDS, Finding, Status, numbered
+from streaming.commands.doctor_machine import CHECKS_OF_THE_MACHINE
+from streaming.errors import ConfigurationError, ConnectionRefused, IsrwatchError
+from streaming.settings import written_secrets
 from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from streaming.contracts.identifiers import ClusterId
+    from streaming.contracts.observations import Observation
+    from streaming.settings import Settings
+    from streaming.sources.metadata_log.source import MetadataLogSource
+    from streaming.sources.protocol.addresses import Address
 
 _STYLE: Final = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "bold red", Status.SKIPPED: "dim"}
 
@@ -70,3 +81,266 @@ def _print(checked: Iterable[Finding]) -> bool:
     problems, warnings = numbered(counts[Status.PROBLEM], "problem"), numbered(counts[Status.WARNING], "warning")
     console.print(f"{problems}, {warnings}, {counts[Status.OK]} ok")
     return counts[Status.PROBLEM] > 0
+
+
+# What ``isrwatch doctor`` says of listeners and certificates.
+
+
+LEAST_DAYS: Final = 14
+_DAY_SECONDS: Final = 86_400
+
+
+def listeners(settings: Settings) -> Iterator[tuple[Status, str]]:
+    """Ask each listener of brokers and controllers, and check how long certificates are valid: theirs and our own."""
+    from streaming.sources.collector.listeners import Role, ask_all, dials_of, discover, distinct, own_expiries
+    from streaming.sources.protocol.addresses import Peers
+
+    peers = Peers()
+    answers = ask_all(distinct(discover(settings)), dials_of(settings, peers))
+    silent = {str(one): reason for one, reason in answers.items() if reason and one.role is not Role.BOOTSTRAP}
+    yield from ((Status.WARNING, f"{listener} does not respond: {reason}") for listener, reason in silent.items())
+    if responding := sum(not reason for reason in answers.values()):
+        yield Status.OK, f"of brokers and controllers, {numbered(responding, 'listener')} responded"
+    shown = {str(one): peers.at(one.address).certificate_expires_at for one in answers}
+    yield from _certificates({name: end for name, end in shown.items() if end is not None} | own_expiries(settings))
+
+
+def _certificates(ends: dict[str, float]) -> Iterator[tuple[Status, str]]:
+    """Name each certificate that must be renewed; of the others only the first to expire."""
+    now = time.time()
+    for name, end in ends.items():
+        date = time.strftime("%Y-%m-%d", time.gmtime(end))
+        if end <= now:
+            yield Status.PROBLEM, f"the certificate of {name} expired on {date}: renew it"
+        elif end < now + LEAST_DAYS * _DAY_SECONDS:
+            yield Status.WARNING, f"the certificate of {name} expires on {date}: renew it"
+    first = min(ends, key=ends.__getitem__, default=None)
+    if first is not None and ends[first] >= now + LEAST_DAYS * _DAY_SECONDS:
+        days = (ends[first] - now) / _DAY_SECONDS
+        yield Status.OK, f"the first certificate to expire is that of {first}, in {days:.0f} days"
+
+
+# What ``isrwatch doctor`` checks: each check gives findings, one sentence each, with the fix where there is one.
+#
+# Nothing is changed: no folder is created, nothing is downloaded, no offset or position is stored. No sentence holds a
+# password: addresses are printed without a login, and properties of clients are not printed.
+
+
+if TYPE_CHECKING:
+    Check = Callable[[Settings], Iterator[tuple[Status, str]]]
+
+LARGEST_SKEW_SECONDS: Final = 5.0
+_OF_OTHERS: Final = 0o044
+_NOT_UP: Final = "it is not up; start it, or unregister it if it is gone for good"
+
+
+def findings(every: Sequence[Settings]) -> Iterator[Finding]:
+    """Run the checks of each cluster, then those of this machine."""
+    for settings in every:
+        name = settings.cluster.name if len(every) > 1 else ""
+        for finding in _run(settings, CHECKS):
+            yield replace(finding, cluster=name)
+    yield from _run(every[0], CHECKS_OF_THE_MACHINE)
+
+
+def _run(settings: Settings, checks: Mapping[str, Check]) -> Iterator[Finding]:
+    """Run some checks; what ends one in an error is a problem of that check alone."""
+    is_reached = True
+    for name, check in checks.items():
+        if name in _NEEDS_A_BROKER and not is_reached:
+            yield Finding(check=name, status=Status.SKIPPED, sentence="no broker can be reached: see above")
+            continue
+        try:
+            for status, sentence in check(settings):
+                is_reached &= not (name == "brokers" and status is Status.PROBLEM)
+                yield Finding(check=name, status=status, sentence=sentence)
+        except ModuleNotFoundError as missing:
+            sentence = f"{missing.name} is not installed: pip install 'isrwatch[all]' if this machine is to do that"
+            yield Finding(check=name, status=Status.SKIPPED, sentence=sentence)
+        except IsrwatchError as error:
+            is_reached &= name != "brokers"
+            yield Finding(check=name, status=Status.PROBLEM, sentence=str(error))
+
+
+def secrets(every: Sequence[Settings], config: Path | None) -> Iterator[Finding]:
+    """Check that nobody else may read what the configuration file holds, before its values are filled in."""
+    written = list(dict.fromkeys(key for settings in every for key in written_secrets(settings)))
+    if config is None or not written:
+        yield Finding(check="secrets", status=Status.OK, sentence="no secret is written in the configuration")
+    elif (mode := config.stat().st_mode) & _OF_OTHERS:
+        sentence = (
+            f"{config} holds {', '.join(written)} and may be read by others ({mode & 0o777:o}): chmod 600 {config}, or "
+            'write "${NAME}" for a variable of the environment, "file:PATH" for a file'
+        )
+        yield Finding(check="secrets", status=Status.WARNING, sentence=sentence)
+    else:
+        sentence = f"{config} holds {', '.join(written)}, and only its owner may read it"
+        yield Finding(check="secrets", status=Status.OK, sentence=sentence)
+
+
+def _brokers(settings: Settings) -> Iterator[tuple[Status, str]]:
+    """Names, addresses, TLS and login: each bootstrap server by itself, because one that answers hides the others."""
+    from streaming.settings import ControllersSettings
+    from streaming.sources.metadata_log.opening import bootstrap_of
+    from streaming.sources.polling.metadata import several_clusters
+    from streaming.sources.protocol.addresses import parse_servers
+    from streaming.sources.protocol.tls import Unsupported
+
+    clusters, refusals = dict["Address", "ClusterId"](), list[str]()
+    for address in parse_servers(settings.cluster.bootstrap_servers):
+        its = replace(settings.cluster, bootstrap_servers=str(address), controllers=ControllersSettings())
+        try:
+            clusters[address] = bootstrap_of(replace(settings, cluster=its)).cluster_id()
+        except Unsupported as refusal:
+            yield Status.SKIPPED, f"each broker alone cannot be asked: {refusal}"
+            return
+        except ConnectionRefused as refusal:
+            refusals.append(str(refusal))
+    yield from ((Status.OK, f"{address} answers; it is of cluster {each}") for address, each in clusters.items())
+    yield from ((Status.WARNING if clusters else Status.PROBLEM, refusal) for refusal in refusals)
+    yield from ((Status.PROBLEM, str(several)) for several in [several_clusters(clusters)] if several is not None)
+
+
+def _metadata_log(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.contracts.observations import BrokerObserved, SnapshotEnd
+    from streaming.sources.metadata_log.opening import open_metadata_log
+
+    configured = settings.collect.primary_source
+    if configured == "poll":
+        yield Status.SKIPPED, 'collect.primary_source is "poll": the metadata log is not read'
+        return
+    with tempfile.TemporaryDirectory(prefix="isrwatch-doctor-") as folder:
+        try:
+            source = open_metadata_log(settings, path=Path(folder) / "checkpoint.json", report=lambda _: None)
+            with closing(source):
+                source.connect(seconds=SECONDS)
+                full = _full_report(source)
+        except (ConfigurationError, ConnectionRefused) as refusal:
+            status = Status.WARNING if configured == "auto" else Status.PROBLEM
+            meanwhile = "; the brokers are polled meanwhile" if configured == "auto" else ""
+            yield status, f"{refusal}{meanwhile}"
+        else:
+            topics = next((len(one.topic_ids) for one in full if isinstance(one, SnapshotEnd)), None)
+            have = "" if topics is None else f" with {numbered(topics, 'topic')}"
+            yield Status.OK, f"the metadata log can be read{have}: every change is recorded with its cause"
+            for one in full:
+                if isinstance(one, BrokerObserved) and one.registered and one.fenced:
+                    yield Status.WARNING, f"broker {one.broker} is fenced: {_NOT_UP}"
+
+
+def _full_report(source: MetadataLogSource) -> list[Observation]:
+    """Read the metadata log and return all that is in it, hidden topics as well; less if that takes too long."""
+    from streaming.contracts.observations import SnapshotEnd
+    from streaming.sources.source import wall_clock
+
+    full: list[Observation] = []
+    arrived: list[Observation] = []
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until and not any(isinstance(one, SnapshotEnd) for one in arrived):
+        arrived = list(source.poll(wall_clock()))
+        full += arrived
+    return full
+
+
+def _versions(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.sources.metadata_log.decoding import NEWEST_METADATA_VERSION, TESTED
+    from streaming.sources.metadata_log.opening import bootstrap_of
+    from streaming.sources.protocol.tls import Unsupported
+
+    try:
+        level = bootstrap_of(settings).features().get("metadata.version")
+    except Unsupported as refusal:
+        yield Status.SKIPPED, f"the version of the metadata records cannot be asked for: {refusal}"
+        return
+    if level is None:
+        yield Status.OK, "a cluster with ZooKeeper, which is polled; tested with Kafka 3.9.1 and 1.0.2"
+    elif level > NEWEST_METADATA_VERSION:
+        newer = f"metadata.version is {level}, and this program reads records up to {NEWEST_METADATA_VERSION}"
+        yield Status.WARNING, f"{newer}: upgrade isrwatch; while a record cannot be read, the brokers are polled"
+    elif level in TESTED:
+        yield Status.OK, f"metadata.version is {level}, that of Kafka {TESTED[level]}, with which isrwatch is tested"
+    else:
+        tested = ", ".join(f"{each} (Kafka {release})" for each, release in TESTED.items())
+        readable = f"metadata.version is {level}, whose records can be read, but which is untested"
+        yield Status.OK, f"{readable}; the metadata log is tested with {tested}"
+
+
+def _clock(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.sources.metadata_log.opening import bootstrap_of
+
+    try:
+        quorum = bootstrap_of(settings).quorum()
+    except (ConfigurationError, ConnectionRefused):
+        yield Status.SKIPPED, "no controller says what time it is: the check before says why"
+        return
+    millis = quorum.voters.get(quorum.leader.node)
+    if millis is None:
+        yield Status.SKIPPED, "this version of Kafka does not say what time it is at a controller"
+        return
+    skew = time.time() - millis / 1_000
+    if abs(skew) > LARGEST_SKEW_SECONDS:
+        way = "ahead of" if skew > 0 else "behind"
+        yield Status.WARNING, f"the clock here is {abs(skew):.0f} s {way} that of the active controller: set it by NTP"
+    else:
+        yield Status.OK, f"the clocks here and at the active controller differ by less than {LARGEST_SKEW_SECONDS:g} s"
+
+
+def _polling(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.commands.doctor_cluster import poll_once
+
+    return poll_once(settings.cluster)
+
+
+def _samples(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.commands.doctor_cluster import samples
+
+    return samples(settings)
+
+
+def _reassignments(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.commands.doctor_cluster import list_reassignments
+
+    return list_reassignments(settings.cluster)
+
+
+def _broker_metrics(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from http.client import HTTPException
+
+    from streaming.sources.broker_metrics import (
+        NO_METRIC,
+        client_from,
+        endpoints_from,
+        no_response,
+        scrape,
+        without_login,
+    )
+
+    endpoints = endpoints_from(settings.collect.broker_metrics)
+    client = client_from(settings.collect.broker_metrics_client)
+    if not endpoints:
+        yield Status.SKIPPED, "no metrics endpoint is configured in collect.broker_metrics"
+    for broker, url in endpoints.items():
+        where = f"{without_login(url)} of broker {broker}"
+        try:
+            metrics = scrape(url, SECONDS, client).own
+        except (OSError, ValueError, HTTPException) as failure:
+            yield Status.WARNING, f"{where} {no_response(failure)}"
+            continue
+        if metrics:
+            yield Status.OK, f"{where} gives {len(metrics)} metrics that are used"
+        else:
+            yield Status.WARNING, f"{where} {NO_METRIC}"
+
+
+CHECKS: Final[Mapping[str, Check]] = {
+    "brokers": _brokers,
+    "listeners": listeners,
+    "versions": _versions,
+    "metadata log": _metadata_log,
+    "clock": _clock,
+    "polling": _polling,
+    "samples": _samples,
+    "reassignments": _reassignments,
+    "broker metrics": _broker_metrics,
+}
+_NEEDS_A_BROKER: Final = frozenset({"versions", "metadata log", "clock", "polling", "samples", "reassignments"})

@@ -5,15 +5,27 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from streaming.commands.doctor_findings import Status
-from streaming.errors import ConfigurationError
+from streaming.bus.directory import DirectoryReader
+from streaming.commands.doctor_findings import Status, numbered
+from streaming.contracts.identifiers import LogPosition
+from streaming.contracts.observations import Channel
+from streaming.contracts.tables import PARTITION_CHANGES, SOURCE_PROGRESS, TABLES
+from streaming.delta.log.definitions import ColumnsCompared, check_layout, layout_of
+from streaming.delta.log.queries import read_all
+from streaming.delta.log.storage import open_table, wrong_files
+from streaming.delta.log.table_log import actions_of, committed_at
+from streaming.errors import ConfigurationError, TableRefused, TableUnreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from deltalake import DeltaTable
+
+    from streaming.contracts.columns import Table
     from streaming.settings import Settings
 
 LEAST_FREE_BYTES: Final = 1 << 30
@@ -43,7 +55,6 @@ def _folders(settings: Settings) -> Iterator[tuple[Status, str]]:
 
 
 def _tables(settings: Settings) -> Iterator[tuple[Status, str]]:
-    from streaming.commands.doctor_tables import tables
 
     return tables(settings)
 
@@ -149,3 +160,100 @@ CHECKS_OF_THE_MACHINE: Final[Mapping[str, Callable[[Settings], Iterator[tuple[St
     "ports": _ports,
     "web files": _web_files,
 }
+
+
+# What ``isrwatch doctor`` says of the tables. It reads their logs, the sizes of their files, and one small table.
+
+
+Said = tuple[Status, str]
+Row = dict[str, Any]
+_CORRECT: Final = "correct bus.directory or tables.directory"
+_GOES_BACK: Final = "it was replaced or restored, and at its start the job goes back to the last record that both have"
+_UNITS: Final = ((172_800, 86_400, "days"), (7_200, 3_600, "hours"), (120, 60, "minutes"), (0, 1, "s"))
+
+
+def tables(settings: Settings) -> Iterator[Said]:
+    """Check each table, how old the newest commit is, and whether the bus is the one that was applied.
+
+    Raises:
+        TableUnreadable: a file that has the right size is damaged.
+        ConfigurationError: the bus is a file.
+    """
+    folder = Path(settings.tables.directory).absolute()
+    opened = {definition.name: _open(folder / definition.name, definition) for definition in TABLES.values()}
+    if not any(opened.values()):
+        yield Status.SKIPPED, f"{folder} has no tables yet: isrwatch job creates them"
+        return
+    yield from (said for said in opened.values() if isinstance(said, tuple))
+    readable = {name: table for name, table in opened.items() if table is not None and not isinstance(table, tuple)}
+    if readable:
+        yield (
+            Status.OK,
+            f"{numbered(len(readable), 'table')} in {folder} have all their files, in the layout of this program",
+        )
+    progress = [] if (table := readable.get(SOURCE_PROGRESS.name)) is None else read_all(table).to_pylist()
+    if changes := readable.get(PARTITION_CHANGES.name):
+        yield _age(folder / PARTITION_CHANGES.name, changes, progress, settings.export.stale_after_seconds)
+    yield from _positions(Path(settings.bus.directory).absolute(), progress)
+
+
+def _open(path: Path, definition: Table) -> DeltaTable | Said | None:
+    """Open a table; return what is wrong with it, or None where there is none."""
+    try:
+        table = open_table(path)
+        if table is None:
+            return None
+        wrong = wrong_files(table)
+    except TableUnreadable as error:
+        return Status.PROBLEM, str(error)
+    try:
+        check_layout(table, definition)
+    except TableRefused as refusal:
+        is_old = layout_of(table) == definition.layout and ColumnsCompared.of(table, definition).are_ours
+        return Status.WARNING if is_old else Status.PROBLEM, str(refusal)  # the job adds new columns at its start
+    if wrong:
+        files = f"{numbered(len(wrong), 'data file')} of {path} missing or cut, first {wrong[0]}"
+        return Status.PROBLEM, f"{files}: bring back the whole folder of the tables from one copy"
+    return table
+
+
+def _age(path: Path, changes: DeltaTable, progress: Iterable[Row], stale_after: float) -> Said:
+    """Compare the newest commit of the change log with now, and say which program is the reason if it is old."""
+    try:
+        written = committed_at(path, changes.version(), actions_of(path, changes.version()))
+    except FileNotFoundError:
+        return Status.PROBLEM, f"the newest entry in the log of {path} is missing: bring back the whole folder"
+    age = time.time() - written / 1_000_000
+    if age <= stale_after:
+        return Status.OK, f"the newest commit is {_span(age)} old"
+    reported = max((row["reported_at"] or 0 for row in progress), default=0) / 1_000_000
+    if time.time() - reported > stale_after:
+        fix = "no job runs: start isrwatch job, or read what it printed last"
+    else:
+        fix = "the job runs, but nothing new comes: start isrwatch collect, or read what it printed last"
+    return Status.WARNING, f"the newest commit is {_span(age)} old: stale; {fix}"
+
+
+def _span(seconds: float) -> str:
+    seconds = max(seconds, 0.0)
+    size, unit = next((size, unit) for least, size, unit in _UNITS if seconds >= least)
+    return f"{seconds / size:.0f} {unit}"
+
+
+def _positions(bus: Path, progress: Iterable[Row]) -> Iterator[Said]:
+    """Compare how far each source was applied with its log on the bus, as the job does at its start."""
+    reader = DirectoryReader(bus)
+    logs = {(channel.value, source) for channel in Channel for source in reader.logs(channel)}
+    applied = {(row["channel"], row["source"]): LogPosition(row["position"], row["log_id"]) for row in progress}
+    there = sorted(applied.keys() & logs)
+    if applied and not there:
+        yield Status.WARNING, f"the bus {bus} has no log that was applied to the tables: {_CORRECT}, or it was emptied"
+    for channel, source in (changed := [key for key in there if _is_another(reader, *key, applied[key])]):
+        log = f"the log {channel}/{source} of the bus {bus}"
+        yield Status.WARNING, f"{log} is not the one that was applied to the tables: {_CORRECT}, or {_GOES_BACK}"
+    if same := len(there) - len(changed):
+        yield Status.OK, f"the tables go on from {numbered(same, 'log')} of the bus {bus}"
+
+
+def _is_another(reader: DirectoryReader, channel: str, source: str, at: LogPosition) -> bool:
+    return reader.last_common(Channel(channel), source, at) != at

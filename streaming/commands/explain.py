@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from streaming.contracts.meanings import EXPLAINED, meanings
+from streaming.contracts.events import EXPLAINED, meanings
 from streaming.errors import ConfigurationError
 from streaming.model.cluster.statements import STATEMENTS
 from streaming.word_wrap import print_wrapped

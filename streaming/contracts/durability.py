@@ -129,3 +129,137 @@ _FIXES: Final = {
     Weakness.UNCLEAN_ELECTION: "set unclean.leader.election.enable=false",
     Weakness.ONE_RACK: "reassign its replicas to brokers of several racks (kafka-reassign-partitions)",
 }
+
+
+# Which throttles of replication limit something, and which were left behind by a reassignment. Pure.
+#
+# A broker limits the replication of those replicas alone that a topic lists, and only if it has a rate (KIP-73).
+# ``kafka-reassign-partitions --throttle`` sets both, and only its ``--verify`` takes them back.
+
+
+_EVERY: Final = "*"
+_NONE: Final = frozenset({"", "none"})
+
+
+class ThrottleRates(NamedTuple):
+    """What a broker lets replication take, bytes per second; None is no limit.
+
+    Attributes:
+        leader: ``leader.replication.throttled.rate``.
+        follower: ``follower.replication.throttled.rate``.
+    """
+
+    leader: int | None = None
+    follower: int | None = None
+
+
+class ThrottledReplicas(NamedTuple):
+    """The replicas of a topic that a rate applies to, as Kafka writes them: ``0:1,0:2``, or ``*``.
+
+    Attributes:
+        leader: ``leader.replication.throttled.replicas``.
+        follower: ``follower.replication.throttled.replicas``.
+    """
+
+    leader: str | None = None
+    follower: str | None = None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it lists any."""
+        return any(listed is not None and listed.strip() not in _NONE for listed in self)
+
+    def limited_by(self, rates: Mapping[int, ThrottleRates]) -> list[int]:
+        """Return the brokers that limit the replication of the topic."""
+        return [
+            broker
+            for broker, of_broker in sorted(rates.items())
+            if any(rate is not None and _lists(each, broker) for each, rate in zip(self, of_broker, strict=True))
+        ]
+
+
+class LeftThrottles(NamedTuple):
+    """Throttles that are set though nothing is being reassigned.
+
+    Attributes:
+        topics: each that lists replicas, and the brokers that limit its replication now.
+        brokers: each that has a rate, and the topics whose replication it limits now.
+    """
+
+    topics: dict[str, list[int]]
+    brokers: dict[int, list[str]]
+
+
+def left_throttles(
+    topics: Mapping[str, ThrottledReplicas], rates: Mapping[int, ThrottleRates], *, reassigning: int
+) -> LeftThrottles:
+    """Return the throttles that are left behind.
+
+    Args:
+        topics: of each topic the replicas that it lists.
+        rates: of each broker.
+        reassigning: how many partitions are being reassigned; while any is, no throttle is left behind.
+    """
+    if reassigning:
+        return LeftThrottles({}, {})
+    limited = {name: each.limited_by(rates) for name, each in sorted(topics.items()) if each.is_set}
+    with_rate = [broker for broker, each in sorted(rates.items()) if each != ThrottleRates()]
+    return LeftThrottles(
+        limited, {broker: [name for name, brokers in limited.items() if broker in brokers] for broker in with_rate}
+    )
+
+
+def _lists(replicas: str | None, broker: int) -> bool:
+    """Return whether a list has a replica on a broker."""
+    listed = (replicas or "").strip()
+    return listed == _EVERY or any(each.strip().partition(":")[2] == str(broker) for each in listed.split(","))
+
+
+# Which brokers run another version than the others, and whether an upgrade was finished, by feature levels. Pure.
+#
+# A release of Kafka raises the highest ``metadata.version`` that its brokers support; the cluster uses a new one after
+# ``kafka-features upgrade`` only (KIP-584). Versions that differ in a bug-fix release alone look the same.
+
+
+METADATA_VERSION: Final = "metadata.version"
+
+
+class FeatureLevels(NamedTuple):
+    """One feature.
+
+    Attributes:
+        finalized: the level that the cluster uses; 0 is off.
+        supported: the highest level that each broker supports.
+    """
+
+    finalized: int
+    supported: Mapping[int, int]
+
+    @property
+    def behind(self) -> list[int]:
+        """The brokers that support less than another one."""
+        newest = max(self.supported.values(), default=0)
+        return sorted(broker for broker, level in self.supported.items() if level < newest)
+
+
+class BrokerVersions(NamedTuple):
+    """What the feature levels say of the brokers' versions.
+
+    Attributes:
+        mixed: each feature of which some brokers support less than others, and these brokers.
+        unused: the ``metadata.version`` that every broker supports while the cluster uses an older one; else None.
+    """
+
+    mixed: dict[str, list[int]]
+    unused: int | None
+
+
+def versions_of(features: Mapping[str, FeatureLevels]) -> BrokerVersions:
+    """Compare what brokers support and what the cluster uses.
+
+    Other features than ``metadata.version`` are switched on by choice, so a lower level of theirs is no upgrade to end.
+    """
+    mixed = {name: behind for name, levels in sorted(features.items()) if (behind := levels.behind)}
+    metadata = features.get(METADATA_VERSION, FeatureLevels(0, {}))
+    newest = min(metadata.supported.values(), default=0)
+    return BrokerVersions(mixed, newest if newest > metadata.finalized and METADATA_VERSION not in mixed else None)

@@ -44,3 +44,55 @@ def synthetic_topic_id(cluster_id: ClusterId, topic: str) -> TopicId:
     """Make a stable topic id for clusters that have none (before Kafka 2.8, KIP-516)."""
     digest = hashlib.sha256(f"{cluster_id}/{topic}".encode()).digest()
     return topic_id_from_uuid(uuid.UUID(bytes=digest[:16]))
+
+
+# Which partition of an internal topic keeps the state of a group or a transactional id. Knows nothing else.
+
+
+_WORD: Final = 1 << 32
+_SIGN_BIT: Final = 1 << 31
+
+
+def java_hash(text: str) -> int:
+    """Compute ``String.hashCode`` of Java: signed, 32 bits.
+
+    >>> java_hash("console-consumer-1"), java_hash("polygenelubricants")
+    (35782224, -2147483648)
+    """
+    value = 0
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(encoded[::2], encoded[1::2], strict=True):
+        value = (31 * value + (high << 8) + low) % _WORD
+    return value - _WORD if value >= _SIGN_BIT else value
+
+
+def partition_for(key: str, partitions: int) -> int:
+    """Give the partition of a group or transactional id (``Utils.abs`` makes 0 of the smallest integer).
+
+    >>> [partition_for(key, 50) for key in ("orders-consumer", "console-consumer-1", "polygenelubricants")]
+    [40, 24, 0]
+    """
+    value = java_hash(key)
+    return 0 if value == -_SIGN_BIT else abs(value) % partitions
+
+
+# Where a record stands on the bus: its position, and the identity of the part of the log that holds it.
+
+
+class LogPosition(NamedTuple):
+    """A position, and what distinguishes its log from every other one that this source has had.
+
+    Each time that a log is opened to be written it gets a new random identity, which stands in the names of the
+    segments written since. So a copy of a log that is written on is distinguished from the log it was copied from.
+
+    Attributes:
+        position: bytes before the record.
+        log_id: the identity; None where nothing was read of a log.
+    """
+
+    position: int
+    log_id: int | None
+
+
+NOWHERE: Final = LogPosition(-1, None)
+"""The position of a source of which nothing was applied."""

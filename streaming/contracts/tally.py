@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from streaming.contracts import health
 from streaming.contracts.identifiers import NO_LEADER, BrokerId
+from streaming.contracts.state import COUNTS, EPISODES, SECONDS, TOTALS, UNKNOWN
 from streaming.contracts.stop_effects import UNKNOWN_MIN_ISR, effects_of_stop
-from streaming.contracts.totals import COUNTS, EPISODES, SECONDS, TOTALS, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streaming.contracts.identifiers import ClusterId
-    from streaming.contracts.state import PartitionState
-    from streaming.contracts.totals import ObservedTime
+    from streaming.contracts.state import ObservedTime, PartitionState
 
 MICROS_OF_TOTALS: Final = 1_000_000  # totals are summed in whole microseconds
 _SINCE: Final = tuple((f"{name}_seconds", f"{name}_since") for name in EPISODES)

@@ -12,7 +12,7 @@ from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from streaming.contracts.partition_for import partition_for
+from streaming.contracts.identifiers import partition_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streaming.contracts.log_position import LogPosition
+    from streaming.contracts.identifiers import LogPosition
     from streaming.contracts.observations import Channel
     from streaming.contracts.state import SourceState
     from streaming.delta.log.positions import LastCommon

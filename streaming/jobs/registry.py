@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from streaming.bus.directory import DirectoryReader
-from streaming.contracts.log_position import LogPosition
+from streaming.contracts.identifiers import LogPosition
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.delta.log.storage import open_table

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from streaming.contracts.fields import FIELDS
+from streaming.contracts.codec import FIELDS
 from streaming.contracts.tables import TABLES
 
 if TYPE_CHECKING:

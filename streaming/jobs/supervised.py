@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
     from streaming.bus.directory import DirectoryReader
-    from streaming.contracts.log_position import LogPosition
+    from streaming.contracts.identifiers import LogPosition
     from streaming.jobs.applied import Applied
     from streaming.jobs.queries import BatchListener, Places, QueryDefinition
     from streaming.settings import JobSettings

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming.errors import ConfigurationError
-from streaming.setting_values import check_place
+from streaming.settings import check_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

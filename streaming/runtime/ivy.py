@@ -5,11 +5,17 @@ All jars of a call share one JVM: 87 jars take 9 seconds that way, but 1.6 secon
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
 import importlib.util
 import os
 import re
+import struct
 import subprocess
 import tempfile
+import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -17,9 +23,8 @@ from xml.sax.saxutils import quoteattr
 
 from streaming.errors import ConfigurationError, MissingTool
 from streaming.resources import conf_path
+from streaming.runtime.folders import cache_folder, write_atomically
 from streaming.runtime.java import find_java
-from streaming.runtime.lockfile import Coordinate
-from streaming.runtime.truststore import trust_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -158,3 +163,165 @@ def _read_output(lines: Iterable[str], progress: Callable[[str], None]) -> str:
             if pattern not in reasons and (match := re.search(pattern, line)):
                 reasons[pattern] = meaning.format(match[0].strip(), *match.groups())
     return next((reasons[pattern] for pattern in _REASONS if pattern in reasons), "")
+
+
+# ``conf/jars.lock``: jars by coordinate and SHA-256. Depends on TOML only, not on the network or the cache.
+#
+# A group requires the jars of ``resolve`` with their dependencies and those of ``exact`` without; its ``jars`` are the
+# result of the last resolution. Only ``jars`` are ever downloaded.
+
+
+_HEADER: Final = """\
+# The jars that pyspark does not contain, by coordinate and SHA-256. The repository is configured in
+# conf/ivysettings.xml, or in the file that ISRWATCH_IVY_SETTINGS points at (a mirror, a local folder).
+# "resolve" includes the dependencies of a jar, "exact" does not: Spark already has the other dependencies of delta.
+# After a change of "resolve" or "exact" write the sums again: isrwatch jars lock
+"""
+_COORDINATE: Final = re.compile(r"([\w.-]+):([\w.-]+):([\w.-]+)")
+_SUM: Final = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Coordinate:
+    """One jar: ``group:artifact:version``."""
+
+    group: str
+    artifact: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.group}:{self.artifact}:{self.version}"
+
+    @property
+    def path(self) -> str:
+        """The path of the jar below the folder of the jars."""
+        return f"{self.group}/{self.artifact}-{self.version}.jar"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Jars that are used together."""
+
+    resolve: tuple[Coordinate, ...] = ()
+    exact: tuple[Coordinate, ...] = ()
+    jars: Mapping[Coordinate, str]
+
+
+def coordinate(text: str) -> Coordinate:
+    """Parse ``group:artifact:version``.
+
+    Raises:
+        ConfigurationError: it does not have that form.
+    """
+    parts = _COORDINATE.fullmatch(text)
+    if parts is None or ".." in text:
+        raise ConfigurationError(f"{text!r} in jars.lock is not of the form group:artifact:version")
+    return Coordinate(*parts.groups())
+
+
+def read(path: Path) -> dict[str, Group]:
+    """Read a lock file.
+
+    Raises:
+        ConfigurationError: it is missing, is not TOML, or a line is not a coordinate with a SHA-256.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        return {name: _group(**table) for name, table in document.items()}
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, TypeError) as error:
+        raise ConfigurationError(f"{path} is not a lock file of jars: {error}") from None
+
+
+def render(groups: Mapping[str, Group]) -> str:
+    """Return the text of a lock file; deterministic."""
+    return "\n".join([_HEADER, *(_section(name, group) for name, group in groups.items())])
+
+
+def _group(
+    *,
+    jars: dict[str, str],
+    resolve: list[str] | None = None,
+    exact: list[str] | None = None,
+) -> Group:
+    for text, checksum in jars.items():
+        if not _SUM.fullmatch(checksum):
+            raise ConfigurationError(f"{text} in jars.lock has no SHA-256; write it again: isrwatch jars lock")
+    return Group(
+        resolve=tuple(map(coordinate, resolve or ())),
+        exact=tuple(map(coordinate, exact or ())),
+        jars={coordinate(text): checksum for text, checksum in jars.items()},
+    )
+
+
+def _section(name: str, group: Group) -> str:
+    lines = [f"[{name}]"]
+    for key, required in (("resolve", group.resolve), ("exact", group.exact)):
+        if required:
+            lines += [f"{key} = [", *(f'    "{jar}",' for jar in required), "]"]
+    lines += ["", f"[{name}.jars]"]
+    lines += [f'"{jar}" = "{group.jars[jar]}"' for jar in sorted(group.jars)]
+    return "\n".join([*lines, ""])
+
+
+# The certificate authorities of the environment as a Java trust store.
+#
+# Python, pip and curl use ``SSL_CERT_FILE`` or ``REQUESTS_CA_BUNDLE``; Java does not, and fails behind a company's
+# proxy with "PKIX path building failed". The JKS format is simple enough to be written here, in milliseconds; keytool
+# imports one certificate per run, and bundles contain 150.
+
+
+_PEM: Final = re.compile(rb"-----BEGIN (?:TRUSTED )?CERTIFICATE-----\s+(.*?)-----END", re.DOTALL)
+_MAGIC: Final = 0xFEEDFEED
+_VERSION: Final = 2
+_TRUSTED_CERTIFICATE: Final = 2
+_PASSWORD: Final = "changeit"  # noqa: S105 - Java's default; a list of public certificates is no secret
+
+
+def trust_options() -> tuple[str, ...]:
+    """Return the Java options for the CA bundle of the environment; none when it sets no bundle.
+
+    Raises:
+        ConfigurationError: the bundle cannot be read or contains no certificate.
+    """
+    for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"):
+        if bundle := os.environ.get(name):
+            return (f"-Djavax.net.ssl.trustStore={_trust_store(name, Path(bundle))}",)
+    return ()
+
+
+def _trust_store(variable: str, bundle: Path) -> Path:
+    """Return the trust store of a bundle, with the hash of the bundle in its name, so that a change creates another."""
+    try:
+        pem = bundle.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{variable} is {bundle}, which cannot be read: {error.strerror}") from None
+    path = cache_folder() / f"truststore-{hashlib.sha256(pem).hexdigest()[:16]}.jks"
+    if not path.exists():
+        try:
+            certificates = [base64.b64decode(match[1]) for match in _PEM.finditer(pem)]
+        except binascii.Error as error:
+            raise ConfigurationError(f"{variable} is {bundle}, which is not PEM: {error}") from None
+        if not certificates:
+            raise ConfigurationError(f"{variable} is {bundle}, which contains no PEM certificate")
+        write_atomically(path, jks(certificates))
+    return path
+
+
+def jks(certificates: list[bytes]) -> bytes:
+    """Return DER certificates as a JKS trust store: header, entries, keyed SHA-1 over both.
+
+    The key is the password in UTF-16 and the constant "Mighty Aphrodite" (``sun.security.provider.JavaKeyStore``).
+    """
+    body = struct.pack(">III", _MAGIC, _VERSION, len(certificates))
+    for number, certificate in enumerate(certificates):
+        body += struct.pack(">I", _TRUSTED_CERTIFICATE) + _text(f"authority-{number}") + struct.pack(">Q", 0)
+        body += _text("X.509") + struct.pack(">I", len(certificate)) + certificate
+    keyed = _PASSWORD.encode("utf-16-be") + b"Mighty Aphrodite" + body
+    return body + hashlib.sha1(keyed, usedforsecurity=False).digest()
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    return struct.pack(">H", len(encoded)) + encoded

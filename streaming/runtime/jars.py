@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.errors import ConfigurationError, MissingTool
 from streaming.resources import conf_path
-from streaming.runtime import ivy, lockfile
+from streaming.runtime import ivy
 from streaming.runtime.folders import cache_folder, exclusive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from streaming.runtime.lockfile import Coordinate, Group
+    from streaming.runtime.ivy import Coordinate, Group
 
 DELTA: Final = "delta"
 SANDBOX: Final = "sandbox"
@@ -33,7 +33,7 @@ def jars_folder() -> Path:
 
 def groups() -> dict[str, Group]:
     """Read the lock file of isrwatch."""
-    return lockfile.read(conf_path("jars.lock"))
+    return ivy.read(conf_path("jars.lock"))
 
 
 def jar_paths(*names: str, progress: Callable[[str], None] = _silent) -> tuple[Path, ...]:
@@ -97,7 +97,7 @@ def relock(progress: Callable[[str], None]) -> str:
     Raises:
         MissingTool: a jar cannot be resolved.
     """
-    return lockfile.render({name: _relocked(group, progress) for name, group in groups().items()})
+    return ivy.render({name: _relocked(group, progress) for name, group in groups().items()})
 
 
 def _relocked(group: Group, progress: Callable[[str], None]) -> Group:
@@ -105,7 +105,7 @@ def _relocked(group: Group, progress: Callable[[str], None]) -> Group:
     with tempfile.TemporaryDirectory(prefix="isrwatch-lock-") as scratch:
         resolved = ivy.closure(required, Path(scratch), progress)
         jars = {jar: sha256(Path(scratch, jar.path)) for jar in resolved}
-    return lockfile.Group(resolve=group.resolve, exact=group.exact, jars=jars)
+    return ivy.Group(resolve=group.resolve, exact=group.exact, jars=jars)
 
 
 def sha256(path: Path) -> str:

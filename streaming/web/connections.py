@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from streaming.web.http_counts import HttpCounts, Refusal
-from streaming.web.tls import has_allowed_name
+from streaming.web.protection import has_allowed_name
 
 if TYPE_CHECKING:
     import asyncio

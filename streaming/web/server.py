@@ -12,24 +12,30 @@ import logging
 import threading
 import time
 from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import uvicorn
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.routing import Match, Mount, Route
 
 from streaming.web import protection
 from streaming.web.connections import HEADER_BYTES, HttpConnection, Phase, TimeLimits, connection_limit
-from streaming.web.http_counts import HttpCounts, Refusal
-from streaming.web.middleware import CountedRequests, Secured
-from streaming.web.occurrences import OncePerMinute
+from streaming.web.http_counts import OTHER, HttpCounts, Refusal
+from streaming.web.markup import STYLE_HASH
 from streaming.web.protection import Protection
 
 if TYPE_CHECKING:
     import socket
     import ssl
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from starlette.applications import Starlette
+    from starlette.routing import BaseRoute
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 STOP_SECONDS: Final = 2
 START_SECONDS: Final = 30
@@ -225,3 +231,158 @@ def _wait_until_started(server: WebServer, thread: threading.Thread) -> None:
         time.sleep(0.01)
     if not server.started:
         raise AssertionError("the HTTP server did not start")
+
+
+# What every request and response gets, in every program: a count, a login, security headers, a body in parts.
+
+
+SECURITY_HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "deny",
+    "Content-Security-Policy": (
+        f"default-src 'none'; style-src '{STYLE_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+"""No response has a script, loads anything, may be framed or is worth keeping."""
+
+
+PART_BYTES: Final = 256 * 1024
+"""A body is sent in parts of this size, each once the client has read those before: a slow one costs no memory."""
+
+
+class Secured:
+    """An ASGI application for those who log in, whose responses have security headers.
+
+    Headers of the web configuration file win over those of here; an empty value leaves one out.
+    """
+
+    def __init__(self, application: ASGIApp, protection: Protection) -> None:
+        self._application, self._protection = application, protection
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Respond to one request."""
+        rules = self._protection.rules
+        security = {**SECURITY_HEADERS, **rules.config.headers}
+
+        async def send_secured(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in security.items():
+                    if value:
+                        headers.setdefault(name, value)
+            for number, part in enumerate(_parts(message)):
+                if number:
+                    await asyncio.sleep(0)  # for others, and to learn that the client is gone
+                await send(part)
+
+        authorization = Headers(scope=scope).get("Authorization", "")
+        if rules.logins is not None and not await rules.logins.accept(authorization):
+            await PlainTextResponse("log in\n", 401, {"WWW-Authenticate": "Basic"})(scope, receive, send_secured)
+        else:
+            await self._application(scope, receive, send_secured)
+
+
+class CountedRequests:
+    """An ASGI application whose requests are counted, those that are refused a login included."""
+
+    def __init__(self, application: ASGIApp, routes: Sequence[BaseRoute], counts: HttpCounts) -> None:
+        self._application, self._routes, self._counts = application, routes, counts
+        counts.expect((*_paths(routes), OTHER))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Respond to one request."""
+        began, status = time.perf_counter(), 500  # uvicorn responds 500 for an application that fails before
+        handler = _handler(self._routes, scope)  # a mounted application changes the scope
+
+        async def send_counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        self._counts.begin()
+        try:
+            await self._application(scope, receive, send_counted)
+        finally:
+            self._counts.end(handler, status, time.perf_counter() - began)
+
+
+def _paths(routes: Sequence[BaseRoute], prefix: str = "") -> Iterator[str]:
+    for route in routes:
+        if isinstance(route, Mount):
+            yield from _paths(route.routes, prefix + route.path)
+        elif isinstance(route, Route):
+            yield prefix + route.path
+
+
+def _handler(routes: Sequence[BaseRoute], scope: Scope, prefix: str = "") -> str:
+    """Return the path, or its pattern, of the route of a request, whatever its method."""
+    for route in routes:
+        match, inner = route.matches(scope)
+        if match is Match.NONE:
+            continue
+        if isinstance(route, Mount):
+            return _handler(route.routes, {**scope, **inner}, prefix + route.path)
+        if isinstance(route, Route):
+            return prefix + route.path
+    return OTHER
+
+
+def _parts(message: Message) -> Iterator[Message]:
+    body = memoryview(message.get("body", b""))
+    starts = range(0, len(body), PART_BYTES)
+    if len(starts) <= 1:
+        yield message
+        return
+    for start in starts:
+        more = start + PART_BYTES < len(body) or message.get("more_body", False)
+        yield {**message, "body": body[start : start + PART_BYTES], "more_body": more}
+
+
+# Log lines that clients can cause at will: each at most once a minute, with how often it was so.
+
+
+SECONDS: Final = 60.0
+
+
+@dataclass(slots=True)
+class _Occurrence:
+    record: logging.LogRecord
+    logged_at: float
+    left_out: int = 0
+
+
+class OncePerMinute(logging.Filter):
+    """A filter of a logger: lines of the same template pass once a minute; the others are counted."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._occurrences: dict[str, _Occurrence] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a line is logged now."""
+        now, template = self._clock(), str(record.msg)
+        before = self._occurrences.get(template)
+        if before is not None and now - before.logged_at < SECONDS:
+            before.left_out += 1
+            before.record = record
+            return False
+        self._occurrences[template] = _Occurrence(record, now)
+        return True
+
+    def log_left_out(self) -> None:
+        """Log how often a line was left out, a minute after it was logged."""
+        now = self._clock()
+        for template, occurrence in list(self._occurrences.items()):
+            if now - occurrence.logged_at < SECONDS:
+                continue
+            if not occurrence.left_out:
+                del self._occurrences[template]
+                continue
+            line = copy(occurrence.record)
+            line.msg, line.args = f"{line.getMessage()} ({occurrence.left_out:,} times more within a minute)", ()
+            logging.getLogger(line.name).callHandlers(line)
+            occurrence.logged_at, occurrence.left_out = now, 0

@@ -41,8 +41,8 @@ from exporters.web.scrapes_first import ScrapesFirst
 from exporters.web.server import Endpoints, application
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState
-from streaming.runtime.garbage import collect_seldom
 from streaming.runtime.listening import address_of, listen
+from streaming.runtime.memory import collect_seldom
 from streaming.web.server import WebServer
 from tests.benchmarks._processes import cpu_seconds, memory
 from tests.benchmarks._stand_ins import Size, brokers

@@ -17,7 +17,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Final
 
-from streaming.commands import spark_classes
+from streaming.commands import jars
 from streaming.contracts.observations import Channel
 from tests.benchmarks._cluster import SOURCE, Cluster, open_log
 from tests.benchmarks._processes import cpu_seconds
@@ -56,7 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
     runs = parser.parse_args().runs
-    spark_classes.archive()
+    jars.archive()
     starts: dict[bool, list[Start]] = {True: [], False: []}
     for _ in range(runs):
         for archived, found in starts.items():

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from streaming.bus.publisher import Publisher
-    from streaming.bus.reader import BusReader
+    from streaming.bus.directory import BusReader, Publisher
     from streaming.contracts.identifiers import Micros
 
 SEGMENT_BYTES = 600  # two or three heartbeats

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming.bus.capacity import BusCapacity
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
+from streaming.bus.log import BusCapacity
 from streaming.contracts.codec import decode
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import Channel, Heartbeat, SourceKind

@@ -6,7 +6,7 @@ import pytest
 
 from streaming.changes.incidents.lag_attribution import LagEpisode, merged_episode, most_blamed
 from streaming.changes.state import ConfiguredTimes
-from streaming.contracts.incidents import IncidentClass
+from streaming.contracts.events import IncidentClass
 
 
 def test_an_episode_remembers_when_an_expelled_follower_first_rejoined() -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from streaming.changes.sources import of_replaced_logs
 from streaming.contracts.events import EventKind, Subject
-from streaming.contracts.identifiers import ClusterId, Micros
-from streaming.contracts.log_position import LogPosition
+from streaming.contracts.identifiers import ClusterId, LogPosition, Micros
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import SourceState
 

@@ -13,9 +13,8 @@ from streaming.contracts.columns import BROKER_COUNTS, CLUSTER_COUNTS, CLUSTER_T
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import ConfigOrigin
-from streaming.contracts.state import BrokerState
+from streaming.contracts.state import BrokerState, ObservedTime
 from streaming.contracts.tally import Shape
-from streaming.contracts.totals import ObservedTime
 from tests.changes.conftest import LAG, Story
 from tests.changes.test_maintenance import Announcer
 from tests.changes.test_revised_causes import proof

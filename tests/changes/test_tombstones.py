@@ -15,8 +15,7 @@ from streaming.changes.tombstones import KEPT, due, without_expired
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import DISKLESS
-from streaming.contracts.state import ClusterState
-from streaming.contracts.totals import COUNTS, SECONDS, TOTALS, totals_until
+from streaming.contracts.state import COUNTS, SECONDS, TOTALS, ClusterState, totals_until
 from streaming.delta.projections.projections import cluster_rows
 from tests.changes.conftest import LAG, SECOND, Story
 from tests.examples import examples

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.observations import Observation, SnapshotBegin, SnapshotReason
-from streaming.contracts.totals import SECONDS
+from streaming.contracts.state import SECONDS
 from tests.changes.conftest import Story
 from tests.changes.worlds import (
     WORLDS,

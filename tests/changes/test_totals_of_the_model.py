@@ -27,7 +27,7 @@ from streaming.contracts.observations import (
     SourceKind,
     TopicRemoved,
 )
-from streaming.contracts.totals import COUNTS, SECONDS
+from streaming.contracts.state import COUNTS, SECONDS
 from streaming.delta.projections.projections import cluster_rows
 from tests.blocks import singly
 from tests.changes.test_unobserved import Look, account

@@ -27,7 +27,7 @@ from streaming.contracts.observations import (
     SnapshotReason,
     SourceKind,
 )
-from streaming.contracts.totals import SECONDS
+from streaming.contracts.state import SECONDS
 from streaming.delta.projections.projections import cluster_rows
 from tests.changes.conftest import LAG, Story
 from tests.changes.worlds import WORLDS, applied, log_of, mixed, numbered, polls_of

@@ -14,8 +14,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
-from streaming.commands import doctor_tables
-from streaming.commands.doctor_checks import CHECKS_OF_THE_MACHINE, findings
+from streaming.commands import doctor_machine
+from streaming.commands.doctor import CHECKS_OF_THE_MACHINE, findings
 from streaming.commands.doctor_findings import Status
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import SOURCE_PROGRESS
@@ -166,8 +166,8 @@ def test_an_old_commit_is_stale_and_the_program_that_is_missing_is_named(
     assert (status, sentence.partition(";")[0]) == (Status.WARNING, "the newest commit is 3 hours old: stale")
     assert "the job runs, but nothing new comes: start isrwatch collect" in sentence
 
-    later = doctor_tables.time.time() + 4 * 86_400
-    monkeypatch.setattr(doctor_tables.time, "time", lambda: later)
+    later = doctor_machine.time.time() + 4 * 86_400
+    monkeypatch.setattr(doctor_machine.time, "time", lambda: later)
     ((status, sentence),) = wrong(place)
     assert (status, sentence.partition(";")[0]) == (Status.WARNING, "the newest commit is 4 days old: stale")
     assert "no job runs: start isrwatch job" in sentence

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming.commands import app
-from streaming.contracts.meanings import EXPLAINED
+from streaming.contracts.events import EXPLAINED
 from streaming.model.cluster.statements import STATEMENTS
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming.commands import spark_classes
+from streaming.commands import jars
 
 if TYPE_CHECKING:
     from tests.plugins.pipeline import Pipeline
@@ -38,7 +38,7 @@ def test_ctrl_c_while_spark_starts_ends_it_cleanly_and_leaves_nothing(pipeline: 
 
 
 def test_a_job_uses_the_archive_of_sparks_classes_and_says_that_its_bus_is_empty(pipeline: Pipeline) -> None:
-    archive = spark_classes.archive()
+    archive = jars.archive()
     job = pipeline.job()
 
     pipeline.eventually(lambda: "waiting for isrwatch collect" in job.text(), "it says that the bus is empty", job)
@@ -48,8 +48,8 @@ def test_a_job_uses_the_archive_of_sparks_classes_and_says_that_its_bus_is_empty
 def test_no_archive_is_made_of_a_job_that_does_not_run_and_its_last_line_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark_classes, "spark_archive", lambda: tmp_path / "spark-classes-0.jsa")
+    monkeypatch.setattr(jars, "spark_archive", lambda: tmp_path / "spark-classes-0.jsa")
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:NoSuchOption")
 
-    with pytest.raises(spark_classes.NotArchived, match="JAVA"):
-        spark_classes.archive()
+    with pytest.raises(jars.NotArchived, match="JAVA"):
+        jars.archive()

@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 from streaming.commands import COMMANDS, app, load, takes_place, with_subcommands
 from streaming.errors import ConfigurationError
 from streaming.runtime.folders import cache_folder
-from streaming.setting_values import check_place
-from streaming.settings import Settings, places_of, settings_of
+from streaming.settings import Settings, check_place, places_of, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from streaming.cluster_settings import one_cluster
 from streaming.errors import ConfigurationError, IsrwatchError
-from streaming.secret_values import with_secrets
+from streaming.settings import with_secrets
 from streaming.word_wrap import print_wrapped
 from tests.conformance.checker import Checker
 from tests.conformance.logs import LiveLog, LogFiles, Start

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.contracts.codec import decode, encode, from_fields
-from streaming.contracts.fields import FIELDS, KINDS, REQUIRED, plain_types
+from streaming.contracts.codec import FIELDS, KINDS, REQUIRED, decode, encode, from_fields, plain_types
 from streaming.contracts.observations import (
     SCHEMA_VERSION,
     Heartbeat,

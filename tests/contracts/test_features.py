@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streaming.contracts.features import BrokerVersions, FeatureLevels, versions_of
+from streaming.contracts.durability import BrokerVersions, FeatureLevels, versions_of
 
 METADATA = "metadata.version"
 KRAFT = "kraft.version"

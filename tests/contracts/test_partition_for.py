@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.contracts.partition_for import java_hash, partition_for
+from streaming.contracts.identifiers import java_hash, partition_for
 
 
 @pytest.mark.parametrize(

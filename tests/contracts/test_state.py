@@ -17,13 +17,13 @@ from streaming.contracts.state import (
     ClusterState,
     ConfigKey,
     ConfigValue,
+    ObservedTime,
     PartitionState,
     SourceLag,
     SourceState,
     columns_of,
 )
 from streaming.contracts.tables import CLUSTER_STATE_TABLE, PARTITION_CHANGES
-from streaming.contracts.totals import ObservedTime
 from streaming.delta.log.definitions import arrow_schema, arrow_type, rows_to_arrow
 from streaming.delta.state import CONFIG_COLUMNS, config_columns, configs_of, states_of, states_to_arrow, structs_of
 from tests.examples import examples

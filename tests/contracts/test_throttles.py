@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.contracts.throttles import LeftThrottles, ThrottledReplicas, ThrottleRates, left_throttles
+from streaming.contracts.durability import LeftThrottles, ThrottledReplicas, ThrottleRates, left_throttles
 
 NOTHING = LeftThrottles({}, {})
 LISTS = st.sampled_from([None, "", "none", "*", "0:1", "0:1,1:2", " 0:2 , 1:3", "1:13"])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.contracts.partition_for import partition_for
+from streaming.contracts.identifiers import partition_for
 from streaming.contracts.topic_roles import (
     COMPACTED,
     GUESSED,

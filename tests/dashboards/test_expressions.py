@@ -23,7 +23,7 @@ from dashboards.render import as_yaml
 from dashboards.signals import clusters, partitions
 from exporters.metrics.brokers import ISR_REMOVAL_CAUSES
 from exporters.metrics.catalogue import CATALOGUE
-from streaming.contracts.incidents import IncidentClass
+from streaming.contracts.events import IncidentClass
 from streaming.jobs.metrics import PREFIX as JOB_PREFIX
 from streaming.jobs.metrics import QUERY
 from streaming.settings import Settings

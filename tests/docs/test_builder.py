@@ -10,18 +10,13 @@ from typing import Any, get_type_hints
 import pytest
 
 from docs.builder.__main__ import main
-from docs.builder.alerts import with_table_of_alerts
-from docs.builder.build import DocumentationBroken, build, write_html
-from docs.builder.links import with_site_links
-from docs.builder.pages import places
-from docs.builder.references import RENDERED
+from docs.builder.references import RENDERED, with_table_of_alerts
+from docs.builder.site import DocumentationBroken, build, places, with_site_links, write_html
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.jmx_names import JMX_METRICS
 from exporters.web.endpoints import ENDPOINTS
 from streaming.commands import COMMANDS, load
-from streaming.contracts.events import Cause, Evidence
-from streaming.contracts.incidents import IncidentClass, Severity
-from streaming.contracts.meanings import meanings
+from streaming.contracts.events import Cause, Evidence, IncidentClass, Severity, meanings
 from streaming.contracts.tables import TABLES
 from streaming.model.cluster.statements import STATEMENTS
 from streaming.settings import Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streaming.contracts.incidents import IncidentClass
+from streaming.contracts.events import IncidentClass
 from tests.drill.stage import BROKERS, COMBINED, DEFAULTS, DISK_BROKER, SHORT
 
 if TYPE_CHECKING:

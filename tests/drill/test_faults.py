@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streaming.contracts.incidents import PLANNED_CLASSES
+from streaming.contracts.events import PLANNED_CLASSES
 from tests.drill.faults import FAULTS
 
 

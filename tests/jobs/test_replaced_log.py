@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.contracts.events import EventKind
-from streaming.contracts.log_position import NOWHERE, LogPosition
+from streaming.contracts.identifiers import NOWHERE, LogPosition
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
 from streaming.errors import IsrwatchError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming.contracts.fields import FIELDS
+from streaming.contracts.codec import FIELDS
 from streaming.contracts.tables import TABLES
 from streaming.jobs.schemas import PLAIN, bus_schema, observation_schema, table_schema
 

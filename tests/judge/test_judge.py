@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from streaming.changes.advice.slow_brokers import LEAST_HISTORY, BrokerSpeed, SpeedSample, after_round
+from streaming.contracts.events import IncidentClass
 from streaming.contracts.identifiers import BrokerId, Micros
-from streaming.contracts.incidents import IncidentClass
 from tests.judge.cruise_control import CruiseControl
 from tests.judge.expected import ExpectedIncident
 from tests.judge.faults import DRAWERS

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.contracts.identifiers import BrokerId
-from streaming.contracts.partition_for import java_hash, partition_for
+from streaming.contracts.identifiers import BrokerId, java_hash, partition_for
 from streaming.model.broker.leader import RemoteReplica, fetched
 from streaming.model.clients.partitioner import murmur2, partition_for_key
 from streaming.model.constants import Error

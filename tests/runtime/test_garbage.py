@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from streaming.runtime.garbage import collected_after, never_collected
+from streaming.runtime.memory import collected_after, never_collected
 
 LONG_LIVED = """
 import duckdb
-from streaming.runtime.garbage import never_collected
+from streaming.runtime.memory import never_collected
 with never_collected():
     duckdb.connect().execute("SELECT 1").fetchall()
 """

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from streaming.errors import ConfigurationError, MissingTool
 from streaming.resources import conf_path
-from streaming.runtime import ivy, jars, lockfile
-from streaming.runtime.lockfile import Coordinate, Group
+from streaming.runtime import ivy, jars
+from streaming.runtime.ivy import Coordinate, Group
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,7 +105,7 @@ def test_settings_that_are_no_file_are_reported(monkeypatch: pytest.MonkeyPatch)
 
 def test_processes_that_fetch_at_once_all_get_whole_jars(lock: Locks, tmp_path: Path) -> None:
     sums = lock(ONE, OLD)
-    (tmp_path / "test.lock").write_text(lockfile.render({"test": Group(jars=sums)}))
+    (tmp_path / "test.lock").write_text(ivy.render({"test": Group(jars=sums)}))
     program = (
         "from pathlib import Path; from streaming.runtime import jars; jars.conf_path = lambda _: Path('test.lock');"
         "print(*(path.read_text() for path in jars.jar_paths('test')), sep='\\n')"
@@ -134,26 +134,26 @@ def test_a_proxy_of_the_environment_reaches_java(monkeypatch: pytest.MonkeyPatch
 def test_the_committed_lock_holds_every_wish_and_no_address() -> None:
     path = conf_path("jars.lock")
     text = path.read_text()
-    locked = lockfile.read(path)
+    locked = ivy.read(path)
     kafkas = ["sandbox", "sandbox-kafka-1", "sandbox-kafka-3", "sandbox-kafka-3-6"]
     assert sorted(locked) == ["delta", "jmx-agent", *kafkas, "spark-kafka"]
     for group in locked.values():
         assert set(group.resolve) | set(group.exact) <= set(group.jars)
-    assert text == lockfile.render(locked)
+    assert text == ivy.render(locked)
     assert "://" not in text + conf_path("ivysettings.xml").read_text()
 
 
 @pytest.mark.parametrize("text", ["a:b", "a:b:c:d", "../x:b:1", "a:b/c:1", "a::1", "a:..:1"])
 def test_what_is_no_coordinate_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="group:artifact:version"):
-        lockfile.coordinate(text)
+        ivy.coordinate(text)
 
 
 def test_a_line_without_a_sum_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "jars.lock"
     path.write_text('[g]\n[g.jars]\n"a:b:1" = "abc"\n')
     with pytest.raises(ConfigurationError, match=r"a:b:1 in jars\.lock has no SHA-256"):
-        lockfile.read(path)
+        ivy.read(path)
 
 
 words = st.text("aZ0_.-", min_size=1, max_size=8).filter(lambda word: ".." not in word)
@@ -166,5 +166,5 @@ group = st.builds(Group, resolve=several, exact=several, jars=st.dictionaries(co
 @given(st.dictionaries(st.sampled_from(["delta", "jmx-agent"]), group))
 def test_a_lock_reads_back_as_written(tmp_path_factory: pytest.TempPathFactory, groups: dict[str, Group]) -> None:
     path = tmp_path_factory.getbasetemp() / "roundtrip.lock"
-    path.write_text(lockfile.render(groups))
-    assert groups == lockfile.read(path)
+    path.write_text(ivy.render(groups))
+    assert groups == ivy.read(path)

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming.commands.jars import app
-from streaming.runtime import ivy, jars, lockfile
-from streaming.runtime.lockfile import Coordinate, Group
+from streaming.runtime import ivy, jars
+from streaming.runtime.ivy import Coordinate, Group
 
 JAR = Coordinate("org.example", "one", "1.0.0")
 SETTINGS = """<ivysettings><settings defaultResolver="folder"/><resolvers>
@@ -25,7 +25,7 @@ def lock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("ISRWATCH_IVY_SETTINGS", str(tmp_path / "settings.xml"))
     monkeypatch.setenv("ISRWATCH_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "jars.lock"
-    path.write_text(lockfile.render({"test": Group(exact=(JAR,), jars={})}))
+    path.write_text(ivy.render({"test": Group(exact=(JAR,), jars={})}))
     monkeypatch.setattr("streaming.runtime.jars.conf_path", lambda _: path)
     monkeypatch.setattr("streaming.commands.jars.conf_path", lambda _: path)
     return path
@@ -39,12 +39,12 @@ def called(*arguments: str) -> str:
 
 def test_the_lock_is_written_anew_from_its_wishes(lock: Path) -> None:
     called("lock")
-    assert {JAR: hashlib.sha256(b"one").hexdigest()} == lockfile.read(lock)["test"].jars
+    assert {JAR: hashlib.sha256(b"one").hexdigest()} == ivy.read(lock)["test"].jars
 
 
 def test_a_pipe_is_given_every_line_whole(lock: Path) -> None:
     long = Coordinate("org.example", "one" * 30, "1.0.0")
-    lock.write_text(lockfile.render({"test": Group(exact=(long,), jars={long: "0" * 64})}))
+    lock.write_text(ivy.render({"test": Group(exact=(long,), jars={long: "0" * 64})}))
     assert str(long) in called()
 
 
@@ -65,9 +65,9 @@ def test_without_room_for_the_archive_of_sparks_classes_the_jars_are_there_all_t
     def archive() -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    lock.write_text(lockfile.render({jars.DELTA: Group(exact=(JAR,), jars={})}))
+    lock.write_text(ivy.render({jars.DELTA: Group(exact=(JAR,), jars={})}))
     called("lock")
-    monkeypatch.setattr("streaming.commands.spark_classes.archive", archive)
+    monkeypatch.setattr("streaming.commands.jars.archive", archive)
 
     said = called("fetch", jars.DELTA)
 

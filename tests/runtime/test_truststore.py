@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from streaming.errors import ConfigurationError
+from streaming.runtime.ivy import trust_options
 from streaming.runtime.java import find_java
-from streaming.runtime.truststore import trust_options
 
 # A self-signed certificate made for this test; its key was thrown away.
 CERTIFICATE = (Path(__file__).parent / "authority.pem").read_text()

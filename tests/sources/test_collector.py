@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.bus.capacity import Removed
+from streaming.bus.log import Removed
 from streaming.bus.memory import MemoryBus
 from streaming.contracts.codec import decode
 from streaming.contracts.identifiers import ClusterId, Micros

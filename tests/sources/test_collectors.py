@@ -18,7 +18,7 @@ from tests.sources.test_collector import PATIENCE, FullDisk, Scripted, heartbeat
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from streaming.bus.publisher import Publisher
+    from streaming.bus.directory import Publisher
     from streaming.sources.source import Source
 
     OpenSources = Callable[[Callable[[str], None]], Sequence[Source]]

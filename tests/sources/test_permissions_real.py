@@ -16,7 +16,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartiti
 from confluent_kafka.admin import AdminClient
 
 from deploy.sandbox.waiting import wait_until
-from streaming.commands.doctor_checks import CHECKS
+from streaming.commands.doctor import CHECKS
 from streaming.commands.doctor_findings import Status
 from streaming.contracts.events import EventKind
 from streaming.contracts.identifiers import Micros

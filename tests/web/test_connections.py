@@ -19,9 +19,7 @@ from starlette.routing import Route
 
 from streaming.runtime.listening import SILENT_SECONDS, listen
 from streaming.web.connections import MOST_CONNECTIONS, TimeLimits, connection_limit
-from streaming.web.middleware import PART_BYTES
-from streaming.web.occurrences import OncePerMinute
-from streaming.web.server import WebServer, serving
+from streaming.web.server import PART_BYTES, OncePerMinute, WebServer, serving
 from tests.plugins.local_http import wait_until
 
 if TYPE_CHECKING:

@@ -20,11 +20,9 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from streaming.runtime.listening import address_of, listen
-from streaming.web import logins, protection
-from streaming.web.logins import Logins
-from streaming.web.middleware import SECURITY_HEADERS
-from streaming.web.protection import Protection
-from streaming.web.server import WebServer, serving
+from streaming.web import protection
+from streaming.web.protection import Logins, Protection
+from streaming.web.server import SECURITY_HEADERS, WebServer, serving
 from tests.plugins.certificates import make_certificate
 
 if TYPE_CHECKING:
@@ -199,7 +197,7 @@ def test_a_header_that_is_no_login_is_refused(header: str) -> None:
 def test_a_right_password_is_computed_once_and_a_wrong_one_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[bytes] = []
     real = bcrypt.checkpw
-    monkeypatch.setattr(logins.bcrypt, "checkpw", lambda *given: computed.append(given[0]) or real(*given))
+    monkeypatch.setattr(protection.bcrypt, "checkpw", lambda *given: computed.append(given[0]) or real(*given))
     users = Logins({"me": hashed("secret")})
 
     async def ask(*logins: str) -> list[bool]:

@@ -13,8 +13,8 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from streaming.runtime.listening import address_of, listen
-from streaming.web.middleware import SECURITY_HEADERS
 from streaming.web.protection import protection_of
+from streaming.web.server import SECURITY_HEADERS
 from streaming.web.status import StatusServer
 from tests.plugins.certificates import make_certificate
 

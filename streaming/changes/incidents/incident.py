@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.changes.incidents.context import ChangeRow, Family
 from streaming.changes.incidents.lag_attribution import BrokerAbsence, LagEpisode, LagReport, overdue
-from streaming.contracts.events import EventKind
+from streaming.contracts.events import EventKind, IncidentClass
 from streaming.contracts.identifiers import NO_LEADER
-from streaming.contracts.incidents import IncidentClass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,7 +17,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from streaming.contracts.incidents import IncidentClass
+from streaming.contracts.events import IncidentClass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

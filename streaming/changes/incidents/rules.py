@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.changes.incidents.context import FAMILY_OF, HARM, ChangeRow, Family
 from streaming.changes.incidents.lag_attribution import merged_episode, most_blamed
-from streaming.contracts.events import Cause, EventKind, Evidence
+from streaming.contracts.events import PLANNED_CLASSES, Cause, EventKind, Evidence, IncidentClass
 from streaming.contracts.identifiers import NO_LEADER
-from streaming.contracts.incidents import PLANNED_CLASSES, IncidentClass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

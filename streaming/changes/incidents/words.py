@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.changes.incidents.incident import OFFLINE, UNDER_MIN_ISR
-from streaming.contracts.events import Cause
+from streaming.contracts.events import PLANNED_CLASSES, Cause, IncidentClass, Severity
 from streaming.contracts.identifiers import NO_LEADER, Micros
-from streaming.contracts.incidents import PLANNED_CLASSES, IncidentClass, Severity
-from streaming.contracts.moments import utc_text
 from streaming.contracts.topic_roles import GUESSED, TopicRole, failing, role_of
+from streaming.contracts.words import utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from streaming.changes.state import Change, Event
-    from streaming.contracts.log_position import LogPosition
+    from streaming.contracts.identifiers import LogPosition
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import PartitionState
     from streaming.delta.log.positions import LastCommon

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.contracts.incidents import IncidentClass
+from streaming.contracts.events import IncidentClass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from streaming.contracts.log_position import NOWHERE, LogPosition
+from streaming.contracts.identifiers import NOWHERE, LogPosition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -43,7 +43,7 @@ from streaming.delta.progress import ProgressTable
 from streaming.delta.projections.shared_state import Recovered, SharedState
 from streaming.delta.state import AsOf, apply_changes, as_of_version, config_columns, count_isr_removals, load_state
 from streaming.errors import TableRefused
-from streaming.runtime.garbage import never_collected
+from streaming.runtime.memory import never_collected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

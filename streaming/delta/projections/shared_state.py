@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 from streaming.changes.advice.suspects import SuspectTally
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Subject
-from streaming.contracts.state import PartitionState
+from streaming.contracts.state import COUNTS, EPISODES, SECONDS, UNKNOWN, PartitionState
 from streaming.contracts.tally import MICROS_OF_TOTALS, Shape
-from streaming.contracts.totals import COUNTS, EPISODES, SECONDS, UNKNOWN
 from streaming.delta.state import fields_of, states_of
 
 if TYPE_CHECKING:

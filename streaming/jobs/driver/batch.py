@@ -32,7 +32,7 @@ from streaming.delta.quarantine import Quarantine
 from streaming.jobs.applied import Applied, Stopwatch, count_reasons
 from streaming.jobs.driver.decoded_batch import decode_batch
 from streaming.jobs.driver.repeated_blocks import RepeatedBlocks
-from streaming.runtime.garbage import collected_after
+from streaming.runtime.memory import collected_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streaming.changes.state import Folded, TopicKey
-    from streaming.contracts.identifiers import ClusterId, TopicId
-    from streaming.contracts.log_position import LogPosition
+    from streaming.contracts.identifiers import ClusterId, LogPosition, TopicId
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import SourceState
     from streaming.delta.log.positions import LastCommon

@@ -14,8 +14,8 @@ from streaming.changes.fold import UnchangedRun, merged
 from streaming.changes.sources import MAX_AHEAD, is_ahead
 from streaming.contracts.blocks import PartitionsObserved
 from streaming.contracts.codec import decode
-from streaming.contracts.moments import utc_text
 from streaming.contracts.observations import SnapshotEnd
+from streaming.contracts.words import utc_text
 from streaming.delta.quarantine import Refused
 from streaming.errors import Quarantined
 from streaming.jobs.applied import MICROS, now

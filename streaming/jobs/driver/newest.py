@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streaming.contracts.columns import Table
-    from streaming.contracts.log_position import LogPosition
+    from streaming.contracts.identifiers import LogPosition
     from streaming.contracts.observations import Channel, Observation
     from streaming.contracts.state import SourceState
     from streaming.delta.log.positions import LastCommon

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from streaming.contracts.log_position import LogPosition
+    from streaming.contracts.identifiers import LogPosition
     from streaming.contracts.observations import Channel
 
 

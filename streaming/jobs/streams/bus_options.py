@@ -16,7 +16,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming.contracts.log_position import LogPosition
+from streaming.contracts.identifiers import LogPosition
 from streaming.contracts.observations import Channel
 from streaming.errors import ConfigurationError
 

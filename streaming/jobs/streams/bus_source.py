@@ -20,15 +20,15 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
 from streaming.bus.directory import DirectoryReader
-from streaming.bus.segment_reading import replaced
-from streaming.contracts.log_position import LogPosition
+from streaming.bus.segments import replaced
+from streaming.contracts.identifiers import LogPosition
 from streaming.contracts.observations import Channel
 from streaming.jobs.schemas import bus_schema
 from streaming.jobs.streams.bus_options import DEFAULT_WAIT_SECONDS, checked_options
 from streaming.jobs.streams.bus_rows import arrow_batches
 from streaming.jobs.streams.left_out_blocks import published_digests
 from streaming.jobs.streams.sample_columns import in_columns
-from streaming.runtime.garbage import freeze
+from streaming.runtime.memory import freeze
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from streaming.bus.frames import BusFrame, Damaged
 from streaming.changes.sources import is_ahead
-from streaming.contracts.codec import decode
-from streaming.contracts.fields import KINDS, plain_types
+from streaming.contracts.codec import KINDS, decode, plain_types
 from streaming.contracts.sample_blocks import SamplesBlock
 from streaming.delta.log.definitions import NAME, arrow_type
 from streaming.errors import Quarantined

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from streaming.contracts.identifiers import NO_LEADER, BrokerId, TopicId, TopicPartition
-from streaming.contracts.partition_for import partition_for
+from streaming.contracts.identifiers import NO_LEADER, BrokerId, TopicId, TopicPartition, partition_for
 from streaming.model.constants import Error
 from streaming.model.messages.clients import (
     ANY_EPOCH,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from streaming.contracts.partition_for import partition_for
+from streaming.contracts.identifiers import partition_for
 from streaming.model.broker.produce import Appended
 from streaming.model.constants import Error
 from streaming.model.coordinators.group_state import (

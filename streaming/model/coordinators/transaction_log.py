@@ -8,8 +8,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from streaming.contracts.identifiers import TopicPartition
-from streaming.contracts.partition_for import partition_for
+from streaming.contracts.identifiers import TopicPartition, partition_for
 from streaming.model.constants import Error
 from streaming.model.storage.batch import Batch, Marker
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from streaming.bus.capacity import Removed
-    from streaming.bus.publisher import Publisher
+    from streaming.bus.directory import Publisher
+    from streaming.bus.log import Removed
     from streaming.contracts.identifiers import Micros
     from streaming.contracts.observations import Observation
     from streaming.sources.source import Source

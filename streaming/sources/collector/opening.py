@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from streaming.bus.publisher import Publisher
+    from streaming.bus.directory import Publisher
     from streaming.settings import Settings
     from streaming.sources.metadata_log.source import MetadataLogSource
     from streaming.sources.source import Source

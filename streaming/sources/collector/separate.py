@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from streaming.bus.publisher import Publisher
+    from streaming.bus.directory import Publisher
     from streaming.sources.protocol.addresses import Peers
     from streaming.sources.source import Source
 

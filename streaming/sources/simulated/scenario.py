@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from streaming.contracts.events import IncidentClass
 from streaming.contracts.identifiers import BrokerId
-from streaming.contracts.incidents import IncidentClass
 from streaming.errors import ConfigurationError
 from streaming.model.constants import Constants
 from streaming.model.messages.network import CONTROLLER

@@ -10,7 +10,7 @@ from dataclasses import MISSING, asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from streaming.contracts.incidents import IncidentClass
+from streaming.contracts.events import IncidentClass
 from streaming.errors import ConfigurationError
 from streaming.model.constants import PRESETS, Constants, MetadataMode, Switches, Truncation
 from streaming.model.messages.network import CONTROLLER

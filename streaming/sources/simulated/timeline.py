@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming.contracts.identifiers import NO_LEADER
-from streaming.contracts.movements import MovedPartition, StepShape, movements
 from streaming.contracts.records import (
     RECOVERING,
     BrokerRegistrationChange,
@@ -16,6 +15,7 @@ from streaming.contracts.records import (
     RegisterController,
     UnregisterBroker,
 )
+from streaming.contracts.words import MovedPartition, StepShape, movements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

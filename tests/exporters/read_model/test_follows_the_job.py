@@ -16,7 +16,7 @@ from streaming.changes.advice.restart_safety import restart_advice
 from streaming.changes.fold import fold
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel
-from streaming.contracts.totals import SECONDS
+from streaming.contracts.state import SECONDS
 from streaming.delta.changes.log import ChangeLog, changes_to_arrow
 from streaming.delta.projections.projections import Projections
 from streaming.sources.simulated import SimulatedSource, load_scenario

@@ -10,7 +10,7 @@ from exporters.metrics.incidents import INCIDENT_METRICS
 from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.reader import TablesReader
 from exporters.terminal.incidents import read_incidents
-from streaming.contracts.incidents import IncidentClass
+from streaming.contracts.events import IncidentClass
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log.maintenance import RetentionPolicy

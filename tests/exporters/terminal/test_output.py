@@ -13,8 +13,7 @@ from exporters.terminal.output import Row, RowFormat, RowOutput
 from exporters.terminal.table_layout import SENTENCE, WORDS, Field, table_lines
 from exporters.terminal.time_parsing import Clock
 from streaming.commands import app
-from streaming.contracts.events import Cause, EventKind
-from streaming.contracts.incidents import IncidentClass
+from streaming.contracts.events import Cause, EventKind, IncidentClass
 
 FIELDS = (
     Field("opened", lambda row: row["opened"]),

@@ -31,8 +31,8 @@ from streaming.contracts.sample_tables import (
     REPLICA_OFFSETS,
     TOPIC_SETTINGS,
 )
+from streaming.contracts.state import ObservedTime
 from streaming.contracts.tables import TABLES
-from streaming.contracts.totals import ObservedTime
 from streaming.delta.log.definitions import arrow_schema, create_or_upgrade
 from tests.exporters.conftest import SECOND, Tables
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming.commands import app
-from streaming.contracts.partition_for import partition_for
+from streaming.contracts.identifiers import partition_for
 from streaming.contracts.sample_tables import (
     BROKER_FEATURES,
     BROKER_SETTINGS,

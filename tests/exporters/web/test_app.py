@@ -31,7 +31,7 @@ from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.errors import ConfigurationError
 from streaming.runtime.listening import listen, listen_all
 from streaming.settings import ExportSettings
-from streaming.web.middleware import SECURITY_HEADERS
+from streaming.web.server import SECURITY_HEADERS
 from tests.exporters.conftest import Rows, Tables
 from tests.plugins.local_http import free_port, wait_until
 from tests.plugins.prometheus import eventually, prometheus_server  # noqa: F401 - fixtures

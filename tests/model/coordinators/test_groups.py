@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.contracts.identifiers import BrokerId
-from streaming.contracts.partition_for import partition_for
+from streaming.contracts.identifiers import BrokerId, partition_for
 from streaming.model.clients.positions import GroupProtocol, ResetPolicy
 from streaming.model.cluster.descriptions import group_offsets
 from streaming.model.constants import Error

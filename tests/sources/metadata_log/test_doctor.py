@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
 from streaming.commands import app, doctor_machine
-from streaming.commands.doctor_checks import CHECKS, CHECKS_OF_THE_MACHINE
+from streaming.commands.doctor import CHECKS, CHECKS_OF_THE_MACHINE
 from streaming.commands.doctor_findings import Status, numbered
 from streaming.runtime.listening import address_of, listen
 from streaming.settings import ClusterSettings, CollectSettings, Settings

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from streaming.commands.doctor_checks import CHECKS
+from streaming.commands.doctor import CHECKS
 from streaming.commands.doctor_findings import Status
 from streaming.contracts.identifiers import Micros
 from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings

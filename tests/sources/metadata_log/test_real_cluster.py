@@ -13,7 +13,7 @@ import pytest
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.cluster_settings import each_cluster
-from streaming.commands.doctor_checks import CHECKS
+from streaming.commands.doctor import CHECKS
 from streaming.commands.doctor_findings import Status
 from streaming.contracts.observations import SnapshotReason
 from streaming.runtime.jars import groups

@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from streaming.contracts.durability import TopicDurability, Weakness
-from streaming.contracts.features import BrokerVersions, FeatureLevels, versions_of
-from streaming.contracts.identifiers import Micros
+from streaming.contracts.durability import (
+    BrokerVersions,
+    FeatureLevels,
+    LeftThrottles,
+    ThrottledReplicas,
+    ThrottleRates,
+    TopicDurability,
+    Weakness,
+    left_throttles,
+    versions_of,
+)
+from streaming.contracts.identifiers import Micros, partition_for
 from streaming.contracts.observations import Channel
-from streaming.contracts.partition_for import partition_for
-from streaming.contracts.throttles import LeftThrottles, ThrottledReplicas, ThrottleRates, left_throttles
 from streaming.contracts.topic_roles import TopicRole
 from streaming.jobs.driver.newest import NewestBatch
 from streaming.sources.protocol.addresses import Address, Peers

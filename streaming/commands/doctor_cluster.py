@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from concurrent.futures import wait
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from streaming.commands.doctor_findings import SECONDS, Status, numbered
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import MIN_ISR, ConfigObserved, SourceKind
-from streaming.contracts.sample_blocks import BrokerOffsetsObserved
+from streaming.contracts.sample_blocks import BrokerOffsetsObserved, SamplesBlock
+from streaming.contracts.samples import (
+    GroupObserved,
+    GroupOffsetsObserved,
+    LogDirectoryObserved,
+    QuorumMemberObserved,
+    ReplicaOffsetsObserved,
+)
 from streaming.errors import ConnectionRefused
 from streaming.sources.permissions import addressed, grantee_of
 from streaming.sources.polling.access import access_of
@@ -20,16 +29,21 @@ from streaming.sources.polling.metadata import NO_TOPIC, others_denied
 from streaming.sources.polling.reassignments import ReassignmentsRound, dialer_of
 from streaming.sources.protocol.addresses import parse_servers
 from streaming.sources.protocol.connection import CannotServe, TooOld
+from streaming.sources.protocol.tls import Unsupported
+from streaming.sources.samples.groups.spark import CheckpointUnreadable, read_checkpoint
+from streaming.sources.samples.source import open_samples
 from streaming.sources.source import monotonic, wall_clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from concurrent.futures import Future
 
-    from streaming.settings import ClusterSettings
+    from streaming.contracts.observations import Observation
+    from streaming.settings import ClusterSettings, Settings
     from streaming.sources.polling.access import Access
     from streaming.sources.polling.broker import Answer
     from streaming.sources.polling.view import ClusterView
+    from streaming.sources.samples.source import SamplesSource
 
 
 def poll_once(cluster: ClusterSettings) -> Iterator[tuple[Status, str]]:
@@ -128,3 +142,71 @@ def _envelope(view: ClusterView, cluster: ClusterSettings) -> dict[str, Any]:
         "occurred_not_after": now,
         "collected_at": now,
     }
+
+
+# What ``isrwatch doctor`` learns of samples: it asks once what the collector asks again and again.
+
+
+_READ: Final[dict[type[Observation], str]] = {
+    ReplicaOffsetsObserved: "replicas whose offsets can be read",
+    LogDirectoryObserved: "log directories whose size can be read",
+    GroupObserved: "groups that are listed",
+    GroupOffsetsObserved: "partitions of groups whose owner or committed offset can be read",
+    QuorumMemberObserved: "members of the metadata quorum whose log end can be read",
+}
+"""What is counted of each kind of sample."""
+_QUIET_SECONDS: Final = 1.0
+"""A round has ended when nothing has come for so long."""
+
+
+def samples(settings: Settings) -> Iterator[tuple[Status, str]]:
+    """Take one round of samples.
+
+    Raises:
+        ConnectionRefused: no broker answers.
+        ConfigurationError: a property is wrong.
+    """
+    try:
+        (source,) = open_samples(settings, lambda _: None)
+    except Unsupported as refusal:
+        yield Status.SKIPPED, f"only the offsets of leaders are sampled, by librdkafka: {refusal}"
+        return
+    with closing(source):
+        counts, refusals = _one_round(source)
+    yield from _checkpoints(settings.collect.spark_checkpoints)
+    yield from ((Status.OK, f"{what}: {counts[kind]}") for kind, what in _READ.items() if counts[kind])
+    yield from ((Status.WARNING, refusal) for refusal in refusals)
+    if not counts and not refusals:
+        yield Status.WARNING, f"no broker gave a sample within {SECONDS:g} s"
+
+
+def _checkpoints(folders: Mapping[str, str]) -> Iterator[tuple[Status, str]]:
+    for name, folder in folders.items():
+        try:
+            partitions = sum(map(len, read_checkpoint(Path(folder)).committed.values()))
+            yield Status.OK, f"partitions that the query with the Spark checkpoint {name} has read: {partitions}"
+        except CheckpointUnreadable as reason:
+            yield Status.WARNING, f"the Spark checkpoint {name} is not read: {reason}"
+
+
+def _one_round(source: SamplesSource) -> tuple[Counter[type[Observation]], list[str]]:
+    """Return how many samples there are of each kind, and what is missing.
+
+    Raises:
+        ConnectionRefused: no broker answers.
+    """
+    counts: Counter[type[Observation]] = Counter()
+    refusals: list[str] = []
+    last = ends = time.monotonic()
+    ends += SECONDS
+    while time.monotonic() < ends and not (counts and time.monotonic() - last > _QUIET_SECONDS):
+        try:
+            arrived = source.poll(wall_clock())
+        except CannotServe as refusal:
+            refusals.append(str(refusal))
+            continue
+        for each in arrived:
+            kind, count = (each.sample, len(each)) if isinstance(each, SamplesBlock) else (type(each), 1)
+            counts[kind] += count
+            last = time.monotonic()
+    return counts, refusals

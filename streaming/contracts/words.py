@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from streaming.contracts.identifiers import Micros
 
 _LISTED = 3
 
@@ -92,3 +95,15 @@ def brokers_in_words(brokers: Iterable[int]) -> str:
 
 def _partitions(count: int) -> str:
     return f"{count} partition{'s' * (count != 1)}"
+
+
+# Moments as people read them.
+
+
+def utc_text(moment: Micros) -> str:
+    """Spell a moment, to the second.
+
+    >>> utc_text(1_700_000_000_900_000)
+    '2023-11-14 22:13:20Z'
+    """
+    return dt.datetime.fromtimestamp(moment // 1_000_000, dt.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
