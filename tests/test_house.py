@@ -21,7 +21,7 @@ from exporters.metrics.jmx_names import JMX_METRICS
 from streaming.commands import load
 from streaming.contracts.tables import TABLES
 from streaming.delta.log.definitions import create_or_upgrade
-from streaming.jobs.registry import QUERIES
+from streaming.jobs.application import QUERIES
 from streaming.settings import Settings
 from streaming.sources.simulated.scenario_file import load_scenario
 

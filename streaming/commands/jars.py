@@ -22,7 +22,7 @@ from rich.text import Text
 from streaming.bus.directory import DirectoryPublisher
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.errors import IsrwatchError
-from streaming.jobs.registry import QUERIES
+from streaming.jobs.application import QUERIES
 from streaming.jobs.session import JAVA_OPTIONS, java_options, measured_configuration, spark_archive
 from streaming.resources import conf_path
 from streaming.runtime import class_archive, jars

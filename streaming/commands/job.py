@@ -84,8 +84,7 @@ def job(
 
 def _run_alone(settings: JobSettings, places: Places) -> None:
     from streaming.delta.log.table_lock import sole_writer
-    from streaming.jobs.application import recover
-    from streaming.jobs.registry import chosen
+    from streaming.jobs.application import chosen, recover
 
     queries = chosen(settings.queries)
     recover(places.tables, _warn)

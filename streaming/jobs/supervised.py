@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 
 from streaming.errors import ConfigurationError, NewerFormat, TableRefused
 from streaming.jobs.queries import QueryRun
-from streaming.jobs.spark_errors import SparkEnded, sentence_of, spark_failure, trace_of
+from streaming.jobs.session import SparkEnded, sentence_of, spark_failure, trace_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from streaming.bus.directory import DirectoryReader
     from streaming.contracts.identifiers import LogPosition
-    from streaming.jobs.applied import Applied
-    from streaming.jobs.queries import BatchListener, Places, QueryDefinition
+    from streaming.jobs.queries import Applied, BatchListener, Places, QueryDefinition
     from streaming.settings import JobSettings
 
 FIRST_PAUSE_SECONDS: Final = 1.0

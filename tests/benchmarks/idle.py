@@ -22,7 +22,7 @@ from streaming.contracts.codec import encode
 from streaming.contracts.observations import Channel, Heartbeat, SourceKind
 from streaming.contracts.sample_blocks import offsets_in_blocks
 from streaming.contracts.samples import ReplicaOffsetsObserved
-from streaming.jobs.registry import QUERIES
+from streaming.jobs.application import QUERIES
 from streaming.sources.metadata_log.image import HEARTBEAT_MICROS
 from tests.benchmarks._cluster import SOURCE, Cluster, open_log
 from tests.benchmarks._processes import cpu_seconds, memory

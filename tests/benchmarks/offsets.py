@@ -27,13 +27,12 @@ from streaming.contracts.codec import encode
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK, BrokerOffsetsObserved
 from streaming.contracts.samples import ReplicaOffsetsObserved
-from streaming.jobs.driver import newest
-from streaming.jobs.driver.newest import NewestBatch
-from streaming.jobs.driver.samples import read_samples
+from streaming.jobs.application import QUERIES, register_sources
+from streaming.jobs.driver import samples
+from streaming.jobs.driver.samples import NewestBatch, read_samples
 from streaming.jobs.queries import Places, QueryRun
-from streaming.jobs.registry import QUERIES, register_sources
 from streaming.jobs.session import build_session
-from streaming.jobs.streams.bus_rows import arrow_batches
+from streaming.jobs.streams.bus_source import arrow_batches
 from streaming.settings import JobSettings
 from tests.benchmarks._cluster import SEGMENT_BYTES, Topics
 from tests.benchmarks._processes import cpu_seconds
@@ -144,11 +143,11 @@ def timed_reading(timed: Timed) -> Iterator[None]:
         finally:
             timed.decoding += time.perf_counter() - began
 
-    newest.read_samples = reading
+    samples.read_samples = reading
     try:
         yield
     finally:
-        newest.read_samples = read_samples
+        samples.read_samples = read_samples
 
 
 def cpu_of_all() -> float:

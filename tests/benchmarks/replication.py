@@ -26,7 +26,7 @@ from streaming.bus.frames import BusFrame
 from streaming.contracts.codec import decode
 from streaming.contracts.observations import Channel, Heartbeat
 from streaming.jobs.application import Application
-from streaming.jobs.driver.batch import ReplicationBatch
+from streaming.jobs.driver.replication import ReplicationBatch
 from streaming.jobs.queries import Places
 from streaming.jobs.session import build_session
 from streaming.runtime.jars import DELTA, jar_paths
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from streaming.jobs.applied import Applied
+    from streaming.jobs.queries import Applied
 
 CHANGED_IN: Final = 1000
 SNAPSHOTS: Final = 5

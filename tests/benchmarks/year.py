@@ -46,10 +46,10 @@ from streaming.delta.changes.reader import rows_between
 from streaming.delta.log import maintenance
 from streaming.delta.log.maintenance import RetentionPolicy
 from streaming.delta.progress import ProgressTable
-from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.incidents import IncidentsBatch
-from streaming.jobs.driver.newest import NewestBatch
-from streaming.jobs.streams.bus_rows import SCHEMA
+from streaming.jobs.driver.replication import ReplicationBatch
+from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.streams.bus_source import SCHEMA
 from tests.benchmarks._cluster import SOURCE, Cluster
 from tests.benchmarks._processes import peak
 

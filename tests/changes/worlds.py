@@ -32,9 +32,8 @@ from streaming.contracts.observations import (
     SourceKind,
     TopicRemoved,
 )
-from streaming.jobs.driver.decoded_batch import decode_batch
-from streaming.jobs.driver.repeated_blocks import RepeatedBlocks
-from streaming.jobs.streams.bus_rows import SCHEMA
+from streaming.jobs.driver.decoded_batch import RepeatedBlocks, decode_batch
+from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.model.constants import Constants
 from streaming.sources.simulated import Scenario, SimulatedSource
 from streaming.sources.simulated.scenario import Action, Fault, TopicPlan

@@ -16,9 +16,9 @@ from streaming.delta.changes.reader import rows_between
 from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.delta.log.writer import GENERATION
 from streaming.delta.progress import ProgressTable
-from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.incidents import IncidentsBatch
-from streaming.jobs.driver.newest import NewestBatch
+from streaming.jobs.driver.replication import ReplicationBatch
+from streaming.jobs.driver.samples import NewestBatch
 from streaming.settings import JobSettings
 from tests.end_to_end.model_trace import recorded, steps
 from tests.plugins.logs import rows_of_log

@@ -21,8 +21,8 @@ from deploy.sandbox.waiting import wait_until
 from deploy.sandbox.writer import TopicWriter
 from streaming.bus.directory import DirectoryReader
 from streaming.contracts.observations import Channel
-from streaming.jobs.driver.batch import ReplicationBatch
-from streaming.jobs.driver.newest import NewestBatch
+from streaming.jobs.driver.replication import ReplicationBatch
+from streaming.jobs.driver.samples import NewestBatch
 from streaming.sources.metadata_log.quorum import Bootstrap
 from streaming.sources.protocol.addresses import parse_servers
 from streaming.sources.protocol.connection import dialer

@@ -21,9 +21,9 @@ from streaming.contracts.observations import Channel
 from streaming.contracts.tables import SOURCE_PROGRESS
 from streaming.delta.log.definitions import LAYOUT_PROPERTY, arrow_schema
 from streaming.delta.log.queries import read_all
+from streaming.jobs.application import QUERIES
+from streaming.jobs.metrics import Reporter
 from streaming.jobs.queries import Places
-from streaming.jobs.registry import QUERIES
-from streaming.jobs.reporting import Reporter
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import BusSettings, JobSettings, Settings, TablesSettings
 from tests.end_to_end.stories import long_story

@@ -24,8 +24,8 @@ from streaming.contracts.observations import Channel, ControllerObserved, Source
 from streaming.contracts.state import SourceLag
 from streaming.delta.log.queries import read_all
 from streaming.delta.progress import ProgressTable
-from streaming.jobs.driver.batch import ReplicationBatch
-from streaming.jobs.streams.bus_rows import SCHEMA
+from streaming.jobs.driver.replication import ReplicationBatch
+from streaming.jobs.streams.bus_source import SCHEMA
 from tests.changes.conftest import SECOND, Story
 
 if TYPE_CHECKING:

@@ -314,7 +314,8 @@ def test_the_last_versions_of_a_large_file_are_read_without_all_of_it_in_memory(
     many = many.set_column(many.schema.get_field_index("version"), many.schema.field("version"), numbers)
     pq.write_table(many, path / "large.parquet")
     reading = (
-        "import sys; from pathlib import Path; import pyarrow as pa; from streaming.delta.log.storage import read_versions;"
+        "import sys; from pathlib import Path; import pyarrow as pa;"
+        "from streaming.delta.log.storage import read_versions;"
         f"rows = read_versions(Path(sys.argv[1]), 'large.parquet', {many.num_rows - 11}, {many.num_rows - 2});"
         "print(rows['version'].to_pylist(), ';', pa.default_memory_pool().max_memory())"
     )

@@ -19,8 +19,8 @@ from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.incidents.rows import rows_of
 from streaming.delta.incidents.table import read_contexts
-from streaming.jobs.driver.batch import ReplicationBatch
-from streaming.jobs.streams.bus_rows import SCHEMA
+from streaming.jobs.driver.replication import ReplicationBatch
+from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.sources.simulated import SimulatedSource, load_scenario
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import Channel, Heartbeat, SnapshotReason, SourceKind
 from streaming.contracts.sample_blocks import BrokerMetricsObserved
 from streaming.contracts.samples import BrokerMetricObserved
-from streaming.jobs.driver.batch import ReplicationBatch
-from streaming.jobs.driver.newest import NewestBatch
+from streaming.jobs.driver.replication import ReplicationBatch
+from streaming.jobs.driver.samples import NewestBatch
 from streaming.sources.polling.view import ClusterView, PartitionView, snapshot, steps
 from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.jobs.driver.test_batch import published, rows

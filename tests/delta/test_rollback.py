@@ -14,8 +14,8 @@ from streaming.delta.log.durable import cut_unflushed, flush, flushed_version
 from streaming.delta.log.maintenance import RetentionPolicy
 from streaming.delta.log.table_log import newest_version
 from streaming.delta.projections.rollback import roll_back
-from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.incidents import IncidentsBatch
+from streaming.jobs.driver.replication import ReplicationBatch
 from tests.end_to_end.stories import essence, expected_changes, long_story
 from tests.jobs.driver.test_batch import published, rows
 

@@ -18,7 +18,7 @@ from streaming.delta.log import writer
 from streaming.delta.log.definitions import create_or_upgrade
 from streaming.delta.quarantine import Quarantine, Refused
 from streaming.errors import TableRefused
-from streaming.jobs.driver.newest import NewestBatch
+from streaming.jobs.driver.samples import NewestBatch
 from tests.changes.conftest import Story
 from tests.jobs.driver.test_batch import published, rows
 

@@ -15,7 +15,7 @@ from streaming.changes.incidents.context import Family
 from streaming.contracts import health
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.state import PARTITION_STATE
-from streaming.jobs.registry import QUERIES
+from streaming.jobs.application import QUERIES
 from streaming.settings import ExportSettings
 
 ROOT = Path(__file__).parents[2]

@@ -17,8 +17,8 @@ from streaming.contracts.identifiers import TopicId
 from streaming.contracts.observations import Channel, Observation, PartitionObserved, SnapshotEnd, SourceKind
 from streaming.contracts.state import SourceLag
 from streaming.delta.progress import ProgressTable
-from streaming.jobs.driver.batch import ReplicationBatch
-from streaming.jobs.streams.bus_rows import SCHEMA
+from streaming.jobs.driver.replication import ReplicationBatch
+from streaming.jobs.streams.bus_source import SCHEMA
 from tests.changes.worlds import log_of, mixed, polls_of, seen_by_another, stretched
 from tests.exporters.meaning import meaning
 

@@ -9,9 +9,8 @@ import pytest
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.contracts.observations import Channel
 from streaming.errors import ConfigurationError
-from streaming.jobs.application import Application
+from streaming.jobs.application import QUERIES, Application
 from streaming.jobs.queries import Places
-from streaming.jobs.registry import QUERIES
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
 from tests.end_to_end.stories import long_story

@@ -14,8 +14,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from streaming.errors import ConfigurationError, TableRefused
 from streaming.jobs.application import Application
-from streaming.jobs.applied import Applied
-from streaming.jobs.queries import Places
+from streaming.jobs.queries import Applied, Places
 from streaming.settings import JobSettings
 from tests.jobs.test_isolation import eventually, publish, running
 from tests.plugins.local_http import free_port

@@ -16,11 +16,11 @@ from streaming.contracts.codec import encode
 from streaming.contracts.observations import SCHEMA_VERSION, Channel
 from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
 from streaming.errors import NewerFormat
-from streaming.jobs.driver.batch import ReplicationBatch
-from streaming.jobs.driver.newest import NewestBatch
+from streaming.jobs.application import QUERIES, register_sources
+from streaming.jobs.driver.replication import ReplicationBatch
+from streaming.jobs.driver.samples import NewestBatch
 from streaming.jobs.queries import Places
-from streaming.jobs.registry import QUERIES, register_sources
-from streaming.jobs.streams.bus_rows import SCHEMA
+from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
 from tests.changes.conftest import Story

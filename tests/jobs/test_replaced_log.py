@@ -17,8 +17,8 @@ from streaming.contracts.identifiers import NOWHERE, LogPosition
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
 from streaming.errors import IsrwatchError
+from streaming.jobs.application import QUERIES, unapplied
 from streaming.jobs.queries import Places
-from streaming.jobs.registry import QUERIES, unapplied
 from streaming.jobs.streams.bus_source import BusStreamReader
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings

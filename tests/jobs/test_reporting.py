@@ -12,9 +12,9 @@ from streaming.contracts.observations import Channel
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.delta.log.table_log import newest_version
 from streaming.errors import TableRefused
+from streaming.jobs.application import QUERIES
+from streaming.jobs.metrics import Reporter
 from streaming.jobs.queries import Places
-from streaming.jobs.registry import QUERIES
-from streaming.jobs.reporting import Reporter
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
 from tests.changes.conftest import Story

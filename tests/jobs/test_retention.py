@@ -10,9 +10,9 @@ from streaming.commands import job as command
 from streaming.contracts.tables import TABLES
 from streaming.delta.log import maintenance
 from streaming.delta.log.maintenance import Maintenance, RetentionPolicy
+from streaming.jobs.application import QUERIES
+from streaming.jobs.metrics import Reporter
 from streaming.jobs.queries import Places
-from streaming.jobs.registry import QUERIES
-from streaming.jobs.reporting import Reporter
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
 

@@ -12,11 +12,10 @@ import pytest
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.delta.log.maintenance import KEEP_ALL
-from streaming.jobs.application import Application
-from streaming.jobs.driver.batch import ReplicationBatch
+from streaming.jobs.application import Application, unapplied
+from streaming.jobs.driver.replication import ReplicationBatch
 from streaming.jobs.queries import Places
-from streaming.jobs.registry import unapplied
-from streaming.jobs.streams.bus_rows import arrow_batches
+from streaming.jobs.streams.bus_source import arrow_batches
 from streaming.settings import JobSettings
 from tests.changes.conftest import Story
 from tests.end_to_end.stories import essence, expected_changes, long_story

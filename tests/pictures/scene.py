@@ -25,10 +25,10 @@ from streaming.contracts.state import SourceLag
 from streaming.contracts.tables import PARTITION_CHANGES, TABLES
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.progress import ProgressTable
-from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.incidents import IncidentsBatch
-from streaming.jobs.driver.newest import NewestBatch
-from streaming.jobs.streams.bus_rows import SCHEMA
+from streaming.jobs.driver.replication import ReplicationBatch
+from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.sources.simulated import SimulatedSource, load_scenario
 
 if TYPE_CHECKING:

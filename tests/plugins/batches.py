@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from streaming.bus.directory import DirectoryReader
 from streaming.contracts.observations import Channel
-from streaming.jobs.driver.batch import ReplicationBatch
-from streaming.jobs.driver.newest import NewestBatch
-from streaming.jobs.streams.bus_rows import SCHEMA, arrow_batches
+from streaming.jobs.driver.replication import ReplicationBatch
+from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.streams.bus_source import SCHEMA, arrow_batches
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.jobs.streams.bus_rows import arrow_batches
+from streaming.jobs.streams.bus_source import arrow_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,9 +18,9 @@ from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel
 from streaming.delta.log.table_log import delete_log_before, log_entries
-from streaming.jobs.driver.batch import ReplicationBatch
-from streaming.jobs.driver.newest import NewestBatch
-from streaming.jobs.streams.bus_rows import SCHEMA
+from streaming.jobs.driver.replication import ReplicationBatch
+from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.sources.simulated import SimulatedSource, load_scenario
 
 if TYPE_CHECKING:

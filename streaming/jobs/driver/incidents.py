@@ -13,7 +13,7 @@ from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.delta.changes.reader import by_version
 from streaming.delta.incidents.table import IncidentsTable
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
-from streaming.jobs.applied import MICROS, Applied
+from streaming.jobs.queries import MICROS, Applied
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,32 +12,30 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
 from streaming.bus.directory import DirectoryReader
+from streaming.bus.frames import BusFrame, Damaged
 from streaming.bus.segments import replaced
 from streaming.contracts.identifiers import LogPosition
 from streaming.contracts.observations import Channel
 from streaming.jobs.schemas import bus_schema
 from streaming.jobs.streams.bus_options import DEFAULT_WAIT_SECONDS, checked_options
-from streaming.jobs.streams.bus_rows import arrow_batches
-from streaming.jobs.streams.left_out_blocks import published_digests
-from streaming.jobs.streams.sample_columns import in_columns
+from streaming.jobs.streams.left_out_blocks import LeftOut, published_digests
+from streaming.jobs.streams.sample_columns import BlockColumns, in_columns
 from streaming.runtime.memory import freeze
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
-
-    from streaming.jobs.streams.bus_rows import BusRow
 
 FORMAT: Final = "isrwatch_bus"
 _TASKS: Final = 4  # of a full batch
@@ -257,3 +255,49 @@ def grouped(pieces: Iterable[LogRange], task_bytes: int) -> list[list[LogRange]]
         groups[-1].append(piece)
         room -= size
     return groups
+
+
+# Rows of the bus as Arrow: what the workers that read it give to Spark.
+
+
+BusRow = BusFrame | Damaged | LeftOut | BlockColumns
+"""A record, damage, or what a worker puts in place of records."""
+
+_ROWS_PER_BATCH: Final = 10_000
+_LEFT_OUT: Final = {"start": pa.int64(), "end": pa.int64(), "generation": pa.int64(), "places": pa.binary()}
+_TYPES: Final = (
+    pa.string(),
+    pa.int64(),
+    pa.binary(),
+    pa.string(),
+    pa.struct(_LEFT_OUT.items()),
+    pa.binary(),
+    pa.int64(),
+)
+SCHEMA: Final = pa.schema([
+    pa.field(field.name, kind, field.nullable) for field, kind in zip(bus_schema(), _TYPES, strict=True)
+])  # fmt: skip
+"""``schemas.bus_schema`` in Arrow."""
+
+
+def arrow_batches(source: str, items: Iterable[BusRow], log_id: int | None = None) -> Iterator[pa.RecordBatch]:
+    """Return what one log holds as batches of ``SCHEMA``; its log id is the same for all of it."""
+    rows = iter(items)
+    while batch := list(islice(rows, _ROWS_PER_BATCH)):
+        columns = zip(*map(_columns, batch), strict=True)
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, _TYPES[1:-1], strict=True)]
+        constant = pa.repeat(pa.scalar(source), len(batch)), pa.repeat(pa.scalar(log_id, pa.int64()), len(batch))
+        yield pa.RecordBatch.from_arrays([constant[0], *arrays, constant[1]], schema=SCHEMA)
+
+
+def _columns(item: BusRow) -> tuple[Any, ...]:
+    """Return position, payload, damage, blocks that were left out, and samples."""
+    match item:
+        case BlockColumns():
+            return item.position, b"", None, None, item.samples
+        case LeftOut():
+            return item.position, item.payload, None, item[2:], None
+        case Damaged():
+            return item.position, item.raw, item.reason, None, None
+        case _:
+            return item.position, item.payload, None, None, None

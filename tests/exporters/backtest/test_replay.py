@@ -16,7 +16,7 @@ from exporters.metrics.scrape_request import ScrapeRequest
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import ExporterHealth
 from streaming.errors import ConfigurationError
-from streaming.jobs.driver.batch import ReplicationBatch
+from streaming.jobs.driver.replication import ReplicationBatch
 from streaming.settings import ExportSettings
 from tests.exporters.histories import History, batches, logs
 

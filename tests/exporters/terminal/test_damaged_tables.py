@@ -17,7 +17,7 @@ from exporters.read_model.refresher import Refresher
 from streaming.commands import app
 from streaming.contracts.tables import BROKER_STATE_TABLE, PARTITION_CHANGES, PARTITION_STATE_TABLE, REPLICATION_EVENTS
 from streaming.errors import TableUnreadable
-from streaming.jobs.driver.batch import ReplicationBatch
+from streaming.jobs.driver.replication import ReplicationBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ from streaming.contracts.sample_tables import GROUP_OFFSETS
 from streaming.delta.log.definitions import create_or_upgrade
 from streaming.delta.log.queries import read_all
 from streaming.delta.log.writer import APPEND, Writer
-from streaming.jobs.driver.batch import ReplicationBatch
+from streaming.jobs.driver.replication import ReplicationBatch
 from tests.changes.conftest import Story
 from tests.exporters.json_answers import json_answer
 from tests.jobs.driver.test_batch import published

@@ -20,9 +20,9 @@ from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.liveness import BROKER_STATE, HEARTBEAT_AGE_MS, LOGS_LEFT
 from streaming.contracts.observations import Channel
 from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
-from streaming.jobs.driver.batch import ReplicationBatch
-from streaming.jobs.driver.newest import NewestBatch
-from streaming.jobs.streams.bus_rows import SCHEMA
+from streaming.jobs.driver.replication import ReplicationBatch
+from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.exporters.conftest import SECOND, Rows, Tables
 

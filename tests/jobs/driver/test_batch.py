@@ -30,9 +30,9 @@ from streaming.contracts.state import PartitionState, SourceLag
 from streaming.delta.changes.reader import only_sources
 from streaming.delta.progress import ProgressTable
 from streaming.delta.quarantine import Quarantine, Refused
-from streaming.jobs.driver.batch import ReplicationBatch
-from streaming.jobs.driver.newest import NewestBatch
-from streaming.jobs.streams.bus_rows import SCHEMA
+from streaming.jobs.driver.replication import ReplicationBatch
+from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.streams.bus_source import SCHEMA
 from tests.changes.conftest import Story
 from tests.end_to_end.stories import essence, expected_changes, long_story
 

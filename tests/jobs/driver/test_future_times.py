@@ -17,9 +17,9 @@ from streaming.contracts.sample_blocks import offsets_in_blocks
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.errors import Quarantined
 from streaming.jobs.driver import decoded_batch
-from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.decoded_batch import decode_row
-from streaming.jobs.driver.newest import NewestBatch
+from streaming.jobs.driver.replication import ReplicationBatch
+from streaming.jobs.driver.samples import NewestBatch
 from streaming.jobs.streams.sample_columns import BlockColumns, in_columns
 from tests.changes.conftest import Story
 from tests.jobs.driver.test_batch import published, rows

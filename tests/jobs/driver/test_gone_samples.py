@@ -8,7 +8,7 @@ from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.observations import Channel, Observation, SourceKind
 from streaming.contracts.samples import LogDirectoryObserved, QuorumMemberObserved
 from streaming.contracts.settings import BrokerSettingsObserved
-from streaming.jobs.driver.newest import NewestBatch
+from streaming.jobs.driver.samples import NewestBatch
 from tests.jobs.driver.test_batch import published, rows
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from streaming.contracts.identifiers import BrokerId, TopicId
 from streaming.contracts.observations import Channel, Observation, SourceKind
-from streaming.jobs.driver.newest import NewestBatch
+from streaming.jobs.driver.samples import NewestBatch
 from streaming.sources.samples.groups.blocks import CoordinatorAnswer, group_blocks, group_offset_blocks
 from streaming.sources.samples.groups.described import DescribedGroup
 from tests.examples import examples

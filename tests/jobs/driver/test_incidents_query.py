@@ -14,9 +14,9 @@ from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.incidents.table import IncidentsTable
 from streaming.delta.log.queries import read_all
+from streaming.jobs.application import QUERIES, register_sources
 from streaming.jobs.driver.incidents import IncidentsBatch
 from streaming.jobs.queries import Places
-from streaming.jobs.registry import QUERIES, register_sources
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
 

@@ -18,8 +18,8 @@ from streaming.delta.log.storage import open_table
 from streaming.delta.log.table_lock import sole_writer
 from streaming.delta.log.table_log import newest_version
 from streaming.errors import TableRefused, TableUnreadable
-from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.incidents import IncidentsBatch
+from streaming.jobs.driver.replication import ReplicationBatch
 from tests.end_to_end.stories import essence, expected_changes, long_story
 from tests.jobs.driver.test_batch import published, rows
 

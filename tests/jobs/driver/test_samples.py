@@ -31,9 +31,8 @@ from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObse
 from streaming.contracts.settings import TopicsSettingsObserved
 from streaming.errors import Quarantined
 from streaming.jobs.driver.decoded_batch import decode_row
-from streaming.jobs.driver.newest import TABLE_OF
-from streaming.jobs.driver.samples import Samples, read_samples
-from streaming.jobs.streams.bus_rows import SCHEMA, arrow_batches
+from streaming.jobs.driver.samples import TABLE_OF, Samples, read_samples
+from streaming.jobs.streams.bus_source import SCHEMA, arrow_batches
 from streaming.jobs.streams.sample_columns import in_columns
 from tests.blocks import singly
 from tests.examples import examples

@@ -16,11 +16,11 @@ from streaming.contracts.observations import Channel
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.streams import bus_options, bus_source
 from streaming.jobs.streams.bus_options import checked_options
-from streaming.jobs.streams.bus_rows import arrow_batches
 from streaming.jobs.streams.bus_source import (
     BusPartition,
     BusStreamReader,
     LogRange,
+    arrow_batches,
     grouped,
 )
 

@@ -14,7 +14,7 @@ from deploy.sandbox.waiting import wait_until
 from streaming.contracts.group_blocks import BrokerGroupsObserved
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
-from streaming.jobs.driver.newest import NewestBatch
+from streaming.jobs.driver.samples import NewestBatch
 from streaming.sources.protocol.addresses import Address, Peers
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import from_client

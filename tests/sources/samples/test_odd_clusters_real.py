@@ -26,7 +26,7 @@ from deploy.sandbox import Sandbox, TopicWriter, plan_cluster, wait_until
 from deploy.sandbox.plan import NEWEST
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
-from streaming.jobs.driver.newest import NewestBatch
+from streaming.jobs.driver.samples import NewestBatch
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.protocol.addresses import parse_servers
 from streaming.sources.protocol.connection import dialer

@@ -25,7 +25,7 @@ from streaming.contracts.durability import (
 from streaming.contracts.identifiers import Micros, partition_for
 from streaming.contracts.observations import Channel
 from streaming.contracts.topic_roles import TopicRole
-from streaming.jobs.driver.newest import NewestBatch
+from streaming.jobs.driver.samples import NewestBatch
 from streaming.sources.protocol.addresses import Address, Peers
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import Security

@@ -12,7 +12,7 @@ import pytest
 from deploy.sandbox import TopicWriter, wait_until
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
-from streaming.jobs.driver.newest import NewestBatch
+from streaming.jobs.driver.samples import NewestBatch
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.samples.source import open_samples
 from tests.jobs.driver.test_batch import published, rows
