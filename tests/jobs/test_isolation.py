@@ -13,8 +13,8 @@ import pytest
 from streaming.bus.directory import DirectoryPublisher
 from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
 from streaming.errors import IsrwatchError, TableRefused
-from streaming.jobs import application, supervised
-from streaming.jobs.application import Application
+from streaming.jobs import supervised
+from streaming.jobs.application import QUERIES, Application
 from streaming.jobs.queries import OpenedQuery, Places
 from streaming.settings import JobSettings
 from tests.changes.conftest import Story
@@ -116,14 +116,14 @@ def test_a_query_that_fails_starts_again_and_leaves_the_others_alone(
                 raise OSError(reason)
             return self.batch.apply(rows)
 
-    plain = application.QUERIES["offsets"]
+    plain = QUERIES["offsets"]
 
     def open_flaky(places: Places, settings: JobSettings) -> OpenedQuery:
         opened = plain.open(places, settings)
         return replace(opened, batch=Flaky(opened.batch))
 
     flaky = replace(plain, open=open_flaky)
-    monkeypatch.setitem(application.QUERIES, "offsets", flaky)
+    monkeypatch.setitem(QUERIES, "offsets", flaky)
     monkeypatch.setattr(supervised, "FIRST_PAUSE_SECONDS", 0.2)
     monkeypatch.setattr(supervised, "RUNS_AGAIN_AFTER_SECONDS", 0.5)
     logged: list[str] = []
@@ -155,8 +155,8 @@ def test_a_query_whose_tables_another_job_writes_stops_for_good_and_the_end_says
         def apply(self, _rows: pa.Table) -> Applied:
             raise TableRefused("another job writes replica_offsets")
 
-    lost = replace(application.QUERIES["offsets"], open=lambda *_: OpenedQuery(batch=Loser()))
-    monkeypatch.setitem(application.QUERIES, "offsets", lost)
+    lost = replace(QUERIES["offsets"], open=lambda *_: OpenedQuery(batch=Loser()))
+    monkeypatch.setitem(QUERIES, "offsets", lost)
     application = Application(JobSettings(listen="", queries=("offsets", "metrics")), places, print)
     with running(application, spark) as ended:
         publish(places.bus)
