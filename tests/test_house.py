@@ -91,7 +91,7 @@ def test_every_file_can_be_read_in_one_sitting() -> None:
 def test_only_storage_reads_the_files_of_the_tables() -> None:
     files = r"""pyarrow\.(parquet|dataset)|from pyarrow import .*(parquet|dataset)|["/]_delta_log"""
     readers = [path for path in sources(*ROOMS) if re.search(files, path.read_text())]
-    assert readers == [ROOT / "streaming" / "delta" / f"{name}.py" for name in ("storage", "table_log")]
+    assert readers == [ROOT / "streaming" / "delta" / "log" / f"{name}.py" for name in ("storage", "table_log")]
 
 
 def test_no_module_has_a_vague_name_or_one_of_the_standard_library() -> None:
@@ -260,9 +260,3 @@ def test_the_help_of_the_job_suggests_a_port_that_no_other_program_has_and_our_c
     assert set(re.findall(r"--listen 127\.0\.0\.1:(\d+)", text)) - set(taken) == {"9311"}
     (submit,) = re.findall(r"spark-submit\s+--[^:]*?main\.py", text)
     assert "-Dlog4j2.configurationFile=conf/log4j2.properties" in submit
-
-
-def test_changelog_fragments_are_of_a_kind_that_the_changelog_knows() -> None:
-    kinds = {kind["directory"] for kind in PROJECT["tool"]["towncrier"]["type"]}
-    fragments = [path.name for path in (ROOT / "changelog.d").iterdir()]
-    assert [name for name in fragments if not re.fullmatch(rf"[a-z0-9-]+\.({'|'.join(kinds)})\.md", name)] == []

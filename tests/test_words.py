@@ -61,7 +61,7 @@ IN_PROSE = frozenset(
         "accused",
     ]
 )
-DOCUMENTED = ("docs", "conf", "deploy", "changelog.d", "streaming", "exporters")
+DOCUMENTED = ("docs", "conf", "deploy", "streaming", "exporters")
 # Rooms that imitate Kafka's own classes, and have names of their own.
 OWN_NAMES = ("streaming/model/", "streaming/sources/simulated/")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dashboards.render import differing, write
+from docs.builder.pages import ROOT, DocumentationBroken, build
 from docs.builder.references import rendered_files
-from docs.builder.site import ROOT, DocumentationBroken, build
 from streaming.errors import IsrwatchError
 
 if TYPE_CHECKING:

@@ -129,27 +129,6 @@ def _type(schema: Schema) -> str:
     return " or ".join(names) + inside
 
 
-# The changelog with what is not released yet, from the fragments that a release will collect.
-
-
-_ROOT: Final = Path(__file__).parents[2]
-_UNRELEASED_MARK: Final = "<!-- towncrier release notes start -->\n"
-_KINDS: Final = ("added", "changed", "fixed", "removed")
-
-
-def changelog_page() -> str:
-    """Render CHANGELOG.md, with the fragments as its newest part."""
-    head, _, released = (_ROOT / "CHANGELOG.md").read_text(encoding="utf-8").partition(_UNRELEASED_MARK)
-    sections = [_section(kind) for kind in _KINDS]
-    return "\n".join([head, "## Not yet released", "", *filter(None, sections), released])
-
-
-def _section(kind: str) -> str:
-    fragments = sorted((_ROOT / "changelog.d").glob(f"*.{kind}.md"))
-    lines = [f"- {' '.join(path.read_text(encoding='utf-8').split())}" for path in fragments]
-    return "\n".join([f"### {kind.title()}", "", *lines, ""]) if lines else ""
-
-
 # Every command with its arguments and options, from the declarations that the command line is parsed by.
 
 
@@ -368,7 +347,6 @@ REFERENCES: Final[Mapping[str, Callable[[], str]]] = {
     "reference/tables.md": tables_page,
     "reference/events.md": events_page,
 }
-RENDERED: Final[Mapping[str, Callable[[], str]]] = {"changelog.md": changelog_page, **REFERENCES}
 _MARK: Final = "<!-- Rendered from the code by `make generated`: change the code, not this file. -->\n\n"
 
 

@@ -59,7 +59,7 @@ def test_help_names_every_command_and_imports_no_room() -> None:
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
     assert all(f"│ {name} " in run.stdout for name in COMMANDS)
-    names = ("commands", "errors", "setting_values", "word_wrap")
+    names = ("commands", "errors", "settings", "word_wrap")
     imported = ["streaming", *(f"streaming.{name}" for name in names)]
     assert run.stdout.splitlines()[-1] == f"{imported}"
 

@@ -24,7 +24,8 @@ from streaming.contracts.state import (
     columns_of,
 )
 from streaming.contracts.tables import CLUSTER_STATE_TABLE, PARTITION_CHANGES
-from streaming.delta.log.definitions import arrow_schema, arrow_type, rows_to_arrow
+from streaming.delta.log.arrow_types import arrow_type
+from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
 from streaming.delta.state import CONFIG_COLUMNS, config_columns, configs_of, states_of, states_to_arrow, structs_of
 from tests.examples import examples
 

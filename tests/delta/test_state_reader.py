@@ -149,7 +149,7 @@ def test_changes_give_the_state_whether_replaced_ones_are_read_or_not(
     folded = fold(ReplicationState(), observations)
     state = ReplicationState()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(state, "_WORTH_CHOOSING", worth_choosing)
+        patch.setattr("streaming.delta.state._WORTH_CHOOSING", worth_choosing)
         apply_changes(state, in_commit(changes_to_arrow(folded.changes), 1, 0))
 
     assert state.topics == folded.touched.topics

@@ -10,8 +10,8 @@ from typing import Any, get_type_hints
 import pytest
 
 from docs.builder.__main__ import main
-from docs.builder.references import RENDERED, with_table_of_alerts
-from docs.builder.site import DocumentationBroken, build, places, with_site_links, write_html
+from docs.builder.pages import DocumentationBroken, build, places, with_site_links, write_html
+from docs.builder.references import REFERENCES, with_table_of_alerts
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.jmx_names import JMX_METRICS
 from exporters.web.endpoints import ENDPOINTS
@@ -94,9 +94,7 @@ def test_a_link_between_files_becomes_one_of_the_site(text: str, expected: str, 
 
 def test_a_checkout_has_every_reference_as_the_code_says_it_and_no_other(capsys: pytest.CaptureFixture[str]) -> None:
     assert (main(["references", "--check"]), capsys.readouterr().err) == (0, "")
-    assert {f"reference/{path.name}" for path in (ROOT / "docs" / "reference").iterdir()} == {*RENDERED} - {
-        "changelog.md"
-    }
+    assert {f"reference/{path.name}" for path in (ROOT / "docs" / "reference").iterdir()} == {*REFERENCES}
 
 
 def test_a_reference_that_is_out_of_date_or_missing_is_named(
@@ -132,17 +130,10 @@ def options(command: Any) -> set[str]:
     return own.union(*(options(child) for child in getattr(command, "commands", {}).values()))
 
 
-def test_the_changelog_has_every_fragment_of_what_is_not_released() -> None:
-    page = RENDERED["changelog.md"]()
-    fragments = sorted((ROOT / "changelog.d").glob("*.md"))
-    assert fragments
-    assert [path.name for path in fragments if f"- {' '.join(path.read_text().split())}\n" not in page] == []
-
-
 def test_the_references_have_every_metric_table_path_and_statement() -> None:
     metrics = {metric.name for metric in CATALOGUE} | {each.metric.name for each in JMX_METRICS}
-    assert {name for name in metrics if f"| `{name}` |" not in RENDERED["reference/metrics.md"]()} == set()
-    headings = {place: re.findall(r"^#+ (.*)$", render(), re.MULTILINE) for place, render in RENDERED.items()}
+    assert {name for name in metrics if f"| `{name}` |" not in REFERENCES["reference/metrics.md"]()} == set()
+    headings = {place: re.findall(r"^#+ (.*)$", render(), re.MULTILINE) for place, render in REFERENCES.items()}
     assert set(TABLES) - set(headings["reference/tables.md"]) == set()
     assert {endpoint.path for endpoint in ENDPOINTS} - set(headings["reference/api.md"]) == set()
     numbers = [heading.partition(".")[0] for heading in headings["reference/statements.md"][1:]]
@@ -150,14 +141,14 @@ def test_the_references_have_every_metric_table_path_and_statement() -> None:
 
 
 def test_the_reference_of_the_api_has_every_parameter_and_column() -> None:
-    text = RENDERED["reference/api.md"]()
+    text = REFERENCES["reference/api.md"]()
     names = {parameter.name for endpoint in ENDPOINTS for parameter in endpoint.parameters}
     names |= {column for each in ENDPOINTS for schema in each.schemas.values() for column in schema["properties"]}
     assert {name for name in names if f"| `{name}` |" not in text} == set()
 
 
 def test_the_reference_of_commands_has_each_with_all_its_options() -> None:
-    sections = re.split(r"^## isrwatch ", RENDERED["reference/commands.md"](), flags=re.MULTILINE)[1:]
+    sections = re.split(r"^## isrwatch ", REFERENCES["reference/commands.md"](), flags=re.MULTILINE)[1:]
     assert [section.split("\n")[0] for section in sections] == list(COMMANDS)
     missing = [
         f"{name} {option}"
@@ -169,7 +160,7 @@ def test_the_reference_of_commands_has_each_with_all_its_options() -> None:
 
 
 def test_the_reference_of_the_configuration_has_every_key() -> None:
-    text = RENDERED["reference/configuration.md"]()
+    text = REFERENCES["reference/configuration.md"]()
     headings = set(re.findall(r"^###? (\S+)$", text, re.MULTILINE))
     assert settings_keys() - headings == set()
 
@@ -177,11 +168,11 @@ def test_the_reference_of_the_configuration_has_every_key() -> None:
 @pytest.mark.parametrize("values", [Cause, Evidence, IncidentClass, Severity])
 def test_every_value_of_a_cause_or_an_incident_has_its_meaning_in_the_code(values: type[StrEnum]) -> None:
     assert list(meanings(values)) == [str(value) for value in values]
-    text = RENDERED["reference/events.md"]()
+    text = REFERENCES["reference/events.md"]()
     assert [value for value in values if f"| `{value}` |" not in text] == []
 
 
 def test_what_the_builder_writes_of_a_statement_is_what_explain_prints() -> None:
-    text = re.sub(r"\\([*<\[\]_])", r"\1", RENDERED["reference/statements.md"]())
+    text = re.sub(r"\\([*<\[\]_])", r"\1", REFERENCES["reference/statements.md"]())
     said = [part for each in STATEMENTS.values() for part in (each.claim, each.does, each.differs)]
     assert [part for part in said if part.replace("``", "`") not in text] == []

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer
 
-from docs.builder.references import RENDERED
+from docs.builder.references import REFERENCES
 from streaming.commands import COMMANDS, load
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +77,7 @@ def test_every_command_of_the_documentation_can_be_parsed(page: str) -> None:
 
 
 def test_every_example_of_a_help_text_is_shown_as_code_and_can_be_parsed() -> None:
-    shown = IN_A_BLOCK.findall(RENDERED["reference/commands.md"]())
+    shown = IN_A_BLOCK.findall(REFERENCES["reference/commands.md"]())
     assert len(shown) >= sum("xample" in (parser.help or "") for parser in map(load, COMMANDS)) > 5
     for command in shown:
         parse(command)

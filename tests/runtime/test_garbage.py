@@ -17,15 +17,15 @@ with never_collected():
 
 SELDOM = """
 import gc, sys, threading, time, weakref
-from streaming.runtime import garbage
+from streaming.runtime import memory
 class Node: pass
 def cycle():
     node = Node(); node.self = node
     return weakref.ref(node)
 walks = []
 gc.callbacks.append(lambda phase, info: walks.append(info["generation"]) if phase == "start" else None)
-garbage.SECONDS_BETWEEN_FULL_COLLECTIONS = float(sys.argv[1])
-garbage.collect_seldom()
+memory.SECONDS_BETWEEN_FULL_COLLECTIONS = float(sys.argv[1])
+memory.collect_seldom()
 held = Node(); held.self = held; old = weakref.ref(held)
 gc.collect(1)
 del held  # garbage that no young collection looks at any more

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from deltalake import Field
 
-    from streaming.contracts.columns import Column, Table
+from streaming.contracts.columns import Table
+from streaming.delta.log.arrow_types import arrow_type
 
 APPEND_ONLY: Final = "delta.appendOnly"
 LAYOUT_PROPERTY: Final = "isrwatch.layoutVersion"
@@ -221,31 +222,3 @@ def _add_columns(opened: DeltaTable, table: Table) -> None:
             f"no column can be added to {opened.table_uri}: {str(error).strip().splitlines()[0]}; bring back the whole "
             "folder of the tables from a copy"
         ) from error
-
-
-# Plain types of the contracts as Arrow types. Knows pyarrow alone: Spark's workers load it without delta-rs.
-
-
-# Names repeat a million times: in memory each stands once, beside numbers.
-NAME: Final = pa.dictionary(pa.int32(), pa.string())
-_TYPES: Final = {
-    "string": pa.string(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "int[]": pa.list_(pa.int32()),
-    "string[]": pa.list_(pa.string()),
-}
-
-
-def arrow_type(plain: str | tuple[Column, ...] | list[tuple[Column, ...]]) -> pa.DataType:
-    """Return a column's type in Arrow."""
-    if isinstance(plain, str):
-        return _TYPES[plain]
-    if isinstance(plain, list):
-        return pa.list_(arrow_type(plain[0]))
-    return pa.struct([pa.field(column.name, arrow_type(column.type)) for column in plain])

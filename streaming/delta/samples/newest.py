@@ -18,7 +18,8 @@ from streaming.contracts.durability import TopicDurability
 from streaming.contracts.sample_tables import BROKER_SPEED, TOPIC_SETTINGS
 from streaming.contracts.slopes import BYTES_WINDOW, LAG_WINDOW, MICROS_PER_SECOND
 from streaming.contracts.topic_roles import consequence, role_of
-from streaming.delta.log.definitions import NAME, arrow_schema, create_or_upgrade
+from streaming.delta.log.arrow_types import NAME
+from streaming.delta.log.definitions import arrow_schema, create_or_upgrade
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
 from streaming.delta.log.positions import NO_LOG_IDS, StoredPositions
 from streaming.delta.log.queries import plain_type, read_all

@@ -16,7 +16,7 @@ from streaming.bus.frames import BusFrame, Damaged
 from streaming.changes.sources import is_ahead
 from streaming.contracts.codec import KINDS, decode, plain_types
 from streaming.contracts.sample_blocks import SamplesBlock
-from streaming.delta.log.definitions import NAME, arrow_type
+from streaming.delta.log.arrow_types import NAME, arrow_type
 from streaming.errors import Quarantined
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from docs.builder.references import RENDERED
+from docs.builder.references import REFERENCES
 from streaming.errors import IsrwatchError
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def places(root: Path) -> dict[str, str]:
     Pages that are rendered have the path that they would have in ``docs/``: links to them are written that way.
     """
     written = {f"docs/{path.name}": path.name for path in sorted((root / "docs").glob("*.md"))}
-    return {**_ELSEWHERE, **written, **{f"docs/{place}": place for place in RENDERED}}
+    return {**_ELSEWHERE, **written, **{f"docs/{place}": place for place in REFERENCES}}
 
 
 def texts(root: Path) -> dict[str, str]:
@@ -131,8 +131,8 @@ def texts(root: Path) -> dict[str, str]:
 
     README.md is no page: the site begins with docs/index.md, which is where links to it lead.
     """
-    files = [path for path, place in places(root).items() if path != "README.md" and place not in RENDERED]
-    rendered = {f"docs/{place}": render() for place, render in RENDERED.items()}
+    files = [path for path, place in places(root).items() if path != "README.md" and place not in REFERENCES]
+    rendered = {f"docs/{place}": render() for place, render in REFERENCES.items()}
     return {**{path: (root / path).read_text(encoding="utf-8") for path in files}, **rendered}
 
 
