@@ -106,5 +106,6 @@ def zookeeper_properties(port: int, data: object) -> dict[str, str]:
         "clientPort": str(port),
         "dataDir": str(data),
         "admin.enableServer": "false",
+        "tickTime": "1000",  # no session ends before two ticks, however short a time-out the brokers ask for
         "maxClientCnxns": "0",
     }

@@ -29,8 +29,8 @@ VERSIONS = ["3.9", "1.0"]
 def test_a_cluster_with_zookeeper_is_polled(
     kafka_cluster: Callable[..., Sandbox], collecting: Collecting, tmp_path: Path, version: str
 ) -> None:
-    cluster = kafka_cluster(brokers=3, version=version, zookeeper=True, zookeeper_session_timeout_ms=4000)
-    cluster.admin.create_topic("orders", assignment=[[1, 2, 3], [2, 3, 1]], configs={"min.insync.replicas": "2"})
+    cluster = kafka_cluster(brokers=2, version=version, zookeeper=True, zookeeper_session_timeout_ms=2000)
+    cluster.admin.create_topic("orders", assignment=[[1, 2], [2, 1]], configs={"min.insync.replicas": "2"})
     lines, tables = collecting.lines, Tables()
     settings = Settings(
         cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers),
@@ -45,9 +45,9 @@ def test_a_cluster_with_zookeeper_is_polled(
     assert tables.primary() == SourceKind.POLL
     cluster.kill(1)
     collecting.until(lambda: all(1 not in each.isr for each in tables.partitions().values()), "broker 1 left")
-    collecting.until(lambda: tables.partitions()["orders", 0].leader in {2, 3}, "another leader")
+    collecting.until(lambda: tables.partitions()["orders", 0].leader == 2, "another leader")
     cluster.start(1)
-    collecting.until(lambda: all(len(each.isr) == 3 for each in tables.partitions().values()), "broker 1 came back")
+    collecting.until(lambda: all(len(each.isr) == 2 for each in tables.partitions().values()), "broker 1 came back")
     cluster.admin.delete_topic("orders")
     collecting.until(lambda: sum(tables.events(EventKind.TOPIC_DELETED).values()) == 2, "the deletion")
     collecting.stop()
