@@ -71,33 +71,3 @@ def of_doctor(settings: Settings) -> dict[str, Status]:
     """What ``isrwatch doctor`` says of each way to read the cluster."""
     checks = ("brokers", "metadata log", "polling")
     return {check: status for check in checks for status, _ in CHECKS[check](settings) if status is not Status.SKIPPED}
-
-
-@pytest.mark.usefixtures("hurried")
-def test_without_a_quorum_the_brokers_are_polled_at_the_start_and_later_until_it_is_back(
-    kafka_cluster: Callable[..., Sandbox], collecting: Collecting, tmp_path: Path
-) -> None:
-    cluster = kafka_cluster(brokers=2, controllers=3)
-    cluster.admin.create_topic("orders", partitions=2, replication_factor=2)
-    tables = Tables()
-    settings = Settings(
-        cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers),
-        collect=CollectSettings(heartbeat_seconds=1, poll_seconds=0.5, config_seconds=2),
-    )
-    for controller in (101, 102):
-        cluster.kill(controller)
-    collecting.start(settings, tmp_path, tables)
-    for late in ("late", "later"):
-        collecting.until(lambda: tables.primary() == SourceKind.POLL, "the poller reports")
-        collecting.until(lambda: ("orders", 1) in tables.partitions(), "every partition")
-        for controller in (101, 102):
-            cluster.start(controller)
-        collecting.until(lambda: tables.primary() == SourceKind.METADATA_LOG, "the log is read again")
-        cluster.admin.create_topic(late, partitions=1, replication_factor=2)
-        collecting.until(lambda late=late: (late, 0) in tables.partitions(), "a topic that is created later")  # type: ignore[misc]
-        if late == "late":
-            for controller in (101, 102):
-                cluster.kill(controller)
-    collecting.stop()
-    assert not tables.events(EventKind.ISR_SHRINK, EventKind.TOPIC_DELETED, EventKind.LEADER_CHANGE)
-    assert facts(tables) == facts(of_the_log(cluster, tmp_path, {}))

@@ -6,6 +6,7 @@ import re
 import shutil
 import time
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,9 +16,10 @@ from streaming.changes.state import ReplicationState
 from streaming.cluster_settings import each_cluster
 from streaming.commands.doctor import CHECKS
 from streaming.commands.doctor_findings import Status
-from streaming.contracts.observations import SnapshotReason
+from streaming.contracts.events import EventKind
+from streaming.contracts.observations import SnapshotReason, SourceKind
 from streaming.runtime.jars import groups
-from streaming.settings import ClusterSettings, Settings
+from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.metadata_log import tail as tail_module
 from streaming.sources.metadata_log.decoding import (
     NEWEST_METADATA_VERSION,
@@ -37,7 +39,7 @@ from streaming.sources.protocol.security import Security
 from streaming.sources.protocol.tokens import COMMAND
 from streaming.sources.source import wall_clock
 from tests.blocks import singly
-from tests.plugins.real_collector import READER, SECURED, Following, Rules
+from tests.plugins.real_collector import READER, SECURED, Following, Rules, Tables, facts, of_the_log
 from tests.sources.test_tokens import jwt, printing
 
 if TYPE_CHECKING:
@@ -45,10 +47,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from deploy.sandbox import DumpedRecord, Sandbox
+    from tests.plugins.real_collector import Collecting
 
     MakeSandbox = Callable[..., Sandbox]
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytest_plugins = ["tests.plugins.real_collector"]
 
 
 @pytest.fixture
@@ -101,11 +105,14 @@ def spelled(value: Any) -> Any:
     return [spelled(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-@pytest.mark.parametrize(("version", "level"), [("4.3", NEWEST_METADATA_VERSION), ("3.9", 21), ("3.6", 14)])
+@pytest.mark.parametrize(
+    ("version", "level"),
+    [("4.3", NEWEST_METADATA_VERSION), pytest.param("3.9", 21, marks=pytest.mark.long), ("3.6", 14)],
+)
 def test_a_cluster_that_is_broken_and_mended_is_reported_record_for_record(
     kafka_cluster: MakeSandbox, follow: Any, wire: dict[int, tuple[int, bytes]], version: str, level: int
 ) -> None:
-    cluster = kafka_cluster(version=version)
+    cluster = kafka_cluster(version=version, broker_session_timeout_ms=2000)
     servers = parse_servers(cluster.bootstrap_servers)
     assert Bootstrap(servers, dialer(Security())).features()["metadata.version"] == level
     assert TESTED[level] in {jar.version for jar in groups()[cluster.plan.jars].jars if jar.artifact == "kafka_2.13"}
@@ -125,18 +132,28 @@ def test_a_cluster_that_is_broken_and_mended_is_reported_record_for_record(
     assert set(known) == {offset for offset in wire if offset <= dumped[-1].offset}
     assert not [record for offset, record in known.items() if not same(record, wire[offset])]
     assert not seen.source.take_undecodable()
+    if not cluster.plan.advertises_controllers:
+        seen.stop()
+        wire.clear()  # the doctor reads them again
+        the_doctor_asks_for_the_addresses_of_the_controllers(cluster)
 
 
-@pytest.mark.parametrize("version", ["4.3", "3.6"])
+@pytest.fixture(scope="module")
+def three_controllers(kafka_module_cluster: MakeSandbox) -> Callable[[str], Sandbox]:
+    """Return the cluster with three controllers of a version."""
+    return cache(lambda version: kafka_module_cluster(brokers=2, controllers=3, version=version))
+
+
+@pytest.mark.parametrize("version", ["4.3", pytest.param("3.6", marks=pytest.mark.long)])
 def test_a_killed_controller_leaves_no_gap(
-    kafka_cluster: MakeSandbox, follow: Any, wire: dict[int, tuple[int, bytes]], version: str
+    three_controllers: Callable[[str], Sandbox], follow: Any, wire: dict[int, tuple[int, bytes]], version: str
 ) -> None:
-    cluster = kafka_cluster(controllers=3, version=version)
+    cluster = three_controllers(version)
     controllers = ",".join(cluster.controller_addresses.values())
     with pytest.raises(CannotServe, match="is no broker, but a controller: name brokers"):
         Bootstrap(parse_servers(controllers), dialer(Security())).cluster_id()
     seen = follow(cluster)
-    cluster.admin.create_topic("before", partitions=3)
+    cluster.admin.create_topic("before", partitions=3, replication_factor=2)
     seen.until_topic("before", 3)
     leader = seen.source._tail._controllers.target
     cluster.kill(leader)
@@ -145,7 +162,7 @@ def test_a_killed_controller_leaves_no_gap(
         lambda: seen.source._tail._controllers.target != leader and seen.source._tail._is_serving, "a new leader"
     )
     print(f"served by the next controller {time.monotonic() - killed:.1f} s after the kill")
-    cluster.admin.create_topic("after", partitions=3)
+    cluster.admin.create_topic("after", partitions=3, replication_factor=2)
     seen.until_topic("after", 3)
     assert len({one.controller for one in tuple(seen.reported) if one.kind == "controller"}) >= 2
     survivor = next(node for node in cluster.controller_ids if node != leader)
@@ -156,17 +173,46 @@ def test_a_killed_controller_leaves_no_gap(
     assert not [dumped[offset] for offset in common if not same(dumped[offset], wire[offset])]
     cluster.start(leader)
     seen.stop()
-    cluster.admin.create_topic("meanwhile", partitions=2)
+    cluster.admin.create_topic("meanwhile", partitions=2, replication_factor=2)
     resumed = follow(cluster)
     resumed.until_topic("meanwhile", 2)
     assert not any(one.kind == "snapshot_begin" for one in resumed.reported)
     assert not resumed.partitions("after")
 
 
-def test_before_kafka_3_9_the_log_is_read_once_the_addresses_of_the_controllers_are_configured(
-    kafka_cluster: MakeSandbox, tmp_path: Path
+@pytest.mark.usefixtures("hurried")
+def test_without_a_quorum_the_brokers_are_polled_at_the_start_and_later_until_it_is_back(
+    three_controllers: Callable[[str], Sandbox], collecting: Collecting, tmp_path: Path
 ) -> None:
-    cluster = kafka_cluster(brokers=1, version="3.6")
+    cluster = three_controllers("4.3")
+    cluster.admin.create_topic("orders", partitions=2, replication_factor=2)
+    earlier, later = both = Tables(), Tables()
+    settings = Settings(
+        cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers),
+        collect=CollectSettings(heartbeat_seconds=1, poll_seconds=0.5, config_seconds=2),
+    )
+    collecting.start(settings, tmp_path / "earlier", earlier)
+    collecting.until(lambda: earlier.primary() == SourceKind.METADATA_LOG, "the log is read")
+    lost = cluster.controller_ids[:2]
+    for controller in lost:
+        cluster.kill(controller)
+    collecting.start(settings, tmp_path / "later", later)
+    collecting.until(lambda: all(each.primary() == SourceKind.POLL for each in both), "the brokers are polled")
+    collecting.until(lambda: all(("orders", 1) in each.partitions() for each in both), "every partition")
+    for controller in lost:
+        cluster.start(controller)
+    collecting.until(lambda: all(each.primary() == SourceKind.METADATA_LOG for each in both), "the log is read again")
+    cluster.admin.create_topic("late", partitions=1, replication_factor=2)
+    collecting.until(lambda: all(("late", 0) in each.partitions() for each in both), "a topic that is created later")
+    collecting.stop()
+    truth = facts(of_the_log(cluster, tmp_path, {}))
+    for each in both:
+        assert not each.events(EventKind.ISR_SHRINK, EventKind.TOPIC_DELETED, EventKind.LEADER_CHANGE)
+        assert facts(each) == truth
+
+
+def the_doctor_asks_for_the_addresses_of_the_controllers(cluster: Sandbox) -> None:
+    """Check what it says before Kafka 3.9, and that the log is read once they are configured."""
     settings = Settings(cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers))
     ((_, versions),) = CHECKS["versions"](settings)
     assert versions == "metadata.version is 14, that of Kafka 3.6.2, with which isrwatch is tested"
@@ -175,7 +221,7 @@ def test_before_kafka_3_9_the_log_is_read_once_the_addresses_of_the_controllers_
     assert "write them into [cluster.controllers.addresses]" in refusal
     for check in ("clock", "polling", "reassignments"):
         assert {status for status, _ in CHECKS[check](settings)} == {Status.OK}
-    config = tmp_path / "isrwatch.toml"
+    config = cluster.root / "isrwatch.toml"
     config.write_text(
         f'[cluster]\nbootstrap_servers = "{cluster.bootstrap_servers}"\n[cluster.controllers.addresses]\n'
         + "".join(f'"{node}" = "{address}"\n' for node, address in cluster.controller_addresses.items())
@@ -188,41 +234,63 @@ def test_before_kafka_3_9_the_log_is_read_once_the_addresses_of_the_controllers_
     assert (voters.voters, voters.caught_up) == ((101,), (101,))
 
 
-def test_a_controllers_snapshot_is_loaded_and_a_lost_history_is_admitted(
-    kafka_cluster: MakeSandbox, follow: Any
-) -> None:
-    quick = {
-        "metadata.log.max.record.bytes.between.snapshots": "2000",
-        "internal.metadata.log.segment.bytes": "4000",
-        "internal.metadata.delete.delay.millis": "100",
-        "metadata.max.retention.bytes": "6000",
-    }
-    cluster = kafka_cluster(brokers=1, node_properties={101: quick})
-    first = follow(cluster)
-    cluster.admin.create_topic("orders", partitions=4, replication_factor=1)
-    first.until_topic("orders", 4)
-    first.stop()
-    for number in range(20):
-        cluster.admin.alter_topic_config("orders", {"retention.ms": str(1_000_000 + number)})
-        cluster.admin.create_topic(f"more-{number}", partitions=3, replication_factor=1)
-    data = cluster.root / "node-101"
-    first.until(
-        lambda: not list(data.rglob("__cluster_metadata-0/00000000000000000000.log")), "the first segment to go"
-    )
-    second = follow(cluster)
-    second.until_topic("more-19", 3)
-    reasons = [one.reason for one in second.reported if one.kind == "snapshot_begin"]
-    assert reasons == [SnapshotReason.HISTORY_LOST]
-    assert len(second.partitions("orders")) == 4
+OAUTH_CONTROLLERS = {
+    **SECURED,
+    "listener.name.controller.sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+    "listener.name.controller.oauthbearer.sasl.jaas.config": (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+        'unsecuredLoginStringClaim_sub="admin";'
+    ),
+}
+ADMIN = {**READER, "sasl.username": "admin", "sasl.password": "a"}
+QUICK_SNAPSHOTS = {
+    "metadata.log.max.record.bytes.between.snapshots": "2000",
+    "internal.metadata.log.segment.bytes": "4000",
+    "internal.metadata.delete.delay.millis": "100",
+    "metadata.max.retention.bytes": "6000",
+}
 
 
-def test_a_metadata_log_that_is_restored_from_a_copy_is_followed_as_another_one(
-    kafka_cluster: MakeSandbox, follow: Any
+@pytest.fixture(scope="module")
+def guarded(kafka_module_cluster: MakeSandbox) -> Sandbox:
+    """One broker, and a controller that asks for a password or a token."""
+    return kafka_module_cluster(brokers=1, node_properties=dict.fromkeys((1, 101), OAUTH_CONTROLLERS))
+
+
+def test_a_log_that_is_restored_from_a_copy_is_another_one_and_one_whose_history_is_lost_is_not(
+    guarded: Sandbox, follow: Any
 ) -> None:
-    cluster = kafka_cluster(brokers=1)
-    seen = follow(cluster)
+    cluster = guarded
+    others = {topic for topic, _ in cluster.admin.describe()}
+    seen = follow(cluster, client=ADMIN)
     cluster.admin.create_topic("kept", partitions=2, replication_factor=1)
     seen.until_topic("kept", 2)
+    restore_from_a_copy(cluster, seen)
+    cluster.admin.create_topic("later", partitions=1, replication_factor=1)
+    seen.until_topic("later", 1)
+
+    assert begins(seen) == [(SnapshotReason.START, False), (SnapshotReason.HISTORY_LOST, True)]
+    state = ReplicationState()
+    folded = fold(state, [replace(one, sequence=number) for number, one in enumerate(tuple(seen.reported), start=1)])
+    state.apply(folded.touched)
+    found = [one for topic in state.topics.values() for one in topic.values()]
+    assert {one.topic for one in found if not one.is_deleted} == {*others, "kept", "later"}
+    newest = {(one.topic, one.partition): one for one in singly(tuple(seen.reported)) if one.kind == "partition"}
+    for one in found:
+        if not one.is_deleted:
+            reported = newest[one.topic, one.partition]
+            assert (one.leader, one.isr, one.leader_epoch) == (reported.leader, reported.isr, reported.leader_epoch)
+
+    seen.stop()
+    lose_the_history(cluster, seen)
+    second = follow(cluster, client=ADMIN)
+    second.until_topic("more-19", 3)
+    assert begins(second) == [(SnapshotReason.HISTORY_LOST, False)]
+    assert len(second.partitions("kept")) == 2
+
+
+def restore_from_a_copy(cluster: Sandbox, seen: Following) -> None:
+    """Let the controllers' disk be what it was before forty topics that the follower has seen."""
     cluster.down()
     data, copy = cluster.root / "node-101" / "data", cluster.root / "copy"
     shutil.copytree(data, copy)
@@ -234,56 +302,49 @@ def test_a_metadata_log_that_is_restored_from_a_copy_is_followed_as_another_one(
     shutil.rmtree(data)
     shutil.copytree(copy, data)
     cluster.up()
-    cluster.admin.create_topic("later", partitions=1, replication_factor=1)
-    seen.until_topic("later", 1)
-
-    begins = [one for one in seen.reported if one.kind == "snapshot_begin"]
-    assert [(one.reason, one.is_new_log) for one in begins] == [
-        (SnapshotReason.START, False), (SnapshotReason.HISTORY_LOST, True),
-    ]  # fmt: skip
-    state = ReplicationState()
-    folded = fold(state, [replace(one, sequence=number) for number, one in enumerate(tuple(seen.reported), start=1)])
-    state.apply(folded.touched)
-    found = [one for topic in state.topics.values() for one in topic.values()]
-    assert {one.topic for one in found if not one.is_deleted} == {"kept", "later"}
-    newest = {(one.topic, one.partition): one for one in singly(tuple(seen.reported)) if one.kind == "partition"}
-    for one in found:
-        if not one.is_deleted:
-            reported = newest[one.topic, one.partition]
-            assert (one.leader, one.isr, one.leader_epoch) == (reported.leader, reported.isr, reported.leader_epoch)
 
 
-def test_a_login_without_the_permission_is_reported_which_one_it_needs(kafka_cluster: MakeSandbox, follow: Any) -> None:
-    cluster = kafka_cluster(brokers=1, node_properties=dict.fromkeys((1, 101), SECURED))
-    wrong = follow(cluster, client={**READER, "sasl.password": "wrong"})
+def lose_the_history(cluster: Sandbox, seen: Following) -> None:
+    """Let the controller's log begin with a KRaft snapshot: started again, it drops what is before the newest ones.
+
+    Its cleaner would do so within a minute.
+    """
+    with (cluster.root / "node-101" / "server.properties").open("a") as lines:
+        lines.writelines(f"{name}={value}\n" for name, value in QUICK_SNAPSHOTS.items())
+    cluster.kill(101)
+    cluster.start(101)
+    for number in range(20):
+        cluster.admin.alter_topic_config("kept", {"retention.ms": str(1_000_000 + number)})
+        cluster.admin.create_topic(f"more-{number}", partitions=3, replication_factor=1)
+    log = cluster.root / "node-101" / "data" / "__cluster_metadata-0"
+    seen.until(lambda: len(list(log.glob("*.checkpoint"))) > 2, "KRaft snapshots")
+    cluster.kill(101)
+    cluster.start(101)
+
+
+def begins(seen: Following) -> list[tuple[SnapshotReason, bool]]:
+    return [(one.reason, one.is_new_log) for one in tuple(seen.reported) if one.kind == "snapshot_begin"]
+
+
+def test_a_login_without_the_permission_is_reported_which_one_it_needs(guarded: Sandbox, follow: Any) -> None:
+    wrong = follow(guarded, client={**READER, "sasl.password": "wrong"})
     wrong.until(lambda: any("refuses the login of 'reader'" in line for line in wrong.lines), "a refused login")
-    reader = follow(cluster, client=READER)
+    reader = follow(guarded, client=READER)
     reader.until(lambda: any("lacks ClusterAction on the cluster" in line for line in reader.lines), "a refusal")
-    Rules(cluster).allow(CLUSTER_ACTION)
+    Rules(guarded).allow(CLUSTER_ACTION)
     reader.until(lambda: reader.reported, "the log")
 
 
-OAUTH_CONTROLLERS = {
-    **SECURED,
-    "listener.name.controller.sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
-    "listener.name.controller.oauthbearer.sasl.jaas.config": (
-        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
-        'unsecuredLoginStringClaim_sub="admin";'
-    ),
-}
-
-
-def test_the_metadata_log_is_read_with_a_token_of_a_command(kafka_cluster: MakeSandbox, follow: Any) -> None:
+def test_the_metadata_log_is_read_with_a_token_of_a_command(guarded: Sandbox, follow: Any) -> None:
     """Kafka takes a token that nobody signed where no validator is configured."""
-    cluster = kafka_cluster(brokers=1, node_properties=dict.fromkeys((1, 101), OAUTH_CONTROLLERS))
     now = time.time()
     token = jwt(sub="admin", iat=now, exp=now + 3_600)
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
-    cluster.admin.create_topic("orders", partitions=2, replication_factor=1)
+    guarded.admin.create_topic("orders", partitions=2, replication_factor=1)
 
-    follow(cluster, client={**login, COMMAND: printing(token)}).until_topic("orders", 2)
+    follow(guarded, client={**login, COMMAND: printing(token)}).until_topic("orders", 2)
 
     expired = jwt(sub="admin", iat=now - 7_200, exp=now - 3_600)
-    refused = follow(cluster, client={**login, COMMAND: printing(expired)}, name="metadata_log:late")
+    refused = follow(guarded, client={**login, COMMAND: printing(expired)}, name="metadata_log:late")
     refused.until(lambda: any("refuses the token: " in line for line in refused.lines), "it is refused")
     assert not any(expired in line.replace(repr(printing(expired)), "") for line in refused.lines)
