@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from exporters.demo.command import DemoRun
 from exporters.demo.live import DemoProgress, newest, screen
+from exporters.demo.location import DemoLocation, free_port
+from exporters.demo.parts import Parts
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import ClusterSnapshot, EventRow, ReplicationSnapshot, TopicPartitions
 from streaming.contracts.state import ClusterState, PartitionState
@@ -157,3 +161,16 @@ def test_a_terminal_gets_a_picture_of_everything(console: Callable[..., tuple[Co
         shown.show(snapshot(event(1), watermark=NOW, partitions=2), [event(1)], NOW, "ends in 3 s")
     picture = output.getvalue()
     assert [text in picture for text in ("isrwatch demo", "cluster ", "orders-1", "ends in 3 s")] == [True] * 4
+
+
+def test_the_live_view_ends_when_its_time_is_over(
+    console: Callable[..., tuple[Console, io.StringIO]], tmp_path: Path
+) -> None:
+    location = DemoLocation(directory=tmp_path, port=free_port(None))
+    piped, output = console()
+    with Parts(logs=location.logs) as parts:
+        began = time.monotonic()
+        progress, metrics = DemoRun(piped, parts, location).watch(TablesReader(location.tables), 0.3, "scenario steady")
+    assert 0.3 <= time.monotonic() - began < 60
+    assert (progress.partitions(), metrics) == (0, "")
+    assert output.getvalue().startswith("isrwatch demo  scenario steady")
