@@ -24,6 +24,7 @@ from tests.plugins.local_http import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 SHORT = TimeLimits(request=1.0, reader=1.0, idle=1.0, request_at_limit=0.05, reader_at_limit=0.3)
 PATIENT = TimeLimits(request=60.0, reader=60.0, idle=60.0, request_at_limit=0.05, reader_at_limit=60.0)
@@ -238,21 +239,24 @@ WebServer(Starlette(routes=routes), [opened], most_connections=1000).run()
 """
 
 
-def test_a_process_that_is_out_of_descriptors_says_so_once_and_goes_on_when_there_are_some() -> None:
+def test_a_process_that_is_out_of_descriptors_says_so_once_and_goes_on_when_there_are_some(tmp_path: Path) -> None:
     command = ["bash", "-c", 'ulimit -n 48; exec "$0" -c "$1"', sys.executable, PROGRAM]
-    program: Any = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    errors = tmp_path / "errors"
+    with errors.open("w") as stderr:
+        program: Any = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
     try:
         address = ("127.0.0.1", int(program.stdout.readline()))
         with ExitStack() as clients:
             for _ in range(100):
                 clients.enter_context(socket.create_connection(address)).sendall(b"G")
-            time.sleep(2)
+            wait_until(errors.read_text, what="a line that says so")
+            time.sleep(0.3)  # it tries to accept the next one twenty times a second
         with socket.create_connection(address, timeout=20) as client:
             client.sendall(REQUEST)
             assert received(client, until=b"short").startswith(b"HTTP/1.1 200")
     finally:
         program.terminate()
-        _, errors = program.communicate(timeout=30)
-    assert errors.splitlines() == [
+        program.communicate(timeout=30)
+    assert errors.read_text().splitlines() == [
         "no HTTP connection can be accepted: Too many open files; raise the limit of open files"
     ]
