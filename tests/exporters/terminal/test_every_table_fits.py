@@ -32,9 +32,10 @@ AGE = re.compile(r"\d+\.\ds?|\d+m\d+s")
 """What differs between two runs."""
 
 
-@pytest.fixture
-def full(tables: Tables, rows: Rows) -> Path:
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cluster with long names, many brokers that are down or not safe to stop, and every kind of sample."""
+    tables, rows = Tables(tmp_path_factory.mktemp("full") / "tables"), Rows()
     now = time.time_ns() // 1_000 - 5 * SECOND
     brokers = [rows.broker(number, now, is_fenced=number > 3) for number in range(1, 6)]
     moving = rows.state([1, 2, 3, 4, 5], [1], 1, adding_replicas=[4, 5], removing_replicas=[3])

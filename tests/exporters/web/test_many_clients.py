@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DESCRIPTORS = 256
-HALF_OPEN = 2000
-SCRAPERS = 1000
-SLOW_READERS = 200
+HALF_OPEN = 500
+SCRAPERS = 300
+SLOW_READERS = 150
 RESPONSES = 20  # more than the kernel buffers
 SCRAPE_TIMEOUT = 10.0
 PARTITIONS = 800
@@ -111,7 +111,8 @@ async def all_scraped(port: int) -> list[bytes]:
 
 
 @pytest.mark.slow
-def test_it_serves_every_client_whatever_others_do_and_says_so_once(limited: LimitedExporter) -> None:
+def test_it_serves_every_client_whatever_others_do_and_says_so_once_a_minute(limited: LimitedExporter) -> None:
+    began = time.monotonic()
     for sent in (b"", b"G"):
         with ExitStack() as clients:
             for _ in range(HALF_OPEN):
@@ -136,5 +137,7 @@ def test_it_serves_every_client_whatever_others_do_and_says_so_once(limited: Lim
     lines = limited.stop()
     assert (limited.process.returncode, lines[-1]) == (0, "stopped")
     logged = [line.partition(" WARNING ")[2].partition(",")[0] for line in lines[1:-1]]
-    assert [line for line in logged if not line.startswith(TAKEN)] == ["Invalid HTTP request received."], lines
-    assert logged.count(f"{TAKEN}; idle clients") == 1, lines
+    others = [line for line in logged if not line.startswith(TAKEN)]
+    assert {*others} == {"Invalid HTTP request received."}, lines
+    assert len(others) <= 1 + (time.monotonic() - began) // 60, lines
+    assert 1 <= logged.count(f"{TAKEN}; idle clients") <= 1 + (time.monotonic() - began) // 60, lines
