@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from exporters.read_model.reader import TablesReader
-from exporters.read_model.refresher import Refresher
 from streaming.commands import app
 from streaming.contracts.tables import BROKER_STATE_TABLE, PARTITION_CHANGES, PARTITION_STATE_TABLE, REPLICATION_EVENTS
 from streaming.errors import TableUnreadable
@@ -87,31 +85,19 @@ def test_the_job_does_not_start_on_a_damaged_table(tables: Path, damage: Callabl
         ReplicationBatch(tables)
 
 
-def test_the_exporter_reports_a_damaged_change_log_and_goes_on_looking(
-    tables: Path, damage: Callable[[Path], None]
-) -> None:
-    damage(tables / PARTITION_CHANGES.name)
-    refresher = Refresher(TablesReader(tables), 0.01, "1.2.3")
-    for errors in (1, 2):
-        refresher.refresh_once()
-        assert refresher.health.refresh_errors == errors
-        assert (refresher.last_error or "").startswith("TableUnreadable: cannot read the table ")
-    assert refresher.snapshot.clusters == {}
-
-
 def run(*arguments: str, tables: Path) -> Any:
     return CliRunner().invoke(app, [*arguments, "--tables", str(tables)])
 
 
 @pytest.mark.parametrize(
-    ("command", "name"),
+    ("command", "name", "damage"),
     [
-        (["state", "--all"], PARTITION_STATE_TABLE.name),
-        (["state", "--all"], BROKER_STATE_TABLE.name),
-        (["state", "--all"], PARTITION_CHANGES.name),
-        (["state", "--brokers"], BROKER_STATE_TABLE.name),
-        (["state", "--as-of", "20", "--all"], BROKER_STATE_TABLE.name),
-        (["events"], REPLICATION_EVENTS.name),
+        (["state", "--all"], PARTITION_STATE_TABLE.name, with_damaged_log),
+        (["state", "--all"], BROKER_STATE_TABLE.name, with_damaged_files),
+        (["state", "--all"], PARTITION_CHANGES.name, with_missing_files),
+        (["state", "--brokers"], BROKER_STATE_TABLE.name, with_damaged_log),
+        (["state", "--as-of", "20", "--all"], BROKER_STATE_TABLE.name, with_missing_files),
+        (["events"], REPLICATION_EVENTS.name, with_damaged_files),
     ],
 )
 def test_a_command_shows_what_the_other_tables_hold_and_then_names_the_damaged_one(
@@ -140,10 +126,8 @@ def test_recorded_events_are_shown_while_the_log_of_the_changes_is_damaged(table
     assert done.stderr.startswith("cannot read the table ")
 
 
-def test_the_launcher_of_spark_submit_names_a_damaged_table_in_one_sentence(
-    tables: Path, tmp_path: Path, damage: Callable[[Path], None]
-) -> None:
-    damage(tables / PARTITION_STATE_TABLE.name)
+def test_the_launcher_of_spark_submit_names_a_damaged_table_in_one_sentence(tables: Path, tmp_path: Path) -> None:
+    with_damaged_files(tables / PARTITION_STATE_TABLE.name)
     launcher = Path(__file__).parents[3] / "deploy" / "spark" / "main.py"
     done = subprocess.run(
         [sys.executable, launcher, "--tables", tables, "--bus", tmp_path / "bus", "--checkpoint", tmp_path / "c"],
