@@ -63,10 +63,10 @@ class HttpCounts:
         self.in_flight += 1
 
     def end(self, handler: str, code: int, seconds: float) -> None:
-        """Count a request that began, and took some seconds."""
-        self.in_flight -= 1
+        """Count a request that began, and took some seconds; what is no longer in flight is counted already."""
         self.requests[handler, str(code)] += 1
         self.seconds[handler] = self.seconds.get(handler, 0.0) + seconds
+        self.in_flight -= 1
 
     def unparseable(self) -> None:
         """Count a request that is no HTTP: it has no handler."""
