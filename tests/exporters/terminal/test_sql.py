@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from exporters.read_model.snapshot import ClusterSnapshot
+    from streaming.contracts.columns import Table
 
 SQL = Path(__file__).parents[3] / "conf" / "sql"
 QUERIES = sorted(path.stem for path in SQL.glob("*.sql") if path.stem != "duckdb")
@@ -347,10 +348,37 @@ def same_exactly(value: Any) -> Any:
     return bytes(value) if isinstance(value, bytes | bytearray) else value
 
 
+def kinds(columns: Any, within: str = "") -> Iterator[str]:
+    """Name the types of columns, and of the fields within them."""
+    for column in columns:
+        if isinstance(column.type, str):
+            yield f"{within}{column.type}{'?' if column.nullable else ''}"
+        else:
+            is_array = isinstance(column.type, list)
+            yield from kinds(column.type[0] if is_array else column.type, f"{within}{'array of ' * is_array}struct of ")
+
+
+def of_every_kind() -> list[Table]:
+    """Choose tables that have every type of a column, nested or not, partitioned or not."""
+    seen: set[str] = set()
+    chosen = []
+    for table in sorted(TABLES.values(), key=lambda table: -len({*kinds(table.columns)})):
+        has = {*kinds(table.columns), *(f"partitioned by {name}" for name in table.partitioned_by)}
+        if has - seen:
+            chosen.append(table)
+            seen |= has
+    return chosen
+
+
 @pytest.mark.spark
-def test_spark_deltalake_pyarrow_and_duckdb_read_the_same_rows_of_every_table(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "read", [of_every_kind(), pytest.param([*TABLES.values()], marks=pytest.mark.long)], ids=["every kind", "every one"]
+)
+def test_spark_deltalake_pyarrow_and_duckdb_read_the_same_rows_of_every_table(
+    spark: Any, tmp_path: Path, read: list[Table]
+) -> None:
     duckdb = pytest.importorskip("duckdb")
-    for table in TABLES.values():
+    for table in read:
         values = {plain: cycle(some) for plain, some in VALUES.items()}
         rows = [filled(table.columns, values, with_nulls=number == 1) for number in range(4)]
         for row in rows if "channel" in table.partitioned_by else ():
