@@ -148,10 +148,16 @@ class HttpConnection(H11Protocol):
         super().connection_lost(exc)
         self._closed(self)
 
+    @property
+    def waits_for(self) -> Phase:
+        """Return the phase; a client that has yet to read the end of its response is not idle."""
+        is_read = self.phase is not Phase.NEXT_REQUEST or not self.transport.get_write_buffer_size()
+        return self.phase if is_read else Phase.READER
+
     def is_overdue(self, limits: TimeLimits, *, at_limit: bool) -> bool:
         """Return whether its client has taken too long."""
         since = self._progressed_at if at_limit else self.since
-        return self.loop.time() - since >= limits.seconds(self.phase, at_limit=at_limit)
+        return self.loop.time() - since >= limits.seconds(self.waits_for, at_limit=at_limit)
 
     def _enter(self, phase: Phase) -> None:
         self.phase = phase

@@ -160,7 +160,7 @@ class WebServer(uvicorn.Server):
         )
         idle_first = {Phase.NEXT_REQUEST: 0, Phase.REQUEST: 1}
         spared = min(
-            self._overdue(at_limit=True), key=lambda each: (idle_first.get(each.phase, 2), each.since), default=None
+            self._overdue(at_limit=True), key=lambda each: (idle_first.get(each.waits_for, 2), each.since), default=None
         )
         if spared is None:
             return False
@@ -181,7 +181,7 @@ class WebServer(uvicorn.Server):
 
     def _refuse(self, connection: HttpConnection, reason: Refusal) -> None:
         """Disconnect a client; one that is idle after its response loses nothing."""
-        if connection.phase is not Phase.NEXT_REQUEST:
+        if connection.waits_for is not Phase.NEXT_REQUEST:
             self.counts.refuse(reason)
         self._close(connection)
 

@@ -32,13 +32,18 @@ PATIENT = TimeLimits(request=60.0, reader=60.0, idle=60.0, request_at_limit=0.05
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 BODY = bytes(range(256)) * 64 * 1024 + b"the end"  # 16 MiB: more than kernels buffer
 
+MEDIUM = BODY[-48 * 1024 :]  # is written at once, though a kernel that may buffer little does not take it all
+
 
 class Server:
-    """A server of two paths: a short one, and a large one; and clients of it."""
+    """A server of three paths: a short one, a larger, and a large one; and clients of it."""
 
-    def __init__(self, limits: TimeLimits, most: int) -> None:
-        routes = [Route("/", lambda _: PlainTextResponse("short")), Route("/large", lambda _: PlainTextResponse(BODY))]
+    def __init__(self, limits: TimeLimits, most: int, sent_buffer: int) -> None:
+        texts = {"/": "short", "/medium": MEDIUM, "/large": BODY}
+        routes = [Route(path, lambda _, text=text: PlainTextResponse(text)) for path, text in texts.items()]
         opened = listen("127.0.0.1:0", "--listen")
+        if sent_buffer:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, sent_buffer)
         self.address: tuple[str, int] = opened.getsockname()
         self.program = WebServer(Starlette(routes=routes), [opened], limits=limits, most_connections=most)
         self.clients = ExitStack()
@@ -53,8 +58,8 @@ class Server:
 
 
 @contextmanager
-def server(limits: TimeLimits, most: int = 100) -> Iterator[Server]:
-    started = Server(limits, most)
+def server(limits: TimeLimits, most: int = 100, sent_buffer: int = 0) -> Iterator[Server]:
+    started = Server(limits, most, sent_buffer)
     with serving(started.program), started.clients:
         yield started
 
@@ -171,6 +176,19 @@ def test_at_the_limit_others_wait_until_a_response_was_read() -> None:
         with pytest.raises(TimeoutError):
             waiting.recv(1)
         assert received(reader, until=b"the end").endswith(BODY)
+        waiting.settimeout(20)
+        assert received(waiting, until=b"short").startswith(b"HTTP/1.1 200")
+
+
+def test_at_the_limit_nobody_loses_the_end_of_a_response_that_is_sent_and_not_yet_read() -> None:
+    with server(PATIENT, most=1, sent_buffer=4096) as web:
+        reader = web.client(REQUEST.replace(b"/ ", b"/medium ", 1))
+        wait_until(lambda: web.program.counts.requests["/medium", "200"], seconds=20)
+        waiting = web.client(REQUEST)
+        waiting.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            waiting.recv(1)
+        assert received(reader, until=b"the end").endswith(MEDIUM)
         waiting.settimeout(20)
         assert received(waiting, until=b"short").startswith(b"HTTP/1.1 200")
 
