@@ -25,6 +25,7 @@ pytest.register_assert_rewrite(
     "tests.plugins.pipeline",
     "tests.plugins.played",
     "tests.plugins.real_collector",
+    "tests.plugins.spark_cluster",
     "tests.plugins.transcript",
 )
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tests.plays import Play
     from tests.plugins.spark_cluster import SparkCluster
 
+pytest_plugins = ("tests.plugins.spark_cluster",)
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 MAIN = Path(__file__).parents[2] / "deploy" / "spark" / "main.py"

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
-import venv
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +15,6 @@ import pytest
 
 from streaming.jobs.session import JAVA_OPTIONS, java_options, measured_configuration, spark_archive
 from streaming.runtime.class_archive import using
-from streaming.runtime.jars import DELTA, jar_paths
 from streaming.runtime.java import java_environment
 from tests.plugins.local_http import free_port
 from tests.plugins.pipeline import Pipeline
@@ -28,7 +25,6 @@ if TYPE_CHECKING:
     from tests.plugins.pipeline import Program
 
 HOME = Path(pyspark.__file__).parent
-ROOT = Path(__file__).parents[2]
 CORES = 2
 LIGHT = java_options(measured_configuration()[JAVA_OPTIONS], using(spark_archive()))
 
@@ -36,9 +32,8 @@ LIGHT = java_options(measured_configuration()[JAVA_OPTIONS], using(spark_archive
 class SparkCluster:
     """Master and worker, each a process of its own; what is submitted gets one executor."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.python = bare_python(directory / "python")
+    def __init__(self, directory: Path, python: Path) -> None:
+        self.directory, self.python = directory, python
         self._programs = Pipeline(directory)
         self.url = f"spark://127.0.0.1:{free_port()}"
 
@@ -80,9 +75,8 @@ class SparkCluster:
             "spark.executor.defaultJavaOptions": LIGHT,
         }
         options = [part for key, value in configuration.items() for part in ("--conf", f"{key}={value}")]
-        jars = ",".join(map(str, jar_paths(DELTA)))
         command = [str(HOME / "bin" / "spark-submit"), "--master", self.url, "--driver-memory", "768m"]
-        return [*command, "--jars", jars, "--py-files", str(package), *options]
+        return [*command, "--py-files", str(package), *options]
 
     def imported(self, module: str) -> str:
         """Import a module as a machine of the cluster does; give what that says."""
@@ -96,27 +90,9 @@ class SparkCluster:
         self._programs.close()
 
 
-def bare_python(folder: Path) -> Path:
-    """Make a Python with every package of this one but isrwatch: what a cluster's machines have."""
-    venv.create(folder, with_pip=False, symlinks=True)
-    packages = next(path for path in map(Path, sys.path) if (path / "pyspark").is_dir())
-    site = next(folder.glob("lib/python*/site-packages"))
-    (site / "packages.pth").write_text(f"{packages}\n")  # .pth files over there, isrwatch's own, are not read
-    return folder / "bin" / "python"
-
-
-@pytest.fixture(scope="session")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the package as ``make package`` does."""
-    folder = tmp_path_factory.mktemp("dist")
-    command = ["make", "--no-print-directory", "package", f"DIST={folder}", f"PACKAGER={sys.executable}"]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    return folder / "isrwatch.zip"
-
-
 @pytest.fixture(scope="module")
-def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    made = SparkCluster(tmp_path_factory.mktemp("spark-cluster"))
+def spark_cluster(tmp_path_factory: pytest.TempPathFactory, bare_python: Path) -> Iterator[SparkCluster]:
+    made = SparkCluster(tmp_path_factory.mktemp("spark-cluster"), bare_python)
     try:
         made.start()
         yield made
