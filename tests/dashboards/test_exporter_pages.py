@@ -1,8 +1,14 @@
-"""The golden expositions of the exporter in a real Prometheus: what every board and the alerts show."""
+"""The golden expositions of the exporter in a real Prometheus: what every board and the alerts show.
+
+One server scrapes the page of each test: as it is for the test of all boards, for each other test as a cluster of its
+own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +18,8 @@ import pytest
 from dashboards.alerts import AlertSettings, rule_file
 from dashboards.render import as_yaml
 from tests.dashboards.test_expressions import concrete
+from tests.plugins.local_http import Exposition, serving_exposition
+from tests.plugins.prometheus import Prometheus, running_prometheus
 
 pytestmark = pytest.mark.prometheus
 
@@ -30,12 +38,56 @@ NOTHING = (NO_DATA, "not reported")
 GREEN = "green"
 
 
-def shown(prometheus: Any, panel: dict[str, Any]) -> Any:
+@dataclass
+class Cluster:
+    """A cluster as Prometheus has it, and the page that is scraped of it."""
+
+    name: str
+    prometheus: Prometheus
+    exporter: Exposition
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """Evaluate an expression, and leave out what it gives of other clusters."""
+        return [row for row in self.prometheus.query(expression) if row["metric"].get("cluster") in {None, self.name}]
+
+    def alerts(self, name: str) -> list[dict[str, Any]]:
+        """List its alerts of a name, pending ones, too."""
+        return [one for one in self.prometheus.alerts(name) if one["labels"].get("cluster") == self.name]
+
+    def firing(self, name: str) -> list[dict[str, Any]]:
+        """List its alerts of a name that fire."""
+        return [one for one in self.alerts(name) if one["state"] == "firing"]
+
+
+APART = ("stopped", "offline", "lost", "silent", "of_two")
+"""Clusters beside "main"; of their pages only what is about a cluster is kept."""
+
+
+def scraped_as(name: str, address: str) -> dict[str, Any]:
+    """Scrape a page whose cluster main gets another name."""
+    kept = {"source_labels": ["cluster"], "regex": ".+", "action": "keep"}
+    named = {"source_labels": ["cluster"], "regex": "main", "target_label": "cluster", "replacement": name}
+    return {"static_configs": [{"targets": [address]}], "metric_relabel_configs": [kept, named]}
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Cluster]]:
+    """Run the one server; no page has anything yet."""
+    with ExitStack() as stack:
+        pages = {name: stack.enter_context(serving_exposition("")) for name in ("main", *APART)}
+        targets = {name: scraped_as(name, pages[name].address) for name in APART}
+        targets["isrwatch"] = {"static_configs": [{"targets": [pages["main"].address]}]}
+        rules = [as_yaml(rule_file(IMPATIENT))]
+        server = stack.enter_context(running_prometheus(tmp_path_factory.mktemp("prometheus"), targets, rules))
+        yield {name: Cluster(name, server, page) for name, page in pages.items()}
+
+
+def shown(cluster: Cluster, panel: dict[str, Any]) -> Any:
     """Give what Grafana would show: of a stat one number, of a table its rows; the text for no data if there is none.
 
     A range query is reduced to its last value that is not null, anywhere in the range, as a stat of Grafana does.
     """
-    rows = [row for target in panel["targets"] for row in _queried(prometheus, target)]
+    rows = [row for target in panel["targets"] for row in _queried(cluster, target)]
     if not rows:
         return panel["fieldConfig"]["defaults"]["noValue"]
     if panel["type"] == "stat":
@@ -44,11 +96,11 @@ def shown(prometheus: Any, panel: dict[str, Any]) -> Any:
     return sorted({tuple(sorted(labels.items())) for labels, _ in rows})
 
 
-def _queried(prometheus: Any, target: dict[str, Any]) -> list[tuple[dict[str, str], str]]:
-    expression = concrete(target["expr"]).replace('cluster="prod"', 'cluster="main"')
+def _queried(cluster: Cluster, target: dict[str, Any]) -> list[tuple[dict[str, str], str]]:
+    expression = concrete(target["expr"]).replace('cluster="prod"', f'cluster="{cluster.name}"')
     if target["instant"]:
-        return [(row["metric"], row["value"][1]) for row in prometheus.query(expression)]
-    rows = prometheus.query(f"last_over_time(({expression})[1h:1s])")
+        return [(row["metric"], row["value"][1]) for row in cluster.query(expression)]
+    rows = cluster.query(f"last_over_time(({expression})[1h:1s])")
     return [(row["metric"], row["value"][1]) for row in rows]
 
 
@@ -60,40 +112,35 @@ def color(panel: dict[str, Any], value: Any) -> str:
     return str([step["color"] for step in steps if step["value"] is None or step["value"] <= value][-1])
 
 
-def all_shown_in(prometheus: Any, board: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def all_shown_in(cluster: Cluster, board: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Give what is shown of every stat and table."""
-    return {title: shown(prometheus, panel) for title, panel in board.items() if panel["type"] in {"stat", "table"}}
+    return {title: shown(cluster, panel) for title, panel in board.items() if panel["type"] in {"stat", "table"}}
 
 
-def firing_in(prometheus: Any, name: str) -> list[dict[str, Any]]:
-    """Give the alerts of a name that fire."""
-    return [one for one in prometheus.alerts(name) if one["state"] == "firing"]
-
-
-def topics_by_column(prometheus: Any, panel: dict[str, Any]) -> list[set[str]]:
+def topics_by_column(cluster: Cluster, panel: dict[str, Any]) -> list[set[str]]:
     """Give the topics that have a value, by column of a table."""
-    return [{labels["topic"] for labels, _ in _queried(prometheus, target)} for target in panel["targets"]]
+    return [{labels["topic"] for labels, _ in _queried(cluster, target)} for target in panel["targets"]]
 
 
-def column(prometheus: Any, panel: dict[str, Any], title: str) -> list[tuple[dict[str, str], str]]:
+def column(cluster: Cluster, panel: dict[str, Any], title: str) -> list[tuple[dict[str, str], str]]:
     """Give the labels and the value of every cell in a column of a table."""
     (order,) = [one["options"]["renameByName"] for one in panel["transformations"] if one["id"] == "organize"]
     (name,) = [name for name, renamed in order.items() if renamed == title]
     (target,) = [one for one in panel["targets"] if name in {"Value", f"Value #{one['refId']}"}]
-    return _queried(prometheus, target)
+    return _queried(cluster, target)
 
 
-def words_of(prometheus: Any, panel: dict[str, Any], title: str) -> dict[str, str]:
+def words_of(cluster: Cluster, panel: dict[str, Any], title: str) -> dict[str, str]:
     """Give what a column says, by broker: a word in place of a value that has one."""
     (looks,) = [one["properties"] for one in panel["fieldConfig"]["overrides"] if one["matcher"]["options"] == title]
     (mappings,) = [look["value"] for look in looks if look["id"] == "mappings"]
     words = {key: one["text"] for each in mappings if each["type"] == "value" for key, one in each["options"].items()}
-    return {labels["broker"]: words.get(value, value) for labels, value in column(prometheus, panel, title)}
+    return {labels["broker"]: words.get(value, value) for labels, value in column(cluster, panel, title)}
 
 
-def may_lead(prometheus: Any, panel: dict[str, Any]) -> set[tuple[str, str]]:
+def may_lead(cluster: Cluster, panel: dict[str, Any]) -> set[tuple[str, str]]:
     """Give topic and broker of the missing replicas that have every committed record."""
-    cells = column(prometheus, panel, "May lead")
+    cells = column(cluster, panel, "May lead")
     return {(labels["topic"], labels["broker"]) for labels, value in cells if value == "1"}
 
 
@@ -123,25 +170,23 @@ NUMBERS = [
 
 
 def test_healthy_at_risk_and_blind_look_different_and_blind_is_never_green(
-    drawn: dict[str, dict[str, Any]],
-    prometheus_server: Callable[..., Any],
-    exposition: Callable[..., Any],
-    eventually: Callable[..., Any],
+    drawn: dict[str, dict[str, Any]], clusters: dict[str, Cluster], eventually: Callable[..., Any]
 ) -> None:
-    exporter = exposition((GOLDEN / "metrics_healthy.prom").read_text())
-    prometheus = prometheus_server(targets={"isrwatch": exporter.address}, rules=[as_yaml(rule_file(IMPATIENT))])
+    cluster = clusters["main"]
+    cluster.exporter.text = (GOLDEN / "metrics_healthy.prom").read_text()
 
-    firing, all_shown = partial(firing_in, prometheus), partial(all_shown_in, prometheus, drawn)
-    eventually(lambda: prometheus.query("kafka_replication_partition_leader"))
-    eventually(lambda: prometheus.query("increase(kafka_replication_cluster_unclean_elections_total[1m])"))
+    firing, all_shown = cluster.firing, partial(all_shown_in, cluster, drawn)
+    eventually(lambda: cluster.query("kafka_replication_partition_leader"))
+    eventually(lambda: not firing("KafkaReplicationMonitorBlind"), what="quiet: there was no page before this one")
+    eventually(lambda: cluster.query("increase(kafka_replication_cluster_unclean_elections_total[1m])"))
     healthy = all_shown()
     assert [healthy[title] for title in NUMBERS] == [0, 0, 0, 0, 0]
     none = (("cluster", "main"), ("topic", "$__all"))  # as Grafana writes it in a link; the cell says none
     assert healthy["Topics at risk"] == [none]
     assert healthy["Missing replicas"] == [(("broker", "$__all"), ("cluster", "main"), ("partition", "-"), none[1])]
-    assert prometheus.alerts("KafkaOfflinePartitions") == []
+    assert cluster.alerts("KafkaOfflinePartitions") == []
 
-    exporter.text = (GOLDEN / "metrics.prom").read_text()
+    cluster.exporter.text = (GOLDEN / "metrics.prom").read_text()
     page = eventually(lambda: firing("KafkaOfflinePartitions"))[0]
     assert page["labels"]["cluster"] == "main"
     assert "1 partitions have no leader" in page["annotations"]["description"]
@@ -155,11 +200,11 @@ def test_healthy_at_risk_and_blind_look_different_and_blind_is_never_green(
     # The odd one is offline because the only broker of its ISR, 3, is fenced.
     assert missing == {("orders", "1"), ("orders", "3"), ('odd "topic"\\', "1"), ('odd "topic"\\', "3")}
     # The only one of an ISR, and one of an ELR: of these the partitions get their leaders back without loss.
-    assert may_lead(prometheus, drawn["Missing replicas"]) == {('odd "topic"\\', "3"), ("orders", "1")}
+    assert may_lead(cluster, drawn["Missing replicas"]) == {('odd "topic"\\', "3"), ("orders", "1")}
     both, without_min_isr = {"orders", 'odd "topic"\\'}, {"orders"}  # the cells of the odd one's min ISR are empty
-    assert topics_by_column(prometheus, drawn["Topics at risk"]) == [both, without_min_isr, both]
+    assert topics_by_column(cluster, drawn["Topics at risk"]) == [both, without_min_isr, both]
 
-    exporter.text = (GOLDEN / "metrics_stale.prom").read_text()
+    cluster.exporter.text = (GOLDEN / "metrics_stale.prom").read_text()
     eventually(lambda: firing("KafkaReplicationMonitorBlind"))
     blind = all_shown()
     assert {title: blind[title] for title in NUMBERS} == dict.fromkeys(NUMBERS, NO_DATA)
@@ -169,8 +214,8 @@ def test_healthy_at_risk_and_blind_look_different_and_blind_is_never_green(
     (page,) = firing("KafkaOfflinePartitions")
     assert "(monitoring data is stale: as it was)" in page["annotations"]["description"]
 
-    exporter.status = 503
-    eventually(lambda: not prometheus.query("kafka_replication_cluster_state_age_seconds"))
+    cluster.exporter.status = 503
+    eventually(lambda: not cluster.query("kafka_replication_cluster_state_age_seconds"))
     gone = all_shown()
     # What is left is the past of the time range; its columns about the present are empty.
     assert {title for title, value in gone.items() if value not in NOTHING} <= {
@@ -180,21 +225,18 @@ def test_healthy_at_risk_and_blind_look_different_and_blind_is_never_green(
 
 
 def test_of_a_broker_that_is_down_no_stop_is_judged(
-    drawn: dict[str, dict[str, Any]],
-    prometheus_server: Callable[..., Any],
-    exposition: Callable[..., Any],
-    eventually: Callable[..., Any],
+    drawn: dict[str, dict[str, Any]], clusters: dict[str, Cluster], eventually: Callable[..., Any]
 ) -> None:
-    exporter = exposition((GOLDEN / "metrics.prom").read_text())
-    prometheus = prometheus_server(targets={"isrwatch": exporter.address})
-    eventually(lambda: prometheus.query("kafka_replication_broker_safe_to_stop"))
-    assert shown(prometheus, drawn["replication-brokers: Brokers not safe to stop"]) == 1, "broker 2; 3 is fenced"
+    cluster = clusters["stopped"]
+    cluster.exporter.text = (GOLDEN / "metrics.prom").read_text()
+    eventually(lambda: cluster.query("kafka_replication_broker_safe_to_stop"))
+    assert shown(cluster, drawn["replication-brokers: Brokers not safe to stop"]) == 1, "broker 2; 3 is fenced"
     safe = {"1": "yes", "2": "no", "3": "not up"}
     for board in ("replication-brokers: What a stop would cost", "Brokers"):
-        assert words_of(prometheus, drawn[board], "Safe to stop") == safe
+        assert words_of(cluster, drawn[board], "Safe to stop") == safe
     cost = drawn["replication-brokers: What a stop would cost"]
-    assert words_of(prometheus, cost, "Would go offline") == {"1": "0", "2": "1", "3": "-"}
-    assert words_of(prometheus, cost, "Would go under min ISR") == {"1": "0", "2": "0", "3": "-"}
+    assert words_of(cluster, cost, "Would go offline") == {"1": "0", "2": "1", "3": "-"}
+    assert words_of(cluster, cost, "Would go under min ISR") == {"1": "0", "2": "0", "3": "-"}
 
 
 def lags(offline: int, *known: int) -> str:
@@ -210,81 +252,73 @@ def lags(offline: int, *known: int) -> str:
 
 
 def test_a_partition_that_goes_offline_does_not_let_its_groups_catch_up(
-    drawn: dict[str, dict[str, Any]],
-    prometheus_server: Callable[..., Any],
-    exposition: Callable[..., Any],
-    eventually: Callable[..., Any],
+    drawn: dict[str, dict[str, Any]], clusters: dict[str, Cluster], eventually: Callable[..., Any]
 ) -> None:
-    exporter = exposition(lags(0, 100, 50))
-    prometheus = prometheus_server(targets={"isrwatch": exporter.address})
+    cluster = clusters["offline"]
+    cluster.exporter.text = lags(0, 100, 50)
 
     def behind() -> dict[str, list[str]]:
         """Give the values of both tables and of the course over time."""
         board = {title: drawn[f"replication-groups: {title}"] for title in ("Groups", "Where groups are behind")}
-        values = {title: column(prometheus, panel, "Records behind") for title, panel in board.items()}
+        values = {title: column(cluster, panel, "Records behind") for title, panel in board.items()}
         (target,) = drawn["replication-groups: Records behind, by group"]["targets"]
-        values["course"] = _queried(prometheus, {**target, "instant": True})
+        values["course"] = _queried(cluster, {**target, "instant": True})
         return {title: sorted(value for _, value in rows) for title, rows in values.items()}
 
     whole = {"Groups": ["150"], "Where groups are behind": ["100", "50"], "course": ["150"]}
     eventually(lambda: behind() == whole)
-    exporter.text = lags(1, 100)
-    eventually(lambda: prometheus.query("kafka_replication_partition_offline == 1"))
-    assert prometheus.query("sum(kafka_replication_group_lag_records)")[0]["value"][1] == "100"
+    cluster.exporter.text = lags(1, 100)
+    eventually(lambda: cluster.query("kafka_replication_partition_offline == 1"))
+    assert cluster.query("sum by (cluster) (kafka_replication_group_lag_records)")[0]["value"][1] == "100"
     assert behind() == whole
-    exporter.text = lags(0, 100)
-    eventually(lambda: prometheus.query("kafka_replication_partition_offline == 0"))
+    cluster.exporter.text = lags(0, 100)
+    eventually(lambda: cluster.query("kafka_replication_partition_offline == 0"))
     assert behind()["course"] == ["100"], "it has a leader again, and its lag is unknown"
 
 
 def test_what_a_group_lost_stays_lost_while_its_topic_has_no_samples(
-    drawn: dict[str, dict[str, Any]],
-    prometheus_server: Callable[..., Any],
-    exposition: Callable[..., Any],
-    eventually: Callable[..., Any],
+    drawn: dict[str, dict[str, Any]], clusters: dict[str, Cluster], eventually: Callable[..., Any]
 ) -> None:
     lost = 'kafka_replication_group_lost_records{cluster="main", group="g", topic="orders"} 7\n'
-    exporter = exposition(lags(0, 100) + lost)
-    prometheus = prometheus_server(targets={"isrwatch": exporter.address})
+    cluster = clusters["lost"]
+    cluster.exporter.text = lags(0, 100) + lost
     tile, groups = drawn["replication-groups: Records lost by groups"], drawn["replication-groups: Groups"]
-    eventually(lambda: shown(prometheus, tile) == 7)
-    exporter.text = lags(1)
-    eventually(lambda: not prometheus.query("kafka_replication_group_lost_records"))
-    assert shown(prometheus, tile) == 7
-    assert [value for _, value in column(prometheus, groups, "Lost records")] == ["7"]
+    eventually(lambda: shown(cluster, tile) == 7)
+    cluster.exporter.text = lags(1)
+    eventually(lambda: not cluster.query("kafka_replication_group_lost_records"))
+    assert shown(cluster, tile) == 7
+    assert [value for _, value in column(cluster, groups, "Lost records")] == ["7"]
 
 
 def test_a_job_that_says_nothing_is_neither_running_nor_absent(
-    drawn: dict[str, dict[str, Any]],
-    prometheus_server: Callable[..., Any],
-    exposition: Callable[..., Any],
-    eventually: Callable[..., Any],
+    drawn: dict[str, dict[str, Any]], clusters: dict[str, Cluster], eventually: Callable[..., Any]
 ) -> None:
     def reported(seconds: int) -> str:
         of_source = '{cluster="main", channel="replication", source="log"}'
         metrics = {"source_query_up": 1, "source_report_age_seconds": seconds, "source_age_seconds": seconds}
         return "".join(f"kafka_replication_{name}{of_source} {value}\n" for name, value in metrics.items())
 
-    exporter = exposition(reported(5))
-    prometheus = prometheus_server(targets={"isrwatch": exporter.address})
+    cluster = clusters["silent"]
+    cluster.exporter.text = reported(5)
     sources, queries = drawn["replication-monitor: Sources"], drawn["replication-monitor: Queries of the job"]
 
     def running() -> tuple[list[str], list[str]]:
-        band = _queried(prometheus, {**queries["targets"][0], "instant": True})
-        return [value for _, value in column(prometheus, sources, "Running")], [value for _, value in band]
+        band = _queried(cluster, {**queries["targets"][0], "instant": True})
+        return [value for _, value in column(cluster, sources, "Running")], [value for _, value in band]
 
     eventually(lambda: running() == (["1"], ["1"]))
-    exporter.text = reported(61)
+    cluster.exporter.text = reported(61)
     eventually(lambda: running() == (["-1"], ["-1"]))
     assert color({**queries, "type": "stat"}, -1) == "red"
 
 
 def test_of_two_clusters_only_the_one_at_risk_pages(
-    prometheus_server: Callable[..., Any], exposition: Callable[..., Any], eventually: Callable[..., Any]
+    clusters: dict[str, Cluster], eventually: Callable[..., Any]
 ) -> None:
-    exporter = exposition((GOLDEN / "metrics_two_clusters.prom").read_text())
-    prometheus = prometheus_server(targets={"isrwatch": exporter.address}, rules=[as_yaml(rule_file(IMPATIENT))])
-    pages = eventually(lambda: prometheus.alerts("KafkaUnderMinIsr"))
-    assert [page["labels"]["cluster"] for page in pages] == ["main"]
-    ages = prometheus.query("kafka_replication_cluster_state_age_seconds")
-    assert {row["metric"]["cluster"] for row in ages} == {"main", "other"}
+    at_risk = clusters["of_two"]
+    other = Cluster("other", at_risk.prometheus, at_risk.exporter)
+    at_risk.exporter.text = (GOLDEN / "metrics_two_clusters.prom").read_text()
+    eventually(lambda: at_risk.alerts("KafkaUnderMinIsr"))
+    assert other.alerts("KafkaUnderMinIsr") == []
+    for each in (at_risk, other):
+        assert each.query("kafka_replication_cluster_state_age_seconds")
