@@ -40,7 +40,6 @@ TABLE: Final = "collect.broker_metrics_client"
 LOGIN: Final = "basic.auth.user.info"
 _LOGIN_REFUSED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _FAILURES: Final = 3  # in turn, of an exporter that has worked, before they are reported
-_MAX_BLOCK_SECONDS: Final = 1.0
 _MAX_BODY_BYTES: Final = 64 * 1024 * 1024  # an exporter without an allow-list gives 4 MB at 3,000 partitions
 _CHUNK_BYTES: Final = 64 * 1024
 
@@ -128,6 +127,7 @@ class BrokerMetricsSource:
         append_times: takes how long brokers append.
         period_micros: scrape interval.
         timeout_seconds: timeout of one scrape.
+        block_seconds: how long a poll waits for samples at most.
     """
 
     def __init__(  # noqa: PLR0913 - one argument per setting
@@ -141,27 +141,28 @@ class BrokerMetricsSource:
         client: MetricsClient | None = None,
         append_times: AppendTimes | None = None,
         timeout_seconds: float = 5.0,
+        block_seconds: float = 1.0,
     ) -> None:
         self.name = name
         self._cluster_id = cluster_id
         self._identity: dict[str, Any] = {"cluster": cluster, "source": name, "authority": SourceKind.NONE}
         self._endpoints = [_Endpoint(broker, url, Timer(period_micros)) for broker, url in endpoints.items()]
-        self._timeout, self._client = timeout_seconds, client or client_from({})
+        self._timeout, self._block, self._client = timeout_seconds, block_seconds, client or client_from({})
         self._append_times = append_times
         self._scrapers = ThreadPoolExecutor(max_workers=max(1, len(endpoints)), thread_name_prefix=name)
 
     def poll(self, now: Micros) -> Sequence[Observation]:
-        """Return the samples that have arrived, or wait for the next for at most a second.
+        """Return the samples that have arrived, or wait for the next for a moment.
 
         Raises:
             ConnectionRefused: an exporter does not return a known metric; raised when it begins, for each exporter.
         """
         if (cluster_id := self._cluster_id()) is None:
-            time.sleep(_MAX_BLOCK_SECONDS)
+            time.sleep(self._block)
             return []
         self._identity["cluster_id"] = cluster_id
         began = time.monotonic()
-        until = began + _MAX_BLOCK_SECONDS
+        until = began + self._block
         while True:
             moment = Micros(now + int((time.monotonic() - began) * 1_000_000))
             self._scrape_due(moment)
