@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka.protocol.admin import DescribeConfigsRequest
+from kafka.protocol.metadata import ApiVersionsRequest
 
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.observations import SourceKind
@@ -109,6 +110,15 @@ def test_any_broker_is_asked_for_topics_and_each_for_itself_and_only_for_what_ma
     assert [each.resource_name for _, each in asked if each.resource_type == Resource.TOPIC] == ["orders"]
     keys = {each.resource_type: {*each.configuration_keys} for _, each in asked}
     assert keys == {Resource.TOPIC: {*OF_ORDERS}, Resource.BROKER: {*OF_BROKER}}
+
+
+def test_a_broker_of_kafka_3_6_is_asked_for_its_features_in_its_version(cluster: FakeKafka) -> None:
+    cluster.newest[ApiVersionsRequest.API_KEY] = 3
+    cluster.features = {"metadata.version": (14, 14)}
+    with closing(source_of(cluster)) as source:
+        seen = sampled(source, until=lambda seen: len(of(BrokerFeatureObserved, seen)) == 3)
+    found = {(each.broker, each.feature, each.finalized_level) for each in of(BrokerFeatureObserved, seen)}
+    assert found == {(broker, "metadata.version", 14) for broker in (1, 2, 3)}
 
 
 def test_thousands_of_topics_are_asked_for_in_batches_and_travel_in_blocks(cluster: FakeKafka) -> None:
