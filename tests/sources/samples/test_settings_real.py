@@ -46,11 +46,12 @@ CONFIGS = "kafka.admin.ConfigCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 FEATURES = "org.apache.kafka.tools.FeatureCommand"
 OFFSETS, STATE = "__consumer_offsets", "__transaction_state"
+AT = [TopicPartition("read", 0, 0)]
 
 
 @pytest.fixture(scope="module")
 def cluster(kafka_module_cluster: MakeSandbox) -> Sandbox:
-    return kafka_module_cluster(brokers=3, replica_lag_time_max_ms=4000)
+    return kafka_module_cluster(brokers=3, replica_lag_time_max_ms=4000, offsets_commit_timeout_ms=1500)
 
 
 class Sampled:
@@ -195,13 +196,21 @@ def test_the_features_are_those_that_kafka_features_describes(cluster: Sandbox, 
 def delivered(cluster: Sandbox, topic: str) -> str | None:
     """Write one record with acks=all; return the error, if there is one."""
     errors: list[Any] = []
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "message.timeout.ms": 5000})
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "acks": "all",
+            "message.timeout.ms": 2000,
+            "request.timeout.ms": 2000,
+        }
+    )
     producer.produce(topic, b"x", partition=0, on_delivery=lambda error, _: errors.append(error))
     assert producer.flush(15) == 0
     (error,) = errors
     return None if error is None else str(error.name())
 
 
+@pytest.mark.long
 def test_what_is_called_a_risk_happens_while_a_broker_is_down(cluster: Sandbox) -> None:
     topics = {
         "spare": TopicDurability("spare", 3, 2),
@@ -213,20 +222,56 @@ def test_what_is_called_a_risk_happens_while_a_broker_is_down(cluster: Sandbox) 
         replicas = [[1, 2, 3] if durability.replication_factor == 3 else [3 if name == "one" else 1]]
         cluster.admin.create_topic(name, assignment=replicas, configs={"min.insync.replicas": str(durability.min_isr)})
     assert {name: delivered(cluster, name) for name in topics} == dict.fromkeys(topics)
+    groups = Groups(cluster)
 
     cluster.stop(3)
     try:
         cluster.admin.wait_isr("strict", 0, {1, 2})
         refused = {name for name in topics if delivered(cluster, name) is not None}
+        groups.fail_under_min_isr()
     finally:
         cluster.start(3)
+        groups.close()
     assert refused == {"strict", "one"}
     spare = {Weakness.NO_REPLICA_TO_SPARE, Weakness.ONE_REPLICA}
     assert all(spare & {*topics[name].weaknesses()} for name in refused)
     # Since Kafka 3.7 a minimum above the replication factor counts as it: one replica is enough, if it is there.
     assert Weakness.MIN_ISR_ABOVE_REPLICATION_FACTOR in topics["above"].weaknesses()
+    assert assignment_of(cluster, "waiting") is not None
 
 
+class Groups:
+    """A group and a transactional id of a cluster whose internal topics have three replicas and need all of them."""
+
+    def __init__(self, cluster: Sandbox) -> None:
+        self._cluster = cluster
+        cluster.admin.create_topic("read", assignment=[[1]])
+        assert assignment_of(cluster, "before") is not None
+        self._committing = consumer_of(cluster, "billing")
+        self._committing.commit(offsets=AT, asynchronous=False)
+        self._transactional = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "payments"}
+        Producer(self._transactional).init_transactions(30)
+        for topic in (OFFSETS, STATE):
+            configure(cluster, "topics", topic, "--add-config", "min.insync.replicas=3")
+
+    def fail_under_min_isr(self) -> None:
+        """Commits, rebalances and transactions fail while a replica is missing."""
+        for topic, key in ((OFFSETS, "billing"), (OFFSETS, "waiting"), (STATE, "payments")):
+            self._cluster.admin.wait_isr(topic, partition_for(key, _partitions(self._cluster, topic)), {1, 2})
+        with pytest.raises(KafkaException):
+            Producer({**self._transactional, "client.id": "again"}).init_transactions(2)
+        assert assignment_of(self._cluster, "waiting", seconds=3) is None
+        with pytest.raises(KafkaException, match="COORDINATOR_NOT_AVAILABLE"):
+            self._committing.commit(offsets=AT, asynchronous=False)
+
+    def close(self) -> None:
+        """Undo what the internal topics need."""
+        for topic in (OFFSETS, STATE):
+            configure(self._cluster, "topics", topic, "--delete-config", "min.insync.replicas")
+        self._committing.close()
+
+
+@pytest.mark.long
 def test_before_kafka_3_7_a_minimum_above_the_replication_factor_refuses_every_write(
     kafka_cluster: MakeSandbox, tmp_path: Path
 ) -> None:
@@ -241,45 +286,18 @@ def test_before_kafka_3_7_a_minimum_above_the_replication_factor_refuses_every_w
     assert {row["feature"] for row in sampled.features()} == {"metadata.version"}
 
 
-def test_commits_rebalances_and_transactions_fail_under_min_isr(cluster: Sandbox) -> None:
-    cluster.admin.create_topic("read", assignment=[[1]])
-    assert assignment_of(cluster, "before") is not None
-    committing = consumer_of(cluster, "billing")
-    at = [TopicPartition("read", 0, 0)]
-    committing.commit(offsets=at, asynchronous=False)
-    transactional = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "payments"}
-    Producer(transactional).init_transactions(30)
-    for topic in (OFFSETS, STATE):
-        configure(cluster, "topics", topic, "--add-config", "min.insync.replicas=3")
-    cluster.stop(3)
-    try:
-        for topic, key in ((OFFSETS, "billing"), (OFFSETS, "waiting"), (STATE, "payments")):
-            cluster.admin.wait_isr(topic, partition_for(key, _partitions(cluster, topic)), {1, 2})
-        with pytest.raises(KafkaException):
-            Producer({**transactional, "client.id": "again"}).init_transactions(6)
-        assert assignment_of(cluster, "waiting") is None
-        with pytest.raises(KafkaException, match="COORDINATOR_NOT_AVAILABLE"):
-            committing.commit(offsets=at, asynchronous=False)
-    finally:
-        cluster.start(3)
-        for topic in (OFFSETS, STATE):
-            configure(cluster, "topics", topic, "--delete-config", "min.insync.replicas")
-        committing.close()
-    assert assignment_of(cluster, "waiting") is not None
-
-
 def consumer_of(cluster: Sandbox, group: str) -> Consumer:
     return Consumer({
         "bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "enable.auto.commit": False,
-        "socket.timeout.ms": 5000,
+        "socket.timeout.ms": 2000,
     })  # fmt: skip
 
 
-def assignment_of(cluster: Sandbox, group: str) -> list[TopicPartition] | None:
-    """What a consumer of a group gets within eight seconds; None for nothing."""
+def assignment_of(cluster: Sandbox, group: str, seconds: float = 30.0) -> list[TopicPartition] | None:
+    """What a consumer of a group gets within some seconds; None for nothing."""
     consumer = consumer_of(cluster, group)
     consumer.subscribe(["read"])
-    deadline = time.monotonic() + 8
+    deadline = time.monotonic() + seconds
     while not consumer.assignment() and time.monotonic() < deadline:
         consumer.poll(0.2)
     assigned = consumer.assignment()
