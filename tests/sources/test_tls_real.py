@@ -111,37 +111,48 @@ def metrics(collector: Collector, name: str) -> dict[tuple[str, ...], float]:
     }
 
 
-@pytest.mark.parametrize("primary_source", ["metadata_log", "poll"])
 def test_a_cluster_that_asks_for_certificates_is_read_and_their_replacement_is_followed(
-    cluster: Sandbox, ours: Authority, collecting: Collecting, tmp_path: Path, primary_source: str
+    cluster: Sandbox, ours: Authority, collecting: Collecting, tmp_path: Path
 ) -> None:
     ours.sign("client")
-    lines, tables = collecting.lines, Tables()
-    collector = collecting.start(settings_of(cluster, ours, primary_source), tmp_path, tables)
-    source = "metadata_log" if primary_source == "metadata_log" else "admin"
+    lines = collecting.lines
+    read = {source: Tables() for source in ("metadata_log", "admin")}
+    collectors = {source: start(collecting, cluster, ours, source, tables) for source, tables in read.items()}
     cluster.admin.create_topic("orders", partitions=2, replication_factor=2)
-    collecting.until(lambda: len(tables.partitions()) == 2, "the topic")
-    kind = SourceKind.METADATA_LOG if primary_source == "metadata_log" else SourceKind.POLL
-    assert tables.primary() == kind
+    collecting.until(lambda: all(len(tables.partitions()) == 2 for tables in read.values()), "the topic")
+    assert [tables.primary() for tables in read.values()] == [SourceKind.METADATA_LOG, SourceKind.POLL]
     every = {("broker", "1"): 1.0, ("broker", "2"): 1.0, ("controller", "101"): 1.0}
-    collecting.until(lambda: metrics(collector, "listener_up") == every, "every listener")
     expiry = "listener_certificate_expiry_timestamp_seconds"
-    collecting.until(lambda: metrics(collector, expiry).keys() == every.keys(), "every certificate")
+    for each in collectors.values():
+        collecting.until(lambda each=each: metrics(each, "listener_up") == every, "every listener")
+        collecting.until(lambda each=each: metrics(each, expiry).keys() == every.keys(), "every certificate")
+
+    def are_up(up: float) -> bool:
+        return all(metrics(each, "source_up")[f"{name}:collector-1",] == up for name, each in collectors.items())
 
     Authority(tmp_path, "foreign").sign("client")
     for node in (101, 1, 2):
         cluster.kill(node)
     for node in (101, 1, 2):
         cluster._launch(node)  # admin cannot be asked before all of them run
-    collecting.until(lambda: metrics(collector, "source_up")[f"{source}:collector-1",] == 0, "the refusal")
+    collecting.until(lambda: are_up(0), "the refusal")
     cluster.up()
     cluster.admin.create_topic("late", partitions=1, replication_factor=2)
     collecting.until(lambda: any("ssl keys" in line or "closed the connection" in line for line in lines), "a line")
-    assert ("late", 0) not in tables.partitions()
+    assert not [tables for tables in read.values() if ("late", 0) in tables.partitions()]
 
     ours.sign("client")
-    collecting.until(lambda: ("late", 0) in tables.partitions(), "it is read again")
-    collecting.until(lambda: metrics(collector, "source_up")[f"{source}:collector-1",] == 1, "the source is up")
-    assert set(metrics(collector, "client_certificate_expiry_timestamp_seconds")) == {
-        ("cluster.client ssl.ca.location",), ("cluster.client ssl.certificate.location",)
-    }  # fmt: skip
+    collecting.until(lambda: all(("late", 0) in tables.partitions() for tables in read.values()), "it is read again")
+    collecting.until(lambda: are_up(1), "the sources are up")
+    for each in collectors.values():
+        assert set(metrics(each, "client_certificate_expiry_timestamp_seconds")) == {
+            ("cluster.client ssl.ca.location",), ("cluster.client ssl.certificate.location",)
+        }  # fmt: skip
+
+
+def start(collecting: Collecting, cluster: Sandbox, ours: Authority, source: str, tables: Tables) -> Collector:
+    """Start a collector that reads the metadata log or polls, with a folder of its own."""
+    folder = ours.folder / source
+    folder.mkdir()
+    primary = "metadata_log" if source == "metadata_log" else "poll"
+    return collecting.start(settings_of(cluster, ours, primary), folder, tables)
