@@ -143,19 +143,3 @@ def test_what_a_follower_lacks_is_its_own_log_end(cluster: Sandbox, source: Samp
     finally:
         cluster.heal()
     until(source, lambda seen: are_whole(newest(seen)))
-
-
-def test_a_hung_broker_costs_its_own_samples_and_the_lag_of_what_it_leads(
-    cluster: Sandbox, source: SamplesSource
-) -> None:
-    until(source, lambda seen: are_whole(newest(seen)))
-    cluster.pause(3)
-    try:
-        until(source, lambda seen: len(seen) > 10)
-        began = time.monotonic()
-        found = until(source, lambda seen: len([one for one in seen if isinstance(one, LogDirectoryObserved)]) > 5)
-        assert time.monotonic() - began < 30.0
-        assert {broker for _, _, broker in newest(found)} == {1, 2}
-    finally:
-        cluster.heal()
-    until(source, lambda seen: are_whole(newest(seen)))

@@ -1,4 +1,4 @@
-"""Quorum, transactions and directories of a real cluster are what Kafka's own tools say; a hung broker costs its own.
+"""Quorum, transactions and directories of a real cluster are what Kafka's own tools say.
 
 The leaders do not ask the coordinator whether a transaction is open (``transaction.partition.verification.enable``), as
 before Kafka 3.6: so a transaction can be left hanging. Coordinators do not end what is late.
@@ -6,7 +6,6 @@ before Kafka 3.6: so a transaction can be left hanging. Coordinators do not end 
 
 from __future__ import annotations
 
-import itertools
 import json
 import threading
 import time
@@ -27,7 +26,7 @@ from streaming.sources.protocol.security import Security
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.offsets import OffsetsKind
 from streaming.sources.samples.quorum import QuorumKind
-from streaming.sources.samples.source import VIEW_MICROS, SamplesSource
+from streaming.sources.samples.source import SamplesSource
 from streaming.sources.samples.transactions import TransactionsKind
 from tests.sources.samples.late_producer import leave_hanging
 
@@ -64,7 +63,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
         (disk / "meta.properties").write_text("".join(f"{key}={value}\n" for key, value in of_disk.items()))
     with Sandbox(plan, root) as sandbox:
         sandbox.admin.create_topic("orders", assignment=[[1, 2, 3], [2, 1, 3]])
-        for number in range(3):
+        for number in (1, 2):
             sandbox.admin.create_topic(f"hung-{number}", assignment=[[1, 2, 3]])
         yield sandbox
 
@@ -260,7 +259,7 @@ def test_what_is_committed_or_aborted_by_an_administrator_is_not_reported_again(
     )
     tool(cluster, TRANSACTIONS, "abort", *at, "--start-offset", found["StartOffset"])
     ended = time.time() + ROUND / 1_000_000
-    time.sleep(3)
+    time.sleep(2)  # three rounds
     assert not sampling.names(ended) & {"short-1", "hung-2-0"}
 
 
@@ -284,29 +283,3 @@ def test_directories_are_as_kafka_log_dirs_says(cluster: Sandbox, sampling: Samp
     }
     for one in sampling.since(LogDirectoryObserved, began):
         assert 0 < (one.usable_bytes or 0) < (one.total_bytes or 0)
-
-
-def test_a_hung_broker_costs_only_its_own_rows(cluster: Sandbox, sampling: Sampling, writers: Writers) -> None:
-    for number in range(8):  # each of the coordinators has one of them
-        writers.begin(f"many-{number}")
-    leave_hanging(cluster.bootstrap_servers, "hanging-0", "hung-0")
-    began = time.time()
-    until(lambda: len({one.coordinator for one in sampling.since(TransactionObserved, began)} - {None}) == 3, "all")
-    until(lambda: "hung-0-0" in sampling.names(began), "it is proven")
-    cluster.pause(3)
-    try:
-        paused = time.time() + 0.5
-        time.sleep(2.5)  # less than the session timeout: nobody notices
-        others = {one.broker for one in sampling.since(LogDirectoryObserved, paused)}
-        coordinators = {one.coordinator for one in sampling.since(TransactionObserved, paused)} - {None}
-        times = sorted(one.collected_at for one in sampling.since(TransactionObserved, paused) if one.coordinator == 1)
-        assert (others, coordinators) == ({1, 2}, {1, 2})
-        # A round waits for the view of the cluster, so a hung broker that is asked for it delays the others by as much.
-        assert max(later - earlier for earlier, later in itertools.pairwise(times)) < 2 * ROUND + VIEW_MICROS
-        assert {one.node for one in sampling.since(QuorumMemberObserved, paused - 2)} == {1, 2, 3, 101}
-        assert "hung-0-0" in sampling.names(paused), "it stays proven"
-    finally:
-        cluster.resume(3)
-    resumed = time.time()
-    until(lambda: 3 in {one.broker for one in sampling.since(LogDirectoryObserved, resumed)}, "it is back")
-    until(lambda: 3 in {one.coordinator for one in sampling.since(TransactionObserved, resumed)}, "it is back")
