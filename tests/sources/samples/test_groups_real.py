@@ -151,7 +151,7 @@ class Collecting:
 
 @pytest.fixture(scope="module")
 def cluster(kafka_module_cluster: Callable[..., Sandbox]) -> Sandbox:
-    sandbox = kafka_module_cluster(brokers=3)
+    sandbox = kafka_module_cluster(brokers=3, broker_session_timeout_ms=6000)
     sandbox.admin.create_topic("orders", partitions=PARTITIONS, replication_factor=3)
     sandbox.admin.create_topic("old", partitions=PARTITIONS, replication_factor=3)
     return sandbox

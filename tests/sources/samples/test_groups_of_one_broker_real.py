@@ -1,4 +1,4 @@
-"""A real streams group (KIP-1071): the tables equal Kafka's own tool while its members are there, and after."""
+"""Groups of one real broker: a streams group (KIP-1071) as Kafka's own tool shows it, and lag in seconds."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 
 from deploy.sandbox.waiting import wait_until
 from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import from_client
+from streaming.sources.samples.high_watermarks import SHARE_OF_AGE
 from tests.sources.samples.streams_member import Member
-from tests.sources.samples.test_groups_real import Clients, Collecting
+from tests.sources.samples.test_groups_real import PERIOD, Clients, Collecting, Tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,6 +29,40 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 SOURCES = {"0": ["orders", "clicks"], "1": ["users"]}
 PARTITIONS = {"orders": 3, "clicks": 2, "users": 1}
 TOOL = "org.apache.kafka.tools.streams.StreamsGroupCommand"
+STEADY, BURSTS, EARLIER = range(3)
+WRITE_SECONDS = 8.0
+SECOND = 1_000_000
+
+
+class Writer:
+    """Writes to a partition at a steady pace and to one in bursts.
+
+    Attributes:
+        acknowledged: when each record of a partition was, wall clock, in the order of the offsets.
+    """
+
+    def __init__(self, servers: str) -> None:
+        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
+        self.acknowledged: dict[int, list[float]] = {STEADY: [], BURSTS: [], EARLIER: []}
+
+    def write(self, number: int, count: int) -> None:
+        def note(error: Any, message: Any) -> None:
+            assert error is None
+            assert message.offset() == len(self.acknowledged[number])
+            self.acknowledged[number].append(time.time())
+
+        for _ in range(count):
+            self._producer.produce("paced", b"x", partition=number, on_delivery=note)
+        assert self._producer.flush(30) == 0
+
+    def run(self) -> None:
+        begin, written = time.monotonic(), 0
+        while (passed := time.monotonic() - begin) < WRITE_SECONDS:
+            self.write(STEADY, 1)
+            if passed > 3 * written:
+                self.write(BURSTS, 30)
+                written += 1
+            time.sleep(0.02)
 
 
 class Members:
@@ -61,10 +97,10 @@ class Members:
             connection.close()
 
 
-@pytest.fixture
-def cluster(kafka_cluster: Callable[..., Sandbox]) -> Sandbox:
-    sandbox = kafka_cluster(brokers=1)
-    for topic, partitions in PARTITIONS.items():
+@pytest.fixture(scope="module")
+def cluster(kafka_module_cluster: Callable[..., Sandbox]) -> Sandbox:
+    sandbox = kafka_module_cluster(brokers=1)
+    for topic, partitions in {**PARTITIONS, "paced": 3}.items():
         sandbox.admin.create_topic(topic, partitions=partitions, replication_factor=1)
     return sandbox
 
@@ -114,3 +150,50 @@ def test_a_streams_group_has_its_members_owners_and_lag(cluster: Sandbox, collec
     (group,), (offset,) = of_app(tables["groups"]), of_app(tables["group_offsets"])
     assert (group["group_state"], group["members"], group["coordinator"]) == printed(cluster) == ("Empty", 0, 1)
     assert (offset["topic"], offset["partition"], offset["member"], offset["lag"]) == ("users", 0, None, 0)
+
+
+def of_stuck(tables: Tables) -> list[dict[str, Any]]:
+    return [row for row in tables["group_offsets"] if row["group"] == "stuck"]
+
+
+def test_lag_in_seconds_is_the_age_of_the_first_record_that_was_not_read(
+    cluster: Sandbox, collecting: Collecting
+) -> None:
+    writer, clients = Writer(cluster.bootstrap_servers), Clients(cluster.bootstrap_servers)
+    writer.write(EARLIER, 10)
+    clients.commit("stuck", 5, topic="paced", partitions=(EARLIER,))
+    collecting.until(lambda tables: bool(of_stuck(tables)), "the first round")
+    thread = threading.Thread(target=writer.run)
+    thread.start()
+    collecting.observe(WRITE_SECONDS + 1)
+    thread.join()
+    errors: dict[int, list[float]] = {STEADY: [], BURSTS: []}
+    for tenths in (1, 5, 9):
+        committed = {number: len(writer.acknowledged[number]) * tenths // 10 for number in errors}
+        for number, offset in committed.items():
+            clients.commit("stuck", offset, topic="paced", partitions=(number,))
+
+        def is_shown(tables: Any, committed: dict[int, int] = committed) -> bool:
+            rows = {row["partition"]: row for row in of_stuck(tables)}
+            return all(
+                rows[number]["committed_offset"] == offset and rows[number]["lag_seconds"] is not None
+                for number, offset in committed.items()
+            )
+
+        tables = collecting.until(is_shown, "what was committed is shown, with seconds")
+        for row in of_stuck(tables):
+            if row["partition"] in committed:
+                at = writer.acknowledged[row["partition"]][row["committed_offset"]]
+                age = row["collected_at"].timestamp() - at
+                errors[row["partition"]].append(row["lag_seconds"] - age)
+                most = max(3 * PERIOD / SECOND, age / SHARE_OF_AGE) + 1  # the clients' own time on a busy machine
+                assert abs(errors[row["partition"]][-1]) < most, row
+    print({number: [round(error, 2) for error in found] for number, found in errors.items()})
+    (earlier,) = (row for row in of_stuck(tables) if row["partition"] == EARLIER)
+    assert (earlier["lag"], earlier["lag_seconds"]) == (5, None), "nobody saw when it was written"
+    for number in errors:
+        clients.commit("stuck", len(writer.acknowledged[number]), topic="paced", partitions=(number,))
+    collecting.until(
+        lambda tables: all(row["lag_seconds"] == 0 for row in of_stuck(tables) if row["partition"] in errors),
+        "what was read is no lag",
+    )
