@@ -40,8 +40,8 @@ from streaming.contracts.settings import BrokerSettingsObserved, TopicSettingsOb
 from streaming.runtime.jars import SANDBOX, jar_paths
 from streaming.runtime.java import find_java
 from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
-from streaming.sources import opening
-from streaming.sources.metadata_log import voters
+from streaming.sources.collector import opening
+from streaming.sources.metadata_log import opening as log_opening
 from streaming.sources.permissions import (
     CLUSTER_ACTION,
     DESCRIBE_BROKER_CONFIGS,
@@ -181,7 +181,7 @@ def told_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is reported every half minute if nothing changes is reported again and again."""
     monkeypatch.setattr(opening, "POLL_SNAPSHOT_SECONDS", 0.3)
     for name in ("ASKED_EVERY", "REPORTED_EVERY"):
-        monkeypatch.setattr(voters, name, Micros(300_000))
+        monkeypatch.setattr(log_opening, name, Micros(300_000))
 
 
 @pytest.fixture
