@@ -107,7 +107,7 @@ generated: $(RUN_READY) ## render the boards, the alerts, their table in the run
 	@$(BIN)/isrwatch dashboards render
 	@$(BIN)/python -m docs.builder references
 
-quick: $(DEV_READY) jars ## check, and beside it the tests that start nothing and do not wait: a minute and a half
+quick: $(DEV_READY) jars ## check, and beside it the tests that start no service and do not wait: a minute and a half
 	@$(BIN)/python -m tests.quick $(ARGS)
 
 test: check jars tools ## check, then every test against real Spark, Kafka and Prometheus; no skips, WORKERS=2 at once

@@ -1,4 +1,4 @@
-"""``python -m tests.quick``: the static checks, and beside them the tests that start nothing and do not wait.
+"""``python -m tests.quick``: the static checks, and beside them the tests that start no service and do not wait.
 
 Which ones follows from the recorded seconds (``tests/times.py``). Options are those of pytest.
 """

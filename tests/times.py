@@ -22,7 +22,7 @@ ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "tests" / "times.toml"
 MEASURED: Final = ROOT / "build" / "times.json"
 """What the last run measured, whatever it ran."""
-SERVICES: Final = re.compile(r"\bmark\.(?:spark|kafka|prometheus|process)\b")
+SERVICES: Final = re.compile(r"\bmark\.(?:spark|kafka|prometheus)\b")
 STARTS: Final = re.compile(
     r"\bsubprocess\b|\bPopen\b|\bmultiprocessing\b|\bfake_kafka\b|\bmock_kafka\b|\bserving_exposition\b|\buvicorn\b"
     r"|\bhttp\.server\b|\bsocketserver\b|\bsocket\.(?:socket|create_server)\b"
@@ -59,13 +59,13 @@ def functions_in(text: str) -> int:
 
 
 def quick_files() -> list[str]:
-    """Name the test files that start nothing: as many functions as fit into the time."""
+    """Name the test files that start no service and do not wait: as many functions as fit into the time."""
     seconds = recorded()
     texts = {name: path.read_text(encoding="utf-8") for name, path in every_file().items()}
     costs = {
         name: seconds.get(name, 0.0) / max(1, functions_in(text))
         for name, text in texts.items()
-        if not starts(text) and not waits(text)
+        if not SERVICES.search(text) and not waits(text)
     }
     chosen, left = [], QUICK_SECONDS
     for name in sorted(costs, key=lambda name: costs[name]):
