@@ -24,13 +24,13 @@ def boards(files: dict[str, str]) -> dict[str, dict[str, Any]]:
     return {name: json.loads(content) for name, content in files.items() if name.endswith(".json")}
 
 
-@pytest.fixture(scope="session", params=list(all_boards()))
+@pytest.fixture(params=list(all_boards()))
 def board(request: pytest.FixtureRequest, boards: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Give each board, one after the other."""
     return boards[f"{request.param}.json"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def panels(board: dict[str, Any]) -> list[dict[str, Any]]:
     """Give the panels of a board that show something: no headings."""
     return [panel for panel in board["panels"] if panel["type"] != "row"]
