@@ -15,7 +15,6 @@ from tests.chaos.schedule import drawn
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "harms",
     [

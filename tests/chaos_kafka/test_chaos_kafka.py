@@ -16,7 +16,6 @@ HARMS = ("kill", "pause", "recreate", "min_isr", "reassign", "cancel", "add_part
 
 
 @pytest.mark.kafka
-@pytest.mark.slow
 def test_the_tables_have_what_the_log_of_a_cluster_under_faults_has(tmp_path: Path) -> None:
     schedule = drawn(1, len(HARMS), HARMS, SMALL, longest=7.0)
     assert any(act.own for act in schedule.acts)

@@ -202,7 +202,6 @@ def cluster(kafka_module_cluster: Any) -> Any:
 
 
 @pytest.mark.kafka
-@pytest.mark.slow
 def test_a_real_cluster_is_followed_by_its_log_or_polled_on_demand(
     collect: Callable[..., subprocess.Popen[str]], tmp_path: Path, cluster: Any
 ) -> None:
@@ -230,7 +229,6 @@ def test_a_real_cluster_is_followed_by_its_log_or_polled_on_demand(
 
 
 @pytest.mark.kafka
-@pytest.mark.slow
 def test_two_real_clusters_are_collected_by_one_collector_and_each_fails_alone(
     collect: Callable[..., subprocess.Popen[str]], tmp_path: Path, cluster: Any, kafka_cluster: Any
 ) -> None:

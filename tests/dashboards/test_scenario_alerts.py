@@ -27,7 +27,7 @@ from tests.plugins.exposed_play import ExposedPlay
 if TYPE_CHECKING:
     from exporters.backtest.evaluation import Firing
 
-pytestmark = [pytest.mark.prometheus, pytest.mark.slow]
+pytestmark = [pytest.mark.prometheus]
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "scenario_alerts.md"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Observation
     from tests.plugins.pipeline import Pipeline
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark]
 HERE = Path(__file__).parent
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from deploy.sandbox.dump import DumpedRecord
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.prometheus, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.prometheus]
 
 # Kafka's default of controller.quorum.append.linger.ms, and the millisecond that timestamps are cut to.
 LINGER_SECONDS = 0.026

@@ -24,7 +24,7 @@ from tests.sources.samples.test_quorum_and_transactions_real import Writers
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka]
 
 OWN = "kafka_replication_"
 PATIENCE = 300.0

@@ -121,7 +121,6 @@ def places(tmp_path: Path) -> Places:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 @pytest.mark.parametrize("channel", [Channel.REPLICATION, Channel.OFFSETS])
 def test_a_query_that_meets_a_newer_record_stops_for_good_with_the_sentence(
     spark: SparkSession, places: Places, channel: Channel

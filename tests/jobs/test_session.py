@@ -143,7 +143,6 @@ GIVEN = ("--conf", "spark.sql.shuffle.partitions=5", "--name", "mine", "--master
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 @pytest.mark.parametrize("by", ["spark-submit", "PYSPARK_SUBMIT_ARGS"])
 def test_arguments_of_spark_submit_and_its_defaults_file_win(tmp_path: Path, by: str) -> None:
     """The arguments win over spark-defaults.conf, which wins over ours."""

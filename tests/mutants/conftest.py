@@ -60,7 +60,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "tests/conftest.py").write_text(
         "from hypothesis import settings\nsettings.register_profile('first-failure')\n"
     )
-    markers = "".join(f"\n    {name}: starts something" for name in ("spark", "kafka", "prometheus", "slow"))
+    markers = "".join(f"\n    {name}: starts something" for name in ("spark", "kafka", "prometheus", "long"))
     (folder / "pytest.ini").write_text(
         f"[pytest]\naddopts = --import-mode=importlib\npythonpath = .\nmarkers ={markers}\n"
     )

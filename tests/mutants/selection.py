@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.mutants.faults import Fault
 
 PYTEST: Final = (sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider")
-NO_SERVICES: Final = ("-m", "not spark and not kafka and not prometheus and not slow")
+NO_SERVICES: Final = ("-m", "not spark and not kafka and not prometheus and not long")
 # The first failure decides; Hypothesis need not look for the smallest.
 UNTIL_ONE_FAILS: Final = ("-x", "--hypothesis-profile=first-failure")
 LONGEST_SECONDS: Final = 60.0

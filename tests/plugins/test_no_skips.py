@@ -29,7 +29,7 @@ def broken():
     yield
     raise RuntimeError("teardown")
 
-@pytest.mark.slow
+@pytest.mark.kafka
 def test_fails_after_it_passed(broken): pass
 """
 
@@ -38,7 +38,7 @@ def run_suite(folder: Path, suite: str, **environment: str) -> subprocess.Comple
     room = folder / "tests" / "model"
     room.mkdir(parents=True, exist_ok=True)
     (room / "test_it.py").write_text(suite)
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers = slow: takes long\n")
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers = kafka: starts Kafka\n")
     clean = {
         name: value
         for name, value in os.environ.items()
@@ -79,4 +79,4 @@ def test_a_module_that_skips_itself_is_a_failure(tmp_path: Path) -> None:
 def test_the_summary_counts_rooms_and_markers(tmp_path: Path) -> None:
     lines = run_suite(tmp_path, SUITE, CI="1").stdout.splitlines()
     assert "tests/model              1 passed, 3 failed, 1 failed as expected" in lines
-    assert "marker slow              0 passed, 1 failed" in lines
+    assert "marker kafka             0 passed, 1 failed" in lines

@@ -13,7 +13,7 @@ import pytest
 
 from deploy.sandbox import PartitionDescription, wait_until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka]
 
 
 def test_a_cluster_comes_up_as_it_was_told_and_describes_itself(kafka_cluster: Any) -> None:

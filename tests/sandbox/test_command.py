@@ -16,7 +16,7 @@ from deploy.sandbox.plan import plan_cluster
 from streaming.commands import app
 from streaming.runtime.jars import SANDBOX, jar_paths
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka]
 
 JMX = """includeObjectNames: ["kafka.server:type=ReplicaManager,*"]
 rules:

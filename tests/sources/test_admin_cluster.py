@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     MakeSandbox = Any
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka]
 
 PATIENCE_SECONDS = 120.0
 CONFIG = Path(__file__).parents[2] / "conf" / "jmx-exporter.yml"

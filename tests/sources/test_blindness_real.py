@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tests.plugins.pipeline import Pipeline, Program
     from tests.plugins.real_collector import Collecting
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka]
 pytest_plugins = ["tests.plugins.pipeline", "tests.plugins.real_collector"]
 MINUTE = 60.0
 HOUR = 3_600_000_000

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from deploy.sandbox import Sandbox
     from tests.plugins.real_collector import Collecting
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka]
 pytest_plugins = ["tests.plugins.real_collector"]
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.plugins.real_collector import Collecting
 
 LABELS = ("source", "role", "node", "property")
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka]
 pytest_plugins = ["tests.plugins.real_collector"]
 
 

@@ -166,7 +166,6 @@ def catching_up(directory: Path, released_at: int, records_per_second: int) -> I
             return
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("released_at", "records_per_second"), [(65, 130), pytest.param(125, 150, marks=pytest.mark.long)]
 )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from deploy.sandbox import Sandbox
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka]
 
 SOURCES = {"0": ["orders", "clicks"], "1": ["users"]}
 PARTITIONS = {"orders": 3, "clicks": 2, "users": 1}

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from deploy.sandbox import Sandbox
     from streaming.contracts.observations import Observation
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka]
 
 PARTITIONS = 6
 PATIENCE = 60.0

@@ -42,7 +42,7 @@ from tests.sources.samples.late_producer import answered
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka]
 PATIENCE = 90.0
 ROUND_SECONDS = 4.0
 OFTEN = CollectSettings(

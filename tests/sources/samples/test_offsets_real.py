@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     MakeSandbox = Any
     Samples = dict[tuple[str, int, int], ReplicaOffsetsObserved]
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka]
 
 PATIENCE_SECONDS = 120.0
 SPREAD = ([1, 2, 3], [2, 3, 1], [3, 1, 2])

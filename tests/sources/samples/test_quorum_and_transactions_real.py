@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Observation
     from streaming.sources.samples.kind import Kind
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka]
 
 T = TypeVar("T")
 ROUND = Micros(500_000)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from deploy.sandbox import Sandbox
     from tests.plugins.sandbox import MakeSandbox
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka]
 CONFIGS = "kafka.admin.ConfigCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 FEATURES = "org.apache.kafka.tools.FeatureCommand"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from streaming.sources.samples.kind import Kind
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka]
 
 PERIOD = Micros(1_000_000)
 PATIENCE = 120.0

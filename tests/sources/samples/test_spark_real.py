@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from deploy.sandbox import Sandbox
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 PATIENCE = 60.0
 Positions = dict[tuple[str, int], tuple[int, int, int]]
