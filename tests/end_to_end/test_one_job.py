@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.plugins.spark_cluster import SparkCluster
 
 pytest_plugins = ("tests.plugins.spark_cluster",)
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 MAIN = Path(__file__).parents[2] / "deploy" / "spark" / "main.py"
 SECONDS = 120

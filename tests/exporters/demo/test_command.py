@@ -122,7 +122,6 @@ def check_whole(demo: RunningDemo) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 def test_a_demo_shows_events_with_their_cause_and_ctrl_c_ends_it_with_a_summary(
     run_demo: Callable[..., RunningDemo],
 ) -> None:

@@ -110,7 +110,6 @@ async def all_scraped(port: int) -> list[bytes]:
     return await asyncio.gather(*(scraped(port) for _ in range(SCRAPERS)))
 
 
-@pytest.mark.slow
 def test_it_serves_every_client_whatever_others_do_and_says_so_once_a_minute(limited: LimitedExporter) -> None:
     began = time.monotonic()
     for sent in (b"", b"G"):

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     MakeSandbox = Callable[..., Sandbox]
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = pytest.mark.kafka
 pytest_plugins = ["tests.plugins.real_collector"]
 
 
