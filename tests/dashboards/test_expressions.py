@@ -6,7 +6,8 @@ It parses, it selects only what the exporter exposes, and a real Prometheus retu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from itertools import product
 from pkgutil import iter_modules
@@ -31,6 +32,8 @@ from streaming.sources.broker_metrics import METRICS, SUMMED
 from streaming.sources.collector.listener_watch import LISTENER, PROPERTY, ConnectionMetrics
 from streaming.sources.collector.metrics import SOURCE, CollectorMetrics
 from streaming.sources.protocol.addresses import Peers
+from tests.plugins.local_http import serving_exposition, wait_until
+from tests.plugins.prometheus import Prometheus, running_prometheus
 
 Boards = dict[str, dict[str, Any]]
 COLLECTORS = {
@@ -193,16 +196,22 @@ def test_what_is_asked_of_the_collectors_page_is_on_it() -> None:
     assert exposed >= COLLECTORS.keys()
 
 
+@pytest.fixture(scope="session")
+def asked_for(files: dict[str, str]) -> set[str]:
+    """Give every word of the boards and rules; the names of metrics are among them."""
+    excluding = as_yaml(rule_file(AlertSettings(excluded_topics="junk-.*")))
+    return {word for text in (*files.values(), excluding) for word in re.findall(r"\w+", text)}
+
+
 @pytest.mark.parametrize(
     "signal", [each for each in SIGNALS if each.prefix == PREFIX], ids=lambda signal: signal.metric
 )
-def test_every_signal_is_a_metric_of_the_catalogue_and_is_used(signal: Signal, files: dict[str, str]) -> None:
+def test_every_signal_is_a_metric_of_the_catalogue_and_is_used(signal: Signal, asked_for: set[str]) -> None:
     (metric,) = [metric for metric in CATALOGUE if metric.name == signal.full_name]
     assert set(signal.labels) == set(metric.labels)
     assert signal.kind == SignalType(metric.kind.value)
     assert (signal.kind is SignalType.COUNTER) == signal.metric.endswith("_total")
-    texts = (*files.values(), as_yaml(rule_file(AlertSettings(excluded_topics="junk-.*"))))
-    assert any(re.search(rf"\b{signal.full_name}\b", text) for text in texts)
+    assert signal.full_name in asked_for
 
 
 OF_THE_EXPORTER = {
@@ -289,33 +298,37 @@ def unhealthy(counted: int) -> str:
 IMPATIENT = AlertSettings(under_min_isr_for="0s", interval="1s")
 
 
+@pytest.fixture(scope="module")
+def answering(files: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """Run a server that has seen every counter count, and a page."""
+    rules = [as_yaml(rule_file(IMPATIENT)), files["alerts.yml"]]
+    directory = tmp_path_factory.mktemp("prometheus")
+    with (
+        serving_exposition(unhealthy(0)) as exporter,
+        running_prometheus(directory, {"isrwatch": exporter.address}, rules) as prometheus,
+    ):
+        wait_until(lambda: prometheus.query("kafka_replication_partition_leader"))
+        exporter.text = unhealthy(9)
+        for counter in ("cluster_isr_shrinks_total", "broker_isr_departures_total"):
+            wait_until(partial(prometheus.query, f"increase(kafka_replication_{counter}[1m]) > 1"))
+        wait_until(lambda: [one for one in prometheus.alerts("KafkaUnderMinIsr") if one["state"] == "firing"])
+        yield prometheus
+
+
 @pytest.mark.prometheus
 def test_prometheus_answers_every_expression_and_every_legend_has_its_labels(
-    files: dict[str, str],
-    boards: Boards,
-    prometheus_server: Callable[..., Any],
-    exposition: Callable[..., Any],
-    eventually: Callable[..., Any],
+    files: dict[str, str], boards: Boards, answering: Prometheus
 ) -> None:
-    exporter = exposition(unhealthy(0))
-    prometheus = prometheus_server(
-        targets={"isrwatch": exporter.address}, rules=[as_yaml(rule_file(IMPATIENT)), files["alerts.yml"]]
-    )
-    eventually(lambda: prometheus.query("kafka_replication_partition_leader"))
-    exporter.text = unhealthy(9)
-    eventually(lambda: prometheus.query("increase(kafka_replication_cluster_isr_shrinks_total[1m]) > 1"))
-    eventually(lambda: [one for one in prometheus.alerts("KafkaUnderMinIsr") if one["state"] == "firing"])
-
     for name, (expression, legend) in of_panels(boards).items():
-        rows = prometheus.query(expression)
+        rows = answering.query(expression)
         assert rows, f"{name}: nothing for {expression}"
         for label in re.findall(r"\{\{(\w+)\}\}", legend):
             assert all(label in row["metric"] for row in rows), f"{name}: no {label}"
     for name, expression in (of_annotations(boards) | of_variables(boards)).items():
-        assert prometheus.query(expression), f"{name}: nothing for {expression}"
+        assert answering.query(expression), f"{name}: nothing for {expression}"
     for expression in of_rules(files["alerts.yml"]).values():
-        prometheus.query(expression)
-    (page,) = prometheus.alerts("KafkaUnderMinIsr")[:1]
+        answering.query(expression)
+    (page,) = answering.alerts("KafkaUnderMinIsr")[:1]
     assert re.search(
         r"Topics: (orders|__consumer_offsets) \(1\), (orders|__consumer_offsets) \(1\)[.]",
         page["annotations"]["description"],
@@ -323,22 +336,12 @@ def test_prometheus_answers_every_expression_and_every_legend_has_its_labels(
 
 
 @pytest.mark.prometheus
-def test_a_table_finds_its_keys_in_every_column(
-    boards: Boards,
-    prometheus_server: Callable[..., Any],
-    exposition: Callable[..., Any],
-    eventually: Callable[..., Any],
-) -> None:
-    exporter = exposition(unhealthy(0))
-    prometheus = prometheus_server(targets={"isrwatch": exporter.address})
-    eventually(lambda: prometheus.query("kafka_replication_partition_leader"))
-    exporter.text = unhealthy(9)
-    eventually(lambda: prometheus.query("increase(kafka_replication_broker_isr_departures_total[1m]) > 1"))
+def test_a_table_finds_its_keys_in_every_column(boards: Boards, answering: Prometheus) -> None:
     tables = [panel for board in boards.values() for panel in board["panels"] if panel["type"] == "table"]
     assert len(tables) > 20
     for panel in tables:
         (order,) = [one["options"]["indexByName"] for one in panel["transformations"] if one["id"] == "organize"]
         keys = {name for name in order if not name.startswith("Value")}
-        columns = [prometheus.query(concrete(target["expr"])) for target in panel["targets"]]
+        columns = [answering.query(concrete(target["expr"])) for target in panel["targets"]]
         result_labels = [set().union(*(row["metric"] for row in rows)) for rows in columns]
         assert set().union(*result_labels) - {"cluster"} == keys - {"cluster"}, panel["title"]

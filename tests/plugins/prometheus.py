@@ -1,11 +1,9 @@
 """A real Prometheus and a real Alertmanager for tests, on free ports of 127.0.0.1, stopped when the test ends.
 
-Fixtures:
+``running_prometheus`` and ``running_alertmanager`` are for files whose tests share a server: until it scrapes it needs
+five seconds. Fixtures:
 
 - ``prometheus_server(targets={job: "host:port"}, rules=[path or text], alertmanager=..., interval="1s")``
-- ``alertmanager_server(webhook)``
-- ``webhook``              collects what an Alertmanager sends
-- ``exposition(text)``     a tiny exporter whose text a test rewrites: ``exposition("x 1").text = "x 2"``
 - ``eventually(condition)``  waits for a condition and returns what it gave; never sleeps longer than needed
 """
 
@@ -22,15 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.plugins.local_http import (
-    Exposition,
-    Webhook,
-    collecting_webhook,
-    free_port,
-    http_json,
-    serving_exposition,
-    wait_until,
-)
+from tests.plugins.local_http import Webhook, free_port, http_json, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -181,35 +171,6 @@ def running_prometheus(
 def eventually() -> Callable[..., Any]:
     """Wait for a condition: ``eventually(lambda: server.alerts("KafkaUnderMinIsr"))``."""
     return wait_until
-
-
-@pytest.fixture
-def exposition() -> Iterator[Callable[..., Exposition]]:
-    """Start tiny exporters: ``exposition(text)``."""
-    with ExitStack() as stack:
-
-        def start(text: str = "") -> Exposition:
-            return stack.enter_context(serving_exposition(text))
-
-        yield start
-
-
-@pytest.fixture
-def webhook() -> Iterator[Webhook]:
-    """Collect notifications."""
-    with collecting_webhook() as hook:
-        yield hook
-
-
-@pytest.fixture
-def alertmanager_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Webhook], Alertmanager]]:
-    """Start Alertmanagers: ``alertmanager_server(webhook)``."""
-    with ExitStack() as stack:
-
-        def start(webhook: Webhook) -> Alertmanager:
-            return stack.enter_context(running_alertmanager(tmp_path_factory.mktemp("alertmanager"), webhook))
-
-        yield start
 
 
 @pytest.fixture
