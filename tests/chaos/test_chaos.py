@@ -1,6 +1,10 @@
 """A few runs of ``make chaos``, which draws from all harms; what each must be answered with is in ``harms``.
 
-Processes that end or stand still at any moment are ``tests/end_to_end/test_kills.py``, too.
+Each harm alone is in quick tests: kills and power cuts in ``tests/end_to_end/test_kills.py`` and
+``tests/jobs/driver/test_power_cut.py``, full disks in ``tests/jobs/driver/test_full_disk.py`` and
+``tests/bus/test_capacity.py``, tables and buses that were restored or lost in ``tests/jobs/test_starting_positions.py``
+and ``tests/jobs/test_replaced_log.py``, two drivers in ``tests/delta/test_table_lock.py`` and ``test_change_log.py``,
+clocks in ``tests/jobs/driver/test_future_times.py`` and ``test_jumping_clock.py``.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from tests.chaos.harms import HARMS
 from tests.chaos.schedule import drawn
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "harms",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[ChaosStage]:
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosStage]:
     """The tables of a history that two collectors published, with unparseable records, applied piece by piece."""
-    with closing(ChaosStage(tmp_path / "stage", Schedule(3, "broker_loss", (), ()))) as made:
+    folder = tmp_path_factory.mktemp("chaos")
+    with closing(ChaosStage(folder / "stage", Schedule(3, "broker_loss", (), ()))) as made:
         made.publish_pieces(20)
         apply(made)
         publish_nonsense(made)
@@ -35,8 +37,24 @@ def stage(tmp_path: Path) -> Iterator[ChaosStage]:
         publish_nonsense(made)
         made.publish_pieces(20)
         apply(made)
-        undisturbed(made.pipeline.bus, tmp_path / "undisturbed")
+        undisturbed(made.pipeline.bus, folder / "undisturbed")
         yield made
+
+
+@pytest.fixture
+def stage(played: ChaosStage, tmp_path: Path) -> Iterator[ChaosStage]:
+    """What was played; whatever a test changes of it is put back."""
+    copy, refused = tmp_path / "tables", played.refused.copy()
+    shutil.copytree(played.pipeline.tables, copy)
+    yield played
+    shutil.rmtree(played.pipeline.tables)
+    copy.rename(played.pipeline.tables)
+    played.refused = refused
+
+
+@pytest.fixture
+def expected(played: ChaosStage) -> Path:
+    return played.pipeline.directory.with_name("undisturbed")
 
 
 def apply(stage: ChaosStage) -> None:
@@ -44,34 +62,34 @@ def apply(stage: ChaosStage) -> None:
     undisturbed(stage.pipeline.bus, stage.pipeline.tables)
 
 
-def test_tables_that_are_right_differ_in_nothing(stage: ChaosStage, tmp_path: Path) -> None:
-    assert list(differences(stage, tmp_path / "undisturbed")) == []
+def test_tables_that_are_right_differ_in_nothing(stage: ChaosStage, expected: Path) -> None:
+    assert list(differences(stage, expected)) == []
 
 
 @pytest.mark.parametrize("table", ["partition_changes", "quarantine"])
-def test_a_doubled_row_is_found(stage: ChaosStage, tmp_path: Path, table: str) -> None:
+def test_a_doubled_row_is_found(stage: ChaosStage, expected: Path, table: str) -> None:
     rows = DeltaTable(stage.pipeline.tables / table).to_pyarrow_table()
     partitions = rows.filter(pc.field("subject") == "partition") if "subject" in rows.column_names else rows
     write_deltalake(stage.pipeline.tables / table, partitions.slice(0, 1), mode="append")
 
-    found = list(differences(stage, tmp_path / "undisturbed"))
+    found = list(differences(stage, expected))
 
     assert any(sentence.startswith(f"{table}: 1 rows too many, 0 missing") for sentence in found), found
 
 
 @pytest.mark.parametrize("table", ["partition_state", "replica_offsets"])
-def test_a_lost_row_is_found(stage: ChaosStage, tmp_path: Path, table: str) -> None:
+def test_a_lost_row_is_found(stage: ChaosStage, expected: Path, table: str) -> None:
     rows = DeltaTable(stage.pipeline.tables / table).to_pyarrow_table()
     write_deltalake(stage.pipeline.tables / table, rows.slice(1), mode="overwrite")
 
-    found = list(differences(stage, tmp_path / "undisturbed"))
+    found = list(differences(stage, expected))
 
     assert any(sentence.startswith(f"{table}: 0 rows too many, 1 missing") for sentence in found), found
 
 
-def test_what_was_refused_and_is_not_in_quarantine_is_found(stage: ChaosStage, tmp_path: Path) -> None:
+def test_what_was_refused_and_is_not_in_quarantine_is_found(stage: ChaosStage, expected: Path) -> None:
     stage.publish_refused(Channel.METRICS, b"refused, and never applied")
 
-    found = list(differences(stage, tmp_path / "undisturbed"))
+    found = list(differences(stage, expected))
 
     assert [sentence.partition(":")[0] for sentence in found] == ["how much was refused"]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 HARMS = ("kill", "pause", "recreate", "min_isr", "reassign", "cancel", "add_partitions")
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 def test_the_tables_have_what_the_log_of_a_cluster_under_faults_has(tmp_path: Path) -> None:
     schedule = drawn(1, len(HARMS), HARMS, SMALL, longest=7.0)
