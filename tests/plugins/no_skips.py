@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 ROOM_DEPTH = 2  # tests/model/test_x.py belongs to tests/model
-MARKERS = ("spark", "kafka", "prometheus", "process", "long")
+MARKERS = ("spark", "kafka", "prometheus", "process")
 
 
 def pytest_configure(config: pytest.Config) -> None:
