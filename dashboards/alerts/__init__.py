@@ -19,8 +19,8 @@ somebody must take care within days; *info* is context, and displayed.
   matter whether the collector, the job, the exporter or the network between them failed.
 """
 
-from dashboards.alerts.planned import PLANNED_CAUSES
 from dashboards.alerts.rules import rule_file
 from dashboards.alerts.settings import AlertSettings
+from dashboards.alerts.templates import PLANNED_CAUSES
 
 __all__ = ["PLANNED_CAUSES", "AlertSettings", "rule_file"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from dashboards.promql import EVERYWHERE, Scope, Signal
-from dashboards.signals import brokers, clusters, incidents
+from dashboards.signals import brokers, clusters, incidents, monitor
 from dashboards.signals.labels import BROKER, CLUSTER
 
 if TYPE_CHECKING:
@@ -157,3 +157,78 @@ def suspects() -> str:
         + top(f"{incidents.OPEN.now(THIS_CLUSTER)} > 0", "{{ .Labels.class }} ({{ .Value }})")
         + "."
     )
+
+
+# What keeps a page quiet while another one says what matters more of the same trouble: somebody is awake already.
+#
+# Alertmanager cannot do it: a page that it inhibits after it was notified sends no "resolved".
+
+
+OFFLINE: Final = "KafkaOfflinePartitions"
+UNDER_MIN_ISR: Final = "KafkaUnderMinIsr"
+UNCLEAN_ELECTION: Final = "KafkaUncleanElection"
+MORE: Final = "KafkaMorePartitionsUnavailable"
+BROKER_LOST: Final = "KafkaBrokerLost"
+BURNS_FAST: Final = "KafkaAvailabilityBurnsFast"
+
+
+def not_beside(condition: str, alert: str, *others: str, seconds: int) -> str:
+    """Return the condition where no other alert of the cluster began just now, unless the alert itself fires already.
+
+    Args:
+        condition: PromQL with the label cluster.
+        alert: whose condition it is.
+        others: alerts that have to be evaluated first.
+        seconds: alerts that began longer ago do not count: what is added to them is new trouble.
+    """
+    pattern = "|".join(others)
+    fires = f'ALERTS{{alertname=~"{pattern}", alertstate="firing"}}'
+    age = "timestamp(ALERTS_FOR_STATE) - ALERTS_FOR_STATE"  # not time(): a back-test has another clock
+    return (
+        f"({condition})\n"
+        f"unless on (cluster) ({fires} and on (cluster, alertname) {age} < {seconds}\n"
+        f"  unless on (cluster) {firing(alert)})"
+    )
+
+
+# What is planned, and so no reason for an alert.
+#
+# That is: causes of ISR removals, brokers that were stopped on purpose, and those for which planned work was announced
+# (``isrwatch maintenance``).
+#
+# Partitions that are offline or under min ISR, lost records and unclean elections are never planned.
+
+
+# Causes of planned operations. Any other cause raises the alert, also one that a later version introduces.
+PLANNED_CAUSES: Final = ("controlled_shutdown", "reassignment", "restart")
+UNPLANNED_CAUSES: Final = f'cause!~"{"|".join(PLANNED_CAUSES)}"'
+
+_OF_BROKERS: Final = 'role="broker"'
+DOWN: Final = (
+    f"({brokers.FENCED.now()} == 1 or ({brokers.REGISTERED.now()} == 0 "
+    f"and on (cluster, broker) {brokers.HOSTED.now()} > 0))"
+)
+"""Brokers that are fenced, or are not registered although replicas are assigned to them, by cluster and broker."""
+STOPPED_ON_PURPOSE: Final = f"({brokers.SHUTTING_DOWN.now()} == 1)"
+"""Brokers that shut down in a controlled way and have not registered since, by cluster and broker."""
+
+ANSWERING: Final = (
+    f"label_replace(max by (cluster, node) ({monitor.LISTENER_UP.series(EVERYWHERE, _OF_BROKERS)}) == 1, "
+    '"broker", "$1", "node", "(.+)")'
+)
+"""Brokers of which a listener answers the collector, by cluster and broker."""
+
+
+def unannounced(condition: str, within: str = "") -> str:
+    """Leave out brokers for which planned work is announced; the condition has the labels cluster and broker.
+
+    A condition that looks back says how far (``within``): what it counts may have happened during work that is over.
+    """
+    announced = brokers.MAINTENANCE
+    past = f"max by (cluster, broker) (max_over_time({announced.series()}[{within}]))"
+    return f"{condition}\nunless on (cluster, broker) ({past if within else announced.now()} == 1)"
+
+
+def unplanned(condition: str) -> str:
+    """Leave out brokers that were stopped on purpose, too."""
+    return unannounced(f"{condition}\nunless on (cluster, broker) {STOPPED_ON_PURPOSE}")

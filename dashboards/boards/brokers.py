@@ -6,15 +6,27 @@ from dataclasses import replace
 from typing import Any, Final
 
 from dashboards import style
-from dashboards.board import board
+from dashboards.board import PanelRow, board, line
 from dashboards.boards import shared
-from dashboards.layout import PanelRow, line
 from dashboards.links import Board
 from dashboards.promql import Signal, Unit
-from dashboards.queries import IN_CLUSTER, in_range, or_none, selected, stat
+from dashboards.queries import (
+    BROKER,
+    IN_CLUSTER,
+    CellLook,
+    KeyColumn,
+    TableColumn,
+    alarm,
+    colored,
+    in_range,
+    or_none,
+    selected,
+    stat,
+    table,
+    yes_no,
+)
 from dashboards.signals import brokers, clusters, disks
 from dashboards.style import PanelQuery
-from dashboards.tables import BROKER, CellLook, KeyColumn, TableColumn, alarm, colored, table, yes_no
 
 SELECTED: Final = selected("broker")
 _BY_BROKER: Final = "broker {{broker}}"

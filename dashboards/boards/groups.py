@@ -5,15 +5,29 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dashboards import style
-from dashboards.board import board
+from dashboards.board import PanelRow, board, line
 from dashboards.boards import shared
-from dashboards.layout import PanelRow, line
 from dashboards.links import Board
 from dashboards.promql import Unit
-from dashboards.queries import IN_CLUSTER, RANGE, or_none, selected, stat, top
+from dashboards.queries import (
+    BROKER,
+    GROUP,
+    IN_CLUSTER,
+    PARTITION,
+    RANGE,
+    TOPIC,
+    KeyColumn,
+    TableColumn,
+    alarm,
+    colored,
+    or_none,
+    selected,
+    stat,
+    table,
+    top,
+)
 from dashboards.signals import groups, partitions, transactions
 from dashboards.style import PanelQuery
-from dashboards.tables import BROKER, GROUP, PARTITION, TOPIC, KeyColumn, TableColumn, alarm, colored, table
 
 SELECTED: Final = selected("group", "topic")
 _LISTED: Final = 10

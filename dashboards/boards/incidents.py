@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dashboards import style
-from dashboards.board import annotation, board
+from dashboards.board import PanelRow, annotation, board, line
 from dashboards.boards import shared
-from dashboards.layout import PanelRow, line
 from dashboards.links import Board
 from dashboards.promql import Unit
-from dashboards.queries import IN_CLUSTER, WINDOW, in_range, or_none, while_fresh
+from dashboards.queries import IN_CLUSTER, WINDOW, KeyColumn, TableColumn, in_range, or_none, table, while_fresh
 from dashboards.signals import brokers, incidents, labels, quorum
 from dashboards.style import PanelQuery
-from dashboards.tables import KeyColumn, TableColumn, table
 
 
 def _open(severity: str, title: str, meaning: str, color: str) -> style.Panel:

@@ -6,15 +6,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from dashboards import style
-from dashboards.board import board
+from dashboards.board import PanelRow, board, line
 from dashboards.boards import shared
 from dashboards.boards import topics as topic_panels
-from dashboards.layout import PanelRow, line
 from dashboards.links import Board
 from dashboards.promql import Scope, Signal
-from dashboards.queries import IN_CLUSTER
+from dashboards.queries import IN_CLUSTER, TOPIC, KeyColumn, TableColumn, table
 from dashboards.signals import topics
-from dashboards.tables import TOPIC, KeyColumn, TableColumn, table
 from streaming.contracts.topic_roles import TopicRole, failing
 
 OF_KAFKA: Final = {

@@ -5,15 +5,28 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dashboards import style
-from dashboards.board import board
+from dashboards.board import PanelRow, board, line
 from dashboards.boards import overview, shared
-from dashboards.layout import PanelRow, line
 from dashboards.links import Board
 from dashboards.promql import Signal, Unit
-from dashboards.queries import IN_CLUSTER, in_range, now_in_range, or_none, stat, while_fresh
+from dashboards.queries import (
+    BROKER,
+    IN_CLUSTER,
+    CellLook,
+    KeyColumn,
+    TableColumn,
+    alarm,
+    colored,
+    in_range,
+    now_in_range,
+    or_none,
+    stat,
+    table,
+    while_fresh,
+    yes_no,
+)
 from dashboards.signals import clusters, labels, monitor
 from dashboards.style import PanelQuery
-from dashboards.tables import BROKER, CellLook, KeyColumn, TableColumn, alarm, colored, table, yes_no
 
 _REPORT_AGE: Final = monitor.REPORT_AGE.now(IN_CLUSTER)
 _RUNNING: Final = (

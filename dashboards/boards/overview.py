@@ -5,14 +5,23 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dashboards import style
-from dashboards.board import board
+from dashboards.board import PanelRow, board, line
 from dashboards.boards import shared
-from dashboards.layout import PanelRow, line
 from dashboards.links import Board
 from dashboards.promql import Unit
-from dashboards.queries import IN_CLUSTER, now_in_range, or_none, stat
+from dashboards.queries import (
+    CLUSTER,
+    IN_CLUSTER,
+    KeyColumn,
+    TableColumn,
+    alarm,
+    colored,
+    now_in_range,
+    or_none,
+    stat,
+    table,
+)
 from dashboards.signals import changes, clusters, monitor
-from dashboards.tables import CLUSTER, KeyColumn, TableColumn, alarm, colored, table
 from exporters.read_model.health_reasons import SEVERITY, HealthSeverity
 
 OFFLINE: Final = stat(clusters.OFFLINE, style.alarm_above_zero(style.RED))

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dashboards import style
-from dashboards.board import board
+from dashboards.board import PanelRow, board, line
 from dashboards.boards import shared
-from dashboards.layout import PanelRow, line
 from dashboards.links import Board
 from dashboards.promql import Unit
-from dashboards.queries import IN_CLUSTER, now_in_range, stat
+from dashboards.queries import IN_CLUSTER, KeyColumn, TableColumn, colored, now_in_range, stat, table, yes_no
 from dashboards.signals import clusters, configuration, quorum
 from dashboards.style import PanelQuery
-from dashboards.tables import KeyColumn, TableColumn, colored, table, yes_no
 
 _LATE: Final = 10
 CONTROLLER: Final = stat(quorum.CONTROLLER, style.steps(style.BLUE), f"max({quorum.CONTROLLER.now(IN_CLUSTER)})")

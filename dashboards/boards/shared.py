@@ -6,22 +6,30 @@ from typing import Final
 
 from dashboards import style
 from dashboards.promql import Scope, Signal, Unit
-from dashboards.queries import IN_CLUSTER, WINDOW, in_range, now_in_range, or_none, peaks, per_minute, stat, while_fresh
-from dashboards.signals import brokers, changes, clusters, incidents, labels, partitions, quorum, topics
-from dashboards.style import PanelQuery
-from dashboards.tables import (
+from dashboards.queries import (
     BROKER,
+    IN_CLUSTER,
     MISSING_BROKER,
     PARTITION,
     TOPIC,
+    WINDOW,
     CellLook,
     KeyColumn,
     TableColumn,
     alarm,
     colored,
+    in_range,
+    now_in_range,
+    or_none,
+    peaks,
+    per_minute,
+    stat,
     table,
+    while_fresh,
     yes_no,
 )
+from dashboards.signals import brokers, changes, clusters, incidents, labels, partitions, quorum, topics
+from dashboards.style import PanelQuery
 
 _LOOKS: Final = {partitions.LEADER.name: CellLook({"-1": ("none", style.RED)}, style.steps(style.TEXT))}
 _TAKES_LONG: Final = ((900.0, style.ORANGE), (3600.0, style.RED))

@@ -10,15 +10,24 @@ from typing import Any, Final
 from grafanalib import core
 
 from dashboards import style
-from dashboards.board import board
+from dashboards.board import PanelRow, board, line
 from dashboards.boards import shared
-from dashboards.layout import PanelRow, line
 from dashboards.links import Board
 from dashboards.promql import Signal, Unit
-from dashboards.queries import IN_CLUSTER, RANGE, WINDOW, or_none, top, while_fresh, while_observed
+from dashboards.queries import (
+    IN_CLUSTER,
+    RANGE,
+    TOPIC,
+    WINDOW,
+    TableColumn,
+    or_none,
+    table,
+    top,
+    while_fresh,
+    while_observed,
+)
 from dashboards.signals import clusters, topics, unavailability
 from dashboards.style import PanelQuery
-from dashboards.tables import TOPIC, TableColumn, table
 
 OBJECTIVES: Final = ("99.99", "99.9", "99.999")
 """Per cent of partition time; the first is chosen when the board is opened."""

@@ -5,15 +5,30 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dashboards import style
-from dashboards.board import board
+from dashboards.board import PanelRow, board
 from dashboards.boards import shared
-from dashboards.layout import PanelRow
 from dashboards.links import Board
 from dashboards.promql import Scope, Signal, Unit
-from dashboards.queries import IN_CLUSTER, WINDOW, in_range, or_none, selected, stat, top, while_fresh
+from dashboards.queries import (
+    BROKER,
+    IN_CLUSTER,
+    PARTITION,
+    TOPIC,
+    WINDOW,
+    KeyColumn,
+    TableColumn,
+    alarm,
+    colored,
+    in_range,
+    or_none,
+    selected,
+    stat,
+    table,
+    top,
+    while_fresh,
+)
 from dashboards.signals import clusters, configuration, labels, partitions, topics
 from dashboards.style import PanelQuery
-from dashboards.tables import BROKER, PARTITION, TOPIC, KeyColumn, TableColumn, alarm, colored, table
 from streaming.contracts.durability import Weakness
 
 SELECTED: Final = selected("topic")

@@ -17,8 +17,7 @@ from dashboards.alerts.rules import ALERTING
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.jmx_names import JMX_METRICS
 from exporters.terminal.reference import markdown as tables_page
-from exporters.web.endpoints import ENDPOINTS
-from exporters.web.openapi import document_of
+from exporters.web.api import ENDPOINTS, document_of
 from streaming.commands import COMMANDS, load
 from streaming.contracts.events import EXPLAINED, EventKind, meanings
 from streaming.model.cluster.statements import STATEMENTS

@@ -8,9 +8,9 @@ import pyarrow.compute as pc
 
 from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition
-from exporters.metrics.scrape_request import ScrapeRequest
+from exporters.metrics.prepared import ScrapeRequest
 from exporters.read_model.draft import SnapshotDraft
-from exporters.read_model.rebuilt import isr_removals, state_of_changes
+from exporters.read_model.reader import isr_removals, state_of_changes
 from exporters.read_model.refresher import ExporterHealth
 from exporters.read_model.snapshot import ReplicationSnapshot
 from exporters.terminal.versions import newest_version_at, oldest_known, oldest_moment

@@ -5,21 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.brokers import BROKER_METRICS
-from exporters.metrics.cluster_health import HEALTH_METRICS
-from exporters.metrics.clusters import CLUSTER_METRICS, SOURCE_METRICS
-from exporters.metrics.exporter_metrics import EXPORTER_METRICS
+from exporters.metrics.clusters import CLUSTER_METRICS, HEALTH_METRICS, INCIDENT_METRICS, SOURCE_METRICS
+from exporters.metrics.exporter_metrics import EXPORTER_METRICS, PROCESS_METRICS
 from exporters.metrics.groups import GROUP_METRICS
-from exporters.metrics.incidents import INCIDENT_METRICS
 from exporters.metrics.jmx_names import JMX_METRICS
 from exporters.metrics.kafka_exporter_names import DROP_IN_METRICS, DROP_INS_OF_GROUPS
 from exporters.metrics.partitions import PARTITION_METRICS
-from exporters.metrics.process_metrics import PROCESS_METRICS
 from exporters.metrics.quorum import QUORUM_METRICS, RECONCILIATION_METRICS, TRANSACTION_METRICS
 from exporters.metrics.replicas import REPLICA_METRICS
 from exporters.metrics.sample_ages import SAMPLE_AGE_METRICS
 from exporters.metrics.settings import SETTINGS_METRICS
-from exporters.metrics.topics import TOPIC_METRICS
-from exporters.metrics.unsettled import UNSETTLED_METRICS
+from exporters.metrics.topics import TOPIC_METRICS, UNSETTLED_METRICS
 
 if TYPE_CHECKING:
     from exporters.metrics.metric import Metric

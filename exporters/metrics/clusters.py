@@ -10,16 +10,20 @@ from exporters.metrics.metric import (
     AgeMetric,
     ClusterMetric,
     Freshness,
+    JudgedMetric,
     MetricType,
     Number,
     Sample,
     flag,
 )
-from exporters.read_model.snapshot import SECOND, ClusterSnapshot, SourceProgress
+from exporters.read_model.cluster_health import HealthBasis, reasons_of
+from exporters.read_model.health_reasons import BLIND, ReasonKind
+from exporters.read_model.snapshot import SECOND, ClusterIncidents, ClusterSnapshot, SourceProgress
 from streaming.contracts import health
+from streaming.contracts.events import IncidentClass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 LABELS: Final = ("cluster",)
 _SUMMED: Final = "summed over all partitions, deleted topics included, a few seconds ago (table cluster_state)"
@@ -288,5 +292,94 @@ SOURCE_METRICS: Final = (
         "Restarts after a failure of the query that applies the source, since the job started.",
         "restarts",
         lambda source: source.lag.restarts,
+    ),
+)
+
+
+# The metric of health: one series per reason, from the rule that ``isrwatch health`` and the API answer by.
+
+
+def _counts(cluster: ClusterSnapshot, unreadable: Mapping[str, str], now: int, stale_after: float) -> Iterator[Sample]:
+    """Count what each reason is true of; while the state is stale, only what is certain without it."""
+    basis = HealthBasis(max_age_seconds=stale_after)
+    counts = {each.reason: each.count for each in reasons_of(cluster, unreadable, now, basis)}
+    if cluster.is_stale(now, stale_after):
+        judged = BLIND | ({ReasonKind.NO_CONTROLLER} & counts.keys())
+    else:
+        judged = frozenset(ReasonKind)
+    for kind in ReasonKind:
+        if kind in judged and kind is not ReasonKind.NOT_YET_OBSERVED:
+            yield (cluster.name, kind.value), counts.get(kind, 0)
+
+
+_SOURCE: Final = (
+    "partition_state.is_offline, partition_state.is_under_min_isr, partition_state.is_under_replicated, "
+    "partition_state.is_at_min_isr, partition_state.min_isr_effective, broker_state.is_registered, "
+    "broker_state.is_fenced, broker_state.maintenance_until, "
+    "log_directories.is_online, quorum_members.last_caught_up_at, incidents.severity, source_progress.observed_until"
+)
+HEALTH_METRICS: Final = (
+    JudgedMetric(
+        name=f"{OWN_PREFIX}cluster_unhealthy",
+        labels=("cluster", "reason"),
+        help="What keeps the cluster from being healthy, by reason: how many partitions, brokers or other things; "
+        "0 for none. While the state is stale only what can be said without it.",
+        freshness=Freshness.NOT_REQUIRED,
+        source=_SOURCE,
+        samples=_counts,
+    ),
+)
+
+
+# The metrics of incidents: by class, and one series of each that is open.
+
+
+def _by_class(
+    count: Callable[[ClusterIncidents], Mapping[str, int]],
+) -> Callable[[ClusterSnapshot], Iterator[Sample]]:
+    def samples(cluster: ClusterSnapshot) -> Iterator[Sample]:
+        if cluster.incidents is None:
+            return
+        counts = count(cluster.incidents)
+        for kind in IncidentClass:
+            yield (cluster.name, kind.value), counts.get(kind.value, 0)
+
+    return samples
+
+
+def _open(cluster: ClusterSnapshot) -> Iterator[Sample]:
+    for row in () if cluster.incidents is None else cluster.incidents.open:
+        suspects = sorted(row["suspects"] or (), key=lambda each: (-each["score"], each["broker"]))
+        blamed = ",".join(str(each["broker"]) for each in suspects[:_MOST_SUSPECTS])
+        labels = cluster.name, row["incident_id"], row["incident_class"], row["severity"] or "", blamed
+        yield labels, row["opened_at"] / SECOND
+
+
+INCIDENT_LABELS: Final = ("cluster", "class")
+_MOST_SUSPECTS: Final = 3
+INCIDENT_METRICS: Final = (
+    ClusterMetric(
+        name=f"{OWN_PREFIX}cluster_open_incidents",
+        labels=INCIDENT_LABELS,
+        help="Open incidents, by class; derived by the job, a second or two behind the state.",
+        source="incidents.incident_class, incidents.closed_at",
+        samples=_by_class(ClusterIncidents.open_by_class),
+    ),
+    ClusterMetric(
+        name=f"{OWN_PREFIX}incident_opened_timestamp_seconds",
+        labels=("cluster", "incident", "class", "severity", "suspects"),
+        help="When an open incident began, in seconds since 1970; suspects are broker ids, the likeliest first.",
+        unit="seconds",
+        source="incidents.opened_at, incidents.severity, incidents.suspects",
+        samples=_open,
+    ),
+    ClusterMetric(
+        name=f"{OWN_PREFIX}cluster_closed_incidents_total",
+        kind=MetricType.COUNTER,
+        labels=INCIDENT_LABELS,
+        help="Closed incidents, by class; counted once they are final, up to 15 minutes after their end.",
+        freshness=Freshness.NOT_REQUIRED,
+        source="incidents.incident_class, incidents.closed_at",
+        samples=_by_class(lambda incidents: incidents.over),
     ),
 )

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import defaultdict, deque
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import Block, merged
-from exporters.metrics.detail import NO_DETAIL, choose
-from exporters.metrics.headings import end
 from exporters.metrics.metric import (
     AgeMetric,
     ClusterMetric,
@@ -29,25 +28,24 @@ from exporters.metrics.metric import (
     Freshness,
     JudgedMetric,
     Metric,
+    MetricType,
     SampledMetric,
 )
-from exporters.metrics.prepared import ClusterAtScrape, Outline, PreparedCluster, PreparedSnapshot
+from exporters.metrics.prepared import ClusterAtScrape, Outline, PreparedCluster, PreparedSnapshot, ScrapeRequest
+from exporters.metrics.render_cache import PER_TOPIC, SAMPLED_METRICS, ClusterLines, ClusterSampleLines
 from exporters.metrics.sample_ages import oldest_ages, oldest_moment, stale_inputs
-from exporters.metrics.sample_blocks import HEADINGS, broker_blocks, exporter_blocks, health_blocks, sample_blocks
-from exporters.metrics.sample_render_cache import SAMPLED_METRICS, ClusterSampleLines
-from exporters.metrics.scrape_request import ScrapeRequest
-from exporters.metrics.scrape_times import ScrapeTimes
-from exporters.metrics.series_filter import EVERYTHING, SeriesFilter
-from exporters.metrics.topic_render_cache import PER_TOPIC, ClusterLines
+from exporters.metrics.series_filter import EVERYTHING, NO_DETAIL, SeriesFilter, choose
+from exporters.metrics.text import Heading, end, metric_name, sample_lines
 from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.snapshot import SECOND
 from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
 from streaming.settings import CollectSettings, ExportSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from exporters.metrics.detail import Detail
+    from exporters.metrics.metric import Sample
+    from exporters.metrics.series_filter import Detail
     from exporters.read_model.refresher import ExporterHealth
     from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 
@@ -233,3 +231,111 @@ def _cluster_blocks(
     since = clusters[0].counted_since if clusters else None
     created = None if since is None else since / SECOND
     return sample_blocks(metric, chain.from_iterable(map(metric.samples, shown)), request, created=created)
+
+
+# Lines that are rendered at a scrape, or at every change of a cluster: of metrics that have few.
+
+
+HEADINGS: Final = {metric.name: Heading(metric) for metric in CATALOGUE}
+_OWN_NAMES: Final = frozenset(metric.name for metric in CATALOGUE)
+
+
+def sample_blocks(
+    metric: Metric,
+    samples: Iterable[Sample],
+    request: ScrapeRequest,
+    *,
+    heading: Heading | None = None,
+    created: float | None = None,
+) -> Iterator[Block]:
+    """Render the lines of one metric; ``created``: when it was 0 if it is a counter, in seconds since 1970."""
+    # Prometheus keeps each as one more series: only what has no other labels says it.
+    is_dated = request.is_openmetrics and metric.kind is MetricType.COUNTER and {*metric.labels} <= {"cluster"}
+    when = created if is_dated else None
+    lines = [sample_lines(metric, values, value, when) for values, value in samples]
+    if lines:
+        yield (heading or HEADINGS[metric.name]).block(is_openmetrics=request.is_openmetrics)
+        yield Block(("".join(lines).encode(),), len(lines) if when is None else 2 * len(lines))
+
+
+def health_blocks(
+    clusters: list[ClusterAtScrape], now: int, stale_after: float, health: ExporterHealth, request: ScrapeRequest
+) -> Iterator[Block]:
+    """Render what is judged of each cluster, whether its state is stale or not."""
+    unreadable = {each.table: each.table for each in health.tables if not each.is_readable}
+    for metric in CATALOGUE:
+        if isinstance(metric, JudgedMetric) and request.wants(metric.name):
+            judged = (metric.samples(each.cluster, unreadable, now, stale_after) for each in clusters)
+            yield from sample_blocks(metric, chain.from_iterable(judged), request)
+
+
+def broker_blocks(clusters: list[ClusterAtScrape], since: int, request: ScrapeRequest) -> list[Block]:
+    """Render the metrics that the brokers expose themselves, under their own names.
+
+    The freshness of each sample counts, not the cluster's: a sample that its broker does not renew disappears, as it
+    would from a scrape of a broker that is down. A name that is ours or invalid would break the whole response.
+    """
+    samples: dict[str, list[Sample]] = defaultdict(list)
+    for each in clusters:
+        for sample in sorted(each.cluster.samples.broker_metrics or ()):
+            name = sample.metric
+            if sample.collected_at >= since and request.wants(name) and name not in _OWN_NAMES and metric_name(name):
+                samples[name].append(((each.cluster.name, str(sample.broker)), sample.metric_value))
+    blocks: list[Block] = []
+    for name, rows in sorted(samples.items()):
+        kind = MetricType.COUNTER if name.endswith("_total") else MetricType.GAUGE
+        metric = Metric(
+            name=name,
+            kind=kind,
+            labels=("cluster", "broker"),
+            help="Metric of the broker itself.",
+            source="broker_metrics.metric_value",
+        )
+        blocks += sample_blocks(metric, rows, request, heading=Heading(metric))
+    return blocks
+
+
+def exporter_blocks(health: ExporterHealth, series: int, request: ScrapeRequest) -> list[Block]:
+    """Render the metrics of the exporter itself, which count the samples before them and their own."""
+    own = [metric for metric in CATALOGUE if isinstance(metric, ExporterMetric) and request.wants(metric.name)]
+    created = health.process.get("process_start_time_seconds")
+
+    def blocks(shown: ExporterHealth) -> list[Block]:
+        return [
+            each for metric in own for each in sample_blocks(metric, metric.samples(shown), request, created=created)
+        ]
+
+    return blocks(replace(health, series=series + sum(block.series for block in blocks(health))))
+
+
+# When the next scrape may come, so that what it shows is put together shortly before, not at every commit.
+
+
+LEAD_MICROS: Final = 2_000_000
+"""How long before a scrape something is prepared for it: of a job that commits once a second, the last commit, too."""
+_INTERVALS: Final = 4
+"""So many of the last intervals are looked at: two servers that scrape in turn make unequal ones."""
+
+
+class ScrapeTimes:
+    """The times of the last scrapes, in UTC microseconds."""
+
+    def __init__(self) -> None:
+        """Start before the first scrape."""
+        self._last: int | None = None
+        self._intervals: deque[int] = deque(maxlen=_INTERVALS)
+
+    def add(self, now: int) -> None:
+        """Add a scrape."""
+        if self._last is not None:
+            self._intervals.append(abs(now - self._last))  # the clock may have been set back
+        self._last = now
+
+    def may_be_near(self, now: int) -> bool:
+        """Return whether the next scrape may come within the lead: as soon after the last one as any did before."""
+        if self._last is None:
+            return False
+        if not self._intervals:
+            return True
+        since = abs(now - self._last)
+        return min(self._intervals) - LEAD_MICROS <= since <= max(self._intervals) + LEAD_MICROS

@@ -12,22 +12,20 @@ from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import Block
-from exporters.metrics.headings import Heading, end
-from exporters.metrics.jmx_names import JMX_METRICS
-from exporters.metrics.mbean import LABELS
+from exporters.metrics.jmx_names import JMX_METRICS, LABELS
 from exporters.metrics.metric import ClusterMetric, Metric, MetricType
 from exporters.metrics.sample_ages import oldest_moment, stale_inputs
 from exporters.metrics.series_filter import EVERYTHING, SeriesFilter
-from exporters.metrics.text import line, metric_name
+from exporters.metrics.text import Heading, end, line, metric_name
 from exporters.read_model.cluster_names import clusters_by_name
 from streaming.contracts.sample_tables import BROKER_METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from exporters.metrics.mbean import MBeanMetric
+    from exporters.metrics.jmx_names import MBeanMetric
     from exporters.metrics.metric import Number, Sample
-    from exporters.metrics.scrape_request import ScrapeRequest
+    from exporters.metrics.prepared import ScrapeRequest
     from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 
 _OWN_NAMES: Final = frozenset(metric.name for metric in CATALOGUE)

@@ -12,11 +12,10 @@ of the whole cluster is here once, of the active one, so that a sum over control
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from exporters.metrics.jmx_partitions import PARTITION_MBEANS
-from exporters.metrics.mbean import MBeanMetric, derived, running, sampled
-from exporters.read_model.reassignments import is_reassigned
+from exporters.metrics.metric import ClusterMetric, Freshness, MetricType, SampledMetric
+from exporters.read_model.cluster_samples import is_reassigned
 from streaming.contracts import health
 
 if TYPE_CHECKING:
@@ -25,6 +24,153 @@ if TYPE_CHECKING:
     from exporters.metrics.metric import DatedSample, Number, Sample
     from exporters.read_model.snapshot import ClusterSnapshot
     from streaming.contracts.state import PartitionState
+
+# A metric that Kafka itself has as an MBean: its name follows from the MBean's, its value from the tables.
+
+
+LABELS: Final = ("kafka_cluster", "instance")
+PARTITION_LABELS: Final = (*LABELS, "topic", "partition")
+
+
+class MBeanMetric(NamedTuple):
+    """A metric and where Kafka has it.
+
+    Attributes:
+        mbean: object name of the MBean.
+        metric: what is exposed.
+        is_of_cluster: whether every controller has the same value, so that one of them is exposed.
+    """
+
+    mbean: str
+    metric: ClusterMetric | SampledMetric
+    is_of_cluster: bool = False
+
+
+def name_of(mbean: str) -> str:
+    """Return the name of a metric as the JMX exporter's Kafka example makes it of an MBean.
+
+    >>> name_of("kafka.server:type=ReplicaManager,name=IsrShrinksPerSec")
+    'kafka_server_replicamanager_isrshrinks_total'
+    """
+    domain, _, properties = mbean.partition(":")
+    words = [each.partition("=")[2] for each in properties.split(",")[:2]]
+    name = "_".join((domain.replace(".", "_"), *words)).lower()
+    return f"{name.removesuffix('persec')}_total" if name.endswith("persec") else name
+
+
+def derived(  # noqa: PLR0913 - what a metric is made of
+    mbean: str,
+    text: str,
+    source: str,
+    samples: Callable[[ClusterSnapshot], Iterable[Sample]],
+    labels: tuple[str, ...] = LABELS,
+    *,
+    is_of_cluster: bool = False,
+) -> MBeanMetric:
+    """Define a metric that follows from the state; a meter is a counter."""
+    is_meter = mbean.endswith("PerSec")
+    metric = ClusterMetric(
+        name=name_of(mbean),
+        kind=MetricType.COUNTER if is_meter else MetricType.GAUGE,
+        labels=labels,
+        help=text,
+        freshness=Freshness.NOT_REQUIRED if is_meter else Freshness.STATE,
+        source=source,
+        samples=samples,
+    )
+    return MBeanMetric(mbean, metric, is_of_cluster)
+
+
+def sampled(
+    mbean: str,
+    text: str,
+    source: str,
+    samples: Callable[[ClusterSnapshot], Iterable[DatedSample]],
+    labels: tuple[str, ...] = LABELS,
+) -> MBeanMetric:
+    """Define a metric that follows from the newest rows of a table of samples."""
+    metric = SampledMetric(name=name_of(mbean), labels=labels, help=text, source=source, samples=samples)
+    return MBeanMetric(mbean, metric)
+
+
+def running(cluster: ClusterSnapshot) -> list[int]:
+    """Return the brokers that an agent could be asked on, by what the controller says."""
+    brokers = sorted(cluster.brokers.items())
+    return [number for number, broker in brokers if cluster.is_registered(broker) and not broker.is_fenced]
+
+
+# The MBeans of partitions and of the logs of their replicas, of which a broker has one for each.
+
+
+def _partition(
+    name: str, text: str, column: str, is_counted: Callable[[PartitionState], object], state: str
+) -> MBeanMetric:
+    """Define a flag of partitions: 1 of each for which it holds, and one 0 of the broker for all the others.
+
+    An empty label is no label: a sum has all that it needs, without a series for every healthy partition.
+    """
+
+    def samples(cluster: ClusterSnapshot) -> Iterator[Sample]:
+        if cluster.counts.in_state(state) is None:
+            return
+        brokers = running(cluster)
+        for number in brokers:
+            yield (cluster.name, str(number), "", ""), 0
+        partitions = cluster.partitions() if state == health.AT_MIN_ISR else cluster.unsettled.values()
+        for each in partitions:
+            if is_counted(each) and each.leader in brokers:
+                yield (cluster.name, str(each.leader), each.topic, str(each.partition)), 1
+
+    mbean = f"kafka.cluster:type=Partition,name={name},topic=*,partition=*"
+    return derived(mbean, text, f"partition_state.{column}", samples, PARTITION_LABELS)
+
+
+def _log(name: str, column: str, text: str) -> MBeanMetric:
+    def samples(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
+        rows = cluster.samples.replica_logs
+        if rows is None:
+            return
+        columns = (rows[each].to_pylist() for each in ("topic_id", "partition", "broker", column, "collected_at"))
+        for topic_id, partition, broker, value, at in zip(*columns, strict=True):
+            topic = cluster.topics.get(topic_id)
+            if value is not None and topic is not None:
+                yield (cluster.name, str(broker), topic.topic, str(partition)), value, at
+
+    mbean = f"kafka.log:type=Log,name={name},topic=*,partition=*"
+    return sampled(mbean, text, f"replica_offsets.{column}", samples, PARTITION_LABELS)
+
+
+PARTITION_MBEANS: Final = (
+    _partition(
+        "UnderReplicated",
+        "1 of an under-replicated partition; one 0 of its leader for all others.",
+        "is_under_replicated",
+        lambda each: each.is_under_replicated,
+        health.UNDER_REPLICATED,
+    ),
+    _partition(
+        "UnderMinIsr",
+        "1 of a partition that refuses writes with acks=all; one 0 of its leader for all others.",
+        "is_under_min_isr",
+        lambda each: each.is_under_min_isr,
+        health.UNDER_MIN_ISR,
+    ),
+    _partition(
+        "AtMinIsr",
+        "1 of a partition that refuses writes after the loss of one more replica; one 0 of its leader for all others.",
+        "is_at_min_isr",
+        lambda each: each.is_at_min_isr,
+        health.AT_MIN_ISR,
+    ),
+    _log(
+        "LogStartOffset",
+        "log_start_offset",
+        "Offset of the oldest record of a replica that leads; of the others it is not asked for.",
+    ),
+    _log("LogEndOffset", "log_end_offset", "Offset of the next record of a replica."),
+    _log("Size", "size_bytes", "Size of a replica, in bytes."),
+)
+
 
 _RUNNING, _SHUTTING_DOWN = 3, 6  # of org.apache.kafka.metadata.BrokerState
 _ISR_CHANGES: Final = "partition_changes.left_isr, partition_changes.joined_isr, partition_changes.cause"

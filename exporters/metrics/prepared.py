@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from exporters.metrics.compression import Block
 from exporters.metrics.metric import AgeMetric, Freshness, Metric
-from exporters.metrics.scrape_request import ScrapeRequest
 from exporters.read_model.snapshot import ReplicationSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from exporters.metrics.detail import Detail
-    from exporters.metrics.sample_render_cache import ClusterSampleLines
+    from exporters.metrics.render_cache import ClusterSampleLines
+    from exporters.metrics.series_filter import Detail
     from exporters.read_model.snapshot import ClusterSnapshot
 
 
@@ -120,3 +119,27 @@ class Outline:
                 parts += (Block.of(run), part)
                 run = []
         return replace(self, parts=(*parts, Block.of(run)))
+
+
+# What one scrape selects.
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeRequest:
+    """What one scrape selects, and its format.
+
+    Attributes:
+        cluster: by name; None: all.
+        names: of metrics; empty: all but those left out.
+        left_out: names of metrics.
+        is_openmetrics: whether the format is OpenMetrics, not the text format.
+    """
+
+    cluster: str | None = None
+    names: frozenset[str] = frozenset()
+    left_out: frozenset[str] = frozenset()
+    is_openmetrics: bool = False
+
+    def wants(self, name: str) -> bool:
+        """Return whether a metric is selected."""
+        return (not self.names or name in self.names) and name not in self.left_out

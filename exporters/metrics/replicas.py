@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exporters.metrics.metric import OWN_PREFIX, Freshness, SampledMetric, flag
-from exporters.read_model.reassignments import bytes_to_go, is_reassigned
+from exporters.read_model.cluster_samples import bytes_to_go, is_reassigned
 from exporters.read_model.snapshot import SECOND
 
 if TYPE_CHECKING:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow.compute as pc
 
-from exporters.read_model.snapshot import EventRow
+from exporters.read_model.snapshot import ClusterIncidents, EventRow
+from streaming.contracts.tables import AS_OF, INCIDENTS
 from streaming.delta.changes.events import events_of
 from streaming.delta.log.queries import columns_of, rows_as
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
+
+    from exporters.read_model.draft import SnapshotDraft
 
 
 def newest_events(changes: pa.Table, limit: int) -> list[EventRow]:
@@ -35,3 +39,69 @@ def brokers_of(row: Mapping[str, Any]) -> set[int]:
     """Return the brokers that an event concerns."""
     single = {row["event_broker"], row["leader_before"], row["leader_after"]}
     return (single | {*(row["left_isr"] or ()), *(row["joined_isr"] or ())}) - {None}
+
+
+# Incidents, read from their table: the open ones as rows, the closed ones as counts.
+
+
+Row = dict[str, Any]
+
+_CARRIED: Final = "carried"
+# Columns that only the job needs are not read.
+_OWN: Final = frozenset({_CARRIED, *(column.name for column in AS_OF)})
+INCIDENT_COLUMNS: Final = tuple(name for name in INCIDENTS.column_names() if name not in _OWN)
+# What the job carries of an incident can be large; whether it carries anything tells if the incident may still change.
+IS_OVER_SELECTED: Final = f'"{_CARRIED}" IS NULL AS is_over'
+
+
+class IncidentRow(NamedTuple):
+    """What is read of every incident; ``is_over``: it can change no more."""
+
+    cluster_id: str
+    incident_class: str
+    closed_at: int | None
+    merged_into: str | None
+    is_over: bool
+
+
+def put_incidents(draft: SnapshotDraft, rows: pa.Table) -> None:
+    """Take over the whole of ``incidents``; of those that are closed no more is read than what counts them."""
+    over: dict[str, Counter[str]] = defaultdict(Counter)
+    for (cluster_id, incident_class), count in draft.expired_incidents.items():
+        over[cluster_id][incident_class] += count
+    still_open: dict[str, list[Row]] = defaultdict(list)
+    for index, row in enumerate(rows_as(IncidentRow, columns_of(rows, IncidentRow._fields), rows.num_rows)):
+        if row.closed_at is None:
+            still_open[row.cluster_id].append(_row(rows.slice(index, 1)))
+        elif row.is_over and row.merged_into is None:
+            over[row.cluster_id][row.incident_class] += 1
+    draft.put_incidents({
+        cluster_id: ClusterIncidents(tuple(sorted(still_open[cluster_id], key=_newest_first)), over[cluster_id])
+        for cluster_id in {*over, *still_open}
+    })  # fmt: skip
+
+
+def drop_incidents(draft: SnapshotDraft) -> None:
+    """Forget the incidents of every cluster: whether there are any is unknown."""
+    draft.put_incidents(None)
+
+
+def is_recovered(row: Mapping[str, Any]) -> bool:
+    """Return whether nothing of an open incident is left to mend; it may still go on."""
+    return row["closed_at"] is None and row["recovered_at"] is not None
+
+
+def without_running_times(row: Row) -> Row:
+    """Leave out times that still run: the table has them as of the last change, and a gap may have come since."""
+    for state in ("under_replicated", "under_min_isr", "offline"):
+        if row["closed_at"] is None and row[f"{state}_now"]:
+            row |= {f"{state}_seconds": None, f"{state}_partition_seconds": None}
+    return row
+
+
+def _row(one: pa.Table) -> Row:
+    return without_running_times({name: values[0] for name, values in columns_of(one, INCIDENT_COLUMNS).items()})
+
+
+def _newest_first(row: Row) -> tuple[int, str]:
+    return -row["opened_at"], row["incident_id"]

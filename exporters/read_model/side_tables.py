@@ -7,18 +7,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import pyarrow.compute as pc
+
 from exporters.read_model import cluster_samples as sampled
-from exporters.read_model.advice import ADVICE_COLUMNS, TIMES_COLUMNS, drop_advice, drop_times, put_advice, put_times
-from exporters.read_model.incidents import (
-    INCIDENT_COLUMNS,
-    IS_OVER_SELECTED,
-    drop_incidents,
-    put_incidents,
-)
+from exporters.read_model.events import INCIDENT_COLUMNS, IS_OVER_SELECTED, drop_incidents, put_incidents
 from exporters.read_model.samples import (
     OFFSETS_COLUMNS,
     SAMPLED,
@@ -31,10 +27,11 @@ from exporters.read_model.samples import (
     read_offsets,
     read_rows,
 )
+from exporters.read_model.snapshot import BrokerAdvice, ClusterTimes
 from streaming.contracts import sample_tables
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, INCIDENTS, SOURCE_PROGRESS
-from streaming.delta.log.queries import open_ours, query, quoted
+from streaming.delta.log.queries import columns_of, open_ours, query, quoted, rows_as
 from streaming.delta.log.table_log import BEFORE_FIRST, has_moved
 from streaming.errors import IsrwatchError
 
@@ -47,6 +44,62 @@ if TYPE_CHECKING:
 
     from exporters.read_model.draft import SnapshotDraft
     from streaming.contracts.columns import Table
+
+# What the job adds up for every broker and cluster, taken over from its tables: advice about brokers, times.
+#
+# The exporter counts the rest itself from the changes. These follow with the job's next round of derived tables.
+
+
+class DerivedRow(NamedTuple):
+    """Whose row it is, and the version of ``partition_changes`` it is true of."""
+
+    cluster_id: str
+    cluster: str
+    as_of_version: int
+
+
+ADVICE_COLUMNS: Final = (*DerivedRow._fields, *BrokerAdvice._fields)
+_GAP_BEGAN: Final = "sight_until"
+TIMES_COLUMNS: Final = (*DerivedRow._fields[:2], *ClusterTimes._fields, _GAP_BEGAN)
+
+
+def put_advice(draft: SnapshotDraft, rows: pa.Table) -> None:
+    """Take over the advice of the whole of ``broker_state``."""
+    columns = columns_of(rows, ADVICE_COLUMNS)
+    # By the id alone: after a cluster was renamed, some of its rows have the old name and some the new one.
+    clusters: dict[str, dict[int, BrokerAdvice]] = defaultdict(dict)
+    newest: dict[str, DerivedRow] = {}
+    owners = rows_as(DerivedRow, columns, rows.num_rows)
+    for owner, advice in zip(owners, rows_as(BrokerAdvice, columns, rows.num_rows), strict=True):
+        clusters[owner.cluster_id][advice.broker] = advice
+        newest[owner.cluster_id] = owner
+    for key, brokers in clusters.items():
+        draft.cluster(key, newest[key].cluster).put_advice(brokers, newest[key].as_of_version)
+
+
+def put_times(draft: SnapshotDraft, rows: pa.Table) -> None:
+    """Take over the times of the whole of ``cluster_state``.
+
+    Not while a full report closes an observation gap: until its end some partitions have the gap in their sums.
+    """
+    rows = rows.filter(pc.is_null(rows.column(_GAP_BEGAN)))
+    columns = columns_of(rows, TIMES_COLUMNS)
+    owners = rows_as(DerivedRow, columns, rows.num_rows)
+    for owner, times in zip(owners, rows_as(ClusterTimes, columns, rows.num_rows), strict=True):
+        draft.cluster(*owner[:2]).put_times(times)
+
+
+def drop_advice(draft: SnapshotDraft) -> None:
+    """Forget the advice about every broker."""
+    for cluster in draft.every_cluster():
+        cluster.drop_advice()
+
+
+def drop_times(draft: SnapshotDraft) -> None:
+    """Forget the times of every cluster."""
+    for cluster in draft.every_cluster():
+        cluster.drop_times()
+
 
 # A table is read again after resting this many times what the last reading took, and this many seconds after an error.
 REST_PER_WORK: Final = 5.0

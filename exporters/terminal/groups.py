@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from exporters.read_model.group_sums import summed
+from exporters.read_model.sampled_settings import summed
 from exporters.terminal.event_filter import matches_topic
 from exporters.terminal.sample_rows import samples_of
 from exporters.terminal.time_parsing import SECOND

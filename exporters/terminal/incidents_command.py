@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from exporters.read_model.incidents import INCIDENT_COLUMNS
+from exporters.read_model.events import INCIDENT_COLUMNS
 from exporters.terminal.event_view import event_fields, event_style
 from exporters.terminal.events import COLUMNS
 from exporters.terminal.incidents import (

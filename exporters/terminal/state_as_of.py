@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from exporters.read_model.rebuilt import isr_removals, state_of_changes
+from exporters.read_model.reader import isr_removals, state_of_changes
 from exporters.terminal.unreadable import INTOLERANT
 from exporters.terminal.versions import committed_at
 from streaming.contracts.events import Cause

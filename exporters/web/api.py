@@ -6,20 +6,46 @@ here, marked ``is_stale``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
-from exporters.web.cluster_resources import BROKERS, CLUSTERS, FRESHNESS, MAINTENANCE
-from exporters.web.group_resources import GROUP_RESOURCES
-from exporters.web.history_resources import HISTORY_RESOURCES
-from exporters.web.paging import Cursor, cursor_of, page_of, selection_of
-from exporters.web.partition_resources import PARTITIONS, TOPICS
-from exporters.web.row_schemas import row_schema
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.routing import Mount, Route
+
+from exporters.read_model.cluster_health import HealthStatus
+from exporters.read_model.snapshot import NO_TABLE
+from exporters.web.api_resource import CLUSTER, Cursor, View, clusters_of, cursor_of, page_of, row_schema, selection_of
+from exporters.web.negotiation import AcceptedGzip
+from exporters.web.parameters import RequestRefused, query_of
+from exporters.web.resources import (
+    BROKERS,
+    CLUSTERS,
+    FRESHNESS,
+    GROUP_RESOURCES,
+    HEALTH_COLUMNS,
+    HISTORY_RESOURCES,
+    MAINTENANCE,
+    PARAMETERS,
+    PARTITIONS,
+    STATUS,
+    TOPICS,
+    health_content,
+)
 from streaming.contracts.columns import Column, required
 
 if TYPE_CHECKING:
-    from exporters.web.api_resource import ApiResource, View
-    from exporters.web.parameters import Query
-    from exporters.web.row_schemas import Schema
+    from collections.abc import Callable, Iterable, Mapping
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from exporters.read_model.refresher import Refresher
+    from exporters.web.api_resource import ApiResource, Schema
+    from exporters.web.parameters import Parameter, Query
 
 RESOURCES: Final[tuple[ApiResource, ...]] = (
     CLUSTERS,
@@ -100,3 +126,238 @@ UNREADABLE_SCHEMA: Final[Schema] = {
     "description": "tables that cannot be read, each with the reason: what comes from them is missing",
     "additionalProperties": {"type": "string"},
 }
+
+
+# Every path of the JSON API: what it accepts and what it returns, declared once.
+
+
+PREFIX: Final = "/api/v1"
+Answer = tuple[int, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One path.
+
+    Attributes:
+        name: of the operation.
+        summary: one line.
+        help: what it returns.
+        parameters: everything that a request may give; ``cluster`` is among them.
+        answer: status and content of the response.
+        response: schema of the content.
+        statuses: the statuses with such a content, each with its meaning.
+        schemas: named schemas that ``response`` refers to.
+    """
+
+    name: str
+    summary: str
+    help: str
+    parameters: tuple[Parameter, ...]
+    answer: Callable[[View, Query], Answer]
+    response: Schema
+    statuses: Mapping[int, str]
+    schemas: Mapping[str, Schema] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return f"{PREFIX}/{self.name}"
+
+
+def _of_resource(resource: ApiResource) -> Endpoint:
+    name = f"{''.join(word.title() for word in resource.name.split('_'))}Row"
+    return Endpoint(
+        name=resource.name,
+        summary=resource.summary,
+        help=resource.help,
+        parameters=resource.parameters,
+        answer=lambda view, query: (200, page_response(resource, view, query)),
+        response=page_schema(resource, {"$ref": f"#/components/schemas/{name}"}),
+        statuses={200: "A page of rows."},
+        schemas={name: row_schema(resource.columns)},
+    )
+
+
+def _health(view: View, query: Query) -> Answer:
+    content = {**envelope(view), **health_content(view, query)}
+    return (200 if content["status"] is HealthStatus.HEALTHY else 503), content
+
+
+def _health_schema() -> Schema:
+    schema = row_schema((*VERSION_COLUMNS, STATUS))
+    more = {
+        "unreadable_tables": UNREADABLE_SCHEMA,
+        "clusters": {"type": "array", "items": {"$ref": "#/components/schemas/ClusterHealth"}},
+    }
+    return {**schema, "properties": {**schema["properties"], **more}, "required": [*schema["required"], *more]}
+
+
+HEALTH: Final = Endpoint(
+    name="health",
+    summary="Health",
+    help="Whether the clusters are healthy, with each reason why not and the age of what it rests on. Without fresh "
+    "data nothing is healthy, but unknown. 200 is healthy, so that a gate need not read the content; all else is 503.",
+    parameters=PARAMETERS,
+    answer=_health,
+    response=_health_schema(),
+    statuses={200: "Healthy.", 503: "Unhealthy or unknown; an error: the tables have not been read yet."},
+    schemas={"ClusterHealth": row_schema(HEALTH_COLUMNS)},
+)
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (HEALTH, *map(_of_resource, RESOURCES))
+
+
+# The OpenAPI 3.1 document of the JSON API, made from the declarations that the requests are answered by.
+
+
+Document = dict[str, Any]
+ERROR: Final[Document] = {
+    "type": "object",
+    "properties": {"error": {"type": "string", "description": "one sentence: what is wrong, and what is allowed"}},
+    "required": ["error"],
+    "additionalProperties": False,
+}
+ERRORS: Final = {
+    400: "A parameter is unknown or wrong.",
+    404: "There is no such cluster, or no such path.",
+    405: "The method is not GET or HEAD.",
+    500: "A fault of the exporter.",
+}
+NOT_READY: Final = "The exporter has not read the tables yet."
+
+
+def document_of(endpoints: Iterable[Endpoint], version: str) -> Document:
+    """Return the document.
+
+    Args:
+        endpoints: everything below ``/api/v1``.
+        version: of the program.
+    """
+    described = list(endpoints)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "isrwatch",
+            "version": version,
+            "description": "The replication of Kafka clusters, from the Delta tables of isrwatch. Times are UTC "
+            "microseconds, unknown values are null.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": {endpoint.path: {"get": _operation(endpoint)} for endpoint in described},
+        "components": {"schemas": {"Error": ERROR, **_merged(described)}},
+    }
+
+
+def _merged(endpoints: list[Endpoint]) -> Document:
+    return {name: schema for endpoint in endpoints for name, schema in endpoint.schemas.items()}
+
+
+def _operation(endpoint: Endpoint) -> Document:
+    refused = {"anyOf": [endpoint.response, _ref("Error")]}
+    statuses = {
+        str(status): _response(text, endpoint.response if status == 200 else refused)  # noqa: PLR2004 - HTTP's own
+        for status, text in endpoint.statuses.items()
+    }
+    errors = {str(status): _response(text, _ref("Error")) for status, text in ERRORS.items()}
+    not_ready = {} if "503" in statuses else {"503": _response(NOT_READY, _ref("Error"))}
+    return {
+        "operationId": endpoint.name,
+        "summary": endpoint.summary,
+        "description": endpoint.help,
+        "parameters": [_parameter(parameter) for parameter in endpoint.parameters],
+        "responses": {**statuses, **errors, **not_ready},
+    }
+
+
+def _response(text: str, schema: Document) -> Document:
+    return {"description": text, "content": {"application/json": {"schema": schema}}}
+
+
+def _ref(name: str) -> Document:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _parameter(parameter: Parameter) -> Document:
+    schema = dict(parameter.schema)
+    if parameter.is_repeatable:
+        schema = {"type": "array", "items": schema}
+    elif parameter.default is not None:
+        schema["default"] = parameter.default
+    return {"name": parameter.name, "in": "query", "description": parameter.help, "schema": schema}
+
+
+# The routes below ``/api/v1``: requests parsed, responses and errors as JSON, compressed where that is accepted.
+
+
+_OPENAPI: Final = "openapi.json"
+_API: Final = "/api"
+
+
+class ApiRoutes:
+    """The responses of the JSON API."""
+
+    def __init__(self, refresher: Refresher, stale_after_seconds: float, clock: Callable[[], int]) -> None:
+        """Respond from the snapshot of a refresher.
+
+        Args:
+            refresher: reads the tables in the background.
+            stale_after_seconds: data age beyond which a cluster is marked stale.
+            clock: returns the time in UTC microseconds.
+        """
+        self._refresher = refresher
+        self._stale_after = stale_after_seconds
+        self._clock = clock
+
+    def mounted(self) -> Mount:
+        """Assign the paths."""
+        routes = [Route(f"/{endpoint.name}", partial(self.respond, endpoint)) for endpoint in ENDPOINTS]
+        compressed = [Middleware(AcceptedGzip)]
+        return Mount(PREFIX, routes=[*routes, Route(f"/{_OPENAPI}", self._openapi)], middleware=compressed)
+
+    def respond(self, endpoint: Endpoint, request: Request) -> Response:
+        """Respond to a request; 503 before the first snapshot: empty lists would look like a healthy cluster."""
+        snapshot = self._refresher.snapshot
+        try:
+            query = query_of(endpoint.parameters, request.query_params.multi_items())
+            if snapshot.version == NO_TABLE:
+                return error_response(self._refresher.why_not_ready(), 503)
+            clusters = clusters_of(snapshot, query[CLUSTER.name])
+            view = View(snapshot, self._clock(), self._stale_after, clusters, self._refresher.unreadable)
+            status, content = endpoint.answer(view, query)
+        except RequestRefused as error:
+            return error_response(str(error), error.status)
+        return JSONResponse(content, status)
+
+    def _openapi(self, request: Request) -> Response:
+        """Respond with the description of the API."""
+        try:
+            query_of((), request.query_params.multi_items())
+        except RequestRefused as error:
+            return error_response(str(error), error.status)
+        return JSONResponse(document_of(ENDPOINTS, version("isrwatch")))
+
+
+def error_response(sentence: str, status: int) -> JSONResponse:
+    """Return an error of the API."""
+    return JSONResponse({"error": sentence}, status)
+
+
+def refused(request: Request, error: Exception) -> Response:
+    """Respond to a path or a method that is not there: as JSON below ``/api``."""
+    if not isinstance(error, HTTPException):
+        raise error
+    if not request.url.path.startswith(_API):
+        return PlainTextResponse(f"{error.detail}\n", error.status_code, error.headers)
+    paths = ", ".join([*(endpoint.path for endpoint in ENDPOINTS), f"{PREFIX}/{_OPENAPI}"])
+    hint = f"the paths are {paths}" if error.status_code == 404 else "use GET or HEAD"  # noqa: PLR2004 - HTTP's own
+    response = error_response(f"{error.detail}: {request.method} {request.url.path}; {hint}", error.status_code)
+    response.headers.update(error.headers or {})
+    return response
+
+
+def failed(request: Request, _: Exception) -> Response:
+    """Respond to an error of the exporter, which is logged with its traceback: as JSON below ``/api``."""
+    sentence = "a fault of isrwatch export; its log has the traceback"
+    if request.url.path.startswith(_API):
+        return error_response(sentence, 500)
+    return PlainTextResponse(f"{sentence}\n", 500)

@@ -6,7 +6,13 @@ Every response is computed from the snapshot in memory: a request never waits fo
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+import signal
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
@@ -16,29 +22,38 @@ from starlette.routing import Route
 
 from exporters.metrics.compression import gzipped, plain
 from exporters.metrics.exporter_metrics import metrics_path
-from exporters.metrics.exposition import Exposition
-from exporters.metrics.headings import OPENMETRICS, TEXT
+from exporters.metrics.exposition import DEFAULT_INTERVALS, Exposition
 from exporters.metrics.jmx_exposition import JmxExposition
 from exporters.metrics.kafka_exporter_names import DROP_IN_METRICS
-from exporters.metrics.scrape_request import ScrapeRequest
+from exporters.metrics.prepared import ScrapeRequest
+from exporters.metrics.series_filter import SeriesFilter
+from exporters.metrics.text import OPENMETRICS, TEXT
 from exporters.read_model.cluster_names import clusters_by_name
-from exporters.read_model.reader import micros_now
+from exporters.read_model.reader import TablesReader, micros_now
+from exporters.read_model.refresher import Refresher
+from exporters.read_model.side_tables import REST_AFTER_ERROR
 from exporters.read_model.snapshot import NO_TABLE
+from exporters.web.api import ApiRoutes, failed, refused
 from exporters.web.api_resource import View
-from exporters.web.api_routes import ApiRoutes, failed, refused
 from exporters.web.landing import landing
 from exporters.web.negotiation import accepts_gzip, prefers_openmetrics
-from exporters.web.scrape_bodies import ScrapeBodies
+from streaming.runtime.listening import address_of, listen_all
+from streaming.runtime.memory import collect_seldom
 from streaming.web.http_counts import HttpCounts
+from streaming.web.protection import Protection, protection_of
+from streaming.web.server import WebServer
+from streaming.web.server import serving as serving_http
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    import socket
+    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from pathlib import Path
 
     from starlette.requests import Request as HttpRequest
 
     from exporters.metrics.compression import Block
-    from exporters.read_model.refresher import Refresher
     from exporters.read_model.snapshot import ReplicationSnapshot
+    from streaming.settings import CollectSettings, ExportSettings
 
 METRICS: Final = "/metrics"
 _ENDED: Final = "the thread that reads the tables has ended; restart isrwatch export"
@@ -194,3 +209,169 @@ def application(endpoints: Endpoints) -> Starlette:
         ],
         exception_handlers={HTTPException: refused, Exception: failed},
     )
+
+
+# The running exporter: sockets, a thread that refreshes from the tables, and the HTTP server.
+
+
+OPTION: Final = "--web.listen-address (export.listen)"
+SWITCH_SECONDS: Final = 0.0001
+"""After how long a thread of Python has to give way: a scrape passes from thread to thread, and while changes are read
+would wait at each step for as long as this, by default 5 ms."""
+
+
+def serve(
+    tables: Path,
+    settings: ExportSettings,
+    opened: Sequence[socket.socket],
+    protected: Protection,
+    collect: CollectSettings,
+) -> None:
+    """Serve until SIGTERM or SIGINT; a second SIGINT does not wait for responses."""
+    reader = TablesReader(tables, reads_side_tables_apart=True)
+    server, refresher = _parts(reader, settings, opened, protected, collect)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    # Most of the first snapshot stays, and collections of garbage that look at all of it would delay scrapes.
+    refresher.after_first = collect_seldom
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, server.handle_exit)
+    refresher.start()
+    try:
+        server.run()
+    finally:
+        refresher.stop()
+
+
+@contextmanager
+def serving(tables: Path, settings: ExportSettings, *, rest_after_error: float = REST_AFTER_ERROR) -> Iterator[str]:
+    """Serve from threads of this process while the context is open.
+
+    Args:
+        tables: the folder of the tables.
+        settings: where and what to serve.
+        rest_after_error: after how many seconds what could not be read is tried again.
+
+    Yields:
+        host and port of the first address, as in a URL.
+    """
+    opened = listen_all(settings.listen, OPTION)
+    address = address_of(opened[0])
+    reader = TablesReader(tables, reads_side_tables_apart=True, rest_after_error=rest_after_error)
+    server, refresher = _parts(reader, settings, opened, protection_of(settings.web_config_file))
+    refresher.start()
+    try:
+        with serving_http(server):
+            yield address
+    finally:
+        refresher.stop()
+        refresher.join()
+
+
+def _parts(
+    reader: TablesReader,
+    settings: ExportSettings,
+    opened: Sequence[socket.socket],
+    protected: Protection,
+    collect: CollectSettings = DEFAULT_INTERVALS,
+) -> tuple[WebServer, Refresher]:
+    chosen = SeriesFilter(settings)
+    if sentence := chosen.sentence():
+        _LOG.info("%s", sentence)
+    exposition = Exposition(settings.stale_after_seconds, collect, settings.detail_limit, chosen)
+    refresher = Refresher(
+        reader,
+        settings.refresh_seconds,
+        version("isrwatch"),
+        lambda snapshot: exposition.prepare(snapshot, micros_now(), in_steps=True).is_complete,
+    )
+    endpoints = Endpoints(
+        refresher, settings.stale_after_seconds, exposition=exposition, telemetry_path=settings.telemetry_path
+    )
+    server = WebServer(application(endpoints), opened, protected)
+    endpoints.http = server.counts
+    exposition.give_way = ScrapesFirst(server.counts)
+    return server, refresher
+
+
+# Requests before what is prepared for later ones: two threads of Python share one processor.
+
+
+LONGEST_SECONDS: Final = 0.02
+"""The longest wait, and the least time between two: a client that reads slowly holds up no more than half the work."""
+ARRIVAL_SECONDS: Final = 0.005
+"""For how long a client that has connected is expected to send its request."""
+_LOOK_SECONDS: Final = 0.0005
+
+
+class ScrapesFirst:
+    """Called by a thread that prepares responses, often: waits while a request is being responded to."""
+
+    def __init__(self, counts: HttpCounts) -> None:
+        """Give way to the requests of one server."""
+        self._counts = counts
+        self._not_before = 0.0
+
+    def __call__(self) -> None:
+        """Wait, if there is a request, and the last wait was not just now."""
+        now = time.monotonic()
+        if not self._is_busy(now) or now < self._not_before:
+            return
+        end = now + LONGEST_SECONDS
+        while self._is_busy(now) and now < end:
+            time.sleep(_LOOK_SECONDS)
+            now = time.monotonic()
+        self._not_before = now + LONGEST_SECONDS
+
+    def _is_busy(self, now: float) -> bool:
+        return self._counts.in_flight > 0 or now - self._counts.arrived_at < ARRIVAL_SECONDS
+
+
+# The bodies of responses to scrapes, each made once for all scrapers that ask in the same moment.
+
+
+SHARED_MICROS: Final = 100_000
+"""For how long a body is shared; ages in it are at most that much too small."""
+# A client may ask for any names: what was asked for longest ago is dropped.
+_MOST: Final = 16
+# Bytes above which a body is not held in memory: that of 100,000 partitions, not compressed, has 60 million.
+_LARGE: Final = 1 << 23
+
+
+@dataclass(slots=True)
+class _Body:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    made_of: tuple[int, int] | None = None  # version and time: the snapshot itself would stay in memory
+    made_at: int = 0
+    content: bytes = b""
+
+
+class ScrapeBodies:
+    """Shares bodies. Safe to call from any thread; a request for one that is being made waits for it."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        """Share nothing yet; ``clock`` returns the time in UTC microseconds."""
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._bodies: dict[Hashable, _Body] = {}
+
+    def shared(self, asked: Hashable, snapshot: ReplicationSnapshot, make: Callable[[int], bytes]) -> bytes:
+        """Return a body.
+
+        Args:
+            asked: what is asked for.
+            snapshot: what it is made of.
+            make: makes it, at a time in UTC microseconds.
+        """
+        with self._lock:
+            body = self._bodies[asked] = self._bodies.pop(asked, _Body())
+            if len(self._bodies) > _MOST:
+                del self._bodies[next(iter(self._bodies))]
+        made_of = snapshot.version, snapshot.read_at
+        with body.lock:
+            now = self._clock()
+            if body.made_of != made_of or not 0 <= now - body.made_at < SHARED_MICROS:
+                content = make(now)
+                if len(content) > _LARGE:
+                    return content
+                body.content, body.made_of, body.made_at = content, made_of, now
+            return body.content

@@ -36,9 +36,7 @@ from exporters.read_model.draft import ClusterDraft
 from exporters.read_model.reader import micros_now
 from exporters.read_model.refresher import Refresher
 from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
-from exporters.web.app import SWITCH_SECONDS
-from exporters.web.scrapes_first import ScrapesFirst
-from exporters.web.server import Endpoints, application
+from exporters.web.server import SWITCH_SECONDS, Endpoints, ScrapesFirst, application
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState
 from streaming.runtime.listening import address_of, listen

@@ -8,7 +8,7 @@ from typing import Final
 
 from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition
-from exporters.metrics.scrape_request import ScrapeRequest
+from exporters.metrics.prepared import ScrapeRequest
 from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.refresher import ExporterHealth
 from exporters.read_model.snapshot import ReplicationSnapshot

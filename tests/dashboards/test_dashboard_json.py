@@ -18,8 +18,8 @@ from grafanalib import core
 from jsonschema import Draft202012Validator
 
 from dashboards.alerts import AlertSettings
-from dashboards.normalise import normalised
 from dashboards.render import as_json, rendered
+from dashboards.style import normalised
 from exporters.metrics.catalogue import CATALOGUE
 
 GRID_WIDTH = 24

@@ -12,7 +12,7 @@ import promql_parser
 import pytest
 import yaml
 
-from dashboards.rule_formats import without_queries
+from dashboards.render import without_queries
 
 
 @pytest.fixture(scope="module")

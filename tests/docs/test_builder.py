@@ -14,7 +14,7 @@ from docs.builder.pages import DocumentationBroken, build, places, with_site_lin
 from docs.builder.references import REFERENCES, with_table_of_alerts
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.jmx_names import JMX_METRICS
-from exporters.web.endpoints import ENDPOINTS
+from exporters.web.api import ENDPOINTS
 from streaming.commands import COMMANDS, load
 from streaming.contracts.events import Cause, Evidence, IncidentClass, Severity, meanings
 from streaming.contracts.tables import TABLES

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from exporters.web.api import ENDPOINTS
 from exporters.web.api_resource import View, clusters_of
-from exporters.web.endpoints import ENDPOINTS
 from exporters.web.parameters import query_of
 
 if TYPE_CHECKING:

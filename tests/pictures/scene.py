@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition
-from exporters.metrics.scrape_request import ScrapeRequest
+from exporters.metrics.prepared import ScrapeRequest
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth, TableHealth
 from streaming.contracts.codec import encode

@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 
 from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition
-from exporters.metrics.scrape_request import ScrapeRequest
+from exporters.metrics.prepared import ScrapeRequest
 from exporters.read_model.draft import SnapshotDraft
-from exporters.read_model.incidents import put_incidents
+from exporters.read_model.events import put_incidents
 from exporters.read_model.refresher import ExporterHealth
 from exporters.read_model.snapshot import ReplicationSnapshot
 from streaming.delta.changes.log import in_commit

@@ -12,7 +12,7 @@ from exporters.backtest.rule_files import has_history
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition
-from exporters.metrics.scrape_request import ScrapeRequest
+from exporters.metrics.prepared import ScrapeRequest
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import ExporterHealth
 from streaming.errors import ConfigurationError

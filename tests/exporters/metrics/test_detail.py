@@ -10,9 +10,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporters.metrics.compression import plain
-from exporters.metrics.detail import choose
 from exporters.metrics.exposition import Exposition
-from exporters.metrics.scrape_request import ScrapeRequest
+from exporters.metrics.prepared import ScrapeRequest
+from exporters.metrics.series_filter import choose
 from exporters.read_model.cluster_samples import LaggingReplica, ReplicaOffsets
 from exporters.read_model.draft import ClusterDraft
 from exporters.read_model.refresher import ExporterHealth

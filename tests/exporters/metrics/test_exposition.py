@@ -8,15 +8,15 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from exporters.metrics import sample_render_cache
+from exporters.metrics import render_cache
 from exporters.metrics.brokers import ISR_REMOVAL_CAUSES
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import plain
+from exporters.metrics.exporter_metrics import PROCESS_METRICS
 from exporters.metrics.exposition import Exposition
 from exporters.metrics.metric import Freshness
-from exporters.metrics.process_metrics import PROCESS_METRICS
-from exporters.metrics.scrape_request import ScrapeRequest
-from exporters.metrics.topic_render_cache import ClusterLines
+from exporters.metrics.prepared import ScrapeRequest
+from exporters.metrics.render_cache import ClusterLines
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth, TableHealth
 from streaming.changes.incidents.context import FAMILY_OF
@@ -458,7 +458,7 @@ def test_after_a_fault_everything_is_rendered_again(
     group = {**rows.owner, "group": "new", "group_protocol": "classic", "group_state": "Stable", "coordinator": 1}
     tables.put(GROUPS.name, {**group, "members": 7, "collected_at": fresh, "source": "samples:collector-1"})
 
-    kept = sample_render_cache.line
+    kept = render_cache.line
 
     def rendered(name: str, *given: Any) -> str:
         if name == "kafka_consumergroup_members":
@@ -466,7 +466,7 @@ def test_after_a_fault_everything_is_rendered_again(
         return kept(name, *given)
 
     with monkeypatch.context() as faulty:
-        faulty.setattr(sample_render_cache, "line", rendered)
+        faulty.setattr(render_cache, "line", rendered)
         with pytest.raises(ValueError, match="cannot be rendered"):
             exposition.prepare(reader.refresh(), fresh)
     text = exposed(reader, fresh, exposition=exposition)

@@ -9,8 +9,8 @@ import pytest
 from exporters.metrics.compression import plain
 from exporters.metrics.jmx_exposition import JmxExposition
 from exporters.metrics.jmx_names import JMX_METRICS
+from exporters.metrics.prepared import ScrapeRequest
 from exporters.metrics.sample_ages import oldest_ages
-from exporters.metrics.scrape_request import ScrapeRequest
 from exporters.read_model.reader import TablesReader
 from streaming.contracts.sample_tables import BROKER_METRICS, LOG_DIRECTORIES, REPLICA_OFFSETS
 from streaming.contracts.tables import PARTITION_CHANGES

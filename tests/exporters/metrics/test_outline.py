@@ -11,12 +11,9 @@ import pytest
 
 from exporters.metrics import exposition as exposition_module
 from exporters.metrics.compression import gzipped, plain
-from exporters.metrics.exposition import Exposition
-from exporters.metrics.prepared import Outline
-from exporters.metrics.sample_render_cache import ClusterSampleLines
-from exporters.metrics.scrape_request import ScrapeRequest
-from exporters.metrics.scrape_times import ScrapeTimes
-from exporters.metrics.topic_render_cache import ClusterLines
+from exporters.metrics.exposition import Exposition, ScrapeTimes
+from exporters.metrics.prepared import Outline, ScrapeRequest
+from exporters.metrics.render_cache import ClusterLines, ClusterSampleLines
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth
 from streaming.contracts.sample_tables import QUORUM_MEMBERS, TRANSACTIONS

@@ -12,8 +12,8 @@ from exporters.metrics.catalogue import CATALOGUE, FAMILIES
 from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition
 from exporters.metrics.jmx_exposition import JmxExposition
+from exporters.metrics.prepared import ScrapeRequest
 from exporters.metrics.sample_ages import oldest_ages
-from exporters.metrics.scrape_request import ScrapeRequest
 from exporters.metrics.series_filter import EVERYTHING, SeriesFilter
 from exporters.read_model.reader import TablesReader
 from streaming.settings import EXPORT_FAMILIES, CollectSettings, ExportSettings

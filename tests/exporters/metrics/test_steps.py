@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from exporters.metrics import topic_render_cache
+from exporters.metrics import render_cache
 from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition
-from exporters.metrics.scrape_request import ScrapeRequest
+from exporters.metrics.prepared import ScrapeRequest
 from exporters.read_model.cluster_samples import ReplicaOffsets
 from exporters.read_model.draft import ClusterDraft
 from exporters.read_model.refresher import ExporterHealth
@@ -27,7 +27,7 @@ HEALTH: Final = ExporterHealth("1.2.3", 1, 0.1, 0)
 
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_render_cache, "OFFSETS_OF_A_STEP", A_STEP)
+    monkeypatch.setattr(render_cache, "OFFSETS_OF_A_STEP", A_STEP)
 
 
 def with_offsets(cluster: ClusterSnapshot, offset: int) -> ClusterSnapshot:

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition
-from exporters.metrics.scrape_request import ScrapeRequest
+from exporters.metrics.prepared import ScrapeRequest
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE

@@ -6,7 +6,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from exporters.metrics.incidents import INCIDENT_METRICS
+from exporters.metrics.clusters import INCIDENT_METRICS
 from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.reader import TablesReader
 from exporters.terminal.incidents import read_incidents

@@ -16,10 +16,8 @@ from starlette.routing import Mount
 
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
-from exporters.web.api import RESOURCES
-from exporters.web.app import serving
-from exporters.web.endpoints import ENDPOINTS
-from exporters.web.server import Endpoints, application
+from exporters.web.api import ENDPOINTS, RESOURCES
+from exporters.web.server import Endpoints, application, serving
 from streaming.settings import ExportSettings
 from tests.exporters.web.test_app import ask
 from tests.plugins.local_http import wait_until
@@ -191,7 +189,7 @@ def test_what_is_not_there_or_not_allowed_is_refused_as_json(address: str) -> No
 
 
 def test_a_fault_of_our_own_is_json_too(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("exporters.web.endpoints.page_response", lambda *_: 1 / 0)
+    monkeypatch.setattr("exporters.web.api.page_response", lambda *_: 1 / 0)
     assert json_at(address, "/api/v1/clusters") == (
         500,
         {"error": "a fault of isrwatch export; its log has the traceback"},

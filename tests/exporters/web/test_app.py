@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from starlette.requests import Request
 
+from exporters.metrics.exporter_metrics import PROCESS_METRICS
 from exporters.metrics.exposition import Exposition
 from exporters.metrics.kafka_exporter_names import DROP_IN_METRICS
-from exporters.metrics.process_metrics import PROCESS_METRICS
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
-from exporters.web.app import OPTION, serving
 from exporters.web.landing import LONGEST_LIST
-from exporters.web.server import Endpoints
+from exporters.web.server import OPTION, Endpoints, serving
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.errors import ConfigurationError
 from streaming.runtime.listening import listen, listen_all

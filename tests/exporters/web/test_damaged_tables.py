@@ -21,8 +21,7 @@ from starlette.requests import Request
 
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
-from exporters.web.app import serving
-from exporters.web.server import Endpoints
+from exporters.web.server import Endpoints, serving
 from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
 from streaming.contracts.tables import (
     BROKER_STATE_TABLE,

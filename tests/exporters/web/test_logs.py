@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MESSAGE = 'a "quoted" topic=x'
 LOGS = """
 import logging, sys
-from exporters.web.logs import LogFormat, LogLevel, configure
+from exporters.web.command import LogFormat, LogLevel, configure
 configure(LogLevel(sys.argv[1]), LogFormat(sys.argv[2]))
 log = logging.getLogger("any")
 log.debug("small")

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import Refresher
 from exporters.read_model.side_tables import SIDE_CONTENTS
-from exporters.web.endpoints import ENDPOINTS
+from exporters.web.api import ENDPOINTS
 from exporters.web.server import Endpoints
 from streaming.contracts.sample_tables import GROUP_OFFSETS
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState, SourceState
@@ -30,7 +30,7 @@ from tests.exporters.conftest import SECOND, START, Tables, write_live_cluster
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from exporters.web.endpoints import Endpoint
+    from exporters.web.api import Endpoint
 
 NOW = START + 30 * SECOND
 READ = (*(content.definition.name for content in SIDE_CONTENTS), PARTITION_STATE_TABLE.name)

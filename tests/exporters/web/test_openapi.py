@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from exporters.web.endpoints import ENDPOINTS
-from exporters.web.openapi import document_of
+from exporters.web.api import ENDPOINTS, document_of
 from streaming.contracts.tables import PARTITION_STATE_TABLE
 
 

@@ -20,8 +20,7 @@ import yaml
 
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import Refresher
-from exporters.web.app import OPTION
-from exporters.web.server import Endpoints, application
+from exporters.web.server import OPTION, Endpoints, application
 from streaming.contracts.sample_tables import BROKER_METRICS
 from streaming.runtime.listening import address_of, listen
 from tests.exporters.conftest import SECOND, START, Tables

@@ -7,7 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from exporters.read_model.snapshot import ReplicationSnapshot
-from exporters.web.scrape_bodies import SHARED_MICROS, ScrapeBodies
+from exporters.web.server import SHARED_MICROS, ScrapeBodies
 
 SCRAPERS = 100
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from exporters.web import scrapes_first
-from exporters.web.scrapes_first import ScrapesFirst
+from exporters.web import server
+from exporters.web.server import ScrapesFirst
 from streaming.web.http_counts import HttpCounts
 
 
@@ -18,11 +18,11 @@ def test_without_a_request_nothing_waits() -> None:
     began = time.monotonic()
     for _ in range(1000):
         give_way()
-    assert time.monotonic() - began < 1000 * scrapes_first.LONGEST_SECONDS / 10
+    assert time.monotonic() - began < 1000 * server.LONGEST_SECONDS / 10
 
 
 def test_a_request_is_waited_for_until_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scrapes_first, "LONGEST_SECONDS", 60.0)
+    monkeypatch.setattr(server, "LONGEST_SECONDS", 60.0)
     counts, ended = HttpCounts(), threading.Event()
     counts.begin()
     worker = threading.Thread(target=lambda: (ScrapesFirst(counts)(), ended.set()))
@@ -43,13 +43,13 @@ def test_a_client_that_has_just_connected_is_waited_for_but_not_one_that_sends_n
         now += seconds
 
     clock = SimpleNamespace(monotonic=lambda: now, sleep=sleep)
-    monkeypatch.setattr("exporters.web.scrapes_first.time", clock)
+    monkeypatch.setattr("exporters.web.server.time", clock)
     monkeypatch.setattr("streaming.web.http_counts.time", clock)
     counts = HttpCounts()
     counts.arrive()
     ScrapesFirst(counts)()
     waited = now - 1.0
-    assert waited == pytest.approx(scrapes_first.ARRIVAL_SECONDS, abs=0.001)
+    assert waited == pytest.approx(server.ARRIVAL_SECONDS, abs=0.001)
     ScrapesFirst(counts)()
     assert now == 1.0 + waited
 
@@ -64,7 +64,7 @@ def test_a_client_that_never_ends_to_read_takes_at_most_half_of_the_time(monkeyp
         nonlocal now
         now += seconds
 
-    monkeypatch.setattr("exporters.web.scrapes_first.time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    monkeypatch.setattr("exporters.web.server.time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
     give_way = ScrapesFirst(counts)
     while now < 1.0:
         give_way()
