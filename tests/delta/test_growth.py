@@ -52,7 +52,7 @@ def growth(sizes: list[dict[str, int]]) -> dict[str, float]:
     return {name: other[name] / max(1, one[name]) for name in other}
 
 
-@pytest.mark.parametrize("restarts", [5, 1000])
+@pytest.mark.parametrize("restarts", [5, pytest.param(1000, marks=pytest.mark.long)])
 def test_with_days_of_history_nothing_grows(tmp_path: Path, restarts: int) -> None:
     sizes = sizes_after_each_week(tmp_path, Size(**SMALL, history_days=3), restarts)
 

@@ -143,7 +143,7 @@ GIVEN = ("--conf", "spark.sql.shuffle.partitions=5", "--name", "mine", "--master
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("by", ["spark-submit", "PYSPARK_SUBMIT_ARGS"])
+@pytest.mark.parametrize("by", ["spark-submit", pytest.param("PYSPARK_SUBMIT_ARGS", marks=pytest.mark.long)])
 def test_arguments_of_spark_submit_and_its_defaults_file_win(tmp_path: Path, by: str) -> None:
     """The arguments win over spark-defaults.conf, which wins over ours."""
     (tmp_path / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 3\nspark.ui.showConsoleProgress true\n")
