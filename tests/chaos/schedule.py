@@ -24,7 +24,6 @@ class JobStart(NamedTuple):
     """How the job is started."""
 
     tasks: int
-    partitions: int
     batch_bytes: int
     trigger_seconds: float
     projection_seconds: float
@@ -59,7 +58,6 @@ def drawn(seed: int, harms: tuple[str, ...] = ()) -> Schedule:
 def _start(dice: Random) -> JobStart:
     return JobStart(
         tasks=dice.choice((1, 2, 4)),
-        partitions=dice.choice((1, 2, 7)),
         batch_bytes=dice.choice((2_000, 20_000, 1 << 25)),
         trigger_seconds=dice.choice((0.0, 0.0, 0.2, 1.0)),
         projection_seconds=dice.choice((0.05, 0.3, 1.0)),

@@ -107,7 +107,7 @@ class ChaosStage:
     # ------------------------------------------------------------------ the job
 
     def start(self) -> Program:
-        """Start the job as the schedule says: with other partitions, another trigger, smaller batches."""
+        """Start the job as the schedule says: with more tasks, another trigger, smaller batches."""
         start = self._starts.pop(0) if len(self._starts) > 1 else self._starts[0]
         name = f"job-{len(self.pipeline.programs)}"
         program = self.pipeline.start(name, *self.job_arguments(start), **self.environment(start))
@@ -117,9 +117,8 @@ class ChaosStage:
 
     def environment(self, start: JobStart) -> dict[str, str]:
         """Give a job its Spark configuration, and a clock that ``jump_job_clock`` sets."""
-        spark = f"--master local[{start.tasks}] --conf spark.sql.shuffle.partitions={start.partitions}"
         return {
-            "PYSPARK_SUBMIT_ARGS": f"{spark} pyspark-shell",
+            "PYSPARK_SUBMIT_ARGS": f"--master local[{start.tasks}] pyspark-shell",
             "PYTHONPATH": os.pathsep.join((str(CLOCK), str(Path(__file__).parents[2]))),
             "CHAOS_CLOCK": str(self.pipeline.directory / "clock"),
         }

@@ -55,7 +55,7 @@ SAMPLES: Final = (
     "offsets_seconds = 2\ngroups_seconds = 2\nquorum_seconds = 2\ntransactions_seconds = 2\ndirectories_seconds = 5\n"
 )
 PRIMARY: Final = {LOG: "metadata_log", POLL: "poll"}
-ONE_TASK: Final = "--master local[1] --conf spark.sql.shuffle.partitions=1 pyspark-shell"
+ONE_TASK: Final = "--master local[1] pyspark-shell"
 SECONDS_TO_RECOVER: Final = 240.0
 
 
