@@ -1,14 +1,60 @@
-"""The response to a scrape, rendered by hand to stay fast at 100,000 partitions.
+"""The response to a scrape, rendered by hand to stay fast at 100,000 partitions."""
 
-The lines of a topic are rendered again only when the topic, its open episodes or its offsets changed, those of samples
-when there are newer ones. That and compression happen when the tables change, before a scrape asks, and so is put
-together what the next scrape shows if it asks as the last one did, once that may be near. Only ages, health and the
-exporter's own metrics are rendered at every scrape.
-
-Which series a scrape shows depends on the age of the data, never on a change of the tables: while an input is stale,
-the metrics that require it (``Freshness``) are left out, so that an alert or a panel cannot take an old value for a
-current one. Ages and counters stay. Each sample is judged by its own age, so a broker that hangs loses only its own.
-"""
+# Theory of operation
+#
+# The cost of a scrape must follow what changed, not how large the cluster is. 100,000 partitions are many megabytes of
+# lines, and between two scrapes few of them change. So lines are rendered when the tables change, kept as bytes and
+# compressed once, and a scrape puts blocks together. Four caches lie above each other; each entry of one is used until
+# its key differs:
+#
+#   | kept                          | of                   | key: rendered again when                                 |
+#   |-------------------------------|----------------------|----------------------------------------------------------|
+#   | ``TopicLines.pieces``         | topic, metric        | the topic is another object; its offsets are; other      |
+#   |                               |                      | partitions are chosen (``Detail``); the watermark moved  |
+#   |                               |                      | while an episode is open; unknown time was added         |
+#   | ``ClusterLines`` parts        | 16 topics, metric    | the bytes of one of those topics changed, or their order |
+#   | ``ClusterSampleLines``        | cluster, metric      | its rows are other objects, or a sample got too old, or  |
+#   |                               |                      | young enough again after the clock was set back          |
+#   | ``Outline`` (``prepared``)    | a kind of scrape     | the clusters were prepared again, the request differs,   |
+#   |                               |                      | other inputs are stale, ``now`` is outside of its window |
+#
+# Keys compare identity, not content. That is sound because the read model never changes an object that it has handed
+# out, and shares those that did not change. All lines of a cluster go when its name does: it is a label of each line.
+#
+# What is rendered when:
+#   - by the refresher, when the tables changed (``prepare``): topics, samples, and their compressed bytes; then, if a
+#     scrape may be near (``ScrapeTimes``), the outline of the kind of scrape that came last. When all offsets moved at
+#     once, part of them is left for the next time (``in_steps``), so that a change of the state is not behind them.
+#   - at a scrape (``render``): metrics of the moment (``AgeMetric``), health, broker series, the exporter's own
+#     metrics, and the outline if none fits: the first scrape of its kind, or the first after an input got stale.
+#
+# Ages decide at the scrape, not in a cache. While an input is stale, the metrics that require it (``Freshness``) are
+# left out, so that neither an alert nor a panel takes an old value for a current one; ages and counters stay. Each
+# sample is judged by its own age, so a broker that hangs loses only its own series. An outline knows from when to when
+# its samples are the right ones, so no scrape has to look at them.
+#
+# A scrape never waits for a table or for ``prepare``. It takes no lock; it reads ``_prepared`` once, and that is
+# replaced as a whole. The refresher shows a snapshot only after it was prepared, so ``render`` finds it; it prepares by
+# itself only for a caller that skipped this. ``prepare`` in turn calls ``give_way`` between any two topics, because
+# both share the interpreter.
+#
+# Why the bytes equal those of a fresh rendering: a line depends on nothing but the key of its cache, the catalogue and
+# the order, and the order is that of the catalogue, of cluster names and of topic names. Compressed blocks may be
+# concatenated because each ends at a byte boundary (``compression``); two ways to cut the same lines into blocks give
+# other compressed bytes and the same text. The one intended difference is ``in_steps``: some offsets are of the samples
+# before until ``is_complete``.
+#
+# Invariants
+#   1. The text of an incremental exposition is that of one rendered from scratch, whatever happened in between.
+#      tests/exporters/metrics/test_exposition.py, tests/exporters/metrics/test_outline.py.
+#   2. Steps end, and at their end the text is that of one step. tests/exporters/metrics/test_steps.py.
+#   3. A scrape of a prepared snapshot renders no topic; the second of a kind renders ages only.
+#      tests/exporters/metrics/test_exposition.py, tests/exporters/metrics/test_outline.py.
+#   4. An older snapshot never replaces a newer one, and a scrape during ``prepare`` shows all topics of the one before.
+#      tests/exporters/metrics/test_steps.py.
+#   5. After an error in ``prepare`` no line of it is kept: the next one renders everything.
+#      tests/exporters/metrics/test_exposition.py.
+#   6. Every series occurs once, and the lines of a metric are consecutive. tests/exporters/metrics/test_exposition.py.
 
 from __future__ import annotations
 
@@ -76,12 +122,16 @@ class Exposition:
         self.oldest: Final = oldest_ages(stale_after_seconds, collect)
         self._detail_limit = detail_limit
         self.chosen: Final = chosen
+        # By cluster id. Changed by ``prepare`` alone, under the lock; a cluster that is gone or renamed starts empty.
         self._lines: dict[str, tuple[ClusterLines, ClusterSampleLines]] = {}
+        # Held for a whole preparation; a scrape of a prepared snapshot never takes it.
         self._lock = threading.Lock()
         self.give_way: Callable[[], None] = lambda: None  # called often while something is prepared
+        # Replaced as a whole at the end of a preparation, after ``_last_outline``; its snapshot's number never falls.
         self._prepared: PreparedSnapshot | None = None
+        # Replaced by scrapes and by preparations, without a lock: each reader asks ``is_of`` whether it fits.
         self._last_outline: Outline | None = None
-        self._scrapes = ScrapeTimes()
+        self._scrapes = ScrapeTimes()  # of whole scrapes only: a selection by name is no rhythm
 
     def prepare(self, snapshot: ReplicationSnapshot, now: int, *, in_steps: bool = False) -> PreparedSnapshot:
         """Render and compress what changed since the last snapshot, so that no scrape waits for it.

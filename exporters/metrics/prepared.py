@@ -1,5 +1,23 @@
 """What is rendered of a snapshot before a scrape asks for it, and what of it is shown at the time of a scrape."""
 
+# Theory of operation
+#
+# Three steps from a snapshot to a response; ``exposition`` has the whole theory.
+#
+#   ``PreparedSnapshot``  what depends on the tables alone. Made once per snapshot, by the refresher.
+#   ``ClusterAtScrape``   what the moment adds: which inputs are stale. Made at each scrape, at no cost per partition.
+#   ``Outline``           the catalogue in its order, as blocks, with a hole for each metric of the moment. Made for a
+#                         kind of scrape, and used while ``is_of`` holds.
+#
+# Invariants
+#   1. Values of this module are never changed after they were made. ``PreparedCluster.samples`` alone is shared with
+#      the next preparation, which may replace lines in it: a scrape at that moment may show samples that are newer than
+#      the topics beside them, and its outline is not used again, because the clusters are others then.
+#   2. An outline shows every sample that is young enough at any moment in ``(after, until]``, and no other.
+#      tests/exporters/metrics/test_outline.py.
+#   3. The parts of an outline, with its holes filled, are what a rendering without outline gives at that moment.
+#      tests/exporters/metrics/test_outline.py.
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -30,7 +48,9 @@ class PreparedCluster:
 
     cluster: ClusterSnapshot
     detail: Detail
+    # One block per metric of ``PER_TOPIC``, in that order; a later preparation makes another list.
     topics: Sequence[Block]
+    # Shared with later preparations of the cluster, and with scrapes that find a sample too old: both replace lines.
     samples: ClusterSampleLines
 
 
@@ -45,7 +65,9 @@ class PreparedSnapshot:
     """
 
     snapshot: ReplicationSnapshot
+    # The same object as before exactly when nothing was rendered since: ``Outline.is_of`` compares identity.
     clusters: Mapping[str, PreparedCluster]
+    # While it is False the refresher prepares the same snapshot again at once, until a step leaves nothing.
     is_complete: bool = True
 
     def at_scrape(
@@ -95,9 +117,12 @@ class Outline:
 
     prepared: PreparedSnapshot
     request: ScrapeRequest
+    # In the order of the clusters that the request selects; one that got fresh or stale makes the outline useless.
     stale: tuple[frozenset[Freshness], ...]
+    # Invariant: after < until, unless a sample is younger than one that was left out; then no moment fits.
     after: float
     until: float
+    # In the order of the catalogue; an ``AgeMetric`` stands where its lines go.
     parts: Sequence[Block | AgeMetric]
 
     def is_of(

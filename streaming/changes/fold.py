@@ -1,9 +1,69 @@
-"""Applies observations one by one: ``fold(state, observations)`` returns the changes and the state they touched.
+"""Applies observations one by one: ``fold(state, observations)`` returns the changes and the state they touched."""
 
-An observation that was applied before is dropped by its sequence number. One that another collector reported first is
-dropped by the order that the primary source defines (``partitions.is_news``). So any interleaving of sources that keeps
-the order of each source, with any repetition, gives the same changes.
-"""
+# Theory of operation
+#
+# All that the job knows follows from one pure function: the state before and some observations in, the changes and the
+# touched part of the state out. There is no clock, no randomness and no IO, so after a crash the same observations may
+# be folded again, cut into other batches, and give the same changes with the same ids.
+#
+# What arrives is weaker than one would like. The bus keeps the order of each source and nothing between two sources. A
+# batch may repeat what was applied. A source may restart, lag, lose records, or run on a wrong clock. So each
+# observation has to pass four questions, always in this order:
+#
+#   a. Was it applied? Each source numbers its observations; a number up to ``SourceState.sequence`` is a replay. A
+#      number that skips some is recorded as CHANGES_MISSED, unless a source of the same or a higher rank has reported
+#      as far. Nothing is repaired here: epochs count the steps that no one reported, the next full report corrects the
+#      state. An observation without a number (0) passes.
+#   b. When did it happen? ``with_plausible_time`` replaces a time that the clocks make impossible, before it is used.
+#   c. May its source order this cluster? One kind of source does, the primary one (``sources.may_order``). Others add
+#      configurations, voters and announced work, and never move a partition.
+#   d. Is it newer than what is there, and different? ``partitions.is_news`` compares the partition epoch (KIP-631: plus
+#      one with every change), then offset and index in the metadata log, then the leader epoch, then the time of a
+#      poll.
+#
+# What passes becomes a step: an entry of the new state and a ``Change``, both by way of a ``Draft`` (see ``steps``).
+# What fails c or d is dropped. Its numbers and its time were still seen, so ``advance`` moves the watermarks past it.
+#
+# A full report is a bracket, ``SnapshotBegin`` to ``SnapshotEnd``. Inside, everything is reported once; most of it
+# repeats the state and gives no change. The end proves absence: what it does not list is gone, provided that the report
+# is not older than the partition's last change. If the primary source saw nothing for a time before the begin, that
+# time is a gap: between begin and end ``sight_until`` names where it began, and what is found can have happened at any
+# moment since then. Time in a gap is unknown time, of no episode.
+#
+# A block is the partitions of one topic as parallel arrays (``contracts.blocks``). It means exactly what its partitions
+# one by one would mean, at three prices:
+#   - not decoded at all: a worker recognises by digest a block that describes the state, and sends an ``UnchangedRun``
+#     instead (``jobs.streams.left_out_blocks``); the driver checks the digest again. Only numbers and times are left.
+#   - decoded, no objects: ``partitions.news`` compares rows with the state and yields those that differ.
+#   - the first full report: nothing is there to compare with, so ``steps.listed`` keeps the arrays, and partitions that
+#     differ only in number and epochs share one state (``ListedPartitions``).
+#
+# The fold never guesses a cause. A source that reads the metadata log brings a cause with its evidence
+# (``sources.metadata_log.causes``); a poll brings none, and the step is UNKNOWN, inferred. The fold itself adds only
+# what the observation is: a partition that appears was created, one that is missing was deleted (both inferred), a
+# removed topic and a new configuration are proven. A cause changes later by ``CauseRevised`` alone: that is a change of
+# its own, and what was counted by cause stays as it was counted.
+#
+# Totals and watermarks. Durations are differences of ``occurred_not_after``, never of processing time. An open episode
+# is only its ``_since``; its seconds are added when it closes. Readers count it up to the watermark of the primary
+# source (``ObservedTime``) and not past it, so a total stands still while no one observes, and does not jump back.
+#
+# Invariants
+#   1. The content of the state before does not change; it may be decoded on the way. tests/changes/test_listed.py,
+#      tests/delta/test_stored_partitions.py.
+#   2. Where batches are cut changes nothing; a replay gives no change. tests/changes/test_interleavings.py,
+#      tests/changes/test_unchanged_run.py.
+#   3. Collectors of one metadata log may be merged in any order: the state is that of one alone. A poller beside it
+#      changes nothing while it is at most ``SILENCE`` ahead. tests/changes/test_interleavings.py.
+#   4. A collector that starts late, and is ahead, reports several steps as one: taken and missed steps together are the
+#      steps there were. tests/changes/test_interleavings.py.
+#   5. While a partition is remembered, every accepted step has ``change_number`` one higher than the one before,
+#      deletion and return included; ids of events follow from it. tests/changes/test_tombstones.py.
+#   6. No total ever falls. tests/changes/test_totals_never_fall.py, tests/changes/test_totals_of_the_model.py.
+#   7. A block, a run and the single observations that they stand for give the same. tests/changes/test_blocks.py,
+#      tests/changes/test_unchanged_run.py, tests/jobs/driver/test_repeated_blocks.py.
+#   8. A step that Kafka's protocol rules out is an event, PROTOCOL_VIOLATION, and is applied: the cluster is right.
+#      ``partitions.violations``; tests/changes/test_invariants.py.
 
 from __future__ import annotations
 

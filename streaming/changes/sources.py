@@ -1,17 +1,30 @@
-"""Which source orders the partitions of a cluster: the metadata log if it can be read, else a poller.
+"""Which source orders the partitions of a cluster: the metadata log if it can be read, else a poller."""
 
-All other sources only add to it and never change partition state. A poller takes over when the metadata log has been
-silent for longer than ``SILENCE``, measured by the times of the observations, never by a clock.
-
-Consequences for the order in which sources are applied:
-
-- Collectors of one log, and pollers, may lag behind each other without bound: the tables are the same.
-- A poller beside a log changes nothing while it is at most ``SILENCE`` ahead of it. Further ahead it takes over,
-  because a log that lags cannot be distinguished from a silent one. The log takes over again with its next observation.
-  What it reports that is older than the poller's state is dropped; its next full report corrects the states.
-- If a collector that starts later is ahead of another one, it reports at once what the other would have reported step
-  by step: the steps in between are counted as missed.
-"""
+# Theory of operation
+#
+# One kind of source orders the partitions of a cluster: the metadata log if it can be read, else pollers. This module
+# decides it for the fold, by the times and kinds of observations alone: the job may be hours behind, so neither its
+# clock nor the moment at which something arrives can say who was silent. The collector decides by its own clock who
+# reports (``sources.collector.collector``); the two need not agree, because what is reported without need is dropped
+# here.
+#
+# Ranks: METADATA_LOG over POLL over NONE. A source of the primary rank or a higher one orders at once. One of a lower
+# rank takes over where the newest time of the primary source is more than ``SILENCE`` before its own, and only with the
+# begin of a full report: what it reported earlier was dropped, so its single steps would be steps from an unknown
+# state. NONE never orders.
+#
+# Consequences for the order in which sources are applied:
+#   1. Collectors of one log, and pollers among themselves, may lag behind each other without bound: the tables are the
+#      same. tests/changes/test_interleavings.py.
+#   2. A poller beside a log changes nothing while it is at most ``SILENCE`` ahead of it. Further ahead it takes over,
+#      because a log that lags cannot be distinguished from one that is silent. The log takes over again with its next
+#      observation. What it reports that is older than the poller's state is dropped; its next full report corrects the
+#      states. tests/changes/test_interleavings.py.
+#   3. If a collector that starts later is ahead of another one, it reports at once what the other would have reported
+#      step by step: the steps in between are counted as missed. tests/changes/test_interleavings.py.
+#   4. No takeover makes a total fall, or counts a step twice. tests/changes/test_totals_of_the_model.py.
+#   5. Nothing that a reader still reports of a replaced metadata log is applied (``metadata_log_since``).
+#      tests/changes/test_another_log.py.
 
 from __future__ import annotations
 
@@ -33,6 +46,7 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import ClusterState, SourceState
 
+# More than ``POLL_SNAPSHOT_SECONDS`` and the collector's ``SILENCE_SECONDS``, which make a poller report before this.
 SILENCE: Final = Micros(60_000_000)
 _RANK: Final[dict[str, int]] = {SourceKind.NONE: 0, SourceKind.POLL: 1, SourceKind.METADATA_LOG: 2}
 
@@ -101,7 +115,8 @@ def has_passed(other: SourceState, offset: int | None) -> bool:
 # - Nothing is observed before it happens. A time more than ``MAX_SKEW`` after the observation was collected becomes the
 #   time at which it was collected: a controller clock that was hours ahead for a while moves no watermark hours ahead.
 # - A poller whose clock was set back, and whose process was restarted, must not make its observations look old: they
-#   happened no earlier than what the same source reported before. (Times of the log never run back: ``sources.image``.)
+#   happened no earlier than what the same source reported before. (Times of the log never run back:
+#   ``sources.metadata_log.image``.)
 #
 # A collector whose own clock is ahead is believed for an hour, because nothing here can correct it: its times, and the
 # watermark, are ahead until real time has caught up; durations stand still meanwhile, and none is ever negative.
@@ -164,8 +179,8 @@ def is_ahead(observed: TimedObservation, now: int) -> bool:
 
 # What follows when a log on the bus is another one than before: replaced, restored from a copy, or cut.
 #
-# It numbers its observations anew, so no number of the old log says that one of the new log was applied. Until the
-# next numbers say it again, the content alone does: offsets and epochs, or the times of polls.
+# Its observations are numbered from the beginning, so no number of the old log says that one of the new log was
+# applied. Until the next numbers say it again, the content alone does: offsets and epochs, or the times of polls.
 
 
 def of_replaced_logs(sources: Iterable[SourceState], now_at: Mapping[str, LogPosition]) -> Iterator[Change]:

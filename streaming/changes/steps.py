@@ -1,5 +1,44 @@
 """The steps of a partition, written into a draft: it appeared, changed, vanished, or got another min ISR."""
 
+# Theory of operation
+#
+# A draft is a fold in progress. It reads from two layers: what this fold has touched, and below it the state before. It
+# writes to the upper layer only. When the fold is done, ``touched`` and the changes leave together as ``Folded``, and
+# the owner applies ``touched`` to the state after the changes are committed, not before.
+#
+# Why the state before must not change: the commit may fail. Another writer may have come first, the disk may be full,
+# the process may be killed between fold and commit. Then the state has to be that of the last committed version, or the
+# retried batch would be dropped as a replay of what no table holds. An upper layer that is simply forgotten costs
+# nothing; a copy of a million partitions, or taking steps back, would.
+#
+# "Does not change" is about content. Topics that nothing has asked for since the start are columns of a table
+# (``ReplicationState.stored``); looking one up decodes it and moves it to ``topics``. A lookup by key decodes one
+# topic, so who visits many loads them at once (``topic_ids``, ``topics_beyond``). A topic need not be decoded at
+# the end of a full report that does not lack any of its partitions: ``topics_beyond`` compares counts in the columns.
+# It can be skipped because no stored topic has a tombstone, so "has more partitions than listed" is all there is to
+# ask.
+#
+# A layer is a dictionary over a dictionary, and "no entry" in the upper one means "as before". So nothing can be
+# removed in a draft: a deleted partition is replaced by its tombstone, an unset value by None. Tombstones leave the
+# state when the owner applies a cluster that has dropped them (``tombstones``), never within a fold.
+#
+# A step is one function here: it builds the state after, puts it, and appends one ``Change`` with the state before and
+# after, cause, evidence and events. The order of the calls is the order of the rows in the change log. Two things are
+# done in each step before health is derived, because the time since the last change may not have been observed:
+# ``partitions.settled`` books a gap of the whole cluster, ``partitions.with_unobserved_gap`` one that only a jump of
+# this partition's epoch proves. The same time is never booked by both (``_is_gap_of_all``).
+#
+# Invariants
+#   1. For every key, ``touched`` has the newest value or no entry; a reader asks it first.
+#   2. ``changes`` is in the order of acceptance. The last change of a partition or broker is its entry in ``touched``,
+#      so a start can rebuild the state from the newest row of each key. Watermarks of a cluster alone move without a
+#      change; a start takes them from the sources (``ReplicationState.watch``). tests/delta/test_change_log.py.
+#   3. A partition is put by exactly one step per accepted observation, so ``change_number`` grows by one.
+#   4. ``listed`` is used only where neither layer knows the topic, and only before a baseline: it has no state before,
+#      no cause and no event. ``fold``; tests/changes/test_listed.py.
+#   5. A proof (``revised``) moves cause and evidence of the last step at most, and no count.
+#      tests/changes/test_revised_causes.py.
+
 from __future__ import annotations
 
 from collections import Counter
@@ -269,13 +308,22 @@ class Draft:
     """Collects what a fold changes; what it has not touched is read from the state before."""
 
     def __init__(self, before: ReplicationState) -> None:
+        # Its content never changes while the draft exists; looking topics up may decode them.
         self._before = before
+        # The newest value of each key, or no entry: as before. Written by put methods; sources by ``cluster_steps``.
         self.touched = ReplicationState()
+        # In the order of acceptance; appended to by steps alone, after the state was put. Nothing is removed.
         self.changes: list[Change] = []
+        # Only what a full report did not repeat: it counts duplicates of each source.
         self.dropped: list[Observation] = []
+        # Shared by all blocks of the batch: partitions of one shape are one object. The key is all that a state is made
+        # of, but for ``IDENTITY_IN_BLOCK`` and the topic; ``listed`` fills it.
         self.first_of_shape: dict[tuple[Any, ...], PartitionState] = {}
-        self.primary_before = SourceKind.NONE  # before the observation that is being applied
+        # Of the cluster, before the observation that is being applied: this one may take over. Set by ``fold``.
+        self.primary_before = SourceKind.NONE
+        # Derived from ``config``; emptied when any value is put.
         self._topic_configs: dict[tuple[ClusterId, str], TopicConfig] = {}
+        # By cluster, when its next announced work lapses; kept by ``maintenance``.
         self.next_lapse: dict[ClusterId, Micros | None] = {}
 
     def partition(self, cluster_id: ClusterId, topic_id: TopicId, number: int) -> PartitionState | None:

@@ -1,9 +1,47 @@
-"""Follows ``partition_changes`` by version: reads the rows after a version from the data files.
+"""Follows ``partition_changes`` by version: reads the rows after a version from the data files."""
 
-Each row carries the version of its commit, so a reader that was down for a day, or longer, needs no old entry of
-Delta's log: neither compaction nor expired log entries lose a row. The exporter uses it, too. Writes nothing and takes
-no lock.
-"""
+# Theory of operation
+#
+# The tables rest on one sentence: the state at version N is a derived table as of version M, and the changes of the
+# versions M + 1 to N on top. Every derived table says its M (``as_of_version``), the job rebuilds its state that way at
+# a start, and the exporter follows the job that way. So all of them need one thing: the rows after a version,
+# completely, once, in order.
+#
+# Delta's log seems to offer that: read the entries after M and the files that they add. But entries expire after
+# minutes (``log.maintenance``), and compaction replaces files, after which an old entry names files that are deleted. A
+# reader that slept for a day would lose rows without noticing. So each row of ``partition_changes`` carries the version
+# of its commit, and its place within it (``ordinal``). Compaction copies rows with their version, retention leaves
+# those that a derived table has not read (``changes.history``). The version in the row decides; log and statistics only
+# say which files need not be opened.
+#
+# What is read when:
+#   - nothing new: the identity of the last entry (inode and time) and the name of the next one; no file is opened;
+#   - the last entry is still there, and is the same: the entries behind it name the new files. Entries that add no rows
+#     (compaction, properties, expiry) are passed over, and the version moves past them;
+#   - the first poll, or the last entry has expired: the table is opened, and the statistics (``min.version``,
+#     ``max.version``) of all its files choose those that may have rows in the interval. A file without statistics may
+#     have any. Compacted files have old and new rows, so rows are filtered by version in both ways.
+#
+# A version number alone does not identify a table. A folder that was restored from a copy, or deleted and created
+# again, grows past the old number with other content. The reader therefore remembers the table's id and the identity of
+# the entry it read last. If the entry is there and another one, or the id is another, or the table is shorter, it
+# raises ``ChangesRestarted`` and keeps its version; the owner reads everything again. What cannot be noticed: a copy
+# that keeps the id, has grown past our version, and has expired our entry; it needs more than ``LOG_ENTRIES`` commits
+# between two polls.
+#
+# An idle cluster still commits: heartbeats move the progress of sources. Such commits are marked (``ONLY_SOURCES``),
+# and queries of the job that derive tables follow them every ``SECONDS_BETWEEN_HEARTBEATS`` only. An expired entry does
+# not say what it held, and counts as one with changes.
+#
+# Invariants
+#   1. After ``poll`` returned, every row of the versions up to ``version`` was returned exactly once, in the order of
+#      (version, ordinal), however polls were cut. tests/delta/test_change_reader_cuts.py.
+#   2. Neither compaction nor expiry of Delta's log loses or repeats a row. tests/delta/test_change_reader.py,
+#      tests/delta/test_maintenance.py.
+#   3. Version and identity move together, and only after all rows were read: a poll that raises can be repeated.
+#   4. An idle poll opens no file. tests/delta/test_change_reader.py.
+#   5. The reader writes nothing and takes no lock: a file it needs may vanish, which is ``TableUnreadable``, not
+#      silence.
 
 from __future__ import annotations
 
@@ -51,9 +89,12 @@ class ChangeReader:
             after_version: newest version that the caller has read.
         """
         self.path = path
+        # Of the table that was opened first; it never changes while the reader lives. None before.
         self._table_id: int | None = None
         self.created_at: int | None = None  # UTC microseconds; all counters of the tables were 0 then
+        # Of the log entry of ``version``; None before the first poll that read something, or if it had expired by then.
         self._identity: tuple[int, int] | None = None
+        # Every row up to it was returned, or was the caller's before. Never falls; moves at the end of ``poll`` only.
         self.version = after_version
 
     def poll(self, to_version: int | None = None) -> list[tuple[int, pa.Table]]:

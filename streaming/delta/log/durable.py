@@ -1,16 +1,53 @@
-"""What of the tables has certainly reached the disk, and what a power cut may have taken with it.
+"""What of the tables has certainly reached the disk, and what a power cut may have taken with it."""
 
-A commit is not flushed when it is made, because that would cost more than the commit. The job flushes all tables once
-in a while, and only then deletes from the bus what they hold. Each table has a mark, which names the newest flushed
-version. After a power cut the start cuts every table back to its mark, and reads the rest from the bus again.
-
-Invariants:
-
-- The version of a mark, and all that reading it needs, is on the disk.
-- At their marks no table is ahead of one that it follows from: tables are flushed in the order of ``ORDER``, each up to
-  the version that it had before any table in front of it was looked at.
-- Maintenance deletes nothing that the version of the mark needs, and the bus nothing that a mark does not cover.
-"""
+# Theory of operation
+#
+# A commit of Delta is a rename. After ``kill -9`` it is there or not: the kernel has it. After a power cut anything
+# written since the last fsync may be gone, torn, or there without what it refers to, and in any order: the entry of the
+# log may be whole while its data file is empty. An fsync in every commit would cost more than the commit. So the job
+# flushes all tables once in a while, and relies on the one copy that is already safe: the records on the bus.
+#
+# Each table has a mark, ``_flushed.json``: the version up to which it is certainly on the disk, and the boot of the
+# machine in which that was written. Three kinds of data follow from it:
+#   - up to the mark: on the disk, all of it that reading that version needs;
+#   - behind the mark: visible to readers, and perhaps gone tomorrow; the bus still has the records that it came from;
+#   - on the bus only: not applied yet. Publishers wait for the disk themselves before a source may forget.
+#
+# Flushing, in this order:
+#   1. The newest version of each table is noted, tables that follow from others first. The version of a derived table
+#      was there before the version of the change log is looked up, so it follows from that one or an older one.
+#   2. The bus is flushed (``first``): positions in the tables must not point behind the end of a log.
+#   3. Table by table in ``ORDER``, data files, log entries, checkpoints and folders are synced, then the mark is
+#      replaced by way of a draft that is synced, renamed and synced with its folder. A power cut in between leaves
+#      marks that are newer in front and older behind, which is harmless: what is behind catches up.
+#   4. Only a flush that succeeded lets the job delete from the bus, and then only what had been applied at the previous
+#      round already (``jobs.supervised``: ``delete_applied``), which step 1 of this round has seen.
+#
+# After a power cut (``cut_unflushed``, before anything is opened): if the machine has booted since any mark was set, or
+# a version behind a mark is damaged, every table goes back to its mark. All or none: a table that kept unflushed
+# versions would be ahead of others. A reboot alone is enough; after an orderly one nothing is behind the marks, since
+# the job flushes when it stops. Nothing is cut while one mark cannot be gone back to: a program that knows no marks has
+# written the tables meanwhile. Tables that follow from others are cut first, so a kill within the cut leaves none
+# ahead.
+#
+# A derived table is written after the commit that it follows from, so it can be ahead of the change log in two cases
+# only: the change log alone was restored from an older copy, or the change log was cut and the table has no mark yet.
+# Then the next versions of the change log will say something else under the same numbers, and everything derived from
+# the old ones must go: ``projections.rollback``, which runs next, cuts each such table to its newest version that is
+# not ahead, or sets it aside to be derived from the beginning. ``mark_again`` moves its mark back with it, since a mark
+# behind the end of a table means lost data.
+#
+# Invariants
+#   1. The version of a mark, and all that reading it needs, is on the disk. Maintenance keeps it: it expires log
+#      entries only before the mark, and no file that a remaining entry names (``log.maintenance``: ``expire_log``,
+#      ``sweep``).
+#   2. At their marks no table is ahead of one that it follows from. tests/jobs/driver/test_power_cut.py.
+#   3. The bus keeps every record that no mark covers. tests/jobs/test_application.py.
+#   4. A mark never names a version that was not whole when it was flushed (``_written_since`` refuses it), and a table
+#      that ends before its mark is an error for the user: no power cut explains it.
+#   5. After a cut the tables hold what they would hold if the power had failed at the flush; the rest is read from the
+#      bus again with the same result. tests/jobs/driver/test_power_cut.py.
+#   6. A kill and a restart within one boot cut nothing. tests/jobs/driver/test_power_cut.py.
 
 from __future__ import annotations
 
@@ -55,7 +92,9 @@ ORDER: Final = (
 class Mark(NamedTuple):
     """Up to which version a table was flushed, and in which boot of the machine; None where that is unknown."""
 
+    # On the disk with all that it needs. Moves forward with each flush; back only with the table (``mark_again``).
     version: int
+    # Of the flush that wrote the mark. Another one now means that what is behind the version may be gone.
     boot: str | None
 
 

@@ -1,10 +1,51 @@
-"""The loop that polls sources and publishes their observations: one thread and one publisher per source.
+"""The loop that polls sources and publishes their observations: one thread and one publisher per source."""
 
-Depends on the interfaces of sources and publishers, and on how a node refuses. A source that cannot reach its cluster
-is polled again with a growing pause. While the disk of the bus is full it is not polled, and what it has reported is
-published again and again. A bus that cannot be written for another reason stops everything, because the observations
-would be lost; the checkpoints of the sources then still name the last acknowledged position.
-"""
+# Theory of operation
+#
+# A collector is a set of independent loops: poll a source, publish what it reported, acknowledge. One thread and one
+# publisher belong to one source, so the order of a source on the bus is the order of its polls, and a source that hangs
+# holds up no other. It depends on the interfaces of sources and publishers, and on how a node refuses; it knows nothing
+# about Kafka.
+#
+# What may fail, and what follows:
+#   - the cluster cannot be read (``ConnectionRefused``): the source is polled again with a growing pause;
+#   - the disk of the bus is full (``BusFull``): the source is not polled, and the same observations are published again
+#     and again, without an acknowledgement;
+#   - the bus deleted at its limit what no job has applied, or the clock of the machine was set: a full report is
+#     requested;
+#   - anything else, of the bus or of our own code: everything stops, and ``wait`` raises it. The checkpoints of the
+#     sources still name the last acknowledged position, so the next start repeats and loses nothing.
+#
+# The switch of sources. Beside the metadata log a poller runs (``collector.opening``), as a source of kind NONE: it
+# reports configurations only. Nothing here switches it; it asks the log ``is_primary`` before each of its rounds
+# (``polling.source``: ``_stand_in``). That is false
+#   - until a controller has answered for the first time;
+#   - at once, when the log refuses for good: a missing permission, a version that cannot serve (``CannotServe``);
+#   - after ``SILENCE_SECONDS`` without an answer, by the monotonic clock;
+#   - while a record that hides the state was not passed (``is_whole``).
+# Then the poller reports as POLL, and begins with a full report. The fold may take no notice yet: for it the primary
+# source is silent after ``sources.SILENCE``, measured in observations, and a lower rank takes over only with the begin
+# of a full report. So while it stands in the poller sends one every ``POLL_SNAPSHOT_SECONDS`` at the latest. 30
+# seconds, then 60, then at most 30 more: a cluster whose log falls silent is ordered by polls after a minute and a
+# half. The collector's silence is the shorter one, so that reports are there when the fold is ready for them; the
+# fold's is the longer one, so that a hiccup of one collector changes nothing.
+#
+# Back: when the log answers, the poller falls back to NONE with its next round. For the fold the first observation of
+# the log is enough. What lies between the silence and now is partly older than the polls and is dropped, so after a
+# silence the log sends a full report, but two heartbeats later, when its times have passed those of the last poll
+# (``metadata_log.source``: ``_read``).
+#
+# Invariants
+#   1. A source is acknowledged only after all that it returned is on the bus. tests/sources/test_collector.py.
+#   2. A source is not polled while something that it returned is not published. tests/sources/test_collector.py.
+#   3. Records that could not be decoded are published before the observations of the same poll, each once.
+#      tests/sources/test_collector.py.
+#   4. While partition state can be read at all, one of log and poller reports it; both may. No report of both is
+#      counted twice: that is the fold's part (``changes.sources``). tests/sources/test_admin.py,
+#      tests/sources/test_primary_source_real.py.
+#   5. A failure is one line for the user, and its end another one; what repeats is not said again.
+#      tests/sources/test_collector.py.
+#   6. Several clusters in one process (``Collectors``) fail alone. tests/sources/test_collectors.py.
 
 from __future__ import annotations
 
@@ -121,7 +162,9 @@ class Collector:
         self._beside = beside
         self._open_publisher = open_publisher
         self._report, self._clock = report, clock
+        # Set once: by ``stop``, or by the first thread that ends. All other threads end after their poll.
         self._stopping = threading.Event()
+        # Appended to by the threads of sources; ``wait`` raises the first one after all have ended.
         self._failures: list[BaseException] = []
         self._threads = [
             threading.Thread(target=self._run, args=(source,), name=source.name, daemon=True) for source in sources
@@ -289,6 +332,7 @@ class Collectors:
         self._report = report
         self._stopping = threading.Event()
         self._lock = threading.Lock()
+        # Invariant, under the lock: a cluster is in one of both, running or with the sentence that says why it is not.
         self._running: dict[str, Collector] = {}
         self._failures = dict.fromkeys(clusters, "its sources are being created")
         self._threads = [

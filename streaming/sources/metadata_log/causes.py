@@ -1,13 +1,67 @@
-"""Why an ISR or a leader changed, from the order in which the controller wrote its records.
+"""Why an ISR or a leader changed, from the order in which the controller wrote its records."""
 
-Pure; depends on metadata records and the set of causes. One batch may hold the records of several controller operations
-(``controller.quorum.append.linger.ms``), so a cause is derived from runs of adjacent records, never from the whole
-batch. Source: record order of ``ReplicationControlManager`` (Apache Kafka), KIP-631, KIP-966.
-
-Invariants: an operation that removes a broker (fencing, unregistration, a new registration, a failed log directory)
-writes the partition changes first and the registration record last; one that begins a controlled shutdown or unfences a
-broker writes the registration record first.
-"""
+# Theory of operation
+#
+# No record of Kafka says why an ISR or a leader changed. PartitionChangeRecord (KIP-631) has the new values and nothing
+# else. But the controller is a single writer, and each of its operations writes its records in a fixed order, so the
+# neighbours of a record show which operation wrote it. The order is that of ``ReplicationControlManager`` and
+# ``ClusterControlManager`` of Apache Kafka; eligible leader replicas are those of KIP-966, recovery of a leader
+# KIP-704.
+#
+# The unit of the proof is what takes effect together: a record batch, or a metadata transaction (KIP-868). One batch
+# may hold several operations, because the controller lets them linger (``controller.quorum.append.linger.ms``). So a
+# cause is never derived from "there is a fencing in this batch", but from the run: adjacent changes that all fit the
+# operation, ended by the first record that does not.
+#
+#   | operation                                         | order of its records                                         |
+#   |---------------------------------------------------|--------------------------------------------------------------|
+#   | fencing, new registration, unregistration, failed | the partition changes first, the registration record last:   |
+#   | log directory                                     | the run before it (``_mark_removals``)                       |
+#   | unfencing                                         | the registration record first, then elections of partitions  |
+#   |                                                   | without leader: the run behind it                            |
+#   | begin of a controlled shutdown                    | the registration record first; changes follow for as long as |
+#   |                                                   | it takes, also in later batches                              |
+#   | AlterPartition of a leader (KIP-497)              | partition changes alone, adjacent, of one leader that stays  |
+#
+# First all records of a unit are put into their context (``ChangeInContext``), then each change is explained by the
+# first rule of ``_RULES`` that applies. The order of the rules is a part of them: each may rely on those before.
+#
+# | rule                     | applies to                                       | cause                                |
+# |--------------------------|--------------------------------------------------|--------------------------------------|
+# | ``_unclean``             | a leader that has to recover was elected         | UNCLEAN_ELECTION; LAST_KNOWN_LEADER, |
+# |                          |                                                  | ambiguous unless only unfencing can  |
+# | ``_reassignment``        | the record sets, adds or removes replicas        | REASSIGNMENT; beside a removal       |
+# |                          |                                                  | ambiguous with its cause             |
+# | ``_removal``             | the change is in the run of a removal            | that of the run, see below           |
+# | ``_controlled_shutdown`` | a broker in controlled shutdown left the ISR     | CONTROLLED_SHUTDOWN                  |
+# | ``_election``            | a partition without leader got one               | ELR_ELECTION; UNFENCED, ambiguous    |
+# |                          |                                                  | with PREFERRED_ELECTION elsewhere    |
+# | ``_preferred``           | the first replica leads now, the ISR is the same | PREFERRED_ELECTION                   |
+# | ``_by_leader``           | the leader stays, the ISR grew or shrank         | EXPAND; LAG, never proven            |
+# | none                     | ISR, leader or ELR changed                       | UNKNOWN                              |
+#
+# What stays ambiguous, and why the records cannot decide it:
+#   - FENCED or CONTROLLED_SHUTDOWN, of a broker that led nothing: both write the same records. A second fencing of the
+#     broker one session timeout later proves the shutdown (``causes_revised``): it left its session in place.
+#   - FENCED or LAG, at the begin of a run before a fencing: the leader may have removed the same broker just before.
+#     What takes the leadership away, or lies between changes of other leaders, is the controller's
+#     (``_first_of_controller``).
+#   - UNCLEAN_RESTART or RESTART, where no partition shows whether the broker lost its eligibility (KIP-966).
+#   - FENCED, DIR_FAILURE or a restart, where the registration record is in a later unit (``_mark_unfinished_removal``).
+#   - LAG or LEADER_STALL: a leader removes by its own clock, and one that was paused sees everyone lag. Without a
+#     second witness LAG is inferred at best.
+#   - LAG, FENCED or CONTROLLED_SHUTDOWN, with a new leader epoch and the same leader: Kafka before 3.6, or ZooKeeper.
+#
+# Invariants
+#   1. PROVEN means that no other operation of Kafka can have written these records; AMBIGUOUS names its candidates, the
+#      likeliest first, and the true one is among them; only UNKNOWN has none. Against the model, which knows the truth:
+#      tests/sources/test_simulated.py; against real logs: tests/sources/test_causes.py.
+#   2. A cause depends on the records of its unit and on the state before, on no time and no earlier cause. So every
+#      collector of a log finds the same, wherever its fetches are cut. tests/sources/metadata_log/test_source.py.
+#   3. A unit with a record that hides the state gets no causes: its neighbours mean nothing then (``image``).
+#      tests/sources/test_image.py.
+#   4. Runs do not overlap, because the record that ends one is no change: a change belongs to one removal at most.
+#   5. LAG is never proven. tests/sources/test_causes.py.
 
 from __future__ import annotations
 
@@ -31,9 +85,7 @@ if TYPE_CHECKING:
 
     from streaming.contracts.identifiers import TopicId
 
-# The context of a partition change: what the records around it in the same batch say about it.
-#
-# Pure; depends on metadata records only. The rules that derive a cause from the context are in :mod:`causes`.
+# The context of a partition change: what the records around it in the same unit say about it. Pure.
 
 
 class Explanation(NamedTuple):
@@ -41,6 +93,7 @@ class Explanation(NamedTuple):
 
     cause: Cause
     evidence: Evidence
+    # Empty unless the evidence is ambiguous; then the first one is ``cause``. Rules that know none leave it empty, too.
     candidates: tuple[Cause, ...] = ()
 
 
@@ -89,12 +142,19 @@ class ChangeInContext:
     record: PartitionChange
     before: Partition
     after: Partition
+    # Set by ``_mark_removals``. None after it: no record of the unit says that the change belongs to a removal.
     removal: Explanation | None = None
+    # True only for elections of leaderless partitions directly behind an unfencing: ``_mark_shutdowns_and_unfencings``.
     broker_unfenced: bool = False
+    # As of this record, not of the end of the unit: a shutdown that begins later in it explains nothing here.
     shutting_down: frozenset[BrokerId] = field(default_factory=frozenset)
+    # Looked up by ``explain``, and only where the leader is recovering; else False means nothing.
     unclean_enabled: bool = False
+    # Both empty unless ``removal`` is None, the leader stays and the ISR shrank. They are disjoint, and the same in all
+    # such changes of one leader in a unit (``_mark_leaders``).
     removed_by_leader: frozenset[BrokerId] = frozenset()
     followers_of_leader: frozenset[BrokerId] = frozenset()
+    # Derived once; both are disjoint from each other, never changed afterwards.
     left: set[BrokerId] = field(init=False)
     joined: set[BrokerId] = field(init=False)
 
@@ -301,6 +361,9 @@ def _mark_leaders(changes: Iterable[ChangeInContext | None]) -> None:
         followers = frozenset[BrokerId]().union(*(change.after.isr for change in own)) - {leader} - removed
         for change in own:
             change.removed_by_leader, change.followers_of_leader = removed, followers
+
+
+# The rules: from a context to a cause. The first that applies wins.
 
 
 _UNKNOWN: Final = Explanation(Cause.UNKNOWN, Evidence.AMBIGUOUS)
