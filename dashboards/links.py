@@ -25,7 +25,7 @@ CHOSEN: Final = ("broker", "topic", "group")
 EVERY_VALUE: Final = "$__all"
 """Grafana's own value of a variable of which all values are chosen."""
 TAG: Final = "isrwatch"
-"""Of every board; the menu on top lists the boards with it."""
+"""Tag of every board; the menu on top lists the boards with it."""
 
 
 def to_board(board: Board, **variables: str) -> str:

@@ -138,7 +138,7 @@ class KeyColumn:
 
 @dataclass(frozen=True, slots=True)
 class CellLook:
-    """How values are shown: words for some of them (text, colour), colours from a value on, of the text or the cell."""
+    """Look of values: words for some of them (text, colour), colours from a value on, of the text or the cell."""
 
     words: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     steps: style.Steps | None = None

@@ -1,1 +1,1 @@
-"""How isrwatch is deployed: a launcher for spark-submit, compose, Prometheus, Alertmanager and Grafana."""
+"""Deployment of isrwatch: a launcher for spark-submit, compose, Prometheus, Alertmanager and Grafana."""

@@ -43,14 +43,14 @@ class MissingTool(IsrwatchError):
 
 
 class TableRefused(IsrwatchError):
-    """A Delta table is of another program, has another layout than this program's, or has another writer."""
+    """The table belongs to another program, version or writer."""
 
 
 class TableUnreadable(IsrwatchError):
     """A Delta table cannot be read: its log or a data file is damaged or missing."""
 
 
-class NotSafe(IsrwatchError):
+class UnsafeStop(IsrwatchError):
     """A broker may not be stopped now, or nobody knows; nothing was done. Exit code EX_TEMPFAIL: try again later."""
 
     exit_code = 75  # not 1, with which the command ends that was to run
@@ -60,5 +60,5 @@ class NewerFormat(IsrwatchError):
     """A record of the bus is of a newer format than this program reads; the record must wait for the newer program."""
 
 
-class Quarantined(IsrwatchError):
+class InvalidObservation(IsrwatchError):
     """Bytes that are not a valid observation; the message is the reason in the quarantine table."""

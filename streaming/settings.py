@@ -31,7 +31,7 @@ EXPORT_FAMILIES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllersSettings:
-    """How the controllers are reached, where that is not as the brokers say, and not with the same login.
+    """Access to the controllers, where it is not as the brokers say, and not with the same login.
 
     ``client`` replaces ``cluster.client`` as a whole; ``addresses`` are by controller id.
     """
@@ -56,7 +56,7 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectSettings:
-    """What ``isrwatch collect`` reads, and how often. All intervals are in seconds."""
+    """Inputs of ``isrwatch collect``, and their intervals in seconds."""
 
     collector: str = "collector-1"
     listen: str = ""
@@ -283,7 +283,7 @@ def _check_series(export: ExportSettings) -> None:
         raise ConfigurationError(f"export.without has {unknown[0]!r}; use some of {', '.join(EXPORT_FAMILIES)}")
 
 
-# What single values of the configuration, and of options in their place, must be; each sentence names the key.
+# Rules for single values of the configuration, and for options in their place; each sentence names the key.
 
 
 _WITH_SCHEME: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):/")

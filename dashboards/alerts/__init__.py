@@ -1,7 +1,7 @@
 """The alerts over the signals, by subject; the runbook has one section per alert.
 
-Severities: *page* wakes somebody, because data or writes are at risk now or nobody would learn of it; of a *ticket*
-somebody must take care within days; *info* is context, and displayed.
+Severities: a *page* wakes a person, because data or writes are at risk now or the trouble would stay unseen; a
+*ticket* is handled within days; *info* is context, and displayed.
 
 - A page is about a cluster, or a broker of it, never a partition: a lost broker is one page, however many partitions it
   hosted; template queries list the topics and brokers.

@@ -143,7 +143,7 @@ def gone(settings: AlertSettings) -> Rule:
     )
 
 
-# What only a broker's own agent knows: it recovers its logs, has given up partitions, could not apply the metadata.
+# Alerts on what only a broker's agent knows: log recovery, partitions given up, metadata that could not be applied.
 
 
 _ROW: Final = "{{ .Labels.broker }} ({{ .Value }})"

@@ -62,7 +62,7 @@ def _weak_topics(  # noqa: PLR0913, PLR0917 - what differs between the two
 
 
 def throttle_left(settings: AlertSettings) -> Rule:
-    """Ticket for a throttle of replication that nobody needs any more."""
+    """Ticket for a replication throttle that is no longer needed."""
     of_topics = top(f"{configuration.TOPIC_LEFT_THROTTLE.now(THIS_CLUSTER)}", "{{ .Labels.topic }}")
     of_brokers = top(f"{configuration.BROKER_LEFT_THROTTLE.now(THIS_CLUSTER)}", "{{ .Labels.broker }}")
     return rule(

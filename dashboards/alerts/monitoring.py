@@ -1,4 +1,4 @@
-"""Whether the monitor itself can be believed: blind, stale, queries down, tables unreadable, changes missed."""
+"""Trust in the monitor itself: blind, stale, queries down, tables unreadable, changes missed."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def quarantined(settings: AlertSettings) -> Rule:
     )
 
 
-# Parts of the monitor that fail while the rest goes on: samples, one of several sources, the programs' own pages.
+# Parts of the monitor that fail while the rest works: samples, one of several sources, the programs' own pages.
 #
 # Beside ``monitoring``, which is about the state of partitions.
 

@@ -168,7 +168,7 @@ def reassignment_stuck(settings: AlertSettings) -> Rule:
     )
 
 
-# How load and replicas are spread: leaders that are not the preferred ones, skew, brokers with too many partitions.
+# Balance of load and replicas: leaders that are not the preferred ones, skew, brokers with too many partitions.
 
 
 def preferred_imbalance(settings: AlertSettings) -> Rule:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from dashboards.alerts.settings import AlertSettings
 
-# What is displayed beside a page or ticket: what an incident is, and what stops with an internal topic.
+# Context beside a page or ticket: the incident, and what stops with an internal topic.
 
 
 # Kafka's own, by name: what stops with each.

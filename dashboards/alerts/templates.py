@@ -24,7 +24,7 @@ FRESH: Final = clusters.OFFLINE.now()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continuation:
-    """How an alert goes on while the data that it reads is withdrawn: blind is never resolved.
+    """Continuation of an alert while the data that it reads is withdrawn: blind is never resolved.
 
     Attributes:
         labels: those of the alert.
@@ -159,7 +159,7 @@ def suspects() -> str:
     )
 
 
-# What keeps a page quiet while another one says what matters more of the same trouble: somebody is awake already.
+# Inhibition of a page while a graver one is about the same trouble: a person is awake already.
 #
 # Alertmanager cannot do it: a page that it inhibits after it was notified sends no "resolved".
 
@@ -191,7 +191,7 @@ def not_beside(condition: str, alert: str, *others: str, seconds: int) -> str:
     )
 
 
-# What is planned, and so no reason for an alert.
+# Planned work, which is no reason for an alert.
 #
 # That is: causes of ISR removals, brokers that were stopped on purpose, and those for which planned work was announced
 # (``isrwatch maintenance``).

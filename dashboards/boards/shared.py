@@ -122,7 +122,7 @@ BY_TOPIC: Final = {
     topics.AT_MIN_ISR: CellLook(),
     topics.UNDER_REPLICATED: colored(style.TEXT, (1, style.ORANGE)),
 }
-"""What harms clients now fills its cell; what lacks a copy is a colour of the text, so that the first stands out."""
+"""Harm to clients fills its cell; a missing copy colours the text only, so that harm stands out."""
 _LISTED: Final = (topics.OFFLINE, topics.UNDER_MIN_ISR, topics.UNDER_REPLICATED)
 
 

@@ -1,4 +1,4 @@
-"""What brokers say of themselves, where an agent is scraped (``collect.broker_metrics``): under their own names."""
+"""Metrics of brokers themselves, where an agent is scraped (``collect.broker_metrics``): under their own names."""
 
 from __future__ import annotations
 

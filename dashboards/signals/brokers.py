@@ -1,4 +1,4 @@
-"""Of each broker: its registration, its replicas, what its stop would cost, how suspect it is."""
+"""Brokers: registration, replicas, the cost of a stop, suspicion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of each cluster: changes of ISRs and leaders that were counted."""
+"""Counted changes of ISRs and leaders, by cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of each cluster: partitions in each state of health, brokers, the age of what is shown."""
+"""Clusters: partitions in each state of health, brokers, the age of the data."""
 
 from __future__ import annotations
 

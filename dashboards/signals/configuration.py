@@ -1,4 +1,4 @@
-"""Of settings and versions: topics that are not durable, throttles left behind, upgrades that are not finished."""
+"""Settings and versions: topics that are not durable, throttles left behind, unfinished upgrades."""
 
 from __future__ import annotations
 

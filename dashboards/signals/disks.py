@@ -1,4 +1,4 @@
-"""Of each log directory of each broker: whether the broker can use it, how full it is, when it will be full."""
+"""Log directories of brokers: whether the broker can use them, how full they are, when they will be full."""
 
 from __future__ import annotations
 

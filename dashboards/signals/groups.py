@@ -1,4 +1,4 @@
-"""Of each group, of every protocol and of Spark's queries: its state, its members, how far it is behind."""
+"""Groups of every protocol and of Spark's queries: state, members, lag."""
 
 from __future__ import annotations
 

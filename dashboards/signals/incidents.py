@@ -1,4 +1,4 @@
-"""Of incidents: how many are open and closed, by class."""
+"""Open and closed incidents, by class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of the monitor itself: sources, queries of the job, tables, certificates."""
+"""The monitor itself: sources, queries of the job, tables, certificates."""
 
 from __future__ import annotations
 

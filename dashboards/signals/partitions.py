@@ -1,4 +1,4 @@
-"""Of single partitions and replicas; only those that are not healthy, or changed, have series."""
+"""Single partitions and replicas; only those that are not healthy, or changed, have series."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of the quorum of controllers."""
+"""The quorum of controllers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of each topic: partitions in each state of health."""
+"""Topics: partitions in each state of health."""
 
 from __future__ import annotations
 

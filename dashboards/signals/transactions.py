@@ -1,4 +1,4 @@
-"""Of transactions: how many are open, late or hanging."""
+"""Open, late and hanging transactions."""
 
 from __future__ import annotations
 

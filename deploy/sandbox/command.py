@@ -203,7 +203,7 @@ def start(node: NodeId, root: Root = DEFAULT_ROOT) -> None:
 @app.command()
 def down(
     root: Root = DEFAULT_ROOT,
-    keep_data: Annotated[bool, typer.Option("--keep", help="Keep data and logs for the next up.")] = False,
+    keep_data: Annotated[bool, typer.Option("--keep", help="Keep data and logs for the next `up`.")] = False,
 ) -> None:
     """Kill all nodes and delete the folder of the cluster."""
     sandbox = _opened(root)

@@ -56,7 +56,7 @@ class Plan:
 
     @property
     def advertises_controllers(self) -> bool:
-        """Whether brokers give the addresses of the controllers (KIP-853), as they do since Kafka 3.9."""
+        """True if brokers give the addresses of the controllers (KIP-853), as they do since Kafka 3.9."""
         return self.version in {NEWEST, "3.9"}
 
     @property

@@ -100,7 +100,7 @@ def _with_steps(text: str) -> str:
     return _MERMAID.sub(listed, text)
 
 
-# Which files are pages of the site, and where each of them is in it.
+# Files that are pages of the site, and their places in it.
 
 
 # Pages that stand beside what they describe, and a file in whose place a page is rendered.

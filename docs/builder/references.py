@@ -311,7 +311,7 @@ def _subject(metric: Metric) -> str:
     return f"kafka_replication_{own[1]}" if own else metric.name.split("_")[0]
 
 
-# What is said of Kafka's replication, and what Kafka does: the statements that ``isrwatch explain`` prints.
+# Claims about Kafka's replication, and what Kafka does: the statements that ``isrwatch explain`` prints.
 
 
 _STATEMENTS_HEAD: Final = """# What is said of replication, and what Kafka does

@@ -47,8 +47,8 @@ def backtest(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Show which alerts would have fired under your rules in the recorded past.
 
-    The changes in the tables are applied anew, what /metrics showed is made of them at every scrape, and promtool
-    evaluates the rules over that. Alerts on what has no past in the tables, such as offsets, are listed as not judged.
+    Replays the recorded changes and renders /metrics at each scrape; promtool evaluates the rules over that.
+    Alerts on metrics that have no past in the tables, such as offsets, are listed as not judged.
 
     Example: isrwatch backtest my-rules.yml --since 7d
     """

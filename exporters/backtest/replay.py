@@ -1,4 +1,4 @@
-"""What ``/metrics`` showed at every scrape of a time range: the changes are applied anew, as they were committed."""
+"""Replay of ``/metrics`` at every scrape of a time range: the changes are applied again, as they were committed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log.queries import open_ours
 from streaming.delta.log.table_log import BEFORE_FIRST
-from streaming.delta.state import AsOf, apply_changes, count_isr_removals
+from streaming.delta.state import StateVersions, apply_changes, count_isr_removals
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def replayed(tables: Path, times: range, names: frozenset[str], settings: Export
         while following is not None and _committed_at(following[1]) <= now:
             version, rows = following
             apply_changes(draft, rows)
-            count_isr_removals(draft, rows, AsOf())
+            count_isr_removals(draft, rows, StateVersions())
             following = next(waiting, None)
         snapshot = draft.finish(version, now, 0)
         blocks = exposition.render(snapshot, ExporterHealth("", version, 0.0, 0), now, ScrapeRequest(None, names))

@@ -102,7 +102,7 @@ class RuleFile:
 
 
 class Judgement:
-    """Of the rules of some files, which the recorded past can judge, and why not the others."""
+    """Rules of some files that the recorded past can judge, and reasons why not the others."""
 
     def __init__(self, files: Iterable[RuleFile]) -> None:
         self._rules = [rule for file in files for rule in file.rules()]

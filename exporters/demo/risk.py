@@ -1,4 +1,4 @@
-"""How many partitions were at risk over the last minutes, as sparklines. Pure: no clock, no console."""
+"""Partitions at risk over the last minutes, as sparklines. Pure: no clock, no console."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo shows of a snapshot: the incidents first, then the risk, the clusters, and what happened last."""
+"""View of a snapshot in the demo: the incidents first, then the risk, the clusters, and what happened last."""
 
 from __future__ import annotations
 

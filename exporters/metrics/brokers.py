@@ -56,7 +56,7 @@ def _registered(cluster: ClusterSnapshot) -> Iterator[Sample]:
 
 
 def _of_registered(value: Callable[[BrokerState], Number | None]) -> Callable[[ClusterSnapshot], Iterator[Sample]]:
-    """Of a broker that is not registered any more, its last state is no state: it would be exposed for ever."""
+    """Skips unregistered brokers; their last state would be exposed for ever."""
 
     def samples(cluster: ClusterSnapshot) -> Iterator[Sample]:
         for number, broker in sorted(cluster.brokers.items()):

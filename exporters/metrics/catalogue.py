@@ -53,7 +53,7 @@ FAMILIES: Final[dict[str, tuple[Metric, ...]]] = {
     "reconciliation": RECONCILIATION_METRICS,
     "kafka_exporter": DROP_IN_METRICS,
 }
-"""What may be left out (``streaming.settings.EXPORT_FAMILIES``); the others say whether all is well, and how fresh."""
+"""Families that may be left out (``streaming.settings.EXPORT_FAMILIES``); the others show health and freshness."""
 
 
 def reference() -> str:

@@ -27,7 +27,7 @@ _HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
 _LAST_BLOCK: Final = b"\x03\x00"
 # Of CRC-32, bits reversed (RFC 1952).
 _POLYNOMIAL: Final = 0xEDB88320
-# Bytes up to which it is quicker to compress some lines anew than to combine what was computed of them before.
+# Bytes up to which it is quicker to compress some lines again than to combine what was computed of them before.
 _SMALL: Final = 1 << 15
 
 

@@ -358,11 +358,11 @@ def exporter_blocks(health: ExporterHealth, series: int, request: ScrapeRequest)
     return blocks(replace(health, series=series + sum(block.series for block in blocks(health))))
 
 
-# When the next scrape may come, so that what it shows is put together shortly before, not at every commit.
+# Time of the next scrape, so that its response is prepared shortly before, not at every commit.
 
 
 LEAD_MICROS: Final = 2_000_000
-"""How long before a scrape something is prepared for it: of a job that commits once a second, the last commit, too."""
+"""Lead of the preparation before a scrape: of a job that commits once a second, the last commit is included."""
 _INTERVALS: Final = 4
 """So many of the last intervals are looked at: two servers that scrape in turn make unequal ones."""
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 from exporters.metrics.groups import members, per_partition, per_topic
 from exporters.metrics.metric import (
     ClusterMetric,
-    Depends,
     Freshness,
     PartitionMetric,
     Sample,
     SampledMetric,
+    SampleInput,
     TopicMetric,
     TopicView,
 )
@@ -87,7 +87,7 @@ _OF_TOPICS: Final = (
         labels=LABELS,
         help="Current offset of a partition: its high watermark.",
         freshness=Freshness.OFFSETS,
-        depends=Depends.OFFSETS,
+        depends=SampleInput.OFFSETS,
         source="replica_offsets.high_watermark",
         value=_of_leader(lambda replica: replica.high_watermark),
     ),
@@ -96,7 +96,7 @@ _OF_TOPICS: Final = (
         labels=LABELS,
         help="Oldest offset of a partition: the start of its log.",
         freshness=Freshness.OFFSETS,
-        depends=Depends.OFFSETS,
+        depends=SampleInput.OFFSETS,
         source="replica_offsets.log_start_offset",
         value=_of_leader(lambda replica: replica.log_start_offset),
     ),

@@ -51,7 +51,7 @@ class Freshness(Enum):
     SAMPLE = "the sample itself, whatever is known of partitions"
 
 
-class Depends(Enum):
+class SampleInput(Enum):
     """The input that changes a partition's sample, besides the topic itself."""
 
     TOPIC = "no other input"
@@ -61,7 +61,7 @@ class Depends(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """What all metrics have.
+    """Base of all metrics.
 
     Attributes:
         name: as exposed.
@@ -117,7 +117,7 @@ class PartitionMetric(Metric):
     """
 
     value: Callable[[PartitionState, TopicView], Number | None]
-    depends: Depends = Depends.TOPIC
+    depends: SampleInput = SampleInput.TOPIC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +132,7 @@ class TopicMetric(Metric):
     """One sample per topic; a value of None (unknown) has no sample."""
 
     value: Callable[[TopicView], Number | None]
-    depends: Depends = Depends.TOPIC
+    depends: SampleInput = SampleInput.TOPIC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

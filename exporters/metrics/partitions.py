@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.metric import (
     OWN_PREFIX,
-    Depends,
     Freshness,
     MetricType,
     Number,
     PartitionMetric,
     ReplicaMetric,
+    SampleInput,
     TopicView,
     flag,
 )
@@ -28,7 +28,7 @@ _GROWS_BY: Final = {
     **{name: f"{name}_since" for name in ("under_replicated", "under_min_isr", "offline")},
     "unknown": "unobserved_micros",
 }
-"""What the seconds in a state grow by, while an episode is open."""
+"""Column that starts the clock while an episode is open."""
 _UP_TO: Final = "counted up to the newest observation of the cluster's primary source"
 
 
@@ -73,7 +73,7 @@ def _seconds(name: str, text: str) -> PartitionMetric:
         help=text,
         unit="seconds",
         freshness=Freshness.NOT_REQUIRED,
-        depends=Depends.WATERMARK,
+        depends=SampleInput.WATERMARK,
         source=f"partition_state.{name}_seconds, partition_state.{_GROWS_BY[name]}",
         value=value,
     )

@@ -146,12 +146,12 @@ class Outline:
         return replace(self, parts=(*parts, Block.of(run)))
 
 
-# What one scrape selects.
+# Selection of one scrape.
 
 
 @dataclass(frozen=True, slots=True)
 class ScrapeRequest:
-    """What one scrape selects, and its format.
+    """Selection of one scrape, and its format.
 
     Attributes:
         cluster: by name; None: all.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import Block
-from exporters.metrics.metric import Depends, PartitionMetric, ReplicaMetric, SampledMetric, TopicMetric, TopicView
+from exporters.metrics.metric import PartitionMetric, ReplicaMetric, SampledMetric, SampleInput, TopicMetric, TopicView
 from exporters.metrics.quorum import READ_TOGETHER
 from exporters.metrics.sample_ages import oldest_moment
 from exporters.metrics.text import escaped, line
@@ -46,7 +46,7 @@ _OF_DETAIL: Final = tuple(
 )
 
 
-def _depending_on(depends: Depends) -> tuple[int, ...]:
+def _depending_on(depends: SampleInput) -> tuple[int, ...]:
     return tuple(
         index
         for index, metric in enumerate(PER_TOPIC)
@@ -54,8 +54,8 @@ def _depending_on(depends: Depends) -> tuple[int, ...]:
     )
 
 
-_ON_WATERMARK: Final = _depending_on(Depends.WATERMARK)
-_ON_OFFSETS: Final = _depending_on(Depends.OFFSETS)
+_ON_WATERMARK: Final = _depending_on(SampleInput.WATERMARK)
+_ON_OFFSETS: Final = _depending_on(SampleInput.OFFSETS)
 
 
 class TopicLines:

@@ -1,4 +1,4 @@
-"""Which series are left out by choice: of topics and groups by their names, of families of metrics by the family's.
+"""Series left out by choice: of topics and groups by their names, of families of metrics by the family's.
 
 What is left out has no series; counts of clusters, brokers and incidents include it all the same.
 """
@@ -83,7 +83,7 @@ def _matching(included: str, excluded: str) -> Callable[[str], bool]:
 EVERYTHING: Final = SeriesFilter()
 
 
-# Which partitions have series of their own: those that are not healthy, or were not an hour ago. The rest is counted.
+# Partitions with series of their own: those that are not healthy, or were not an hour ago. The rest is counted.
 #
 # 10,000 healthy partitions would have a quarter of a million series that say nothing. What kafka_exporter exposes of
 # every partition, and the counts and counters of topics, brokers and clusters, exist always.
@@ -100,7 +100,7 @@ _NOTHING: Final[frozenset[int]] = frozenset()
 
 
 class Detail(NamedTuple):
-    """What is chosen of one cluster: partitions by topic id, and how many are left out."""
+    """Selection of one cluster: partitions by topic id, and the number left out."""
 
     partitions: Mapping[str, frozenset[int]]
     left_out: int = 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from exporters.read_model.snapshot import ClusterSnapshot
     from streaming.contracts.durability import LeftThrottles
 
-# Whether replicas are in one rack is no setting of their topic.
+# Replicas in one rack are no setting of their topic.
 COUNTED: Final = tuple(weakness for weakness in WORST_FIRST if weakness is not Weakness.ONE_RACK)
 
 
@@ -100,7 +100,7 @@ SETTINGS_METRICS: Final = (
     SampledMetric(
         name=f"{OWN_PREFIX}topic_role_info",
         labels=("cluster", "topic", "role"),
-        help="What a topic is for that is none of an application's own, such as consumer_offsets; always 1, for joins. "
+        help="Purpose of an internal topic, such as consumer_offsets; always 1, for joins. "
         "Of Kafka Connect and Kafka Streams a guess by its name.",
         source="topic_settings.role",
         is_of_topics=True,

@@ -64,7 +64,7 @@ def line(name: str, labels: Sequence[str], values: Sequence[str], value: Number)
 
 
 _formatted = lru_cache(maxsize=16_384)(series)
-"""Of clusters and brokers, which are formatted again at every change of theirs."""
+"""Cached series of clusters and brokers, which are formatted again at every change of theirs."""
 
 
 def sample_lines(metric: Metric, values: tuple[str, ...], value: Number, created: float | None) -> str:

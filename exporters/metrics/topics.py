@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 from exporters.metrics.metric import (
     OWN_PREFIX,
     ClusterMetric,
-    Depends,
     Freshness,
     MetricType,
     Sample,
+    SampleInput,
     TopicMetric,
     TopicView,
 )
@@ -81,7 +81,7 @@ def _seconds(name: str, text: str) -> TopicMetric:
         help=text,
         unit="seconds",
         freshness=Freshness.NOT_REQUIRED,
-        depends=Depends.WATERMARK,
+        depends=SampleInput.WATERMARK,
         source=f"partition_state.{name}_seconds, partition_state.{name}_since",
         value=value,
     )

@@ -34,7 +34,7 @@ IGNORABLE: Final = tuple(kind for kind in ReasonKind if kind not in BLIND)
 
 
 class HealthStatus(StrEnum):
-    """What can be said."""
+    """Health of a cluster as far as it is known."""
 
     HEALTHY = "healthy"
     UNHEALTHY = "unhealthy"
@@ -43,7 +43,7 @@ class HealthStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthBasis:
-    """What an answer must rest on, and what it may leave out.
+    """Basis of an answer: what it must rest on, and what it may leave out.
 
     Attributes:
         max_age_seconds: older data says nothing about now.
@@ -166,7 +166,7 @@ def _blind_reasons(
     yield from reason_of(ReasonKind.TABLE_UNREADABLE, tables, lambda table: unreadable[table], age_seconds=age)
 
 
-# What is wrong with the partitions, the brokers, the quorum and the sources of one cluster, as reasons.
+# Reasons from the partitions, the brokers, the quorum and the sources of one cluster.
 
 
 QUORUM_BEHIND_SECONDS: Final = 10.0

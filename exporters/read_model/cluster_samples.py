@@ -232,7 +232,7 @@ class ClusterSamples(NamedTuple):
 NO_SAMPLES: Final = ClusterSamples()
 
 
-# What a reassignment has yet to do: the rule, from the state of a partition and the newest samples of its logs.
+# Remaining work of a reassignment: the rule, from the state of a partition and the newest samples of its logs.
 
 
 def is_reassigned(partition: PartitionState) -> bool:

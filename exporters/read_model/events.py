@@ -55,7 +55,7 @@ IS_OVER_SELECTED: Final = f'"{_CARRIED}" IS NULL AS is_over'
 
 
 class IncidentRow(NamedTuple):
-    """What is read of every incident; ``is_over``: it can change no more."""
+    """Columns read of every incident; ``is_over``: it can change no more."""
 
     cluster_id: str
     incident_class: str

@@ -41,7 +41,7 @@ class ReasonKind(StrEnum):
 
 
 class HealthSeverity(StrEnum):
-    """What a reason says of a cluster."""
+    """Severity of a reason."""
 
     CRITICAL = "critical"
     """Reads or writes fail, or nobody can elect leaders."""
@@ -71,7 +71,7 @@ SEVERITY: Final = {
 BLIND: Final = frozenset(
     {ReasonKind.NO_DATA, ReasonKind.STALE, ReasonKind.NOT_YET_OBSERVED, ReasonKind.TABLE_UNREADABLE}
 )
-"""What nobody may ignore: without data nothing is healthy."""
+"""Reasons that cannot be ignored: without data nothing is healthy."""
 SUMMARIES: Final = {
     ReasonKind.NO_DATA: "its primary source has reported nothing yet",
     ReasonKind.STALE: "its data is too old to say anything about now",

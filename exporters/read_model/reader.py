@@ -25,7 +25,7 @@ from streaming.delta.changes.history import EXPIRED_VERSION, newest_changes
 from streaming.delta.changes.reader import ChangeReader, ChangesRestarted
 from streaming.delta.log.queries import open_ours, query
 from streaming.delta.log.table_log import BEFORE_FIRST, has_moved, newest_version
-from streaming.delta.state import AsOf, apply_changes, count_isr_removals, load_state
+from streaming.delta.state import StateVersions, apply_changes, count_isr_removals, load_state
 from streaming.errors import TableUnreadable
 from streaming.runtime.memory import collected_after, never_collected
 
@@ -76,7 +76,7 @@ class TablesReader:
         self.rest_after_error = rest_after_error
         self._clock = clock
         self._changes: ChangeReader | None = None
-        self._as_of = AsOf()
+        self._as_of = StateVersions()
         self._retry_at: float | None = None
         self._isr_meters = IsrMeters()
         self.reads_side_tables_apart = reads_side_tables_apart
@@ -169,7 +169,7 @@ class TablesReader:
             self.snapshot = replace(self.snapshot, clusters=clusters)
 
     def _followed(self) -> tuple[SnapshotDraft, ChangeReader]:
-        """Apply what is new to the last snapshot, or to the state that is read anew."""
+        """Apply what is new to the last snapshot, or to the state that is read again."""
         is_due = self._retry_at is not None and self.monotonic() >= self._retry_at
         if self._changes is not None and not is_due:
             with suppress(ChangesRestarted):
@@ -195,7 +195,7 @@ class TablesReader:
         self._follow(changes, draft)
         return draft, changes
 
-    def _state(self) -> tuple[SnapshotDraft, AsOf]:
+    def _state(self) -> tuple[SnapshotDraft, StateVersions]:
         """Read the state tables; while one cannot be read, rebuild the state from the changes."""
         began, name = self.monotonic(), PARTITION_STATE_TABLE.name
         draft = SnapshotDraft(ReplicationSnapshot())
@@ -250,14 +250,14 @@ def state_of_changes(changes: DeltaTable, version: int) -> SnapshotDraft:
     return draft
 
 
-def present_state(tables: Path) -> tuple[SnapshotDraft, AsOf]:
+def present_state(tables: Path) -> tuple[SnapshotDraft, StateVersions]:
     """Rebuild the newest state, and return the version that it is true of.
 
     How often brokers were removed from ISRs is counted from the rows, and unknown once history has expired.
     """
     changes = open_ours(tables, PARTITION_CHANGES)
     if changes is None:
-        return SnapshotDraft(ReplicationSnapshot()), AsOf()
+        return SnapshotDraft(ReplicationSnapshot()), StateVersions()
     version = int(changes.version())
     draft = state_of_changes(changes, version)
     if changes.transaction_version(EXPIRED_VERSION) is None:
@@ -266,7 +266,7 @@ def present_state(tables: Path) -> tuple[SnapshotDraft, AsOf]:
     else:
         for cluster in draft.every_cluster():
             cluster.drop_isr_removals()
-    return draft, AsOf(version, version, version, version)
+    return draft, StateVersions(version, version, version, version)
 
 
 def isr_removals(changes: DeltaTable, after: int, upto: int) -> Iterator[tuple[ClusterId, BrokerId, str, int]]:

@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TableHealth:
-    """How the last reading of one table went; ``age_seconds``: since it was last read, None while it never was."""
+    """Result of the last reading of one table; ``age_seconds``: since it was last read, None while it never was."""
 
     table: str
     is_readable: bool

@@ -1,4 +1,4 @@
-"""What follows from the sampled settings of a cluster: throttles left behind, and the levels of its features."""
+"""Conclusions from the sampled settings of a cluster: throttles left behind, and the levels of its features."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def feature_levels(rows: Sequence[BrokerFeatureRow]) -> dict[str, FeatureLevels]
     return features
 
 
-# What the partitions of a group add up to; what is unknown of one of them is unknown of the group.
+# Sums over the partitions of a group; what is unknown of one of them is unknown of the group.
 #
 # In seconds the lag of a group is the largest one of its partitions; while that of one is unknown, it is at least the
 # largest of the others.

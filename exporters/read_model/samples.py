@@ -30,7 +30,7 @@ Put = Callable[["SnapshotDraft"], None]
 
 
 class SampleOwner(NamedTuple):
-    """Whose sample it is."""
+    """Owner of a sample."""
 
     cluster_id: str
     cluster: str
@@ -218,7 +218,7 @@ _OF_LEADERS: Final = pa.array(sorted(OF_LEADERS))
 
 
 class IsrMeters:
-    """Counts the changes of every version once, however often the tables are read anew."""
+    """Counts the changes of every version once, however often the tables are read again."""
 
     def __init__(self) -> None:
         """Count nothing yet."""
@@ -275,7 +275,7 @@ def _has_any(lists: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.fill_null(pc.greater(pc.list_value_length(lists), 0), False)
 
 
-# How many records were appended to the logs of leaders, counted as ``MessagesInPerSec`` of ``BrokerTopicMetrics`` is.
+# Records appended to the logs of leaders, counted as ``MessagesInPerSec`` of ``BrokerTopicMetrics`` is.
 #
 # ``ReplicaManager`` adds to that meter by how much an append moves the end of a leader's log; what followers copy does
 # not count. Here the ends are those of two samples. Of a partition that had none before nothing is counted, and what

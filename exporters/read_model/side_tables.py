@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from exporters.read_model.draft import SnapshotDraft
     from streaming.contracts.columns import Table
 
-# What the job adds up for every broker and cluster, taken over from its tables: advice about brokers, times.
+# Sums that the job keeps for every broker and cluster, read from its tables: advice about brokers, times.
 #
 # The exporter counts the rest itself from the changes. These follow with the job's next round of derived tables.
 
 
 class DerivedRow(NamedTuple):
-    """Whose row it is, and the version of ``partition_changes`` it is true of."""
+    """Subject of the row, and the version of ``partition_changes`` it is true of."""
 
     cluster_id: str
     cluster: str
@@ -107,7 +107,7 @@ REST_AFTER_ERROR: Final = 1.0
 
 
 class TableStatus(NamedTuple):
-    """How the last reading of a table went: the error (None: it was read), how long it took, when one last succeeded.
+    """Result of the last reading of a table: the error (None: it was read), its time, and when one last succeeded.
 
     ``read_at`` is of the monotonic clock; None while no reading has succeeded. Finding no new version is a success.
     """
@@ -120,7 +120,7 @@ class TableStatus(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SideContent:
-    """What is read of one table.
+    """Content read from one table.
 
     Attributes:
         definition: the table.
@@ -187,7 +187,7 @@ SIDE_CONTENTS: Final = (
 
 
 class _Reading(NamedTuple):
-    """What takes over a reading that ended, or drops what a failed one left; the error, and how long it took."""
+    """Callback that applies or discards a finished read; the error, and how long the read took."""
 
     put: Put
     error: str | None

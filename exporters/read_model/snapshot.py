@@ -1,4 +1,4 @@
-"""What the tables say at one version, as values that never change: a scrape reads one while the next is made.
+"""Snapshots of the tables at one version, as values that never change: a scrape reads one while the next is made.
 
 Field names of the rows are column names of ``streaming.contracts.tables``; times are UTC microseconds. What did not
 change between two snapshots is the same object in both, so a renderer compares by identity.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SECOND: Final = 1_000_000
 RECENT_MICROS: Final = 3600 * SECOND
-"""How long a change is recent: longer than the longest window in which a rule looks at partitions."""
+"""Age up to which a change is recent: longer than the longest window in which a rule looks at partitions."""
 NO_TABLE: Final = -1
 """The version of a snapshot that was taken before there was a table."""
 
@@ -40,7 +40,7 @@ class ClusterTotals(NamedTuple):
 
 
 class SourceProgress(NamedTuple):
-    """How far one source has been applied, and how the query is that applies it.
+    """Progress of one source, and the condition of the query that applies it.
 
     ``is_counted``: whether its records are counted in ``state``; before the job's first report only times are known.
     """
@@ -88,7 +88,7 @@ class TopicPartitions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionCounts:
-    """How many partitions of a cluster are in each state, and how many each broker leads, hosts and has in sync."""
+    """Partitions of a cluster in each state, and those that each broker leads, hosts and has in sync, counted."""
 
     states: dict[str, int] = field(default_factory=dict)
     led: dict[int, int] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class PartitionCounts:
 
 
 class BrokerAdvice(NamedTuple):
-    """What would happen if one broker stopped now, and how suspect it is; None is unknown."""
+    """Effects of a stop of one broker now, and its suspicion; None is unknown."""
 
     broker: int
     in_sync_partitions: int | None = None
@@ -251,7 +251,7 @@ class ClusterSnapshot:
 
     @property
     def is_derived(self) -> bool:
-        """Whether the job writes what follows from the changes, as far as it has said: else advice is of before."""
+        """True if the job writes what follows from the changes, as far as it has said: else advice is of before."""
         sources = self.sources.values()
         return all(one.lag.is_query_up is not False for one in sources if one.channel == Channel.REPLICATION)
 

@@ -1,4 +1,4 @@
-"""Which brokers are slow, from the newest samples, for ``isrwatch state --brokers``. Unknown stays unknown."""
+"""Slow brokers, from the newest samples, for ``isrwatch state --brokers``. Unknown stays unknown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SPEED_COLUMNS: Final = ("is_slow", "is_overloaded", "slow_since", "slow_reasons", "response_micros")
 MOST_AGE: Final = 120_000_000
-"""What was concluded from older samples is unknown now. Microseconds."""
+"""Conclusions from samples older than this, in microseconds, are unknown now."""
 
 
 def speeds_by_broker(folder: Path, now: int) -> dict[tuple[str, int], Row]:

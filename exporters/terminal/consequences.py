@@ -1,4 +1,4 @@
-"""What it means that a partition of an internal topic is offline or under min ISR, with how many groups it concerns."""
+"""Consequences of an internal topic's partition offline or under min ISR, with the number of groups concerned."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from exporters.read_model.snapshot import ClusterSnapshot
-    from exporters.terminal.unreadable import Unreadable
+    from exporters.terminal.unreadable import UnreadableTables
     from streaming.contracts.columns import Table
 
 _SAMPLED: Final[Mapping[TopicRole, tuple[tuple[Table, str], ...]]] = {
     TopicRole.CONSUMER_OFFSETS: ((GROUPS, "group"), (GROUP_OFFSETS, "group")),
     TopicRole.TRANSACTION_STATE: ((TRANSACTIONS, "transactional_id"),),
 }
-"""Where groups, and transactional ids with an open transaction, are sampled; without a coordinator they need none."""
+"""Samples of groups and of transactional ids with an open transaction; without a coordinator they need none."""
 
 
 class Consequences:
@@ -34,7 +34,7 @@ class Consequences:
         unreadable: takes the tables that cannot be read; nobody is counted then.
     """
 
-    def __init__(self, folder: Path | None, unreadable: Unreadable) -> None:
+    def __init__(self, folder: Path | None, unreadable: UnreadableTables) -> None:
         self._folder, self._unreadable = folder, unreadable
         self._keys: dict[TopicRole, list[dict[str, Any]]] = {}
         self._counts: dict[tuple[str, str], Counter[int]] = {}

@@ -33,7 +33,7 @@ EVENTS_PER_ROW: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class EventRows:
-    """What is printed of events.
+    """Rows that are printed of events.
 
     Attributes:
         rows: makes rows of events, in their order.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from exporters.terminal.event_filter import EventFilter
-    from exporters.terminal.unreadable import Unreadable
+    from exporters.terminal.unreadable import UnreadableTables
 
 Row = dict[str, Any]
 COLUMNS: Final = tuple(
@@ -79,7 +79,7 @@ class EventsTable:
 def history(
     tables: Path,
     selection: EventFilter,
-    unreadable: Unreadable = INTOLERANT,
+    unreadable: UnreadableTables = INTOLERANT,
     *,
     limit: int | None = None,
     as_of: int | None = None,

@@ -26,7 +26,7 @@ from exporters.terminal.options import (
 )
 from exporters.terminal.output import Row, RowFormat, RowOutput, output_of, until_closed
 from exporters.terminal.time_parsing import Clock
-from exporters.terminal.unreadable import Unreadable
+from exporters.terminal.unreadable import UnreadableTables
 from exporters.terminal.versions import as_of as version_as_of
 from streaming.contracts.events import Cause, EventKind
 from streaming.errors import ConfigurationError
@@ -94,7 +94,7 @@ def events(  # noqa: PLR0913 - one parameter per option
         since=None if since is None else clock.read(since),
         until=None if until is None else clock.read(until),
     )
-    output, unreadable = output_of(row_format, clock, in_pipe=RowFormat.LINES), Unreadable()
+    output, unreadable = output_of(row_format, clock, in_pipe=RowFormat.LINES), UnreadableTables()
     if follow and as_of is not None:
         raise ConfigurationError("--follow shows new events and --as-of ends in the past; give one of the two")
     with until_closed():
@@ -109,7 +109,7 @@ def events(  # noqa: PLR0913 - one parameter per option
 
 
 def _read(
-    folder: Path, selection: EventFilter, unreadable: Unreadable, version: int | None, most: int | None
+    folder: Path, selection: EventFilter, unreadable: UnreadableTables, version: int | None, most: int | None
 ) -> Iterable[Row]:
     return history(folder, selection, unreadable, limit=most, as_of=version)
 

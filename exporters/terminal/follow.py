@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS: Final = 0.2
 REMEMBERED: Final = 100_000
-"""Ids of the newest events, by which a history that is read anew leaves out what was given already."""
+"""Ids of the newest events, by which a history that is read again leaves out what was given already."""
 
 
 class EventFollower:
@@ -37,7 +37,7 @@ class EventFollower:
             tables: the folder of the tables; it need not exist yet.
             event_filter: which events.
             limit: how many old ones to begin with; None gives all.
-            on_gap: called when the changes could not be followed and the history is read anew.
+            on_gap: called when the changes could not be followed and the history is read again.
         """
         self._tables, self._filter, self._limit, self._on_gap = tables, event_filter, limit, on_gap
         self._tail: ChangeReader | None = None

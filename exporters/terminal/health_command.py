@@ -14,7 +14,7 @@ from rich.text import Text
 
 from exporters.read_model.cluster_health import IGNORABLE, HealthBasis, HealthStatus, document_of
 from exporters.read_model.health_reasons import BLIND, HealthSeverity, ReasonKind
-from exporters.terminal.health_gate import HealthReader, Look, Waiting, newer_than_now
+from exporters.terminal.health_gate import HealthReader, Look, WaitLimits, newer_than_now
 from exporters.terminal.options import ClusterOption, ConfigOption, TablesOption, folder_of
 from exporters.terminal.output import until_closed
 from exporters.terminal.time_parsing import SECOND, seconds_of, span
@@ -44,7 +44,7 @@ _STYLES: Final = {
 def health(  # noqa: PLR0913 - one parameter per option
     *,
     wait: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Wait until all is healthy, for so long at most: 30s, 10m.")
+        str | None, typer.Option(metavar="DURATION", help="Wait until healthy, at most this long: 30s, 10m.")
     ] = None,
     settle: Annotated[
         str, typer.Option(metavar="DURATION", help="With --wait: for how long it must have been healthy.")
@@ -111,7 +111,7 @@ def _waited(seconds: float, settle_seconds: float, reader: HealthReader) -> Look
             reported.append(waits_for)
             typer.echo(f"waiting for {span(left)} at most: {waits_for}", err=True)
 
-    waiting = Waiting(seconds=seconds, settle_seconds=settle_seconds, clock=time.monotonic, sleep=time.sleep)
+    waiting = WaitLimits(seconds=seconds, settle_seconds=settle_seconds, clock=time.monotonic, sleep=time.sleep)
     try:
         return waiting.until_healthy(reader.look, report)
     except KeyboardInterrupt:

@@ -85,7 +85,7 @@ class HealthReader:
 
 
 @dataclass(slots=True)
-class Settling:
+class SettlingClock:
     """For how long the clusters have been healthy, by the time of their data."""
 
     seconds: float
@@ -103,8 +103,8 @@ class Settling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """How long to wait, and how long everything must have been healthy; a clock in seconds, and how to sleep."""
+class WaitLimits:
+    """Longest wait, and the time that everything must have been healthy; a clock in seconds, and a way to sleep."""
 
     seconds: float
     settle_seconds: float
@@ -121,7 +121,7 @@ class Waiting:
         Returns:
             the last look.
         """
-        end, settling = self.clock() + self.seconds, Settling(self.settle_seconds)
+        end, settling = self.clock() + self.seconds, SettlingClock(self.settle_seconds)
         while True:
             last = settling.after(look())
             left = end - self.clock()

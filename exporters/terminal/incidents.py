@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from exporters.terminal.output import Row
-    from exporters.terminal.unreadable import Unreadable
+    from exporters.terminal.unreadable import UnreadableTables
 
 _LAST_OBSERVED: Final = (
     "SELECT cluster, CAST(max(observed_until) AS BIGINT) AS newest FROM rows "
@@ -67,7 +67,7 @@ def one_of(rows: Iterable[Row], prefix: str) -> Row:
     return exact[0]
 
 
-def evidence(tables: Path, incident: Row, unreadable: Unreadable) -> list[dict[str, Any]]:
+def evidence(tables: Path, incident: Row, unreadable: UnreadableTables) -> list[dict[str, Any]]:
     """Read the events that an incident lists as its evidence, oldest first."""
     selection = EventFilter(
         clusters=(incident["cluster_id"],), since=incident["opened_at"], until=incident["updated_at"]

@@ -34,7 +34,7 @@ from exporters.terminal.options import (
 )
 from exporters.terminal.output import Row, RowFormat, RowOutput, machine, output_of, until_closed
 from exporters.terminal.time_parsing import SECOND, Clock, span
-from exporters.terminal.unreadable import Unreadable
+from exporters.terminal.unreadable import UnreadableTables
 from streaming.contracts.events import IncidentClass
 from streaming.settings import load
 from streaming.word_wrap import print_wrapped
@@ -74,7 +74,7 @@ def incidents(  # noqa: PLR0913 - one parameter per option
     output = output_of(row_format, Clock(time.time_ns() // 1_000, local))
     folder = folder_of(tables, config_file)
     changed_since = None if since is None else output.clock.read(since)
-    rows, unreadable = read_incidents(folder), Unreadable()
+    rows, unreadable = read_incidents(folder), UnreadableTables()
     stale_after = load(config_file).export.stale_after_seconds
     with until_closed():
         with unreadable.collected():

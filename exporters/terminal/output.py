@@ -80,7 +80,7 @@ class RowOutput:
 
     @property
     def is_for_people(self) -> bool:
-        """Whether headings and remarks may be printed between the rows."""
+        """True if headings and remarks may be printed between the rows."""
         return self.format in {RowFormat.TABLE, RowFormat.LINES}
 
     def in_lines(self) -> RowOutput:

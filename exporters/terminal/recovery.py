@@ -40,7 +40,7 @@ class ReplicaKey(NamedTuple):
 
 
 class ReplicaLag(NamedTuple):
-    """How far a replica is behind, in records, and how fast that moves; when it was sampled. None is unknown."""
+    """Lag of a replica, in records, its pace, and the time of its sample. None is unknown."""
 
     lag: int | None = None
     lag_per_second: float | None = None

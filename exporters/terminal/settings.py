@@ -1,4 +1,4 @@
-"""What is wrong with settings, from the newest samples: durability of topics, throttles, versions; worst first."""
+"""Unsafe settings, from the newest samples: durability of topics, throttles, versions; worst first."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class UnsafeSetting(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """What it is about."""
+        """Subject of the row."""
         return self.topic or ("cluster" if self.broker is None else f"broker {self.broker}")
 
 

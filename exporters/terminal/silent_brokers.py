@@ -1,4 +1,4 @@
-"""What a table of samples leaves out: brokers that have not answered lately, and samples that are all old."""
+"""Gaps in a table of samples: brokers that have not answered lately, and samples that are all old."""
 
 from __future__ import annotations
 

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from exporters.read_model.draft import SnapshotDraft
     from exporters.read_model.snapshot import ReplicationSnapshot
-    from exporters.terminal.unreadable import Unreadable
+    from exporters.terminal.unreadable import UnreadableTables
     from streaming.contracts.identifiers import BrokerId, ClusterId
 
 
-def state_as_of(tables: Path, version: int, unreadable: Unreadable = INTOLERANT) -> ReplicationSnapshot:
+def state_as_of(tables: Path, version: int, unreadable: UnreadableTables = INTOLERANT) -> ReplicationSnapshot:
     """Rebuild what the tables contained at a version of ``partition_changes``; samples are not included.
 
     Args:

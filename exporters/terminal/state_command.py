@@ -58,7 +58,7 @@ from exporters.terminal.state_view import (
 )
 from exporters.terminal.table_layout import SENTENCE, Field
 from exporters.terminal.time_parsing import Clock, span
-from exporters.terminal.unreadable import Unreadable
+from exporters.terminal.unreadable import UnreadableTables
 from exporters.terminal.versions import as_of as version_as_of
 from streaming.contracts.health import DISKLESS, PARTITIONS
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, PARTITION_STATE_TABLE, SOURCE_PROGRESS
@@ -97,12 +97,14 @@ def state(  # noqa: PLR0913 - one parameter per option
     groups: Annotated[bool, typer.Option("--groups", help="One row per group: its state and its lag.")] = False,
     reassignments: Annotated[bool, typer.Option("--reassignments", help="One row per partition on the move.")] = False,
     replicas: Annotated[bool, typer.Option("--replicas", help="One row per replica that is behind: its lag.")] = False,
-    settings: Annotated[bool, typer.Option("--settings", help="Unsafe settings, and what mends them.")] = False,
+    settings: Annotated[bool, typer.Option("--settings", help="Show unsafe settings and how to fix them.")] = False,
     directories: Annotated[bool, typer.Option("--directories", help="One row per log directory: how full.")] = False,
     quorum: Annotated[bool, typer.Option("--quorum", help="One row per member of the metadata quorum.")] = False,
     transactions: Annotated[bool, typer.Option("--transactions", help="One row per open transaction.")] = False,
     metrics: Annotated[bool, typer.Option("--metrics", help="One row per metric that an agent exports.")] = False,
-    missed: Annotated[bool, typer.Option("--missed", help="ISR changes that brokers counted; recorded ones.")] = False,
+    missed: Annotated[
+        bool, typer.Option("--missed", help="Compare ISR changes counted by brokers with those recorded.")
+    ] = False,
     everything: Annotated[bool, typer.Option("--all", help="Include what is healthy.")] = False,
     cluster: ClusterOption = None,
     topic: TopicOption = None,
@@ -126,7 +128,7 @@ def state(  # noqa: PLR0913 - one parameter per option
     output = output_of(row_format, Clock(now, local))
     folder = folder_of(tables, config_file)
     version = None if as_of is None else version_as_of(folder, as_of, output.clock)
-    unreadable = Unreadable()
+    unreadable = UnreadableTables()
     snapshot = _present(folder, unreadable) if version is None else state_as_of(folder, version, unreadable)
     stale_after, ages = _ages(config_file)
     then = now if version is None else snapshot.read_at
@@ -157,7 +159,7 @@ def _chosen(of_state: Tables, of_samples: Tables, as_of: str | None) -> Show:
     return chosen[0] if chosen else _partitions
 
 
-def _present(folder: Path, unreadable: Unreadable) -> ReplicationSnapshot:
+def _present(folder: Path, unreadable: UnreadableTables) -> ReplicationSnapshot:
     """Read the present state from the tables that can be read."""
     reader = TablesReader(folder)
     try:

@@ -1,4 +1,4 @@
-"""What ``isrwatch state`` shows of the newest samples: groups, directories, quorum, transactions, settings, metrics."""
+"""Tables of ``isrwatch state`` from samples: groups, directories, quorum, transactions, settings, metrics."""
 
 from __future__ import annotations
 

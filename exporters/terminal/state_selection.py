@@ -1,4 +1,4 @@
-"""What the options of ``isrwatch state`` select, and how its rows are printed."""
+"""Selection by the options of ``isrwatch state``, and the printing of its rows."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
     from exporters.read_model.snapshot import ClusterSnapshot
     from exporters.terminal.output import RowOutput
-    from exporters.terminal.unreadable import Unreadable
+    from exporters.terminal.unreadable import UnreadableTables
 
     Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class StateSelection:
-    """What the options of ``isrwatch state`` select.
+    """Selection by the options of ``isrwatch state``.
 
     Attributes:
         clusters: each with its row.
@@ -38,7 +38,7 @@ class StateSelection:
     folder: Path
     is_now: bool
     everything: bool
-    unreadable: Unreadable
+    unreadable: UnreadableTables
     oldest_ages: Mapping[str, float]
 
     @property

@@ -192,7 +192,7 @@ def columns_as_fields(names: Iterable[str], below: int = 0) -> tuple[Field, ...]
 
 
 def counted_until(cluster: ClusterSnapshot, now: int | None) -> int | None:
-    """Return the time up to which an episode that goes on has lasted, by the clock of the data, in UTC microseconds.
+    """Return the time up to which an open episode has lasted, by the clock of the data, in UTC microseconds.
 
     Args:
         cluster: its snapshot.

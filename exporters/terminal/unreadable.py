@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Unreadable:
+class UnreadableTables:
     """Collects why tables could not be read."""
 
     def __init__(self) -> None:
@@ -41,8 +41,8 @@ class Unreadable:
             raise TableUnreadable("; ".join(self._sentences))
 
 
-class Intolerant(Unreadable):
-    """Tolerates no table that cannot be read: the error goes on."""
+class StrictUnreadableTables(UnreadableTables):
+    """Tolerates no table that cannot be read: the error is raised."""
 
     @contextmanager
     def collected(self) -> Iterator[None]:
@@ -50,4 +50,4 @@ class Intolerant(Unreadable):
         yield
 
 
-INTOLERANT: Final = Intolerant()
+INTOLERANT: Final = StrictUnreadableTables()

@@ -161,7 +161,7 @@ class Endpoint:
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """Path of the endpoint."""
         return f"{PREFIX}/{self.name}"
 
 

@@ -1,4 +1,4 @@
-"""What a resource of the JSON API is: rows of one kind, how they are filtered and ordered, and what a row contains."""
+"""Resources of the JSON API: rows of one kind, their filters and order, and the contents of a row."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def clusters_of(snapshot: ReplicationSnapshot, names: Iterable[str]) -> dict[str
 
 
 class Item(NamedTuple):
-    """What a row is made of: a value of the snapshot, and the cluster that it is of."""
+    """Input of a row: a value of the snapshot, and its cluster."""
 
     cluster: ClusterSnapshot
     value: Any
@@ -146,7 +146,7 @@ class ApiResource:
         return {column.name: values.get(column.name) for column in self.columns}
 
 
-# Pages of ordered rows. A cursor names the last row of a page by its key, so the next page goes on behind that row.
+# Pages of ordered rows. A cursor names the last row of a page by its key, so the next page starts behind that row.
 #
 # Rows that come or go between two pages therefore shift no others: each row that stays is returned once. A row whose
 # own key changes (a renamed cluster) may come twice or not at all; the response says that the tables have changed
@@ -159,7 +159,7 @@ Key = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Where the next page begins.
+    """Position at which the next page begins.
 
     Attributes:
         version: of the tables as the first page was made.

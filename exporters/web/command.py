@@ -29,7 +29,7 @@ from streaming.word_wrap import print_wrapped
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# What the exporter logs, and how: the levels and formats of Prometheus' own exporters (promslog).
+# Logs of the exporter, in the levels and formats of Prometheus' own exporters (promslog).
 
 
 class LogLevel(StrEnum):
@@ -42,7 +42,7 @@ class LogLevel(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """How a line is written: for people, or for a collector of logs."""
+    """Format of a line: for people, or for a collector of logs."""
 
     TEXT = "text"
     LOGFMT = "logfmt"

@@ -1,4 +1,4 @@
-"""What a client accepts, from its ``Accept`` and ``Accept-Encoding`` headers (RFC 9110): the format and the coding."""
+"""Negotiation of format and coding by the ``Accept`` and ``Accept-Encoding`` headers (RFC 9110)."""
 
 from __future__ import annotations
 

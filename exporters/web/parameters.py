@@ -149,7 +149,7 @@ def _whole(given: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What a request asks for: the value of every declared parameter, by name."""
+    """Parameters of a request: the value of every declared one, by name."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
 

@@ -289,7 +289,7 @@ def _parts(
     )
     server = WebServer(application(endpoints), opened, protected)
     endpoints.http = server.counts
-    exposition.give_way = ScrapesFirst(server.counts)
+    exposition.give_way = ScrapePriority(server.counts)
     return server, refresher
 
 
@@ -303,7 +303,7 @@ ARRIVAL_SECONDS: Final = 0.005
 _LOOK_SECONDS: Final = 0.0005
 
 
-class ScrapesFirst:
+class ScrapePriority:
     """Called by a thread that prepares responses, often: waits while a request is being responded to."""
 
     def __init__(self, counts: HttpCounts) -> None:

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from streaming.bus.frames import BusFrame, Damaged, encode_frame, last_frame_start
-from streaming.bus.log import BusCapacity, Removed, WritableLog, sync_file
+from streaming.bus.frames import BusFrame, DamagedRange, encode_frame, last_frame_start
+from streaming.bus.log import BusCapacity, RemovedBytes, WritableLog, sync_file
 from streaming.bus.segments import (
     PIECE,
     LastLook,
@@ -61,7 +61,7 @@ class DirectoryPublisher:
         self._capacity = BusCapacity(directory, max_bytes) if max_bytes is not None else None
         self._segment_bytes = segment_bytes if self._capacity is None else self._capacity.segment_bytes(segment_bytes)
         self._fsync = fsync
-        self._removed = Removed(0, 0)
+        self._removed = RemovedBytes(0, 0)
         self._logs: dict[tuple[str, str], WritableLog] = {}
 
     def publish(self, observations: Sequence[Observation]) -> None:
@@ -81,9 +81,9 @@ class DirectoryPublisher:
         with self._writing(channel, source) as log:
             self._append(log, encode_frame(payload))
 
-    def take_removed(self) -> Removed:
+    def take_removed(self) -> RemovedBytes:
         """Return and forget how much was deleted since the last call although nobody may have applied it."""
-        removed, self._removed = self._removed, Removed(0, 0)
+        removed, self._removed = self._removed, RemovedBytes(0, 0)
         return removed
 
     def _append(self, log: WritableLog, data: bytes) -> None:
@@ -92,7 +92,7 @@ class DirectoryPublisher:
         log.append(data)
         if self._capacity is not None:
             samples, replication = self._capacity.wrote(len(data))
-            self._removed = Removed(self._removed.samples + samples, self._removed.replication + replication)
+            self._removed = RemovedBytes(self._removed.samples + samples, self._removed.replication + replication)
 
     def close(self) -> None:
         """Close every log."""
@@ -116,7 +116,7 @@ class DirectoryPublisher:
                 log.abandon()
             if error.errno in _FULL:
                 samples = 0 if self._capacity is None else self._capacity.remove_samples()
-                self._removed = Removed(self._removed.samples + samples, self._removed.replication)
+                self._removed = RemovedBytes(self._removed.samples + samples, self._removed.replication)
                 raise BusFull(
                     f"the disk of the bus {self._directory} is full; free space, or give the job time to: everything "
                     "published before is safe"
@@ -239,7 +239,7 @@ class DirectoryReader:
 
     def read(
         self, channel: Channel, source: str, start: int, end: int, log_id: int | None = None
-    ) -> Iterator[BusFrame | Damaged]:
+    ) -> Iterator[BusFrame | DamagedRange]:
         """Read everything between two positions, in order.
 
         Args:
@@ -343,7 +343,7 @@ class BusReader(Protocol):
     def end_positions(self, channel: Channel) -> dict[str, int]:
         """Return the position behind the last complete frame of each log; cheap enough for polling."""
 
-    def read(self, channel: Channel, source: str, start: int, end: int) -> Iterator[BusFrame | Damaged]:
+    def read(self, channel: Channel, source: str, start: int, end: int) -> Iterator[BusFrame | DamagedRange]:
         """Read everything between two positions that this reader returned, in order.
 
         Raises:

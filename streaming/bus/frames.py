@@ -36,7 +36,7 @@ class BusFrame(NamedTuple):
         return self.position + HEADER_BYTES + len(self.payload)
 
 
-class Damaged(NamedTuple):
+class DamagedRange(NamedTuple):
     """Bytes from ``position`` to ``end`` that contain no valid frame; ``raw`` has those that still exist."""
 
     position: int
@@ -58,7 +58,7 @@ def encode_frame(payload: bytes) -> bytes:
     return _HEADER.pack(MAGIC, len(payload), _checksum(payload)) + payload
 
 
-def parse(data: bytes, position: int, *, closed: bool) -> tuple[list[BusFrame | Damaged], int]:
+def parse(data: bytes, position: int, *, closed: bool) -> tuple[list[BusFrame | DamagedRange], int]:
     """Parse a piece of a log.
 
     Args:
@@ -70,7 +70,7 @@ def parse(data: bytes, position: int, *, closed: bool) -> tuple[list[BusFrame | 
     Returns:
         frames and damage in order, and the number of bytes that they cover.
     """
-    items: list[BusFrame | Damaged] = []
+    items: list[BusFrame | DamagedRange] = []
     at = 0
     while at < len(data):
         at = _append_valid(data, at, position, items)
@@ -88,12 +88,12 @@ def parse(data: bytes, position: int, *, closed: bool) -> tuple[list[BusFrame | 
             following = len(data)
         elif reason == _INCOMPLETE:
             reason = _MISMATCH  # it would reach beyond the next frame; whether beyond this buffer, too, says nothing
-        items.append(Damaged(position + at, data[at:following], reason, position + following))
+        items.append(DamagedRange(position + at, data[at:following], reason, position + following))
         at = following
     return items, at
 
 
-def _append_valid(data: bytes, at: int, position: int, items: list[BusFrame | Damaged]) -> int:
+def _append_valid(data: bytes, at: int, position: int, items: list[BusFrame | DamagedRange]) -> int:
     """Append consecutive valid frames and return the index behind them: the fast path, without slices of the header."""
     unpack, checksum_of, last = _HEADER.unpack_from, zlib.crc32, len(data) - HEADER_BYTES
     while at <= last:

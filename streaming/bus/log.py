@@ -12,11 +12,11 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming.bus.frames import HEADER_BYTES, MAGIC, BusFrame, Damaged, parse
+from streaming.bus.frames import HEADER_BYTES, MAGIC, BusFrame, DamagedRange, parse
 from streaming.bus.segments import Segment, folder_of, folders, new_log_id, segment_name, segments, source_of
 from streaming.contracts.codec import decode
 from streaming.contracts.observations import SCHEMA_VERSION, Channel
-from streaming.errors import ConfigurationError, NewerFormat, Quarantined
+from streaming.errors import ConfigurationError, InvalidObservation, NewerFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -116,7 +116,7 @@ def recover(folder: Path) -> tuple[int, int]:
     data = newest.path.read_bytes()
     items, _ = parse(data, newest.base, closed=True)
     end = newest.base + len(data)
-    is_torn = bool(items) and isinstance(items[-1], Damaged) and is_incomplete(items[-1].raw)
+    is_torn = bool(items) and isinstance(items[-1], DamagedRange) and is_incomplete(items[-1].raw)
     if is_torn:
         end = items.pop().position
     try:
@@ -139,7 +139,7 @@ def is_incomplete(raw: bytes) -> bool:
     return raw.startswith(MAGIC) and HEADER_BYTES + length > len(raw)
 
 
-def _last_sequence(items: Sequence[BusFrame | Damaged], older: Sequence[Segment]) -> int:
+def _last_sequence(items: Sequence[BusFrame | DamagedRange], older: Sequence[Segment]) -> int:
     """Return the sequence of the last observation; the newest segment may contain none yet.
 
     One is added for damage skipped that observation: the damaged bytes may have been the next one.
@@ -147,10 +147,10 @@ def _last_sequence(items: Sequence[BusFrame | Damaged], older: Sequence[Segment]
     skipped = 0
     while True:
         for item in reversed(items):
-            if isinstance(item, Damaged):
+            if isinstance(item, DamagedRange):
                 skipped = 1
                 continue
-            with suppress(Quarantined):
+            with suppress(InvalidObservation):
                 return decode(item.payload).sequence + skipped
         if not older:
             return skipped
@@ -211,14 +211,14 @@ _RESERVED_SHARE: Final = 20
 _RESERVED_BYTES: Final = 256 << 20
 
 
-class Removed(NamedTuple):
+class RemovedBytes(NamedTuple):
     """Bytes that were deleted although nobody may have applied them."""
 
     samples: int
     replication: int
 
 
-class _Closed(NamedTuple):
+class _ClosedSegment(NamedTuple):
     """A segment that is not its log's newest one, and its size."""
 
     written_at: int
@@ -243,18 +243,18 @@ class BusCapacity:
         """Return the size of a segment: of small ones, so that there are some to delete."""
         return min(configured, max(1, self._max_bytes // _SEGMENTS_IN_LIMIT))
 
-    def wrote(self, size: int) -> Removed:
+    def wrote(self, size: int) -> RemovedBytes:
         """Count what was written; look at the whole bus once in a while, and delete what is too much."""
         self._written += size
         if self._written * _LOOKS_IN_LIMIT < self._max_bytes:
-            return Removed(0, 0)
+            return RemovedBytes(0, 0)
         self._written = 0
         samples = self._remove_samples(self._max_bytes // SAMPLES_SHARE)
         excess = sum(_sizes(self._directory, *Channel)) - self._max_bytes
         if excess > 0:
             samples += self._remove_samples(0, at_most=excess)
             excess = sum(_sizes(self._directory, *Channel)) - self._max_bytes
-        return Removed(samples, _remove(self._closed(Channel.REPLICATION), excess))
+        return RemovedBytes(samples, _remove(self._closed(Channel.REPLICATION), excess))
 
     def remove_samples(self) -> int:
         """Delete all samples but the newest: the disk is full. Return how many bytes they were."""
@@ -274,17 +274,19 @@ class BusCapacity:
         excess = sum(_sizes(self._directory, *channels)) - share
         return _remove(self._closed(*channels), excess if at_most is None else min(excess, at_most))
 
-    def _closed(self, *channels: Channel) -> list[_Closed]:
+    def _closed(self, *channels: Channel) -> list[_ClosedSegment]:
         """List the segments that may go, the oldest first; a writer recovers from the newest that is not empty."""
         closed = []
         for log in _logs(self._directory, *channels):
             with_sizes = [(segment, *_size_and_time(segment)) for segment in segments(log)]
             newest = max((segment.base for segment, size, _ in with_sizes if size), default=0)
-            closed += [_Closed(time, size, segment) for segment, size, time in with_sizes if segment.base < newest]
+            closed += [
+                _ClosedSegment(time, size, segment) for segment, size, time in with_sizes if segment.base < newest
+            ]
         return sorted(closed)
 
 
-def _remove(closed: list[_Closed], excess: int) -> int:
+def _remove(closed: list[_ClosedSegment], excess: int) -> int:
     removed = 0
     for each in closed:
         if removed >= excess:

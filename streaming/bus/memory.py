@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from streaming.bus.frames import BusFrame, Damaged, encode_frame, parse
+from streaming.bus.frames import BusFrame, DamagedRange, encode_frame, parse
 from streaming.contracts.codec import encode
 from streaming.errors import IsrwatchError
 
@@ -62,7 +62,7 @@ class MemoryBus:
         """Return the position behind the last frame of each log."""
         return {source: self._logs[channel, source].end() for source in self.logs(channel)}
 
-    def read(self, channel: Channel, source: str, start: int, end: int) -> Iterator[BusFrame | Damaged]:
+    def read(self, channel: Channel, source: str, start: int, end: int) -> Iterator[BusFrame | DamagedRange]:
         """Read everything between two positions, in order.
 
         Raises:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, unquote
 
-from streaming.bus.frames import BusFrame, Damaged, end_of_last_frame, parse
+from streaming.bus.frames import BusFrame, DamagedRange, end_of_last_frame, parse
 from streaming.errors import IsrwatchError
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def replaced(channel: str, source: str) -> IsrwatchError:
     return IsrwatchError(f"the log {channel}/{source} on the bus was replaced, restored from a copy, or cut")
 
 
-def is_frame(item: BusFrame | Damaged) -> bool:
+def is_frame(item: BusFrame | DamagedRange) -> bool:
     """Return whether an item is a record."""
     return isinstance(item, BusFrame)
 
@@ -144,7 +144,7 @@ def size_and_time(path: str) -> Stamp:
     return status.st_size, status.st_mtime_ns
 
 
-def read_segment(segment: Segment, lower: int, upper: int) -> Iterator[BusFrame | Damaged]:
+def read_segment(segment: Segment, lower: int, upper: int) -> Iterator[BusFrame | DamagedRange]:
     """Read one segment in pieces; the result does not depend on where they are cut (see :mod:`frames`)."""
     position, rest = lower, b""
     with segment.path.open("rb") as file:
@@ -160,4 +160,4 @@ def read_segment(segment: Segment, lower: int, upper: int) -> Iterator[BusFrame 
     yield from items
     position += covered
     if position < upper:
-        yield Damaged(position, b"", f"{upper - position} bytes are missing", upper)
+        yield DamagedRange(position, b"", f"{upper - position} bytes are missing", upper)

@@ -89,7 +89,7 @@ from streaming.changes.cluster_steps import (
 from streaming.changes.maintenance import announced, lapse_leases
 from streaming.changes.partitions import with_event_ids
 from streaming.changes.sources import SILENCE, may_order, with_plausible_time
-from streaming.changes.state import Folded
+from streaming.changes.state import FoldResult
 from streaming.changes.steps import Draft, appeared, listed, revised, stepped, vanished
 from streaming.contracts.blocks import PartitionsChanged, PartitionsObserved
 from streaming.contracts.events import EventKind, Evidence
@@ -119,7 +119,7 @@ if TYPE_CHECKING:
     from streaming.contracts.state import ClusterState, PartitionState
 
 
-def fold(state: ReplicationState, observations: Iterable[Observation]) -> Folded:
+def fold(state: ReplicationState, observations: Iterable[Observation]) -> FoldResult:
     """Apply observations to a state, which is not changed.
 
     Args:
@@ -149,7 +149,7 @@ def fold(state: ReplicationState, observations: Iterable[Observation]) -> Folded
         advance(observed, draft)
         lapse_leases(observed, draft)
     draft.changes.extend(source_changes(draft, last))
-    return Folded(tuple(draft.changes), draft.touched, tuple(draft.dropped))
+    return FoldResult(tuple(draft.changes), draft.touched, tuple(draft.dropped))
 
 
 @singledispatch

@@ -61,12 +61,12 @@ class Lease(NamedTuple):
 
     @property
     def end(self) -> Micros:
-        """When it lapses or was ended, whichever is first."""
+        """Time at which it lapses or was ended, whichever is first."""
         return self.until if self.ended_at is None else min(self.until, self.ended_at)
 
     @property
     def has_ended_command(self) -> bool:
-        """Whether it is only in the tail of a command, which ended at the time of its newest record."""
+        """True if it is only in the tail of a command, which ended at the time of its newest record."""
         return self.why.endswith(IN_ITS_TAIL)
 
     @property

@@ -28,7 +28,7 @@ BrokerKey = tuple[ClusterId, BrokerId]
 SourceKey = tuple[ClusterId, str]
 
 
-class Stored(Protocol):
+class StoredTopics(Protocol):
     """Topics of which nothing has asked for a partition since the start. None of them has a tombstone."""
 
     def __contains__(self, key: object) -> bool:
@@ -62,7 +62,7 @@ class ReplicationState:
     clusters: dict[ClusterId, ClusterState] = field(default_factory=dict)
     sources: dict[SourceKey, SourceState] = field(default_factory=dict)
     configs: dict[ConfigKey, ConfigValue] = field(default_factory=dict)
-    stored: Stored | None = None
+    stored: StoredTopics | None = None
 
     def topic(self, key: TopicKey) -> Mapping[int, PartitionState]:
         """Look the partitions of one topic up, tombstones included."""
@@ -242,7 +242,7 @@ class Change:
 
     @property
     def count(self) -> int:
-        """How many steps, and rows of ``partition_changes``, it is."""
+        """Number of steps, and rows of ``partition_changes``, that it stands for."""
         return 1 if self.listed is None else len(self.listed)
 
     def singly(self) -> Iterator[Change]:
@@ -255,7 +255,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class FoldResult:
     """The changes in the order they were accepted, and the state they touched (``ReplicationState.apply`` it).
 
     ``dropped`` are the observations that were equal, older, or not of the primary source.
@@ -330,11 +330,11 @@ def counted(topics: Iterable[ListedPartitions]) -> Iterator[tuple[PartitionState
                 yield shape._replace(partition=number), count
 
 
-# What is configured for a topic, from the values that sources have reported.
+# The configuration of a topic, from the values that sources have reported.
 #
 # Kafka's own order for ``min.insync.replicas`` (KIP-226): the topic's value, the cluster's dynamic default, the
 # broker's static value. The first two are in the metadata log; only a broker reports the third (DescribeConfigs). A
-# topic is diskless by a value of its own, whoever reports it (KIP-1150).
+# topic is diskless by a value of its own, from any source (KIP-1150).
 
 
 CLUSTER_DEFAULT: Final = ""
@@ -344,7 +344,7 @@ _LARGEST: Final = 2**31 - 1
 
 
 class TopicConfig(NamedTuple):
-    """What is configured for a topic: its ``min.insync.replicas``, None while no source has reported it."""
+    """Configuration of a topic: its ``min.insync.replicas``, None while no source has reported it."""
 
     min_isr: int | None = None
     is_diskless: bool = False

@@ -1,4 +1,4 @@
-"""How long a deleted partition is remembered, and where its totals go then.
+"""Deleted partitions: for how long they are remembered, and where their totals go then.
 
 A tombstone prevents a late observation of a deleted topic from making it appear again. After ``KEPT`` no collector can
 be that late: it would have been silent for as long, and then begins with a full report. So the tombstones of a day are
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming.changes.state import Change, Folded
+from streaming.changes.state import Change, FoldResult
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.state import TOTALS
@@ -27,7 +27,7 @@ KEPT: Final = Micros(86_400_000_000)
 DAY: Final = 86_400_000_000  # they are searched once a day, because that visits every partition
 
 
-def without_expired(state: ReplicationState, folded: Folded) -> Folded:
+def without_expired(state: ReplicationState, folded: FoldResult) -> FoldResult:
     """Drop the expired tombstones after a fold, with one change of the cluster.
 
     Args:

@@ -157,7 +157,7 @@ def _simulated(scenario: str, settings: Settings, speed: float, seed: int) -> So
     """Create a simulated cluster. It starts from scratch each time, so every start has a cluster id of its own."""
     from streaming.contracts.identifiers import ClusterId, topic_id_from_uuid
     from streaming.sources.simulated import SimulatedSource, load_scenario
-    from streaming.sources.source import Paced, wall_clock
+    from streaming.sources.source import PacedSource, wall_clock
 
     if speed <= 0:
         raise ConfigurationError(f"--speed is {speed:g}; it must be above 0")
@@ -171,7 +171,7 @@ def _simulated(scenario: str, settings: Settings, speed: float, seed: int) -> So
         name=f"simulated:{settings.collect.collector}",
         epoch=start,
     )
-    return Paced(source, start=start, speed=speed)
+    return PacedSource(source, start=start, speed=speed)
 
 
 def _stop_on_signal(collector: Collector | Collectors) -> None:

@@ -83,7 +83,7 @@ def _print(checked: Iterable[Finding]) -> bool:
     return counts[Status.PROBLEM] > 0
 
 
-# What ``isrwatch doctor`` says of listeners and certificates.
+# Findings of ``isrwatch doctor`` about listeners and certificates.
 
 
 LEAST_DAYS: Final = 14
@@ -120,7 +120,7 @@ def _certificates(ends: dict[str, float]) -> Iterator[tuple[Status, str]]:
         yield Status.OK, f"the first certificate to expire is that of {first}, in {days:.0f} days"
 
 
-# What ``isrwatch doctor`` checks: each check gives findings, one sentence each, with the fix where there is one.
+# Checks of ``isrwatch doctor``: each gives findings, one sentence each, with the fix where there is one.
 #
 # Nothing is changed: no folder is created, nothing is downloaded, no offset or position is stored. No sentence holds a
 # password: addresses are printed without a login, and properties of clients are not printed.
@@ -184,14 +184,14 @@ def _brokers(settings: Settings) -> Iterator[tuple[Status, str]]:
     from streaming.sources.metadata_log.opening import bootstrap_of
     from streaming.sources.polling.metadata import several_clusters
     from streaming.sources.protocol.addresses import parse_servers
-    from streaming.sources.protocol.tls import Unsupported
+    from streaming.sources.protocol.tls import UnsupportedProperty
 
     clusters, refusals = dict["Address", "ClusterId"](), list[str]()
     for address in parse_servers(settings.cluster.bootstrap_servers):
         its = replace(settings.cluster, bootstrap_servers=str(address), controllers=ControllersSettings())
         try:
             clusters[address] = bootstrap_of(replace(settings, cluster=its)).cluster_id()
-        except Unsupported as refusal:
+        except UnsupportedProperty as refusal:
             yield Status.SKIPPED, f"each broker alone cannot be asked: {refusal}"
             return
         except ConnectionRefused as refusal:
@@ -245,11 +245,11 @@ def _full_report(source: MetadataLogSource) -> list[Observation]:
 def _versions(settings: Settings) -> Iterator[tuple[Status, str]]:
     from streaming.sources.metadata_log.decoding import NEWEST_METADATA_VERSION, TESTED
     from streaming.sources.metadata_log.opening import bootstrap_of
-    from streaming.sources.protocol.tls import Unsupported
+    from streaming.sources.protocol.tls import UnsupportedProperty
 
     try:
         level = bootstrap_of(settings).features().get("metadata.version")
-    except Unsupported as refusal:
+    except UnsupportedProperty as refusal:
         yield Status.SKIPPED, f"the version of the metadata records cannot be asked for: {refusal}"
         return
     if level is None:

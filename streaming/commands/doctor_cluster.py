@@ -1,4 +1,4 @@
-"""What ``isrwatch doctor`` learns from the brokers: it asks once what the collector asks again and again."""
+"""Checks of ``isrwatch doctor`` against the brokers: it asks once what the collector asks again and again."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from streaming.sources.polling.librdkafka import OffsetsRound
 from streaming.sources.polling.metadata import NO_TOPIC, others_denied
 from streaming.sources.polling.reassignments import ReassignmentsRound, dialer_of
 from streaming.sources.protocol.addresses import parse_servers
-from streaming.sources.protocol.connection import CannotServe, TooOld
-from streaming.sources.protocol.tls import Unsupported
+from streaming.sources.protocol.connection import NodeTooOld, ServiceRefused
+from streaming.sources.protocol.tls import UnsupportedProperty
 from streaming.sources.samples.groups.spark import CheckpointUnreadable, read_checkpoint
 from streaming.sources.samples.source import open_samples
 from streaming.sources.source import monotonic, wall_clock
@@ -56,7 +56,7 @@ def poll_once(cluster: ClusterSettings) -> Iterator[tuple[Status, str]]:
     access = access_of(cluster.bootstrap_servers, cluster.client, cluster=cluster.name, name="doctor", seconds=SECONDS)
     try:
         answer = _first_answer(access, cluster)
-    except TooOld:
+    except NodeTooOld:
         access.close()
         access = access.older()
         answer = _first_answer(access, cluster)
@@ -75,7 +75,7 @@ def _first_answer(access: Access, cluster: ClusterSettings) -> Answer:
                 return broker.answer([NO_TOPIC], Micros(monotonic() + int(SECONDS * 1_000_000)))
         except ConnectionRefused as refusal:
             refusals.append(refusal)
-    raise next((each for each in refusals if isinstance(each, CannotServe)), refusals[0])
+    raise next((each for each in refusals if isinstance(each, ServiceRefused)), refusals[0])
 
 
 def _read(access: Access, answer: Answer, cluster: ClusterSettings) -> Iterator[tuple[Status, str]]:
@@ -144,7 +144,7 @@ def _envelope(view: ClusterView, cluster: ClusterSettings) -> dict[str, Any]:
     }
 
 
-# What ``isrwatch doctor`` learns of samples: it asks once what the collector asks again and again.
+# Checks of samples by ``isrwatch doctor``: it asks once what the collector asks again and again.
 
 
 _READ: Final[dict[type[Observation], str]] = {
@@ -154,7 +154,7 @@ _READ: Final[dict[type[Observation], str]] = {
     GroupOffsetsObserved: "partitions of groups whose owner or committed offset can be read",
     QuorumMemberObserved: "members of the metadata quorum whose log end can be read",
 }
-"""What is counted of each kind of sample."""
+"""Text of the count for each kind of sample."""
 _QUIET_SECONDS: Final = 1.0
 """A round has ended when nothing has come for so long."""
 
@@ -168,7 +168,7 @@ def samples(settings: Settings) -> Iterator[tuple[Status, str]]:
     """
     try:
         (source,) = open_samples(settings, lambda _: None)
-    except Unsupported as refusal:
+    except UnsupportedProperty as refusal:
         yield Status.SKIPPED, f"only the offsets of leaders are sampled, by librdkafka: {refusal}"
         return
     with closing(source):
@@ -202,7 +202,7 @@ def _one_round(source: SamplesSource) -> tuple[Counter[type[Observation]], list[
     while time.monotonic() < ends and not (counts and time.monotonic() - last > _QUIET_SECONDS):
         try:
             arrived = source.poll(wall_clock())
-        except CannotServe as refusal:
+        except ServiceRefused as refusal:
             refusals.append(str(refusal))
             continue
         for each in arrived:

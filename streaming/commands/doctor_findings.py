@@ -1,4 +1,4 @@
-"""What a check of ``isrwatch doctor`` says, and in which words."""
+"""Findings of the checks of ``isrwatch doctor``, and their words."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from enum import StrEnum
 from typing import Final
 
 SECONDS: Final = 5.0
-"""How long one answer is waited for."""
+"""Longest wait for one answer."""
 
 
 class Status(StrEnum):
-    """How a check ended; only a problem keeps isrwatch from working."""
+    """Result of a check; only a problem keeps isrwatch from working."""
 
     OK = "ok"
     WARNING = "warning"
@@ -21,7 +21,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one check says; ``cluster`` is the one that it is about, of several."""
+    """Sentence of one check; ``cluster`` is the one that it is about, of several."""
 
     check: str
     status: Status

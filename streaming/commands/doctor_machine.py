@@ -1,4 +1,4 @@
-"""What ``isrwatch doctor`` checks of this machine: folders, tables, Java, jars, ports and web configuration files."""
+"""Checks of this machine by ``isrwatch doctor``: folders, tables, Java, jars, ports and web configuration files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streaming.commands.doctor_findings import Status, numbered
 from streaming.contracts.identifiers import LogPosition
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import PARTITION_CHANGES, SOURCE_PROGRESS, TABLES
-from streaming.delta.log.definitions import ColumnsCompared, check_layout, layout_of
+from streaming.delta.log.definitions import ColumnComparison, check_layout, layout_of
 from streaming.delta.log.queries import read_all
 from streaming.delta.log.storage import open_table, wrong_files
 from streaming.delta.log.table_log import actions_of, committed_at
@@ -162,7 +162,7 @@ CHECKS_OF_THE_MACHINE: Final[Mapping[str, Callable[[Settings], Iterator[tuple[St
 }
 
 
-# What ``isrwatch doctor`` says of the tables. It reads their logs, the sizes of their files, and one small table.
+# Findings of ``isrwatch doctor`` about the tables. It reads their logs, the sizes of their files, and one small table.
 
 
 Said = tuple[Status, str]
@@ -209,7 +209,7 @@ def _open(path: Path, definition: Table) -> DeltaTable | Said | None:
     try:
         check_layout(table, definition)
     except TableRefused as refusal:
-        is_old = layout_of(table) == definition.layout and ColumnsCompared.of(table, definition).are_ours
+        is_old = layout_of(table) == definition.layout and ColumnComparison.of(table, definition).are_ours
         return Status.WARNING if is_old else Status.PROBLEM, str(refusal)  # the job adds new columns at its start
     if wrong:
         files = f"{numbered(len(wrong), 'data file')} of {path} missing or cut, first {wrong[0]}"

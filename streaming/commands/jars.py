@@ -116,7 +116,7 @@ _PATIENCE: Final = 120.0
 _SIMULATED_SECONDS: Final = 40
 
 
-class NotArchived(IsrwatchError):
+class ArchiveMissing(IsrwatchError):
     """No archive was made: the job that loads the classes did not run, or its JVM was killed."""
 
 
@@ -136,7 +136,7 @@ def archive() -> Path:
             last_line = _run_job(Path(folder), class_archive.recording(draft))
             class_archive.save(draft, path)
         if not path.exists():
-            raise NotArchived(last_line)
+            raise ArchiveMissing(last_line)
     return path
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from streaming.jobs.application import Application
-    from streaming.jobs.queries import Places
+    from streaming.jobs.queries import JobLocations
     from streaming.settings import JobSettings
 
 
@@ -63,10 +63,10 @@ def job(
     --driver-java-options -Dlog4j2.configurationFile=conf/log4j2.properties --driver-memory 4g deploy/spark/main.py
     --config isrwatch.toml
     """
-    from streaming.jobs.queries import Places
+    from streaming.jobs.queries import JobLocations
 
     settings = configuration.load(config)
-    places = Places(
+    places = JobLocations(
         bus=bus or Path(settings.bus.directory),
         tables=tables or Path(settings.tables.directory),
         retention=RetentionPolicy(settings.tables.history_days, settings.tables.reader_minutes),
@@ -82,7 +82,7 @@ def job(
     _say("stopped; everything applied is in the tables")
 
 
-def _run_alone(settings: JobSettings, places: Places) -> None:
+def _run_alone(settings: JobSettings, places: JobLocations) -> None:
     from streaming.delta.log.table_lock import sole_writer
     from streaming.jobs.application import chosen, recover
 
@@ -92,7 +92,7 @@ def _run_alone(settings: JobSettings, places: Places) -> None:
         _run(settings, places)
 
 
-def _run(settings: JobSettings, places: Places) -> None:
+def _run(settings: JobSettings, places: JobLocations) -> None:
     from streaming.bus.directory import DirectoryReader
     from streaming.jobs.application import Application
     from streaming.jobs.session import build_session, end_session

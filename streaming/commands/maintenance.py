@@ -18,7 +18,7 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.tables import BROKER_STATE_TABLE
 from streaming.contracts.words import utc_text
 from streaming.delta.log.queries import open_ours
-from streaming.errors import ConfigurationError, NotSafe, TableRefused, TableUnreadable
+from streaming.errors import ConfigurationError, TableRefused, TableUnreadable, UnsafeStop
 from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _For = Annotated[
     typer.Option("--for", metavar="DURATION", help="How long it may take: 90s, 30m, 2h. With a command: at most."),
 ]
 _Why = Annotated[str | None, typer.Option(help="The reason, shown with the events; required for a new announcement.")]
-_Extend = Annotated[bool, typer.Option("--extend", help="Let work that is announced last longer.")]
+_Extend = Annotated[bool, typer.Option("--extend", help="Extend announced work.")]
 _End = Annotated[bool, typer.Option("--end", help="End it early.")]
 _IfSafe = Annotated[
     bool,
@@ -176,12 +176,12 @@ def _held(
 
 
 def _run(lease: HeldLease, command: Sequence[str], warnings: Iterable[str]) -> int:
-    from streaming.commands.maintenance_lease import CannotRun, run_under
+    from streaming.commands.maintenance_lease import CommandNotRunnable, run_under
 
     _say_all(warnings)
     try:
         return run_under(lease, command)
-    except CannotRun as error:
+    except CommandNotRunnable as error:
         _say(str(error))
         return error.exit_code
 
@@ -334,7 +334,7 @@ def wait_until_safe(
     while obstacles := _obstacles(bus, tables, brokers):
         against, may_pass = obstacles
         if not may_pass or time.monotonic() >= deadline:
-            raise NotSafe(f"{against}: {_NOTHING_DONE}")
+            raise UnsafeStop(f"{against}: {_NOTHING_DONE}")
         if not is_waiting:
             report(f"waiting for {patience:g} s at most: {against}")
         is_waiting = True

@@ -1,4 +1,4 @@
-"""What the tables say against stopping a broker now, for a person who announces work on it."""
+"""Objections in the tables to stopping a broker now, for a person who announces work on it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from streaming.contracts.tables import (
 )
 from streaming.delta.log.queries import open_ours, query, quoted, select
 from streaming.delta.state import states_of
-from streaming.errors import ConfigurationError, NewerFormat, Quarantined
+from streaming.errors import ConfigurationError, InvalidObservation, NewerFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -249,7 +249,7 @@ def _on_the_bus(bus: Path) -> Iterator[Observation]:
             if isinstance(item, BusFrame):
                 try:
                     yield decode(item.payload)
-                except (Quarantined, NewerFormat):
+                except (InvalidObservation, NewerFormat):
                     continue  # the job says so
 
 

@@ -167,22 +167,22 @@ def run_under(lease: HeldLease, command: Sequence[str]) -> int:
         try:
             process = subprocess.Popen(command)  # noqa: S603 - the user's own command
         except OSError as error:
-            raise CannotRun(f"cannot run {command[0]}: {error.strerror}") from None
+            raise CommandNotRunnable(f"cannot run {command[0]}: {error.strerror}") from None
         has_run = True
-        with _Forwarding(process):
+        with _SignalForwarding(process):
             code = process.wait()
         return code if code >= 0 else _SIGNALLED - code
     finally:
         lease.end(at_once=not has_run)
 
 
-class CannotRun(IsrwatchError):
+class CommandNotRunnable(IsrwatchError):
     """The command does not exist or may not be executed."""
 
     exit_code = _COMMAND_NOT_FOUND
 
 
-class _Forwarding:
+class _SignalForwarding:
     """Leaves Ctrl-C to the command, which the terminal sends it, too, and passes SIGTERM on."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:

@@ -57,7 +57,7 @@ from streaming.contracts.settings import (
     TopicSettingsObserved,
     TopicsSettingsObserved,
 )
-from streaming.errors import NewerFormat, Quarantined
+from streaming.errors import InvalidObservation, NewerFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -142,7 +142,7 @@ REQUIRED: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-# What a source itself could not decode travels whole, to be quarantined with the source's reason.
+# A record that its source could not decode travels whole, to be quarantined with the source's reason.
 UNDECODABLE: Final = "undecodable"
 
 _ENUMS: Final[dict[str, type[StrEnum]]] = {
@@ -203,7 +203,7 @@ def envelope_of(head: bytes) -> Heartbeat | None:
     try:
         values = json.loads(head + b"}")
         return Heartbeat(**_arguments(Heartbeat, values)) if values.keys() <= _OF_ENVELOPE else None
-    except (AttributeError, ValueError, RecursionError, Quarantined):
+    except (AttributeError, ValueError, RecursionError, InvalidObservation):
         return None
 
 
@@ -217,9 +217,9 @@ def decode(value: bytes) -> Observation:
     try:
         payload = json.loads(value.decode())
     except (ValueError, RecursionError) as error:
-        raise Quarantined(f"not JSON: {error}") from None
+        raise InvalidObservation(f"not JSON: {error}") from None
     if not isinstance(payload, dict):
-        raise Quarantined("not a JSON object")
+        raise InvalidObservation("not a JSON object")
     version = payload.get("v")
     if type(version) is int and version > SCHEMA_VERSION:
         raise NewerFormat(
@@ -227,7 +227,7 @@ def decode(value: bytes) -> Observation:
             "upgrade isrwatch job before the collector"
         )
     if type(version) is not int or version < 1:  # true and 1.0 equal 1 in Python only
-        raise Quarantined(f"schema version {version!r}, this program reads up to {SCHEMA_VERSION}")
+        raise InvalidObservation(f"schema version {version!r}, this program reads up to {SCHEMA_VERSION}")
     return from_fields(payload)
 
 
@@ -240,9 +240,9 @@ def from_fields(values: Mapping[str, Any]) -> Observation:
     kind = values.get("kind")
     cls = KINDS.get(kind) if isinstance(kind, str) else None
     if kind == UNDECODABLE:
-        raise Quarantined(f"undecodable at its source: {values.get('reason')}")
+        raise InvalidObservation(f"undecodable at its source: {values.get('reason')}")
     if cls is None:
-        raise Quarantined(f"unknown kind {kind!r}")
+        raise InvalidObservation(f"unknown kind {kind!r}")
     return cls(**_arguments(cls, values))
 
 
@@ -252,10 +252,10 @@ def _arguments(cls: type[Observation], values: Mapping[str, Any]) -> dict[str, A
         value = values.get(name)
         if value is None:
             if required:
-                raise Quarantined(f"{cls.kind}: {name} is missing")
+                raise InvalidObservation(f"{cls.kind}: {name} is missing")
             continue
         if not is_right(value):
-            raise Quarantined(f"{cls.kind}: {name} is not {plain}: {value!r}"[:200])
+            raise InvalidObservation(f"{cls.kind}: {name} is not {plain}: {value!r}"[:200])
         arguments[name] = value if typed is None else typed(value)
     return arguments
 
@@ -277,7 +277,7 @@ def _member(enum: type[StrEnum], name: str, value: str) -> StrEnum:
     try:
         return enum(value)
     except ValueError:
-        raise Quarantined(f"{name} has an unknown value {value!r}") from None
+        raise InvalidObservation(f"{name} has an unknown value {value!r}") from None
 
 
 # Name, plain type, whether it is required, check and conversion of each field, in the order of its class.

@@ -69,7 +69,7 @@ PARTITION_IDENTITY: Final = (
     Column("partition", "int", "partition number"),
 )
 
-# What the partitions of one broker add up to.
+# Sums over the partitions of one broker.
 BROKER_COUNTS: Final = (
     Column("led_partitions", "long", "partitions it leads; none of these counts has diskless ones"),
     Column("hosted_partitions", "long", "partitions it has a replica of"),
@@ -107,7 +107,7 @@ BROKER_ADVICE: Final = (
     Column("restart_reason", "string", "why it may or may not be restarted, in words"),
 )
 
-# What the partitions of one cluster add up to now.
+# Sums over the partitions of one cluster now.
 CLUSTER_COUNTS: Final = (
     Column("topics", "long", "topics"),
     Column("partitions", "long", "partitions of all topics"),
@@ -121,7 +121,7 @@ CLUSTER_COUNTS: Final = (
     Column("diskless_partitions", "long", "partitions whose ISR means nothing (KIP-1150)"),
 )
 
-# What all partitions of a cluster ever counted, deleted topics included. Seconds are counted up to the watermark of the
+# Totals of all partitions of a cluster, deleted topics included. Seconds are counted up to the watermark of the
 # primary source, open episodes included.
 CLUSTER_TOTALS: Final = (
     Column("isr_shrinks", "long", "changes in which a broker left an ISR, in all"),

@@ -1,4 +1,4 @@
-"""What the settings of a topic risk, whoever is up: each weakness defined once, in words, with what mends it. Pure.
+"""Risks in the settings of a topic, whatever brokers are up: each weakness defined once, in words, with its fix. Pure.
 
 Source: ``Partition.appendRecordsToLeader`` and ``effectiveMinIsr`` of Apache Kafka (KAFKA-15583: since 3.7 a minimum
 above the replication factor counts as the replication factor), KIP-106 (unclean election is off by default).
@@ -18,7 +18,7 @@ COMPACT: Final = "compact"
 
 
 class Weakness(StrEnum):
-    """What is wrong with the settings of a topic, worst first."""
+    """Weakness in the settings of a topic, worst first."""
 
     MIN_ISR_ABOVE_REPLICATION_FACTOR = "min_isr_above_replication_factor"
     ONE_REPLICA = "one_replica"
@@ -33,7 +33,7 @@ WORST_FIRST: Final = tuple(Weakness)
 
 
 class TopicDurability(NamedTuple):
-    """What the durability of a topic depends on. None is unknown, and then nothing is said about it.
+    """Settings that the durability of a topic depends on. None is unknown, and then nothing is said about it.
 
     Attributes:
         topic: its name.
@@ -131,7 +131,7 @@ _FIXES: Final = {
 }
 
 
-# Which throttles of replication limit something, and which were left behind by a reassignment. Pure.
+# Throttles of replication: those that limit something, and those left behind by a reassignment. Pure.
 #
 # A broker limits the replication of those replicas alone that a topic lists, and only if it has a rate (KIP-73).
 # ``kafka-reassign-partitions --throttle`` sets both, and only its ``--verify`` takes them back.
@@ -142,7 +142,7 @@ _NONE: Final = frozenset({"", "none"})
 
 
 class ThrottleRates(NamedTuple):
-    """What a broker lets replication take, bytes per second; None is no limit.
+    """Limits of a broker for replication, bytes per second; None is no limit.
 
     Attributes:
         leader: ``leader.replication.throttled.rate``.
@@ -166,7 +166,7 @@ class ThrottledReplicas(NamedTuple):
 
     @property
     def is_set(self) -> bool:
-        """Whether it lists any."""
+        """True if it lists any."""
         return any(listed is not None and listed.strip() not in _NONE for listed in self)
 
     def limited_by(self, rates: Mapping[int, ThrottleRates]) -> list[int]:
@@ -215,7 +215,7 @@ def _lists(replicas: str | None, broker: int) -> bool:
     return listed == _EVERY or any(each.strip().partition(":")[2] == str(broker) for each in listed.split(","))
 
 
-# Which brokers run another version than the others, and whether an upgrade was finished, by feature levels. Pure.
+# Brokers that run another version than the others, and unfinished upgrades, by feature levels. Pure.
 #
 # A release of Kafka raises the highest ``metadata.version`` that its brokers support; the cluster uses a new one after
 # ``kafka-features upgrade`` only (KIP-584). Versions that differ in a bug-fix release alone look the same.
@@ -243,7 +243,7 @@ class FeatureLevels(NamedTuple):
 
 
 class BrokerVersions(NamedTuple):
-    """What the feature levels say of the brokers' versions.
+    """Versions of the brokers, by feature levels.
 
     Attributes:
         mixed: each feature of which some brokers support less than others, and these brokers.

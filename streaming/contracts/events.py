@@ -1,4 +1,4 @@
-"""What a change is about, what happened in it and why: closed sets of subjects, event kinds, causes and evidence."""
+"""Subject, event and cause of a change: closed sets of subjects, event kinds, causes and evidence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 
 
 class Subject(StrEnum):
-    """What a change is about."""
+    """Subject of a change."""
 
     PARTITION = "partition"
     BROKER = "broker"
@@ -20,7 +20,7 @@ class Subject(StrEnum):
 
 
 class EventKind(StrEnum):
-    """What happened. Partition events ride in a change; the others stand for themselves."""
+    """Kind of an event. Partition events ride in a change; the others stand for themselves."""
 
     ISR_SHRINK = "isr_shrink"
     ISR_EXPAND = "isr_expand"
@@ -106,7 +106,7 @@ OF_LEADERS: Final = frozenset({Cause.LAG, Cause.LEADER_STALL})
 
 
 class Evidence(StrEnum):
-    """How a cause is known."""
+    """Evidence for a cause."""
 
     PROVEN = "proven"
     """The order of the controller's records allows no other cause."""
@@ -116,7 +116,7 @@ class Evidence(StrEnum):
     """From two polls or across a gap, so nobody saw the step itself; or by far the likeliest, not proven."""
 
 
-# What kinds of trouble there are: one incident is what a person would call one thing that happened.
+# Kinds of trouble: one incident is what a person would call one thing that happened.
 #
 # Harm is one of four: a partition refused writes (under min ISR), had no leader (offline), may have lost acknowledged
 # records (unclean election), or lost redundancy without an order. ``PLANNED_CLASSES`` are benign: somebody ordered
@@ -171,7 +171,7 @@ PLANNED_CLASSES: Final = frozenset({
 
 
 class Severity(StrEnum):
-    """How bad an incident is, or was at its worst."""
+    """Severity of an incident at its worst."""
 
     INFO = "info"
     """No harm: planned work, or nothing was touched."""
@@ -181,7 +181,7 @@ class Severity(StrEnum):
     """Writes were refused, partitions had no leader, or acknowledged records may be lost."""
 
 
-# What single words in the output mean: causes, evidence, classes and severity of incidents.
+# Meanings of single words in the output: causes, evidence, classes and severity of incidents.
 #
 # The meaning of a value stands below it in the code; the reference of events and ``isrwatch explain`` show it.
 

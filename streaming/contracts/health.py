@@ -1,4 +1,4 @@
-"""When a partition is healthy: Kafka's own definitions, each stated once.
+"""Health of a partition: Kafka's own definitions, each stated once.
 
 Source: ``Partition.isUnderReplicated``, ``isUnderMinIsr``, ``isAtMinIsr`` of Apache Kafka; KIP-352 (original replica
 count during a reassignment), KIP-427 (at min ISR), KAFKA-15583 (effective minimum), KIP-1150 (diskless topics).
@@ -38,7 +38,7 @@ STATES: Final = (
 
 
 class Health(Protocol):
-    """What the states of a partition are derived from: a state of the job, or a row of the exporter."""
+    """Input of a partition's health: a state of the job, or a row of the exporter."""
 
     @property
     def adding_replicas(self) -> Collection[int]:

@@ -21,7 +21,7 @@ Micros = NewType("Micros", int)
 
 NO_LEADER: Final = BrokerId(-1)
 NO_BROKER: Final = BrokerId(-1)
-"""Where a broker is expected: nobody coordinates the group."""
+"""Stands for a broker where a group has no coordinator."""
 
 
 class TopicPartition(NamedTuple):
@@ -46,7 +46,7 @@ def synthetic_topic_id(cluster_id: ClusterId, topic: str) -> TopicId:
     return topic_id_from_uuid(uuid.UUID(bytes=digest[:16]))
 
 
-# Which partition of an internal topic keeps the state of a group or a transactional id. Knows nothing else.
+# Partition of an internal topic that keeps the state of a group or a transactional id. Knows nothing else.
 
 
 _WORD: Final = 1 << 32
@@ -76,7 +76,7 @@ def partition_for(key: str, partitions: int) -> int:
     return 0 if value == -_SIGN_BIT else abs(value) % partitions
 
 
-# Where a record stands on the bus: its position, and the identity of the part of the log that holds it.
+# Position of a record on the bus, and the identity of the part of the log that holds it.
 
 
 class LogPosition(NamedTuple):

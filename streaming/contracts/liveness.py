@@ -33,7 +33,7 @@ REGISTRATION_STATE: Final = "kafka_controller_kafkacontroller_brokerregistration
 
 
 class Liveness(StrEnum):
-    """What is known of a broker's process, and of its registration."""
+    """State of a broker's process and of its registration."""
 
     UP = "up"
     SHUTTING_DOWN = "shutting down"
@@ -58,7 +58,7 @@ _ACTIVE: Final = 30  # of BrokerRegistrationState
 
 
 class AgentSamples(NamedTuple):
-    """What agents say of one broker; None where none does, or has not lately.
+    """Samples of one broker by agents; None where none reports, or has not lately.
 
     ``is_before_heartbeat``: its own agent has said nothing since the last heartbeat that the controller knows of.
     """

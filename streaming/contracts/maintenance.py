@@ -47,5 +47,5 @@ class MaintenanceObserved(Observation):
 
     @property
     def is_end(self) -> bool:
-        """Whether it ends the lease."""
+        """True if it ends the lease."""
         return self.lease_until <= self.occurred_not_after

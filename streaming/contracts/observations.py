@@ -1,4 +1,4 @@
-"""What a source saw. One frozen value an observation, validated at birth.
+"""Observations of sources. One frozen value an observation, validated at birth.
 
 Every observation carries the envelope fields of :class:`Observation`; ``fields`` gives the plain type of each. Here is
 what replication is made of; positions and metrics, which are only sampled, are in ``samples``.
@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, Offset, TopicId
-from streaming.errors import Quarantined
+from streaming.errors import InvalidObservation
 
 # The newest format of a record that this program reads. A record carries the format in which its kind appeared, so a
 # program that is too old for one stops there, and not before.
@@ -29,7 +29,7 @@ END_OF_TIME: Final = 253_402_300_800_000_000  # year 10000, where dates end
 
 
 class SourceKind(StrEnum):
-    """Who orders a cluster's partitions; everybody else corroborates."""
+    """Kind of the source that orders a cluster's partitions; the others corroborate."""
 
     METADATA_LOG = "metadata_log"
     POLL = "poll"
@@ -58,7 +58,7 @@ def is_true(value: str | None) -> bool:
 
 
 class ConfigOrigin(StrEnum):
-    """Who says so: the metadata log (dynamic), or a broker that was asked (effective, static defaults included)."""
+    """Origin of a value: the metadata log (dynamic), or a broker that was asked (effective, with static defaults)."""
 
     LOG = "log"
     DESCRIBE = "describe"
@@ -71,7 +71,7 @@ def require(condition: bool, reason: str) -> None:  # noqa: FBT001 - reads as a 
         Quarantined: the condition does not hold.
     """
     if not condition:
-        raise Quarantined(reason)
+        raise InvalidObservation(reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +220,7 @@ class BrokerObserved(Observation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerObserved(Observation):
-    """Who leads the metadata quorum, and in which raft epoch; who votes, where the source sees it (DescribeQuorum).
+    """Leader of the metadata quorum, and its raft epoch; the voters, where the source sees them (DescribeQuorum).
 
     ``voters`` None: not seen. ``caught_up`` None: it is unknown which of them have what the leader has.
     """
@@ -261,7 +261,7 @@ class Heartbeat(Observation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotBegin(Observation):
-    """What follows, up to the end marker of the same id, is everything the source knows.
+    """Begin of a full report: up to the end marker of the same id follows everything the source knows.
 
     ``is_new_log``: the metadata log does not contain what this source had read of it, because it was created again, or
     restored. Offsets and epochs from before say nothing about those from now on.

@@ -175,7 +175,7 @@ class TransactionMarker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
+class SkippedRecord:
     """A record that says nothing about replication, or is secret (credentials, tokens, ACLs, quotas)."""
 
     api_key: int
@@ -183,7 +183,7 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Undecodable:
+class UndecodableRecord:
     """A record of an unknown type or version, or corrupt: kept as bytes with the reason, never fatal.
 
     ``hides_state``: it may have changed a topic, partition, broker or configuration, so the state after it is unknown.
@@ -209,8 +209,8 @@ MetadataRecord = (
     | LeaderChange
     | NoOp
     | TransactionMarker
-    | Skipped
-    | Undecodable
+    | SkippedRecord
+    | UndecodableRecord
 )
 
 

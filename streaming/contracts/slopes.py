@@ -1,4 +1,4 @@
-"""How fast a sampled value grows or shrinks, and how long something lasts at that pace.
+"""Pace of a sampled value, and how long something lasts at that pace.
 
 A slope is over at least half a window, so that one odd sample is no trend, and over hardly more than a window, so that
 it follows a change. It needs three values beside the newest sample, which stay in the row: it survives restarts.
@@ -19,7 +19,7 @@ BYTES_WINDOW: Final = 1_200_000_000
 
 
 class Slope(NamedTuple):
-    """How a value moves, after some samples.
+    """Movement of a value, after some samples.
 
     Attributes:
         since: when the sample was taken that the next one is compared with, microseconds.
@@ -33,7 +33,7 @@ class Slope(NamedTuple):
 
 
 def slope_after(before: Slope | None, at: Micros, value: int | None, window: Micros) -> Slope | None:
-    """Return the slope after one more sample; None while the value is unknown, and it begins anew after that.
+    """Return the slope after one more sample; None while the value is unknown, and it starts over after that.
 
     The sample to compare with is the first of each window; windows are cut by the clock.
 

@@ -196,7 +196,7 @@ def later(one: int | None, other: int | None) -> Micros | None:
 
 
 class SourceState(NamedTuple):
-    """How far one source of one cluster has been applied."""
+    """Progress of one source of one cluster."""
 
     cluster_id: Annotated[ClusterId, "Kafka's cluster id"]
     cluster: Annotated[str, "display name of the cluster"]
@@ -216,7 +216,7 @@ class SourceState(NamedTuple):
 
 
 class SourceLag(NamedTuple):
-    """How far the job is behind a source, and the condition of the query that applies it; None is unknown."""
+    """Lag of the job behind a source, and the condition of the query that applies it; None is unknown."""
 
     bus_end: Annotated[Long | None, "position behind its newest record on the bus"] = None
     behind_bytes: Annotated[Long | None, "bytes of its log that are not applied yet"] = None
@@ -227,7 +227,7 @@ class SourceLag(NamedTuple):
 
 
 class ConfigKey(NamedTuple):
-    """Which value: of a topic by name, as one origin reports it, of one configuration."""
+    """Key of a value: a topic by name, the origin that reports it, one configuration."""
 
     cluster_id: ClusterId
     topic: str
@@ -283,7 +283,7 @@ SOURCE_STATE: Final = columns_of(SourceState, identity=4)
 SOURCE_LAG: Final = columns_of(SourceLag)
 
 
-# What is counted of a partition for as long as it is remembered, and how an open episode adds to it.
+# Totals of a partition for as long as it is remembered, and how an open episode adds to them.
 #
 # Time without observation is nobody's episode: it is unknown. The metadata log proves such a time by an equal
 # partition epoch before and after. That of a poller is recorded once per cluster, in ``unobserved_micros``, and each

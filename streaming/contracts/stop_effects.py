@@ -1,4 +1,4 @@
-"""What a partition adds to the counts of its in-sync replicas: what would happen to it if one of them stopped now.
+"""Effects of a stop of each in-sync replica on a partition: what it adds to the counts of its replicas.
 
 Every in-sync replica has the same effects, so they depend on the partition alone. An effect that depends on other
 brokers names them, and is judged where their state is known (``streaming.changes.advice.restart_safety``). Source:
@@ -21,8 +21,8 @@ _UNLESS: Final = "would_go_offline_unless"
 _WAITS: Final = "waits_for"
 
 
-class Replicated(Protocol):
-    """What the effects depend on: a state, or the shape of one."""
+class ReplicationShape(Protocol):
+    """Input of the effects: a state, or the shape of one."""
 
     @property
     def replicas(self) -> Collection[int]:
@@ -62,7 +62,7 @@ class Condition(NamedTuple):
     brokers: frozenset[int]
 
 
-def effects_of_stop(partition: Replicated) -> list[str]:
+def effects_of_stop(partition: ReplicationShape) -> list[str]:
     """Name the effects on a partition if any one of its in-sync replicas stopped."""
     left, minimum = len(partition.isr) - 1, partition.min_isr_effective
     effects = []
@@ -76,7 +76,7 @@ def effects_of_stop(partition: Replicated) -> list[str]:
     return effects
 
 
-def loss_by_stops(partition: Replicated, brokers: Collection[int], up: Collection[int]) -> str | None:
+def loss_by_stops(partition: ReplicationShape, brokers: Collection[int], up: Collection[int]) -> str | None:
     """Name what a partition would lose if some brokers stopped at once: its leader, or else writes with ``acks=all``.
 
     Args:
@@ -93,7 +93,7 @@ def loss_by_stops(partition: Replicated, brokers: Collection[int], up: Collectio
     return WOULD_GO_UNDER_MIN_ISR if is_refusing else None
 
 
-def _avoidance(partition: Replicated) -> str:
+def _avoidance(partition: ReplicationShape) -> str:
     """Name what averts the loss of an available partition: another replica in sync, or nothing, by configuration."""
     missing = set(partition.replicas) - set(partition.isr)
     if missing:

@@ -1,4 +1,4 @@
-"""Which topics Kafka, its clients and frameworks keep their state in, and what fails while one of them does. Pure.
+"""Topics in which Kafka, its clients and frameworks keep their state, and what fails with one of them. Pure.
 
 Kafka fixes the names of its own (``Topic.java``, KIP-405, KIP-932), and MirrorMaker those of the topics that it writes
 beside the copies (``DefaultReplicationPolicy``, KIP-382). Connect's are configured, and those of Kafka Streams are made
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TopicRole(StrEnum):
-    """What a topic is for, other than records of an application."""
+    """Purpose of a topic other than records of an application."""
 
     CONSUMER_OFFSETS = "consumer_offsets"
     TRANSACTION_STATE = "transaction_state"

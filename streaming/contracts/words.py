@@ -15,7 +15,7 @@ _LISTED = 3
 
 
 class StepShape(NamedTuple):
-    """What steps of one moment have in common that are one movement.
+    """Common properties of steps of one moment that are one movement.
 
     Attributes:
         cause: why; with its evidence where that is not certain.

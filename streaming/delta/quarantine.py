@@ -42,7 +42,7 @@ FILES_BEFORE_CONDENSING: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class RefusedRecord:
     """One refused record: where it stands on the bus, why, and its bytes."""
 
     source: str
@@ -78,7 +78,7 @@ class Quarantine:
         )
         return plain(rows)
 
-    def add(self, refused: Sequence[Refused], now: Micros) -> Counter[str]:
+    def add(self, refused: Sequence[RefusedRecord], now: Micros) -> Counter[str]:
         """Append what is not there yet; return how many records of each source those were.
 
         Raises:
@@ -116,7 +116,7 @@ class Quarantine:
                 outrun, self._kept = error, None
         raise outrun or AssertionError("no try at all")
 
-    def _append(self, fresh: Sequence[Refused], now: Micros) -> Counter[str]:
+    def _append(self, fresh: Sequence[RefusedRecord], now: Micros) -> Counter[str]:
         newest: dict[str, int] = {}
         for record in fresh:
             log = self._log(record.source)
@@ -126,7 +126,7 @@ class Quarantine:
         self._condense(now)
         return Counter(record.source for record in fresh)
 
-    def _rows_of(self, fresh: Sequence[Refused], now: Micros) -> Iterator[dict[str, Any]]:
+    def _rows_of(self, fresh: Sequence[RefusedRecord], now: Micros) -> Iterator[dict[str, Any]]:
         """Yield the rows of records: those that are kept whole, and one per key that counts the others."""
         kept = self._kept_records()
         counts: dict[ReasonKey, dict[str, Any]] = {}
@@ -140,8 +140,8 @@ class Quarantine:
                 counts[key] = count_row(key, record.position, record.reason, records + 1, now)
         yield from counts.values()
 
-    def _fresh(self, refused: Sequence[Refused]) -> list[Refused]:
-        """Leave out what is there already, whoever wrote it."""
+    def _fresh(self, refused: Sequence[RefusedRecord]) -> list[RefusedRecord]:
+        """Leave out records that are there already."""
         if not refused:
             return []
         try:
@@ -189,9 +189,9 @@ class Quarantine:
 
 KEPT_RECORDS: Final = 20
 KEPT_BYTES: Final = 1024 * 1024
-"""Of each channel, source and kind of reason; the first record is kept whatever its size."""
+"""Bytes kept of each channel, source and kind of reason; the first record is kept whatever its size."""
 KEPT_DAYS: Final = 30
-"""How long records are kept whole where history is retained for ever; afterwards they are counted."""
+"""Days that records are kept whole where history is retained for ever; afterwards they are counted."""
 SCHEMA: Final = arrow_schema(QUARANTINE)
 _MICROS_PER_DAY: Final = 86_400_000_000
 _ORDER: Final = [("channel", "ascending"), ("source", "ascending"), ("position", "ascending")]
@@ -217,7 +217,7 @@ def reason_kind(reason: str) -> str:
 
 
 class ReasonKey(NamedTuple):
-    """What records are kept and counted by."""
+    """Key by which records are kept and counted."""
 
     channel: str
     source: str
@@ -225,7 +225,7 @@ class ReasonKey(NamedTuple):
 
 
 class KeptRecords:
-    """How many records of each key are kept whole, and for how long yet."""
+    """Number of records of each key that are kept whole, and the time that remains."""
 
     def __init__(self, days: int) -> None:
         """Begin with none.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from streaming.contracts.columns import Table
     from streaming.contracts.identifiers import BrokerId, ClusterId
 
-# Of fewer rows, to choose costs more than to read them all.
+# With fewer rows, to choose costs more than to read them all.
 _WORTH_CHOOSING: Final = 500
 Configs = tuple[tuple[ConfigKey, ConfigValue], ...]
 
@@ -70,7 +70,7 @@ class TotalsHolder(StateHolder, Protocol):
         """Count how often a broker was removed from an ISR, for one cause."""
 
 
-class AsOf(NamedTuple):
+class StateVersions(NamedTuple):
     """The version of ``partition_changes`` up to which each part of a state was computed."""
 
     partitions: int = BEFORE_FIRST
@@ -89,7 +89,7 @@ def as_of_version(table: DeltaTable) -> int:
     return BEFORE_FIRST if version is None else int(version)
 
 
-def load_state(directory: Path, holder: TotalsHolder) -> AsOf:
+def load_state(directory: Path, holder: TotalsHolder) -> StateVersions:
     """Read the state tables; clusters first, because their rows say which tombstones are dropped."""
     clusters, clusters_as_of = _read(directory, CLUSTER_STATE_TABLE)
     for cluster, configured in _clusters(clusters, states_of(ClusterState, clusters)):
@@ -106,7 +106,7 @@ def load_state(directory: Path, holder: TotalsHolder) -> AsOf:
     sources, sources_as_of = _read(directory, SOURCE_PROGRESS)
     for source in states_of(SourceState, sources.filter(pc.equal(sources["channel"], Channel.REPLICATION.value))):
         holder.put_source(source)
-    return AsOf(partitions_as_of, brokers_as_of, clusters_as_of, sources_as_of)
+    return StateVersions(partitions_as_of, brokers_as_of, clusters_as_of, sources_as_of)
 
 
 def _read(directory: Path, definition: Table) -> tuple[pa.Table, int]:
@@ -117,7 +117,7 @@ def _read(directory: Path, definition: Table) -> tuple[pa.Table, int]:
     return select(table, definition), as_of_version(table)
 
 
-def apply_changes(holder: StateHolder, rows: pa.Table, as_of: AsOf | None = None) -> None:
+def apply_changes(holder: StateHolder, rows: pa.Table, as_of: StateVersions | None = None) -> None:
     """Apply rows of ``partition_changes``, in their order; each row has the state after its change.
 
     Args:
@@ -179,7 +179,7 @@ def _apply_sources(holder: StateHolder, rows: pa.Table) -> None:
             holder.put_source(source)
 
 
-# The part of ``AsOf``, the column with the state after a change, and the class of that state.
+# The part of ``StateVersions``, the column with the state after a change, and the class of that state.
 _PARTS: Final[Mapping[Subject, tuple[str, str, Any, Any]]] = {
     Subject.CLUSTER: ("clusters", "cluster_after", ClusterState, _apply_clusters),
     Subject.BROKER: ("brokers", "broker_after", BrokerState, _apply_brokers),
@@ -188,7 +188,7 @@ _PARTS: Final[Mapping[Subject, tuple[str, str, Any, Any]]] = {
 }
 
 
-def count_isr_removals(holder: TotalsHolder, rows: pa.Table, as_of: AsOf) -> None:
+def count_isr_removals(holder: TotalsHolder, rows: pa.Table, as_of: StateVersions) -> None:
     """Count the brokers that left an ISR in changes that the holder has not counted yet."""
     fresh = _after(rows.select(["version", "cluster_id", "cluster", "left_isr", "cause"]), as_of.brokers)
     removed = fresh.filter(pc.greater(pc.fill_null(pc.list_value_length(fresh["left_isr"]), 0), 0))

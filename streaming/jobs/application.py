@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from streaming.jobs.queries import BusProgress, Places
+    from streaming.jobs.queries import BusProgress, JobLocations
     from streaming.settings import JobSettings
 
 SECONDS_BETWEEN_CHECKS: Final = 0.2
@@ -51,7 +51,7 @@ SECONDS_BETWEEN_PROGRESS: Final = 10.0
 class Application:
     """Runs until a stop is requested, or until none of its queries can continue."""
 
-    def __init__(self, settings: JobSettings, places: Places, report: Callable[[str], None]) -> None:
+    def __init__(self, settings: JobSettings, places: JobLocations, report: Callable[[str], None]) -> None:
         """Check the places and open the tables, which needs no Spark; nothing runs yet.
 
         Args:
@@ -199,7 +199,7 @@ def _server(settings: JobSettings, application: Application) -> StatusServer | N
     )
 
 
-def _check_checkpoint(places: Places) -> None:
+def _check_checkpoint(places: JobLocations) -> None:
     try:
         places.checkpoint.mkdir(parents=True, exist_ok=True)
         if os.access(places.checkpoint, os.W_OK):
@@ -250,7 +250,7 @@ def register_sources(spark: SparkSession) -> None:
 
 
 def _bus(
-    channel: Channel, spark: SparkSession, places: Places, settings: JobSettings, progress: BusProgress | None
+    channel: Channel, spark: SparkSession, places: JobLocations, settings: JobSettings, progress: BusProgress | None
 ) -> DataFrame:
     is_replication = channel is Channel.REPLICATION
     factor = 1 if is_replication else SAMPLES_BATCH_FACTOR
@@ -266,7 +266,7 @@ def _bus(
     return spark.readStream.format(bus_source.FORMAT).options(**options).load()
 
 
-def unapplied(channel: Channel, places: Places, progress: BusProgress) -> dict[str, LogPosition]:
+def unapplied(channel: Channel, places: JobLocations, progress: BusProgress) -> dict[str, LogPosition]:
     """Return where to go on in each log: at the last record that was applied, whose end the tables do not know.
 
     That is behind its begin, but in a log that is not there now: when it comes, it is another one. Of that one a
@@ -285,7 +285,9 @@ def unapplied(channel: Channel, places: Places, progress: BusProgress) -> dict[s
     }
 
 
-def _changes(spark: SparkSession, places: Places, _settings: JobSettings, _progress: BusProgress | None) -> DataFrame:
+def _changes(
+    spark: SparkSession, places: JobLocations, _settings: JobSettings, _progress: BusProgress | None
+) -> DataFrame:
     incidents = open_table(places.tables / INCIDENTS.name)
     options = {
         changes_source.PATH: str(places.tables / PARTITION_CHANGES.name),
@@ -294,14 +296,14 @@ def _changes(spark: SparkSession, places: Places, _settings: JobSettings, _progr
     return spark.readStream.format(changes_source.FORMAT).options(**options).load()
 
 
-def _open_incidents(places: Places, settings: JobSettings) -> OpenedQuery:
+def _open_incidents(places: JobLocations, settings: JobSettings) -> OpenedQuery:
     batch = IncidentsBatch(
         places.tables, settings.incident_gap_seconds, settings.incident_rolling_gap_seconds, places.retention
     )
     return OpenedQuery(batch=batch)
 
 
-def _open_replication(places: Places, settings: JobSettings) -> OpenedQuery:
+def _open_replication(places: JobLocations, settings: JobSettings) -> OpenedQuery:
     read = partial(DirectoryReader(places.bus).read, Channel.REPLICATION)
     batch = ReplicationBatch(places.tables, places.retention, read, _repeated_blocks(places))
     tables, shared = batch.projections, batch.shared
@@ -311,20 +313,20 @@ def _open_replication(places: Places, settings: JobSettings) -> OpenedQuery:
     return OpenedQuery(batch=batch, progress=batch, background=background)
 
 
-def _repeated_blocks(places: Places) -> Path:
+def _repeated_blocks(places: JobLocations) -> Path:
     """Return the file by which the driver lets the workers leave blocks out; workers that do not find it read all."""
     return places.checkpoint / "repeated_blocks"
 
 
-def _open_newest(channel: Channel, places: Places, _settings: JobSettings) -> OpenedQuery:
+def _open_newest(channel: Channel, places: JobLocations, _settings: JobSettings) -> OpenedQuery:
     batch = NewestBatch(places.tables, channel, places.retention)
     return OpenedQuery(batch=batch, progress=batch)
 
 
 def _open_on_same_bus(
     channel: Channel,
-    open_query: Callable[[Places, JobSettings], OpenedQuery],
-    places: Places,
+    open_query: Callable[[JobLocations, JobSettings], OpenedQuery],
+    places: JobLocations,
     settings: JobSettings,
 ) -> OpenedQuery:
     """Open, and go back where a log on the bus is another one than before: what was applied last must be in it."""

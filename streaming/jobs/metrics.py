@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from streaming.contracts.observations import Channel
     from streaming.contracts.state import SourceState
-    from streaming.jobs.queries import Applied, Places
+    from streaming.jobs.queries import BatchResult, JobLocations
     from streaming.jobs.supervised import SupervisedQuery
 
 PREFIX: Final = "isrwatch_job_"
@@ -86,7 +86,7 @@ class JobMetrics:
             for counter in (self._rows, self._changes, self._commits, self._batches):
                 counter.labels(query.name)
 
-    def applied(self, query: str, applied: Applied, stages: Mapping[str, float]) -> None:
+    def applied(self, query: str, applied: BatchResult, stages: Mapping[str, float]) -> None:
         """Count one batch that a query has applied, and what Spark reported of the batch before it."""
         self.count_report(query)
         for stage, seconds in {**stages, **applied.stages}.items():
@@ -135,7 +135,7 @@ class _NewReports(Collector):
 
 
 class _CurrentState(Collector):
-    """What is read at each scrape."""
+    """State that is read at each scrape."""
 
     def __init__(self, queries: Sequence[SupervisedQuery], reporter: Reporter, tables: Path) -> None:
         self._queries, self._reporter, self._tables = queries, reporter, tables
@@ -188,7 +188,7 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLag:
-    """How far one log of the bus is applied.
+    """Progress of one log of the bus.
 
     Attributes:
         bus_end: position after its newest record.
@@ -208,7 +208,7 @@ class Reporter(threading.Thread):
         lags: the newest measurement, by channel and source; replaced as a whole.
     """
 
-    def __init__(self, queries: Sequence[SupervisedQuery], places: Places) -> None:
+    def __init__(self, queries: Sequence[SupervisedQuery], places: JobLocations) -> None:
         super().__init__(name="reporter", daemon=True)
         self._tables = {
             query.name: ProgressTable(places.tables, query.definition.channel, places.retention)

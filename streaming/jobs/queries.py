@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Channel
     from streaming.contracts.state import SourceState
     from streaming.delta.log.positions import LastCommon
-    from streaming.delta.quarantine import Refused
+    from streaming.delta.quarantine import RefusedRecord
     from streaming.settings import JobSettings
 
 SECONDS_TO_START: Final = 60.0
@@ -40,8 +40,8 @@ POOL: Final = "spark.scheduler.pool"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
-    """Where the job reads and writes: the bus, the Delta tables and their retention, Spark's checkpoints."""
+class JobLocations:
+    """Locations that the job reads and writes: the bus, the Delta tables and their retention, Spark's checkpoints."""
 
     bus: Path
     tables: Path
@@ -50,7 +50,7 @@ class Places:
 
 
 class BusProgress(Protocol):
-    """How far a query that reads the bus has applied it."""
+    """Progress of a query that reads the bus."""
 
     @property
     def positions(self) -> dict[str, int]:
@@ -72,7 +72,7 @@ class BusProgress(Protocol):
 class Batch(Protocol):
     """Applies each micro-batch, in the driver. The only writer of the query's tables."""
 
-    def apply(self, rows: pa.Table) -> Applied:
+    def apply(self, rows: pa.Table) -> BatchResult:
         """Apply rows of the stream; a batch that comes again changes nothing."""
 
     def check_ours(self) -> None:
@@ -86,7 +86,7 @@ class Batch(Protocol):
 class BatchListener(Protocol):
     """Called for every batch that was applied."""
 
-    def __call__(self, query: str, applied: Applied, stages: Mapping[str, float]) -> None:
+    def __call__(self, query: str, applied: BatchResult, stages: Mapping[str, float]) -> None:
         """Count a batch; ``stages`` are the seconds of what was done before it was applied."""
 
 
@@ -99,7 +99,7 @@ class BackgroundWriter(Protocol):
 
     @property
     def error(self) -> Exception | None:
-        """What the last round failed with; None after a success. It retries by itself, unless it was refused."""
+        """Error of the last round; None after a success. It retries by itself, unless it was refused."""
 
     def start(self) -> None:
         """Start the thread."""
@@ -136,8 +136,8 @@ class QueryDefinition:
         channel: the channel of the bus that it reads, and whose applied records it may delete; None: it reads no bus.
     """
 
-    stream: Callable[[SparkSession, Places, JobSettings, BusProgress | None], DataFrame]
-    open: Callable[[Places, JobSettings], OpenedQuery]
+    stream: Callable[[SparkSession, JobLocations, JobSettings, BusProgress | None], DataFrame]
+    open: Callable[[JobLocations, JobSettings], OpenedQuery]
     trigger_seconds: Callable[[JobSettings], float]
     channel: Channel | None = None
 
@@ -209,7 +209,7 @@ class QueryRun:
             self._raised = error  # Spark keeps only the text of its traceback
             raise
 
-    def _outcome(self, frame: DataFrame) -> tuple[Applied, dict[str, float]]:
+    def _outcome(self, frame: DataFrame) -> tuple[BatchResult, dict[str, float]]:
         """Apply a batch; return what it did, and the seconds of the stages before."""
         began, rows = time.perf_counter(), frame.toArrow()
         seconds = time.perf_counter() - began
@@ -268,7 +268,7 @@ MICROS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
+class BatchResult:
     """The result of one micro-batch.
 
     Attributes:
@@ -309,7 +309,7 @@ class Stopwatch:
         return time.perf_counter() - self._began
 
 
-def count_reasons(refused: Iterable[Refused]) -> Counter[str]:
+def count_reasons(refused: Iterable[RefusedRecord]) -> Counter[str]:
     """Count refused records by the kind of their reason."""
     return Counter(reason_kind(record.reason) for record in refused)
 

@@ -56,7 +56,8 @@ def bus_schema() -> StructType:
     """Return the columns of the bus: a record of ``source`` at ``position``, or damaged bytes and the damage.
 
     Two kinds of rows stand for records without having them: with ``left_out`` for consecutive blocks that repeat the
-    state (``streams.left_out_blocks.LeftOut``), with ``samples`` for a block (``streams.sample_columns.BlockColumns``).
+    state (``streams.left_out_blocks.LeftOutBlocks``), with ``samples`` for a block
+    (``streams.sample_columns.BlockColumns``).
     ``log_id`` says of which log the position is; null if that has none.
     """
     return StructType([

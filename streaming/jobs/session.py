@@ -182,7 +182,7 @@ def _of_jars(jars: Sequence[Path]) -> dict[str, str]:
     return with_jars | DELTA if any("delta-spark" in jar.name for jar in jars) else with_jars
 
 
-# What Spark failed with, as one sentence; an error of ours that was raised within a Python worker is found again.
+# Failures of Spark, as one sentence; an error of ours that was raised within a Python worker is found again.
 
 
 _RAISED: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt): .+$", re.MULTILINE)
@@ -192,7 +192,7 @@ _INTERNALS: Final = re.compile(
     r"|(?:\w+\.){2,}\w+(?:Error|Exception): "
     r"| SQLSTATE: \w+$"
 )
-"""What Spark writes around a cause: queries by their ids, tasks, classes of Java."""
+"""Text that Spark writes around a cause: queries by their ids, tasks, classes of Java."""
 OUR_ERROR: Final = re.compile(r"^\W*streaming\.(?:\w+\.)+(?P<name>[A-Z]\w+): (?P<sentence>.+)$", re.MULTILINE)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from streaming.bus.directory import DirectoryReader
     from streaming.contracts.identifiers import LogPosition
-    from streaming.jobs.queries import Applied, BatchListener, Places, QueryDefinition
+    from streaming.jobs.queries import BatchListener, BatchResult, JobLocations, QueryDefinition
     from streaming.settings import JobSettings
 
 FIRST_PAUSE_SECONDS: Final = 1.0
@@ -56,7 +56,7 @@ class SupervisedQuery:
         name: str,
         definition: QueryDefinition,
         settings: JobSettings,
-        places: Places,
+        places: JobLocations,
         report: Callable[[str], None],
     ) -> None:
         """Open the tables of a query; nothing runs yet.
@@ -94,12 +94,12 @@ class SupervisedQuery:
 
     @property
     def is_up(self) -> bool:
-        """Whether it runs, and the last round of its background writer succeeded."""
+        """True if it runs, and the last round of its background writer succeeded."""
         return self._run is not None and (self.background is None or self.background.error is None)
 
     @property
     def problem(self) -> str | None:
-        """What is wrong now, in one sentence; None while nothing is."""
+        """Present problem, in one sentence; None without one."""
         if self._run is None:
             return f"the query {self.name} is down: {self.last_error or 'it has not started yet'}"
         behind = self.background.error if self.background is not None else None
@@ -107,7 +107,7 @@ class SupervisedQuery:
 
     @property
     def unfinished(self) -> str | None:
-        """What it could not finish, in one sentence; None for nothing."""
+        """Unfinished work, in one sentence; None for nothing."""
         if self.is_lost:
             return f"the query {self.name} was stopped by: {self.last_error}"
         behind = self.background.error if self.background is not None else None
@@ -218,5 +218,5 @@ class SupervisedQuery:
                 self.background.stop()
 
 
-def _ignore(query: str, applied: Applied, stages: Mapping[str, float]) -> None:
+def _ignore(query: str, applied: BatchResult, stages: Mapping[str, float]) -> None:
     """Do nothing."""

@@ -195,12 +195,12 @@ class Constants:
 
     @property
     def elr_enabled(self) -> bool:
-        """Whether partitions have eligible leader replicas; ZooKeeper never kept them."""
+        """True if partitions have eligible leader replicas; ZooKeeper never kept them."""
         return self.eligible_leader_replicas and self.metadata_mode is MetadataMode.KRAFT
 
     @property
     def leaders_add_partitions(self) -> bool:
-        """Whether leaders add partitions to a transaction, and every decision raises the epoch (KIP-890)."""
+        """True if leaders add partitions to a transaction, and every decision raises the epoch (KIP-890)."""
         return self.transaction_version >= _LEADERS_ADD_PARTITIONS_SINCE
 
     @property
@@ -384,7 +384,7 @@ class Error(Enum):
 NO_ERROR: Final = Error.NONE
 
 
-class Refused(Exception):
+class RefusedRequest(Exception):
     """An administrator's request was refused, and nothing was written; ``error`` is what Kafka answers."""
 
     def __init__(self, error: Error, reason: str) -> None:

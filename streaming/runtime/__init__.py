@@ -1,1 +1,1 @@
-"""What isrwatch needs beside Python: a Java, the jars, and trust in the company's certificates."""
+"""Requirements beside Python: a Java, the jars, and trust in the company's certificates."""

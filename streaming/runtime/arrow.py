@@ -25,7 +25,7 @@ class _NoPandas(MetaPathFinder):
 
 
 def without_pandas() -> None:
-    """Let pyarrow look for pandas now and not find it; whoever imports pandas later still gets it."""
+    """Let pyarrow look for pandas now and not find it; a later import of pandas still succeeds."""
     finder = _NoPandas()
     sys.meta_path.insert(0, finder)
     try:

@@ -37,7 +37,7 @@ def return_freed_memory() -> None:
                 mallopt(parameter, value)
 
 
-# When Python's garbage collector may run.
+# Pauses of Python's garbage collector.
 #
 # Reference counts free what a batch leaves behind; the collector only looks for cycles. To find none it walks every
 # object again and again, and the states of a large cluster are millions that live long.

@@ -337,7 +337,7 @@ OF_BROKERS: Final = frozenset(
 )
 PRODUCE_REQUESTS: Final = "kafka_network_requestmetrics_localtimems_produce_count_total"
 PRODUCE_MEAN_MS: Final = "kafka_network_requestmetrics_localtimems_produce_mean"
-"""Of the broker's own part of a produce request; see :mod:`append_times`."""
+"""Mean time of the broker's own part of a produce request; see :mod:`append_times`."""
 SUMMED: Final = {
     "kafka_log_logmanager_remaininglogstorecover": {"dir"},
     "kafka_log_logmanager_remainingsegmentstorecover": {"dir", "threadnum"},
@@ -361,7 +361,7 @@ _NUMBER: Final = re.compile(r"\d{1,9}")
 
 
 class BrokerExposition(NamedTuple):
-    """What an exporter returns: the metrics of its broker, and those of other brokers if it is the active controller.
+    """Response of an exporter: metrics of its broker, and those of other brokers if it is the active controller.
 
     Only the active controller hears their heartbeats; another one may be late.
     """
@@ -438,7 +438,7 @@ def _lowered(labels: Mapping[str, str]) -> dict[str, str]:
     return {key.lower(): value.lower() for key, value in labels.items()}
 
 
-# How long brokers take to append, by their agents: what one process scrapes and another one compares.
+# Append times of brokers, by their agents: what one process scrapes and another one compares.
 #
 # An agent counts the produce requests of its broker since the start, and says the mean of how long the broker's own
 # part of one took (RequestMetrics, LocalTimeMs): checks, and the append to its log; neither the wait in the request
@@ -449,7 +449,7 @@ def _lowered(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 MOST_AGE: Final = 35_000_000
-"""Of a scrape, in microseconds: it counts in four rounds of ten seconds at most, too few to call anybody slow."""
+"""Age of a scrape, in microseconds: it counts in four rounds of ten seconds at most, too few to call a broker slow."""
 LEAST_REQUESTS: Final = 10
 """The mean of fewer says little."""
 _MOST_MICROS: Final = 2**31 - 1

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming.errors import ConnectionRefused
-from streaming.sources.protocol.connection import CannotServe
+from streaming.sources.protocol.connection import ServiceRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -135,7 +135,7 @@ EXTRA_PERMISSIONS: Final = (READ_TOPICS,)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grantee:
-    """Who lacks a permission, and where it is granted."""
+    """Principal that lacks a permission, and where it is granted."""
 
     servers: str = "broker-1:9092"
     principal: str = UNNAMED
@@ -170,7 +170,7 @@ def grantee_of(servers: str, client: Mapping[str, str]) -> Grantee:
     return Grantee(servers=servers, principal=name if is_named else UNNAMED, has_login=protocol != "PLAINTEXT")
 
 
-class Denied(CannotServe):
+class PermissionDenied(ServiceRefused):
     """Kafka denies a permission: the sentence says what is missing, and the command that grants it.
 
     Args:
@@ -189,10 +189,14 @@ class Denied(CannotServe):
 
 def addressed(refusal: ConnectionRefused, grantee: Grantee) -> ConnectionRefused:
     """Return a refusal with the command for one user, if it is a missing permission."""
-    return Denied(refusal.permission, grantee, on=refusal.on) if isinstance(refusal, Denied) else refusal
+    return (
+        PermissionDenied(refusal.permission, grantee, on=refusal.on)
+        if isinstance(refusal, PermissionDenied)
+        else refusal
+    )
 
 
-# What a cluster refuses, as one sentence with the address or the permission, and the fix; librdkafka's errors, too.
+# Refusals of a cluster, as one sentence with the address or the permission, and the fix; librdkafka's errors, too.
 
 
 # Prefix "ssl://127.0.0.1:9092/bootstrap: " and suffix "(after 0ms in state CONNECT, 3 identical errors ...)".
@@ -210,8 +214,8 @@ _AUTHORIZATION_FAILED: Final = frozenset(
 )
 
 
-class Missing:
-    """What is missing, each thing raised once, and again if it was there meanwhile.
+class MissingPermissions:
+    """Missing permissions, each raised once, and again if it was there meanwhile.
 
     Args:
         grantee: who lacks it.
@@ -285,8 +289,10 @@ def unanswered(servers: str, reason: object) -> ConnectionRefused:
     )
 
 
-def missing_permission(failure: BaseException | None, permission: Permission, *, on: str = "") -> Denied | None:
+def missing_permission(
+    failure: BaseException | None, permission: Permission, *, on: str = ""
+) -> PermissionDenied | None:
     """Return the refusal that names the missing permission, None for any other failure and for none."""
     if isinstance(failure, KafkaException) and error_of(failure).code() in _AUTHORIZATION_FAILED:
-        return Denied(permission, on=on)
+        return PermissionDenied(permission, on=on)
     return None

@@ -36,7 +36,7 @@ class Source(Protocol):
         """Close all connections."""
 
 
-# When a source asks again, and when it has been without an answer for too long; and the clocks.
+# Timers: when a source asks again, and when it has been without an answer for too long; and the clocks.
 #
 # By the monotonic clock: when the wall clock is set back, nothing would be due.
 
@@ -58,7 +58,7 @@ def monotonic() -> Micros:
 
 
 class ClockJumps:
-    """Whether the wall clock was set, or the machine suspended, since the last look.
+    """Detector of a wall clock that was set, or a machine that was suspended, since the last look.
 
     Args:
         clock: the wall-clock time.
@@ -113,7 +113,7 @@ class Timer:
 
 
 class Silence:
-    """Whether a source has had no answer for so long that another one has to take over; so it has until its first.
+    """State of a source without an answer for so long that another one has to take over; so it is until its first.
 
     Args:
         after: microseconds.
@@ -127,7 +127,7 @@ class Silence:
 
     @property
     def lasts(self) -> bool:
-        """Whether it is silent."""
+        """True if it is silent."""
         return not self._has_answered or self._is_long
 
     @property
@@ -146,7 +146,7 @@ class Silence:
 
 
 class RestartPauses:
-    """How long to wait before what has ended is started again: longer each time, until it has run for a while."""
+    """Wait before a restart: longer each time, until the process has run for a while."""
 
     def __init__(self) -> None:
         self._ends = 0
@@ -165,7 +165,7 @@ class RestartPauses:
 MOST_AHEAD: Final = 1_800_000_000
 
 
-class Paced:
+class PacedSource:
     """Polls a source with a clock that runs ``speed`` times as fast as the wall clock, from ``start`` on.
 
     It runs ahead by ``MOST_AHEAD`` at most, and then only as fast as the wall clock: the job refuses later times.

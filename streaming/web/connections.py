@@ -31,7 +31,7 @@ MOST_CONNECTIONS: Final = 2048
 
 
 class Phase(StrEnum):
-    """What a connection waits for."""
+    """Phase of a connection: what it waits for."""
 
     REQUEST = "request"
     RESPONSE = "response"

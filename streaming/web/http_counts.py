@@ -1,4 +1,4 @@
-"""What a server counts of its requests and connections, and the metrics that its program exposes of that.
+"""Counts of a server's requests and connections, and the metrics that its program exposes of them.
 
 Only the thread of the event loop counts; any thread may read.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 OTHER: Final = "other"
-"""The handler of every path that is not there: whoever asks for paths at random makes no series."""
+"""The handler of every path that is not there: random paths make no series."""
 _CODES_FROM_THE_START: Final = ("200", "500")
 
 

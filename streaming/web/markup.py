@@ -16,7 +16,7 @@ STYLE: Final = (
     ".bad{color:#a00;font-weight:bold}.good{color:#060}"
 )
 STYLE_HASH: Final = f"sha256-{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}"
-"""Of the style, as a Content-Security-Policy names it."""
+"""Hash of the style, as a Content-Security-Policy names it."""
 
 
 def document(title: str, *body: str) -> str:

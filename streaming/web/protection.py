@@ -1,4 +1,4 @@
-"""What a web configuration file says at the moment: read again when it, or a file that it names, has changed."""
+"""Content of a web configuration file: read again when it, or a file that it names, has changed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 LOG: Final = logging.getLogger(__name__)
 Version = tuple[tuple[int, int, int] | None, ...]
-"""Of several files: inode, size and time of change; None of one that is not there."""
+"""Version of several files: inode, size and time of change; None for a missing file."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

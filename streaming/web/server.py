@@ -71,7 +71,7 @@ class WebServer(uvicorn.Server):
         self._protection = protected or Protection()
         self.counts: Final = HttpCounts()
         config = uvicorn.Config(
-            CountedRequests(Secured(application, self._protection), application.routes, self.counts),
+            CountedRequests(SecuredApplication(application, self._protection), application.routes, self.counts),
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -87,7 +87,7 @@ class WebServer(uvicorn.Server):
         self._most = connection_limit() if most_connections is None else most_connections
         self._connections: dict[HttpConnection, asyncio.Task[None]] = {}
         self._ticks = 0
-        self._once = OncePerMinute()
+        self._once = RepeatFilter()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -233,7 +233,7 @@ def _wait_until_started(server: WebServer, thread: threading.Thread) -> None:
         raise AssertionError("the HTTP server did not start")
 
 
-# What every request and response gets, in every program: a count, a login, security headers, a body in parts.
+# Middleware of every request and response, in every program: a count, a login, security headers, a body in parts.
 
 
 SECURITY_HEADERS: Final = {
@@ -252,7 +252,7 @@ PART_BYTES: Final = 256 * 1024
 """A body is sent in parts of this size, each once the client has read those before: a slow one costs no memory."""
 
 
-class Secured:
+class SecuredApplication:
     """An ASGI application for those who log in, whose responses have security headers.
 
     Headers of the web configuration file win over those of here; an empty value leaves one out.
@@ -354,7 +354,7 @@ class _Occurrence:
     left_out: int = 0
 
 
-class OncePerMinute(logging.Filter):
+class RepeatFilter(logging.Filter):
     """A filter of a logger: lines of the same template pass once a minute; the others are counted."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

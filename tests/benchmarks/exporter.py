@@ -36,7 +36,7 @@ from exporters.read_model.draft import ClusterDraft
 from exporters.read_model.reader import micros_now
 from exporters.read_model.refresher import Refresher
 from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
-from exporters.web.server import SWITCH_SECONDS, Endpoints, ScrapesFirst, application
+from exporters.web.server import SWITCH_SECONDS, Endpoints, ScrapePriority, application
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState
 from streaming.runtime.listening import address_of, listen
@@ -142,7 +142,7 @@ def serve(partitions: int, pipe: Connection) -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
     opened = listen("127.0.0.1:0", "--listen")
     server = WebServer(application(endpoints), [opened])
-    exposition.give_way = ScrapesFirst(server.counts)
+    exposition.give_way = ScrapePriority(server.counts)
     refresher.start()
     threading.Thread(target=server.run, daemon=True).start()
     pipe.send(address_of(opened))

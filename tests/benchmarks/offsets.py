@@ -30,7 +30,7 @@ from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.jobs.application import QUERIES, register_sources
 from streaming.jobs.driver import samples
 from streaming.jobs.driver.samples import NewestBatch, read_samples
-from streaming.jobs.queries import Places, QueryRun
+from streaming.jobs.queries import JobLocations, QueryRun
 from streaming.jobs.session import build_session
 from streaming.jobs.streams.bus_source import arrow_batches
 from streaming.settings import JobSettings
@@ -193,7 +193,7 @@ def alone(bus: Bus) -> float:
 
 def measure(spark: SparkSession, replicas: int, directory: Path) -> None:
     print(f"{replicas:,} replicas", flush=True)
-    places = Places(bus=directory / "bus", tables=directory / "tables", checkpoint=directory / "checkpoint")
+    places = JobLocations(bus=directory / "bus", tables=directory / "tables", checkpoint=directory / "checkpoint")
     bus, batch = Bus(places.bus), Timed(places.tables)
     rows = QUERIES["offsets"].stream(spark, places, JobSettings(), None)
     run = QueryRun("offsets", rows, batch, lambda *_: None, checkpoint=places.checkpoint, trigger_seconds=0.0)

@@ -27,7 +27,7 @@ from streaming.contracts.codec import decode
 from streaming.contracts.observations import Channel, Heartbeat
 from streaming.jobs.application import Application
 from streaming.jobs.driver.replication import ReplicationBatch
-from streaming.jobs.queries import Places
+from streaming.jobs.queries import JobLocations
 from streaming.jobs.session import build_session
 from streaming.runtime.jars import DELTA, jar_paths
 from streaming.settings import JobSettings
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from streaming.jobs.queries import Applied
+    from streaming.jobs.queries import BatchResult
 
 CHANGED_IN: Final = 1000
 SNAPSHOTS: Final = 5
@@ -49,7 +49,7 @@ STAGES: Final = ("latestOffset", "queryPlanning", "walCommit", "addBatch", "comm
 class Job:
     """The replication query in this process, and when each of its commits became visible."""
 
-    def __init__(self, spark: SparkSession, places: Places) -> None:
+    def __init__(self, spark: SparkSession, places: JobLocations) -> None:
         began = time.perf_counter()
         self.application = Application(JobSettings(queries=("replication",)), places, print)
         self.opened = time.perf_counter() - began
@@ -62,7 +62,7 @@ class Job:
         self.thread = Thread(target=self.application.wait)
         self.thread.start()
 
-    def _counted(self, rows: pa.Table) -> Applied:
+    def _counted(self, rows: pa.Table) -> BatchResult:
         self.bytes_received += rows.nbytes
         return self._apply(rows)
 
@@ -138,7 +138,7 @@ def measure(spark: SparkSession, directory: Path, partitions: int, batches: int)
     """Measure one size, and print a table of it."""
     size, read, decoded = alone(directory / "alone", partitions)
     print(f"{partitions:,} partitions, {size} bytes each in a snapshot")
-    places = Places(bus=directory / "bus", tables=directory / "tables", checkpoint=directory / "checkpoint")
+    places = JobLocations(bus=directory / "bus", tables=directory / "tables", checkpoint=directory / "checkpoint")
     log = open_log(places.bus, Channel.REPLICATION, SOURCE)
     cluster, job = Cluster(log, partitions), Job(spark, places)
     (first,) = snapshots(cluster, job, 1)

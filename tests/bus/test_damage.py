@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
-from streaming.bus.frames import HEADER_BYTES, BusFrame, Damaged
+from streaming.bus.frames import HEADER_BYTES, BusFrame, DamagedRange
 from streaming.contracts.codec import decode
 from streaming.contracts.observations import Channel
 from tests.examples import examples
@@ -38,7 +38,7 @@ class Disk:
         self._moment = 0
         self._reader = DirectoryReader(self.directory)
         self._position = 0
-        self.followed: list[BusFrame | Damaged] = []
+        self.followed: list[BusFrame | DamagedRange] = []
 
     def publish(self, batches: list[int]) -> None:
         """Run a publisher that writes batches of these sizes."""
@@ -59,7 +59,7 @@ class Disk:
     def files(self) -> list[Path]:
         return sorted((self.directory / "replication").glob("*/*.log"))
 
-    def read(self) -> list[BusFrame | Damaged]:
+    def read(self) -> list[BusFrame | DamagedRange]:
         """Read everything with a reader that has seen nothing before."""
         reader = DirectoryReader(self.directory)
         return list(reader.read(REPLICATION, A, 0, reader.end_positions(REPLICATION)[A]))
@@ -70,7 +70,7 @@ def base_of(segment: Path) -> int:
     return int(segment.stem.partition("-")[0])
 
 
-def frames(items: list[BusFrame | Damaged]) -> list[BusFrame]:
+def frames(items: list[BusFrame | DamagedRange]) -> list[BusFrame]:
     return [item for item in items if isinstance(item, BusFrame)]
 
 
@@ -140,7 +140,7 @@ def test_a_damaged_byte_costs_its_own_record_only(
         undamaged = [frame for frame in written if not frame.position <= position < frame.end]
         assert undamaged == frames(found)[: len(undamaged)]
         assert len(undamaged) + sum(after) == len(frames(found))
-        told = [item for item in found if isinstance(item, Damaged)]
+        told = [item for item in found if isinstance(item, DamagedRange)]
         assert all(item.position <= position < item.end for item in told)
         # A last frame that seems longer than its file cannot be told from one that was never completed.
         assert told or position - written[-1].position in range(HEADER_BYTES)
@@ -186,5 +186,5 @@ def test_bytes_that_are_missing_from_an_older_segment_are_told(
 
         whole = [frame for frame in written if frame.end <= missing.start or frame.position >= missing.stop]
         assert whole == frames(found)
-        assert missing.stop == max(item.end for item in found if isinstance(item, Damaged))
-        assert f"{len(missing)} bytes are missing" in [item.reason for item in found if isinstance(item, Damaged)]
+        assert missing.stop == max(item.end for item in found if isinstance(item, DamagedRange))
+        assert f"{len(missing)} bytes are missing" in [item.reason for item in found if isinstance(item, DamagedRange)]

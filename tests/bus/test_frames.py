@@ -11,7 +11,7 @@ from streaming.bus.frames import (
     MAGIC,
     MAX_PAYLOAD,
     BusFrame,
-    Damaged,
+    DamagedRange,
     encode_frame,
     end_of_last_frame,
     last_frame_start,
@@ -30,9 +30,9 @@ def framed(payloads: list[bytes], position: int = 0) -> list[BusFrame]:
     return frames
 
 
-def parsed_in_pieces(data: bytes, cuts: list[int]) -> list[BusFrame | Damaged]:
+def parsed_in_pieces(data: bytes, cuts: list[int]) -> list[BusFrame | DamagedRange]:
     """Parse a log that grows piece by piece, and is closed at last."""
-    found: list[BusFrame | Damaged] = []
+    found: list[BusFrame | DamagedRange] = []
     done = 0
     for cut in sorted(cut % (len(data) + 1) for cut in cuts):
         items, covered = parse(data[done:cut], done, closed=False)
@@ -66,7 +66,7 @@ def test_a_damaged_byte_costs_its_own_frame_only(payloads: list[bytes], data: st
 
     assert len(whole) == covered
     assert undamaged == [item for item in items if isinstance(item, BusFrame)]
-    (damage,) = (item for item in items if isinstance(item, Damaged))
+    (damage,) = (item for item in items if isinstance(item, DamagedRange))
     assert damage.position <= at < damage.end
     assert bytes(whole[damage.position : damage.end]) == damage.raw
 
@@ -87,7 +87,7 @@ def test_where_a_damaged_log_is_cut_into_pieces_changes_nothing(
 def test_garbage_is_told_once_and_whole(garbage: bytes, cuts: list[int]) -> None:
     items = parsed_in_pieces(garbage, cuts)
 
-    assert garbage == b"".join(item.raw for item in items if isinstance(item, Damaged))
+    assert garbage == b"".join(item.raw for item in items if isinstance(item, DamagedRange))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_garbage_is_told_once_and_whole(garbage: bytes, cuts: list[int]) -> None
     ],
 )
 def test_the_reason_says_what_is_wrong(raw: bytes, reason: str) -> None:
-    assert [Damaged(7, raw, reason, 7 + len(raw))] == parse(raw, 7, closed=True)[0]
+    assert [DamagedRange(7, raw, reason, 7 + len(raw))] == parse(raw, 7, closed=True)[0]
 
 
 def test_a_payload_with_the_magic_in_it_is_refused() -> None:

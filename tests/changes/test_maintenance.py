@@ -16,7 +16,7 @@ from streaming.changes.state import ReplicationState
 from streaming.contracts.events import EventKind
 from streaming.contracts.maintenance import LONGEST_LEASE, MaintenanceObserved
 from streaming.contracts.observations import SourceKind
-from streaming.errors import Quarantined
+from streaming.errors import InvalidObservation
 from tests.changes.conftest import SECOND, START, Story
 
 if TYPE_CHECKING:
@@ -312,9 +312,9 @@ def test_what_is_over_is_forgotten_after_a_day(story: Story, desk: Announcer) ->
 
 
 def test_a_lease_without_an_id_or_too_long_is_refused(desk: Announcer) -> None:
-    with pytest.raises(Quarantined, match="at most 7 days"):
+    with pytest.raises(InvalidObservation, match="at most 7 days"):
         desk.lease(10, 11 + LONGEST_LEASE / SECOND)
-    with pytest.raises(Quarantined, match="lease is empty"):
+    with pytest.raises(InvalidObservation, match="lease is empty"):
         desk.lease(10, 11, lease="")
 
 

@@ -14,7 +14,7 @@ from streaming.contracts.observations import CauseRevised
 from tests.changes.conftest import Story
 
 if TYPE_CHECKING:
-    from streaming.changes.state import Folded
+    from streaming.changes.state import FoldResult
 
 AMBIGUOUS = {"cause": Cause.FENCED, "evidence": Evidence.AMBIGUOUS}
 TOPIC = (ClusterId("cluster-1"), TopicId("topic-1"))
@@ -37,7 +37,7 @@ def proof(story: Story, revised_offset: int, partition: int = 0) -> CauseRevised
     )  # fmt: skip
 
 
-def details(folded: Folded) -> list[str | None]:
+def details(folded: FoldResult) -> list[str | None]:
     return [
         event.detail for change in folded.changes for event in change.events if event.event is EventKind.CAUSE_REVISED
     ]

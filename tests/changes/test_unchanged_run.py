@@ -12,7 +12,7 @@ from streaming.changes.state import ReplicationState
 from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.observations import Observation, PartitionObserved
 from streaming.delta.changes.log import changes_to_arrow
-from streaming.errors import Quarantined
+from streaming.errors import InvalidObservation
 from tests.examples import examples
 from tests.strategies import streams
 
@@ -95,7 +95,7 @@ def test_a_run_that_was_applied_already_changes_nothing_and_is_no_duplicate(stor
 def test_a_run_without_numbers_is_refused(story: Story, first: int, last: int) -> None:
     story.heartbeat()
 
-    with pytest.raises(Quarantined, match="no run"):
+    with pytest.raises(InvalidObservation, match="no run"):
         replace(run_of(story.seen), first_sequence=first, sequence=last)
 
 

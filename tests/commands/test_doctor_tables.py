@@ -23,7 +23,7 @@ from streaming.delta.log.definitions import LAYOUT_PROPERTY, arrow_schema
 from streaming.delta.log.queries import read_all
 from streaming.jobs.application import QUERIES
 from streaming.jobs.metrics import Reporter
-from streaming.jobs.queries import Places
+from streaming.jobs.queries import JobLocations
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import BusSettings, JobSettings, Settings, TablesSettings
 from tests.end_to_end.stories import long_story
@@ -47,7 +47,7 @@ def publish(bus: Path) -> None:
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bus and the tables of a job that has applied and reported everything."""
     folder = tmp_path_factory.mktemp("stopped")
-    places = Places(bus=folder / "bus", tables=folder / "tables", checkpoint=folder / "checkpoint")
+    places = JobLocations(bus=folder / "bus", tables=folder / "tables", checkpoint=folder / "checkpoint")
     publish(places.bus)
     query: Any = SupervisedQuery("replication", QUERIES["replication"], JobSettings(), places, print)
     query.batch.apply(pa.Table.from_batches(rows_of_log(DirectoryReader(places.bus), Channel.REPLICATION, LOG)))

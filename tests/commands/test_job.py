@@ -51,5 +51,5 @@ def test_no_archive_is_made_of_a_job_that_does_not_run_and_its_last_line_says_wh
     monkeypatch.setattr(jars, "spark_archive", lambda: tmp_path / "spark-classes-0.jsa")
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:NoSuchOption")
 
-    with pytest.raises(jars.NotArchived, match="JAVA"):
+    with pytest.raises(jars.ArchiveMissing, match="JAVA"):
         jars.archive()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.contracts.records import Undecodable
+from streaming.contracts.records import UndecodableRecord
 from tests.conformance.actions import Action, Deviation, Explanation
 from tests.conformance.changes import Changes, Stretch, stretches
 from tests.conformance.records import Preconditions, name_of
@@ -49,7 +49,7 @@ class Checker:
             changes.deviations.append(self._deviation(batch, 0, f"offset {self._next_offset} would be next"))
         end = batch.base_offset + len(batch.records)
         # Of a batch that cannot be read as a whole nobody knows how many records it holds.
-        self._next_offset = None if isinstance(batch.records[-1], Undecodable) else end
+        self._next_offset = None if isinstance(batch.records[-1], UndecodableRecord) else end
         for stretch in stretches(batch.base_offset, batch.records):
             self._explain(stretch, changes)
         missing = self._preconditions.end()

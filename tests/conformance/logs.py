@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from streaming.contracts.identifiers import Offset
-from streaming.contracts.records import RecordBatch, Undecodable
+from streaming.contracts.records import RecordBatch, UndecodableRecord
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.metadata_log.decoding import EncodedBatch, decode, decode_batches, split
 from streaming.sources.metadata_log.messages import LoadedSnapshot
@@ -19,7 +19,7 @@ from streaming.sources.metadata_log.quorum import Bootstrap, ControllerAddresses
 from streaming.sources.metadata_log.tail import Progress, Tail
 from streaming.sources.permissions import grantee_of
 from streaming.sources.protocol.addresses import parse_servers
-from streaming.sources.protocol.connection import CannotServe, dialer
+from streaming.sources.protocol.connection import ServiceRefused, dialer
 from streaming.sources.protocol.security import from_client
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class LiveLog:
             try:
                 return self._tail.poll()
             except ConnectionRefused as refusal:
-                if isinstance(refusal, CannotServe) or time.monotonic() > deadline:
+                if isinstance(refusal, ServiceRefused) or time.monotonic() > deadline:
                     raise NotReadable(str(refusal)) from refusal
 
 
@@ -207,7 +207,7 @@ def _first_offset(path: Path) -> int | None:
     if not prefix:
         return None
     batch = None if first is None else decode(first)
-    if batch is None or all(isinstance(record, Undecodable) for record in batch.records):
+    if batch is None or all(isinstance(record, UndecodableRecord) for record in batch.records):
         raise NotReadable(f"{path} is no segment of {TOPIC_FOLDER}: its first batch cannot be read")
     return batch.base_offset
 
@@ -227,7 +227,9 @@ def _after(snapshot: LoadedSnapshot) -> Start:
 def _state(batches: Iterator[RecordBatch] | tuple[RecordBatch, ...], name: str) -> tuple[RecordBatch, ...]:
     """Refuse a snapshot that cannot be read as a whole: what follows could not be judged."""
     state = tuple(batches)
-    unreadable = next((record for batch in state for record in batch.records if isinstance(record, Undecodable)), None)
+    unreadable = next(
+        (record for batch in state for record in batch.records if isinstance(record, UndecodableRecord)), None
+    )
     if unreadable is not None or not state:
         raise NotReadable(f"{name} cannot be read: {unreadable.reason if unreadable else 'it is empty'}")
     return state

@@ -19,7 +19,7 @@ from streaming.contracts.records import (
     RemoveTopic,
     Topic,
     TransactionMarker,
-    Undecodable,
+    UndecodableRecord,
     UnregisterBroker,
 )
 from streaming.model.controller.membership import TABLE, BrokerState, state_of
@@ -92,7 +92,7 @@ class Preconditions:
                 yield from self._changed(record)
             case TransactionMarker():
                 self._in_transaction = record.marker == _BEGIN
-            case Undecodable():
+            case UndecodableRecord():
                 yield f"unreadable, {record.reason}"
             case _:
                 pass

@@ -21,7 +21,7 @@ from streaming.contracts.records import (
 from streaming.model.constants import Error
 from streaming.model.controller.alter_partition import Proposal, verdict
 from streaming.model.controller.change import Mode, assignment_of, reassign, record_of, revert
-from streaming.model.controller.metadata_writer import CAUSE_OF_ELECTION, DEFAULT, How
+from streaming.model.controller.metadata_writer import CAUSE_OF_ELECTION, DEFAULT, StepOptions
 from streaming.model.messages.replication import ANY_BROKER_EPOCH, AlterPartitionItem
 from tests.conformance.actions import ActionName, Alternative
 from tests.conformance.quirks import Quirk
@@ -50,7 +50,7 @@ class Plan(NamedTuple):
     """What an action aims for: an ISR, and what is special about the step."""
 
     isr: tuple[BrokerId, ...]
-    how: How = DEFAULT
+    how: StepOptions = DEFAULT
 
 
 class Reason(NamedTuple):
@@ -128,7 +128,7 @@ def _leaving(
     name: ActionName, broker: BrokerId, causes: tuple[Cause, ...], *, unclean_shutdown: bool = False
 ) -> Reason:
     """Take a broker out of every ISR; after an unclean shutdown also out of what it was eligible for."""
-    how = How(leaving=broker, unclean_shutdown=unclean_shutdown)
+    how = StepOptions(leaving=broker, unclean_shutdown=unclean_shutdown)
 
     def plan(_: Replay, case: Case) -> Plan:
         return Plan(tuple(member for member in case.before.isr if member != broker), how)
@@ -203,7 +203,9 @@ def _proposed(replay: Replay, case: Case) -> Plan | str:
     members = tuple((broker, ANY_BROKER_EPOCH) for broker in isr)
     item = AlterPartitionItem(case.key, case.before.leader_epoch, case.before.partition_epoch, members, Cause.UNKNOWN)
     error = verdict(Proposal(case.before.leader, item, case.before, replay.registry.brokers))
-    return Plan(isr, How(recovered=True)) if error is Error.NONE else f"the leader would be refused, {error.name}"
+    return (
+        Plan(isr, StepOptions(recovered=True)) if error is Error.NONE else f"the leader would be refused, {error.name}"
+    )
 
 
 def _assign_directories(_: Replay, case: Case) -> Plan | str:
@@ -220,20 +222,20 @@ def _by_leader(case: Case) -> tuple[Cause, ...]:
 def _prefer(_: Replay, case: Case) -> Plan | str:
     if case.before.leader == case.before.replicas[0]:
         return "the preferred leader leads"
-    return Plan(case.before.isr, How(mode=Mode.PREFERRED))
+    return Plan(case.before.isr, StepOptions(mode=Mode.PREFERRED))
 
 
 def _force(_: Replay, case: Case) -> Plan | str:
     if case.before.leader != NO_LEADER:
         return "the partition has a leader"
-    return Plan(case.before.isr, How(mode=Mode.UNCLEAN))
+    return Plan(case.before.isr, StepOptions(mode=Mode.UNCLEAN))
 
 
 def _reassign(_: Replay, case: Case) -> Plan | str:
     """Administrator asks for the replicas that the log then has."""
     target = tuple(broker for broker in case.after.replicas if broker not in case.after.removing_replicas)
     moving = reassign(assignment_of(case.before), target)
-    return Plan(case.before.isr, How(mode=Mode.ONLINE, assignment=moving))
+    return Plan(case.before.isr, StepOptions(mode=Mode.ONLINE, assignment=moving))
 
 
 def _cancel(_: Replay, case: Case) -> Plan | str:
@@ -242,7 +244,7 @@ def _cancel(_: Replay, case: Case) -> Plan | str:
     back = revert(case.before)
     if back.unclean and not any(setting.unclean for setting in case.settings):
         return "only added replicas are in sync"
-    return Plan(back.isr, How(assignment=back.assignment))
+    return Plan(back.isr, StepOptions(assignment=back.assignment))
 
 
 # Leaders ask for the first, administrators and time for the others. The order is that of likelihood.

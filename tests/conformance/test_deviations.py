@@ -21,7 +21,7 @@ from streaming.contracts.records import (
     RegisterBroker,
     RemoveTopic,
     Topic,
-    Undecodable,
+    UndecodableRecord,
 )
 from tests.conformance.actions import ActionName
 from tests.conformance.checker import Checker
@@ -131,7 +131,7 @@ def test_what_a_controller_may_write_is_no_deviation(records: Iterable[Any]) -> 
         pytest.param([ClearElr(topic="orders")], "no minimum", id="eligible replicas voided without reason"),
         pytest.param([LeaderChange(controller=101, epoch=1)], "had begun", id="two controllers in one epoch"),
         pytest.param([RemoveTopic(topic_id="u")], "does not exist", id="an unknown topic removed"),  # type: ignore[arg-type]
-        pytest.param([Undecodable(reason="type 99", value=b"")], "type 99", id="a record that nobody knows"),
+        pytest.param([UndecodableRecord(reason="type 99", value=b"")], "type 99", id="a record that nobody knows"),
     ],
 )
 def test_what_no_controller_would_write_is_a_deviation(records: Iterable[Any], reason: str) -> None:
@@ -225,7 +225,7 @@ def test_a_gap_in_the_offsets_is_a_deviation() -> None:
 
 def test_after_a_batch_that_cannot_be_read_nobody_knows_which_offset_is_next() -> None:
     log = Log()
-    (unreadable,) = log.append(Undecodable(reason="batch at offset 11 does not match its checksum", value=b""))
+    (unreadable,) = log.append(UndecodableRecord(reason="batch at offset 11 does not match its checksum", value=b""))
     log.offset += 5
     assert (unreadable.offset, log.append(NoOp())) == (11, ())
 

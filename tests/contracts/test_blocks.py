@@ -15,7 +15,7 @@ from streaming.contracts.blocks import PARTITIONS_PER_BLOCK, PartitionsObserved,
 from streaming.contracts.codec import decode, encode
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.observations import BrokerObserved, Observation, PartitionObserved, SourceKind
-from streaming.errors import Quarantined
+from streaming.errors import InvalidObservation
 from tests.blocks import singly
 from tests.strategies import observations_of
 
@@ -138,7 +138,7 @@ def test_a_partition_in_a_block_costs_a_fraction_of_one_alone() -> None:
 def test_an_impossible_block_is_refused(wrong: dict[str, Any], reason: str) -> None:
     (block,) = in_blocks([partition(0), partition(1)])
 
-    with pytest.raises(Quarantined, match=reason):
+    with pytest.raises(InvalidObservation, match=reason):
         replace(block, **wrong)
 
 
@@ -162,5 +162,5 @@ def test_a_value_of_another_type_is_refused_with_its_field(name: str, value: str
         depth += {"[": 1, "]": -1}.get(record[end], 0)
         end += 1
 
-    with pytest.raises(Quarantined, match=f"partitions: {name} is not"):
+    with pytest.raises(InvalidObservation, match=f"partitions: {name} is not"):
         decode((record[:start] + value + record[end:]).encode())

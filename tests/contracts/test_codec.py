@@ -17,7 +17,7 @@ from streaming.contracts.observations import (
     Observation,
     SourceKind,
 )
-from streaming.errors import NewerFormat, Quarantined
+from streaming.errors import InvalidObservation, NewerFormat
 from tests.strategies import observations, payloads
 
 HEARTBEAT = Heartbeat(
@@ -57,7 +57,7 @@ def test_a_field_of_a_newer_program_is_ignored(observation: Observation, name: s
 @given(payloads() | st.binary())
 def test_bytes_are_an_observation_or_quarantined_and_never_anything_else(payload: bytes) -> None:
     observation = None
-    with suppress(Quarantined, NewerFormat):
+    with suppress(InvalidObservation, NewerFormat):
         observation = decode(payload)
 
     assert observation is None or observation == decode(encode(observation))
@@ -103,7 +103,7 @@ def test_bytes_are_an_observation_or_quarantined_and_never_anything_else(payload
     ],
 )  # fmt: skip
 def test_what_is_refused_is_told_in_words(payload: bytes, reason: str) -> None:
-    with pytest.raises(Quarantined) as refused:
+    with pytest.raises(InvalidObservation) as refused:
         decode(payload)
 
     assert reason == str(refused.value)

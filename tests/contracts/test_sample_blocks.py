@@ -13,7 +13,7 @@ from streaming.contracts.codec import decode, encode
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.sample_blocks import BrokerMetricsObserved, BrokerOffsetsObserved, offsets_in_blocks
 from streaming.contracts.samples import ReplicaOffsetsObserved
-from streaming.errors import Quarantined
+from streaming.errors import InvalidObservation
 from tests.blocks import samples_of
 
 if TYPE_CHECKING:
@@ -79,12 +79,12 @@ def test_a_sample_in_a_block_costs_a_fraction_of_one_alone() -> None:
 )
 def test_a_block_that_cannot_be_is_refused(wrong: dict[str, Sequence[Any]], reason: str) -> None:
     right = {"topic_ids": ("t",), "topics": ("orders",), "replica_counts": (1,), "partition_by_sample": (0,)}
-    with pytest.raises(Quarantined, match=reason):
+    with pytest.raises(InvalidObservation, match=reason):
         BrokerOffsetsObserved(**ENVELOPE, broker=1, **{**right, **wrong})
 
 
 def test_metrics_without_a_name_or_value_are_refused() -> None:
-    with pytest.raises(Quarantined, match="metric is empty"):
+    with pytest.raises(InvalidObservation, match="metric is empty"):
         BrokerMetricsObserved(**ENVELOPE, broker=1, metric_by_sample=("",), metric_value_by_sample=(1.0,))
-    with pytest.raises(Quarantined, match="metric_value_by_sample has not one value per sample"):
+    with pytest.raises(InvalidObservation, match="metric_value_by_sample has not one value per sample"):
         BrokerMetricsObserved(**ENVELOPE, broker=1, metric_by_sample=("m",), metric_value_by_sample=())

@@ -27,7 +27,7 @@ from streaming.delta.quarantine import (
     KEPT_RECORDS,
     Quarantine,
     ReasonKey,
-    Refused,
+    RefusedRecord,
     as_rows,
     condensed,
     count_row,
@@ -51,8 +51,8 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming.delta.log.maintenance.SECONDS_BETWEEN_SWEEPS", 0.0)
 
 
-def record(position: int) -> Refused:
-    return Refused(source="s", position=position, reason="torn", raw=b"?" * 100)
+def record(position: int) -> RefusedRecord:
+    return RefusedRecord(source="s", position=position, reason="torn", raw=b"?" * 100)
 
 
 def quarantined(directory: Path) -> dict[str, int]:
@@ -154,8 +154,8 @@ def test_a_log_that_expires_between_two_looks_is_looked_at_again(
 DAY = 86_400_000_000
 
 
-def odd(position: int, source: str = "s", reason: str = "not JSON: odd", size: int = 10) -> Refused:
-    return Refused(source=source, position=position, reason=reason, raw=b"x" * size)
+def odd(position: int, source: str = "s", reason: str = "not JSON: odd", size: int = 10) -> RefusedRecord:
+    return RefusedRecord(source=source, position=position, reason=reason, raw=b"x" * size)
 
 
 def test_of_a_source_and_kind_of_reason_the_first_records_are_kept_whole_and_the_others_counted(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from streaming.contracts.observations import (
     TopicRemoved,
 )
 from streaming.delta.changes.log import changes_to_arrow, in_commit
-from streaming.delta.state import AsOf, apply_changes
+from streaming.delta.state import StateVersions, apply_changes
 from tests.changes.conftest import START, Story
 from tests.examples import examples
 from tests.strategies import streams
@@ -184,7 +184,7 @@ def test_the_row_of_a_cluster_does_not_move_back_what_its_sources_have_reported_
     for source in whole.sources.values():  # their table is written more often than that of the clusters
         state.put_source(source)
 
-    apply_changes(state, step, AsOf(sources=1))
+    apply_changes(state, step, StateVersions(sources=1))
 
     assert {(each.watermark, each.authority_watermark) for each in state.clusters.values()} == {(story.now, story.now)}
     assert state.clusters == whole.clusters

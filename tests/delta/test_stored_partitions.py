@@ -20,7 +20,7 @@ from streaming.delta.changes.log import changes_to_arrow
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.projections import shared_state
 from streaming.delta.projections.projections import newest_partitions, states_after
-from streaming.delta.projections.shared_state import Recovered, StoredPartitions, add_rows, in_topics_with
+from streaming.delta.projections.shared_state import RecoveredState, StoredPartitions, add_rows, in_topics_with
 from streaming.delta.state import states_of
 from tests.changes.conftest import Story
 from tests.examples import examples
@@ -49,7 +49,7 @@ def numbers(tally: SuspectTally) -> dict[tuple[Any, ...], int]:
 
 
 def recovered(rows: pa.Table) -> ReplicationState:
-    holder = Recovered()
+    holder = RecoveredState()
     holder.put_partitions(rows)
     return holder.shared(0).state
 

@@ -16,7 +16,7 @@ from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.contracts.tables import SOURCE_PROGRESS
 from streaming.delta.log import writer
 from streaming.delta.log.definitions import create_or_upgrade
-from streaming.delta.quarantine import Quarantine, Refused
+from streaming.delta.quarantine import Quarantine, RefusedRecord
 from streaming.errors import TableRefused
 from streaming.jobs.driver.samples import NewestBatch
 from tests.changes.conftest import Story
@@ -67,7 +67,7 @@ def test_all_queries_quarantine_at_once_and_every_record_counts_once(tmp_path: P
 
     def write(channel: str) -> int:
         quarantine = Quarantine(tmp_path, channel)
-        records = [Refused(source="s", position=number, reason="torn", raw=b"?") for number in range(RECORDS)]
+        records = [RefusedRecord(source="s", position=number, reason="torn", raw=b"?") for number in range(RECORDS)]
         return sum(quarantine.add([record], Micros(1)).total() for record in records)
 
     with ThreadPoolExecutor() as threads:

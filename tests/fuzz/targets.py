@@ -17,7 +17,7 @@ from streaming.contracts.codec import decode, encode
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.samples import BrokerMetricObserved
-from streaming.errors import ConfigurationError, NewerFormat, Quarantined
+from streaming.errors import ConfigurationError, InvalidObservation, NewerFormat
 from streaming.sources import broker_metrics
 from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.fuzz.mutation import odd_bytes, odd_json
@@ -92,7 +92,7 @@ class Observations:
     def outcome(self, data: bytes) -> str:
         try:
             observed = decode(data)
-        except Quarantined:
+        except InvalidObservation:
             return QUARANTINED
         except NewerFormat:
             return REFUSED
@@ -128,12 +128,12 @@ class Frames:
         assert first + rest == items, "the result depends on where a buffer is cut"
         outcome = VALUE
         for item in items:
-            if isinstance(item, frames.Damaged):
+            if isinstance(item, frames.DamagedRange):
                 outcome = QUARANTINED
                 continue
             try:
                 decode(item.payload)
-            except (Quarantined, NewerFormat):
+            except (InvalidObservation, NewerFormat):
                 outcome = QUARANTINED
         return outcome
 

@@ -15,7 +15,7 @@ from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObse
 from streaming.errors import IsrwatchError, TableRefused
 from streaming.jobs import supervised
 from streaming.jobs.application import QUERIES, Application
-from streaming.jobs.queries import OpenedQuery, Places
+from streaming.jobs.queries import JobLocations, OpenedQuery
 from streaming.settings import JobSettings
 from tests.changes.conftest import Story
 from tests.end_to_end.stories import long_story
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from streaming.jobs.queries import Applied, Batch
+    from streaming.jobs.queries import Batch, BatchResult
 
 pytestmark = pytest.mark.spark
 
@@ -72,7 +72,7 @@ def eventually(condition: Callable[[], Any]) -> Any:
     return found
 
 
-def samples(places: Places) -> list[int]:
+def samples(places: JobLocations) -> list[int]:
     return [row["high_watermark"] for row in rows(places.tables, "replica_offsets")]
 
 
@@ -85,11 +85,11 @@ def pools_used(spark: SparkSession) -> set[str]:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    return Places(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
+def places(tmp_path: Path) -> JobLocations:
+    return JobLocations(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
 
 
-def test_each_query_takes_its_tasks_from_a_pool_of_its_name(spark: SparkSession, places: Places) -> None:
+def test_each_query_takes_its_tasks_from_a_pool_of_its_name(spark: SparkSession, places: JobLocations) -> None:
     publish(places.bus)
     with running(Application(JobSettings(listen=""), places, print), spark):
         eventually(lambda: samples(places) and rows(places.tables, "broker_metrics"))
@@ -100,7 +100,7 @@ def test_each_query_takes_its_tasks_from_a_pool_of_its_name(spark: SparkSession,
 
 
 def test_a_query_that_fails_starts_again_and_leaves_the_others_alone(
-    spark: SparkSession, places: Places, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, places: JobLocations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures = iter(["no space left", "no space left", "still no space left"])
 
@@ -111,14 +111,14 @@ def test_a_query_that_fails_starts_again_and_leaves_the_others_alone(
         def __getattr__(self, name: str) -> Any:
             return getattr(self.batch, name)
 
-        def apply(self, rows: pa.Table) -> Applied:
+        def apply(self, rows: pa.Table) -> BatchResult:
             if reason := next(failures, None):
                 raise OSError(reason)
             return self.batch.apply(rows)
 
     plain = QUERIES["offsets"]
 
-    def open_flaky(places: Places, settings: JobSettings) -> OpenedQuery:
+    def open_flaky(places: JobLocations, settings: JobSettings) -> OpenedQuery:
         opened = plain.open(places, settings)
         return replace(opened, batch=Flaky(opened.batch))
 
@@ -149,10 +149,10 @@ def test_a_query_that_fails_starts_again_and_leaves_the_others_alone(
 
 
 def test_a_query_whose_tables_another_job_writes_stops_for_good_and_the_end_says_so(
-    spark: SparkSession, places: Places, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, places: JobLocations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Loser:
-        def apply(self, _rows: pa.Table) -> Applied:
+        def apply(self, _rows: pa.Table) -> BatchResult:
             raise TableRefused("another job writes replica_offsets")
 
     lost = replace(QUERIES["offsets"], open=lambda *_: OpenedQuery(batch=Loser()))

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from streaming.errors import ConfigurationError, TableRefused
 from streaming.jobs.application import Application
-from streaming.jobs.queries import Applied, Places
+from streaming.jobs.queries import BatchResult, JobLocations
 from streaming.settings import JobSettings
 from tests.jobs.test_isolation import eventually, publish, running
 from tests.plugins.local_http import free_port
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    return Places(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
+def places(tmp_path: Path) -> JobLocations:
+    return JobLocations(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def address() -> str:
 
 
 @pytest.fixture
-def application(places: Places, address: str) -> Iterator[Application]:
+def application(places: JobLocations, address: str) -> Iterator[Application]:
     made = Application(JobSettings(listen=address), places, print)
     yield made
     made._close_server()
@@ -62,7 +62,7 @@ def test_names_types_and_help_are_as_agreed(
 ) -> None:
     publish(application.queries[0]._places.bus)
     application.reporter.report()
-    applied = Applied(
+    applied = BatchResult(
         observations=1, changes=1, refused=1, version=1, seconds=0.1, stages={"fold": 0.1}, reasons={"json": 1}
     )
     application.metrics.applied("offsets", applied, {"toArrow": 0.1})
@@ -83,7 +83,7 @@ def test_a_query_that_is_down_is_unhealthy_and_told_in_a_sentence(application: A
     assert samples(address)['isrwatch_job_query_lost{query="offsets"}'] == 1
 
 
-def test_an_address_that_is_taken_is_refused_before_spark_starts(places: Places) -> None:
+def test_an_address_that_is_taken_is_refused_before_spark_starts(places: JobLocations) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(ConfigurationError, match=f"cannot listen on {address}: .* with --listen"):

@@ -19,7 +19,7 @@ from streaming.errors import NewerFormat
 from streaming.jobs.application import QUERIES, register_sources
 from streaming.jobs.driver.replication import ReplicationBatch
 from streaming.jobs.driver.samples import NewestBatch
-from streaming.jobs.queries import Places
+from streaming.jobs.queries import JobLocations
 from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
@@ -116,14 +116,14 @@ def test_a_damaged_record_is_quarantined_whatever_its_bytes_say(tmp_path: Path) 
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    return Places(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
+def places(tmp_path: Path) -> JobLocations:
+    return JobLocations(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("channel", [Channel.REPLICATION, Channel.OFFSETS])
 def test_a_query_that_meets_a_newer_record_stops_for_good_with_the_sentence(
-    spark: SparkSession, places: Places, channel: Channel
+    spark: SparkSession, places: JobLocations, channel: Channel
 ) -> None:
     story = story_of(channel)
     register_sources(spark)

@@ -18,7 +18,7 @@ from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
 from streaming.errors import IsrwatchError
 from streaming.jobs.application import QUERIES, unapplied
-from streaming.jobs.queries import Places
+from streaming.jobs.queries import JobLocations
 from streaming.jobs.streams.bus_source import BusStreamReader
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
@@ -38,11 +38,11 @@ SEGMENT_BYTES = 20_000
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    return Places(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
+def places(tmp_path: Path) -> JobLocations:
+    return JobLocations(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
 
 
-def publish(places: Places, observations: Sequence[Observation], pieces: int = 10) -> None:
+def publish(places: JobLocations, observations: Sequence[Observation], pieces: int = 10) -> None:
     """Publish as one run of a collector does, in pieces, so that there are segments."""
     size = -(-len(observations) // pieces)
     with closing(DirectoryPublisher(places.bus, segment_bytes=SEGMENT_BYTES, fsync=False)) as publisher:
@@ -50,7 +50,7 @@ def publish(places: Places, observations: Sequence[Observation], pieces: int = 1
             publisher.publish(observations[start : start + size])
 
 
-def applied(places: Places, channel: Channel = REPLICATION, query: str = "replication") -> list[str]:
+def applied(places: JobLocations, channel: Channel = REPLICATION, query: str = "replication") -> list[str]:
     """Open the tables as a start does, apply what a query without a checkpoint would read; return what is reported."""
     reported: list[str] = []
     opened = SupervisedQuery(query, QUERIES[query], JobSettings(listen=""), places, reported.append)
@@ -68,14 +68,14 @@ def applied(places: Places, channel: Channel = REPLICATION, query: str = "replic
     return reported
 
 
-def missed(places: Places) -> list[str]:
+def missed(places: JobLocations) -> list[str]:
     """Return the details of the events about lost observations of the source."""
     found = (event for row in rows(places.tables, "partition_changes") for event in row["events"] or ())
     return [event["detail"] for event in found if event["event"] == EventKind.CHANGES_MISSED]
 
 
 @pytest.mark.parametrize("before", [0.3, 0.9], ids=["longer than before", "shorter than before"])
-def test_a_bus_that_was_lost_and_begun_again_is_read_from_its_begin(places: Places, before: float) -> None:
+def test_a_bus_that_was_lost_and_begun_again_is_read_from_its_begin(places: JobLocations, before: float) -> None:
     story = long_story(seed=11, steps=300)
     cut = int(len(story) * before)
     publish(places, story[:cut])
@@ -92,11 +92,11 @@ def test_a_bus_that_was_lost_and_begun_again_is_read_from_its_begin(places: Plac
     assert f"was replaced, restored from a copy, or cut: what it held after number {cut}, and" in detail
 
 
-def essence_without_loss(places: Places) -> list[dict[str, Any]]:
+def essence_without_loss(places: JobLocations) -> list[dict[str, Any]]:
     return essence([row for row in rows(places.tables, "partition_changes") if row["subject"] != "source"])
 
 
-def test_a_start_on_the_same_log_goes_on_whichever_run_of_the_collector_wrote_it(places: Places) -> None:
+def test_a_start_on_the_same_log_goes_on_whichever_run_of_the_collector_wrote_it(places: JobLocations) -> None:
     story = long_story(seed=12, steps=120)
     told = []
     for start in range(0, len(story), 40):
@@ -110,7 +110,7 @@ def test_a_start_on_the_same_log_goes_on_whichever_run_of_the_collector_wrote_it
 
 @pytest.mark.parametrize("applied_since", [30, 90], ids=["in the run of the copy", "in a later run"])
 def test_a_bus_restored_from_a_copy_and_written_on_is_recognised_and_nothing_is_skipped(
-    places: Places, applied_since: int
+    places: JobLocations, applied_since: int
 ) -> None:
     """The source reports again what the bus lost, as a metadata log does whose checkpoint is restored with the bus."""
     story = long_story(seed=13, steps=200)
@@ -129,7 +129,7 @@ def test_a_bus_restored_from_a_copy_and_written_on_is_recognised_and_nothing_is_
     assert essence_without_loss(places) == expected_changes(story)
 
 
-def test_polls_that_are_read_again_from_a_copy_are_old_and_change_nothing(places: Places) -> None:
+def test_polls_that_are_read_again_from_a_copy_are_old_and_change_nothing(places: JobLocations) -> None:
     """The copy is of before the runs that the tables know, so it is read from its begin: content decides, by time."""
     story = Story("admin:a", SourceKind.POLL)
     story.snapshot([{"leader_epoch": None, "partition_epoch": None}] * 3)
@@ -155,7 +155,7 @@ def test_polls_that_are_read_again_from_a_copy_are_old_and_change_nothing(places
     assert isrs == [[1, 2, 3], [1, 2], [1, 2, 3], [1, 3], [1, 2, 3], [2, 3], [1]]
 
 
-def test_a_copy_that_nobody_wrote_on_is_read_on_when_its_writer_does(places: Places) -> None:
+def test_a_copy_that_nobody_wrote_on_is_read_on_when_its_writer_does(places: JobLocations) -> None:
     story = long_story(seed=14, steps=100)
     copy = places.bus.with_name("copy")
     publish(places, story[:60])
@@ -171,7 +171,7 @@ def test_a_copy_that_nobody_wrote_on_is_read_on_when_its_writer_does(places: Pla
     assert essence_without_loss(places) == expected_changes(story)
 
 
-def test_a_log_that_comes_back_as_another_one_while_the_job_runs_stops_the_query(places: Places) -> None:
+def test_a_log_that_comes_back_as_another_one_while_the_job_runs_stops_the_query(places: JobLocations) -> None:
     story = long_story(seed=16, steps=100)
     publish(places, story[:30])
     reader = BusStreamReader(places.bus, REPLICATION, max_bytes=1 << 25, wait_seconds=0)
@@ -187,7 +187,7 @@ def test_a_log_that_comes_back_as_another_one_while_the_job_runs_stops_the_query
         [list(reader.read(piece)) for piece in planned]
 
 
-def test_what_was_applied_of_another_log_deletes_nothing(places: Places) -> None:
+def test_what_was_applied_of_another_log_deletes_nothing(places: JobLocations) -> None:
     story = long_story(seed=17, steps=200)
     publish(places, story)
     bus = DirectoryReader(places.bus)
@@ -200,7 +200,7 @@ def test_what_was_applied_of_another_log_deletes_nothing(places: Places) -> None
     assert len(bus.segments(REPLICATION, "metadata_log:a")) == 1
 
 
-def test_the_last_common_record_is_the_applied_one_unless_the_log_lacks_it(places: Places) -> None:
+def test_the_last_common_record_is_the_applied_one_unless_the_log_lacks_it(places: JobLocations) -> None:
     story = long_story(seed=18, steps=60)
     publish(places, story[:30])
     bus, source = DirectoryReader(places.bus), "metadata_log:a"
@@ -234,7 +234,7 @@ def test_the_last_common_record_is_the_applied_one_unless_the_log_lacks_it(place
     assert common(end + 1, later) == (last, log_id), "also after another run has gone on from it"
 
 
-def refuse(places: Places, channel: Channel, source: str, count: int, mark: bytes) -> None:
+def refuse(places: JobLocations, channel: Channel, source: str, count: int, mark: bytes) -> None:
     with closing(DirectoryPublisher(places.bus, segment_bytes=SEGMENT_BYTES, fsync=False)) as publisher:
         for number in range(count):
             publisher.publish_raw(channel, source, mark + str(number).encode())
@@ -245,7 +245,7 @@ def refuse(places: Places, channel: Channel, source: str, count: int, mark: byte
     [(REPLICATION, "replication", "metadata_log:a"), (Channel.OFFSETS, "offsets", "admin:a")],
 )
 def test_what_is_refused_of_another_log_is_quarantined_though_its_positions_are_lower(
-    places: Places, channel: Channel, query: str, source: str
+    places: JobLocations, channel: Channel, query: str, source: str
 ) -> None:
     sample = ReplicaOffsetsObserved(
         **Story("admin:a").envelope(), topic_id="t", topic="orders", partition=0, broker=1, high_watermark=7
@@ -269,7 +269,7 @@ def test_what_is_refused_of_another_log_is_quarantined_though_its_positions_are_
     [(REPLICATION, "replication", "metadata_log:a"), (Channel.OFFSETS, "offsets", "admin:a")],
 )
 def test_what_was_refused_of_a_log_that_is_restored_from_a_copy_counts_once(
-    places: Places, channel: Channel, query: str, source: str
+    places: JobLocations, channel: Channel, query: str, source: str
 ) -> None:
     story, copy = Story(source, SourceKind.POLL), places.bus.with_name("copy")
 
@@ -299,7 +299,7 @@ def test_what_was_refused_of_a_log_that_is_restored_from_a_copy_counts_once(
     ids=["into one table", "into one of several tables, the others at none of its records"],
 )
 def test_samples_of_another_log_that_comes_after_the_start_are_not_taken_for_old_ones(
-    places: Places, channel: Channel, source: str
+    places: JobLocations, channel: Channel, source: str
 ) -> None:
     """The job was killed before it reported its sources, and the bus was lost meanwhile."""
     query, story = str(channel), Story(source)
@@ -330,7 +330,7 @@ def test_samples_of_another_log_that_comes_after_the_start_are_not_taken_for_old
         reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
 
 
-def test_samples_of_a_clock_that_was_ahead_stand_in_the_way_of_no_bus_that_is_begun_again(places: Places) -> None:
+def test_samples_of_a_clock_that_was_ahead_stand_in_the_way_of_no_bus_that_is_begun_again(places: JobLocations) -> None:
     channel, story = Channel.METRICS, Story("metrics:a")
     sample = {"broker": 1, "metric": "messages_in_total"}
 

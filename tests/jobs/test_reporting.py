@@ -14,7 +14,7 @@ from streaming.delta.log.table_log import newest_version
 from streaming.errors import TableRefused
 from streaming.jobs.application import QUERIES
 from streaming.jobs.metrics import Reporter
-from streaming.jobs.queries import Places
+from streaming.jobs.queries import JobLocations
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
 from tests.changes.conftest import Story
@@ -33,27 +33,27 @@ LOG = "metadata_log:a"
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    return Places(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
+def places(tmp_path: Path) -> JobLocations:
+    return JobLocations(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
 
 
-def publish(places: Places, story: list[Observation]) -> None:
+def publish(places: JobLocations, story: list[Observation]) -> None:
     with closing(DirectoryPublisher(places.bus, segment_bytes=2_000)) as publisher:
         publisher.publish(story)
 
 
-def from_bus(places: Places, channel: Channel, source: str, to: int | None = None) -> pa.Table:
+def from_bus(places: JobLocations, channel: Channel, source: str, to: int | None = None) -> pa.Table:
     """Read a log as Spark hands it to a batch."""
     import pyarrow as pa  # noqa: PLC0415 - the type above is for reading only
 
     return pa.Table.from_batches(rows_of_log(DirectoryReader(places.bus), channel, source, end=to))
 
 
-def query(name: str, places: Places) -> SupervisedQuery:
+def query(name: str, places: JobLocations) -> SupervisedQuery:
     return SupervisedQuery(name, QUERIES[name], JobSettings(), places, print)
 
 
-def told(places: Places) -> dict[tuple[str, str], dict[str, Any]]:
+def told(places: JobLocations) -> dict[tuple[str, str], dict[str, Any]]:
     return {(row["channel"], row["source"]): row for row in rows(places.tables, "source_progress")}
 
 
@@ -62,7 +62,7 @@ def sample(at: int) -> ReplicaOffsetsObserved:
     return ReplicaOffsetsObserved(**envelope, topic_id="t", topic="orders", partition=0, broker=1, high_watermark=at)
 
 
-def test_a_channel_without_sources_is_written_once(places: Places) -> None:
+def test_a_channel_without_sources_is_written_once(places: JobLocations) -> None:
     publish(places, [sample(at=1)])
     offsets, metrics = query("offsets", places), query("metrics", places)
     offsets.batch.apply(from_bus(places, Channel.OFFSETS, "admin:a"))
@@ -76,7 +76,7 @@ def test_a_channel_without_sources_is_written_once(places: Places) -> None:
     assert told(places).keys() == {("offsets", "admin:a")}
 
 
-def test_what_is_not_applied_yet_is_told_in_bytes_and_nothing_once_it_is(places: Places) -> None:
+def test_what_is_not_applied_yet_is_told_in_bytes_and_nothing_once_it_is(places: JobLocations) -> None:
     publish(places, long_story(seed=1, steps=40))
     replication = query("replication", places)
     whole = from_bus(places, Channel.REPLICATION, LOG)
@@ -98,7 +98,7 @@ def test_what_is_not_applied_yet_is_told_in_bytes_and_nothing_once_it_is(places:
     assert (row["position"], row["last_error"]) == (whole["position"][-1].as_py(), None)
 
 
-def test_sources_of_samples_are_told_too_and_go_on_after_a_start(places: Places) -> None:
+def test_sources_of_samples_are_told_too_and_go_on_after_a_start(places: JobLocations) -> None:
     publish(places, [sample(7)])
     with closing(DirectoryPublisher(places.bus, segment_bytes=2_000)) as publisher:
         publisher.publish_raw(Channel.OFFSETS, "admin:a", b"?")
@@ -114,7 +114,7 @@ def test_sources_of_samples_are_told_too_and_go_on_after_a_start(places: Places)
     assert (row["cluster"], row["as_of_version"], row["authority"]) == ("orders-eu", None, "none")
 
 
-def test_segments_that_were_deleted_count_as_applied(places: Places) -> None:
+def test_segments_that_were_deleted_count_as_applied(places: JobLocations) -> None:
     story = long_story(seed=1, steps=40)
     publish(places, story[:30])
     publish(places, story[30:])
@@ -129,7 +129,7 @@ def test_segments_that_were_deleted_count_as_applied(places: Places) -> None:
     assert bus.bytes_behind(Channel.REPLICATION, LOG, whole["position"][-1].as_py()) == (end, 0)
 
 
-def test_whoever_lost_a_channel_to_another_job_reports_no_more_on_it(places: Places) -> None:
+def test_whoever_lost_a_channel_to_another_job_reports_no_more_on_it(places: JobLocations) -> None:
     publish(places, [sample(7)])
     offsets = query("offsets", places)
     offsets.batch.apply(from_bus(places, Channel.OFFSETS, "admin:a"))

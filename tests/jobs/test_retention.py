@@ -12,7 +12,7 @@ from streaming.delta.log import maintenance
 from streaming.delta.log.maintenance import Maintenance, RetentionPolicy
 from streaming.jobs.application import QUERIES
 from streaming.jobs.metrics import Reporter
-from streaming.jobs.queries import Places
+from streaming.jobs.queries import JobLocations
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
 
@@ -23,7 +23,7 @@ POLICY = RetentionPolicy(days=90, reader_minutes=7.5)
 
 
 def test_the_job_hands_on_what_the_configuration_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[Places] = []
+    started: list[JobLocations] = []
     monkeypatch.setattr(command, "_run", lambda _, places: started.append(places))
     file = tmp_path / "isrwatch.toml"
     file.write_text(f'[tables]\ndirectory = "{tmp_path}"\nhistory_days = 90\nreader_minutes = 7.5\n')
@@ -44,7 +44,7 @@ def test_every_table_of_the_job_keeps_its_files_for_readers_as_long_as_configure
         begin(self, table, path, policy)
 
     monkeypatch.setattr(maintenance.Maintenance, "__init__", recorded)
-    places = Places(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "c", retention=POLICY)
+    places = JobLocations(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "c", retention=POLICY)
     settings = JobSettings(listen="")
 
     queries = [SupervisedQuery(name, each, settings, places, print) for name, each in QUERIES.items()]

@@ -14,7 +14,7 @@ from streaming.contracts.observations import Channel, SourceKind
 from streaming.delta.log.maintenance import KEEP_ALL
 from streaming.jobs.application import Application, unapplied
 from streaming.jobs.driver.replication import ReplicationBatch
-from streaming.jobs.queries import Places
+from streaming.jobs.queries import JobLocations
 from streaming.jobs.streams.bus_source import arrow_batches
 from streaming.settings import JobSettings
 from tests.changes.conftest import Story
@@ -34,19 +34,19 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    return Places(
+def places(tmp_path: Path) -> JobLocations:
+    return JobLocations(
         bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint", retention=KEEP_ALL
     )
 
 
-def publish(places: Places, observations: Sequence[Observation]) -> None:
+def publish(places: JobLocations, observations: Sequence[Observation]) -> None:
     """Publish observations, each in a segment of its own that nobody deletes."""
     with closing(DirectoryPublisher(places.bus, segment_bytes=1 << 30)) as publisher:
         publisher.publish(observations)
 
 
-def applied(places: Places, spark: SparkSession, upto: int) -> None:
+def applied(places: JobLocations, spark: SparkSession, upto: int) -> None:
     """Let a job apply everything up to the sequence of an observation."""
     application = Application(JobSettings(listen="", queries=("replication",)), places, print)
     progress = application.queries[0].progress
@@ -57,7 +57,7 @@ def applied(places: Places, spark: SparkSession, upto: int) -> None:
 
 
 def test_tables_of_an_older_copy_get_what_they_lack_though_the_checkpoint_is_ahead(
-    spark: SparkSession, places: Places
+    spark: SparkSession, places: JobLocations
 ) -> None:
     story = long_story(seed=3, steps=120)
     half, backup = len(story) // 2, places.tables.with_name("backup")
@@ -74,7 +74,7 @@ def test_tables_of_an_older_copy_get_what_they_lack_though_the_checkpoint_is_ahe
     assert essence(rows(places.tables, "partition_changes")) == expected_changes(story)
 
 
-def test_a_checkpoint_that_a_crash_broke_stops_nothing(spark: SparkSession, places: Places) -> None:
+def test_a_checkpoint_that_a_crash_broke_stops_nothing(spark: SparkSession, places: JobLocations) -> None:
     story = long_story(seed=4, steps=60)
     half = len(story) // 2
     publish(places, story[:half])
@@ -87,7 +87,7 @@ def test_a_checkpoint_that_a_crash_broke_stops_nothing(spark: SparkSession, plac
     assert essence(rows(places.tables, "partition_changes")) == expected_changes(story)
 
 
-def test_a_start_reads_each_log_from_the_last_record_that_was_applied(places: Places) -> None:
+def test_a_start_reads_each_log_from_the_last_record_that_was_applied(places: JobLocations) -> None:
     first, second = (Story(f"admin:{name}", SourceKind.POLL) for name in "ab")
     for story in (first, second):
         story.snapshot([{}])

@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from streaming.jobs import supervised
-from streaming.jobs.queries import OpenedQuery, Places, QueryDefinition
+from streaming.jobs.queries import JobLocations, OpenedQuery, QueryDefinition
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
 
@@ -42,7 +42,7 @@ def query_of(stream: Any, tmp_path: Path, said: list[str]) -> SupervisedQuery:
     definition = QueryDefinition(
         stream=stream, open=lambda *_: OpenedQuery(batch=cast("Any", Batch())), trigger_seconds=lambda _: 0.0
     )
-    places = Places(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path)
+    places = JobLocations(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path)
     return SupervisedQuery("metrics", definition, JobSettings(), places, said.append)
 
 

@@ -16,7 +16,7 @@ from exporters.read_model.refresher import ExporterHealth
 from exporters.read_model.snapshot import ReplicationSnapshot
 from streaming.delta.changes.log import in_commit
 from streaming.delta.incidents.rows import SCHEMA
-from streaming.delta.state import AsOf, apply_changes, count_isr_removals
+from streaming.delta.state import StateVersions, apply_changes, count_isr_removals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,7 +55,7 @@ class ExposedPlay:
         committed = in_commit(changes, version, now)
         draft = SnapshotDraft(self._snapshot)
         apply_changes(draft, committed)
-        count_isr_removals(draft, committed, AsOf())
+        count_isr_removals(draft, committed, StateVersions())
         for cluster in clusters:
             draft.put_cluster(cluster, ())
         rows = pa.Table.from_pylist(list(incidents), SCHEMA)

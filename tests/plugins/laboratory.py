@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from streaming.contracts.events import Cause
     from streaming.contracts.records import MetadataRecord
-    from streaming.model.clients.producer import Sent
+    from streaming.model.clients.producer import SentRecords
     from streaming.model.controller.metadata_writer import Commit
     from streaming.model.messages.registrations import PartitionRegistration, Transition
     from streaming.model.storage.batch import Batch
@@ -136,7 +136,7 @@ class Lab:
         self.cluster.flush(consumer.node)
         return consumer
 
-    def send(self, producer: Producer, key: TopicPartition, size: int = 1, **more: Any) -> Sent:
+    def send(self, producer: Producer, key: TopicPartition, size: int = 1, **more: Any) -> SentRecords:
         sent = producer.send(self.cluster.now, key, size, **more)
         self.cluster.flush(producer.node)
         return sent

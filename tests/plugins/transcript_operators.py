@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from streaming.contracts.identifiers import TopicId
-from streaming.model.constants import Error, Refused
+from streaming.model.constants import Error, RefusedRequest
 from streaming.model.controller.change import Mode
 from streaming.model.controller.placement import JavaRandom
 from streaming.model.controller.topics import NewTopic
@@ -30,7 +30,7 @@ def _answers(it: Script, errors: dict[TopicPartition, Error]) -> Iterator[str]:
 def _ask(it: Script, request: Callable[[], None]) -> Iterator[str]:
     try:
         request()
-    except Refused as refused:
+    except RefusedRequest as refused:
         yield str(refused)
     yield from _done(it)
 

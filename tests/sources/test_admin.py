@@ -35,7 +35,7 @@ from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.polling import metadata, view
 from streaming.sources.polling.metadata import NO_TOPIC
 from streaming.sources.polling.source import AdminSource
-from streaming.sources.protocol.connection import CannotServe
+from streaming.sources.protocol.connection import ServiceRefused
 from tests.blocks import singly
 from tests.plugins.fake_kafka import (
     DESCRIBE_CONFIGS,
@@ -712,7 +712,7 @@ def test_bootstrap_servers_of_two_clusters_are_refused(
     source = source_of(f"{one.bootstrap_servers},{other.bootstrap_servers}", source_kind=kind)
     sentence = r"names brokers of several clusters: 127\.\S+ is of \S+, 127\.\S+ is of \S+; name those of one"
     for _ in range(3):
-        with pytest.raises(CannotServe, match=sentence):
+        with pytest.raises(ServiceRefused, match=sentence):
             until(source, has(PartitionObserved))
 
 

@@ -20,7 +20,7 @@ from streaming.sources.polling.broker import ConnectedBrokers
 from streaming.sources.polling.configs import DescribedConfigs
 from streaming.sources.polling.librdkafka import ClientBroker, ClientBrokers
 from streaming.sources.protocol.addresses import Address
-from streaming.sources.protocol.connection import CannotServe, dialer
+from streaming.sources.protocol.connection import ServiceRefused, dialer
 from streaming.sources.protocol.security import Security
 from streaming.sources.source import monotonic
 from tests.plugins.fake_kafka import DESCRIBE_CONFIGS, METADATA, MIN_ISR, TOPIC_AUTHORIZATION_FAILED, FakeKafka
@@ -188,5 +188,5 @@ def test_librdkafka_gives_the_same_view_without_epochs(fake_kafka: MakeKafka) ->
 def test_why_librdkafka_reads_nothing_is_one_sentence(fake_kafka: MakeKafka) -> None:
     cluster = fake_kafka(1)
     cluster.refuse(METADATA)
-    with pytest.raises(CannotServe, match="explained"):
+    with pytest.raises(ServiceRefused, match="explained"):
         asked_by_librdkafka(cluster)

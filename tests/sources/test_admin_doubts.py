@@ -13,7 +13,7 @@ from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
 from streaming.errors import ConnectionRefused
 from streaming.sources.polling import view
 from streaming.sources.polling.broker import Answer
-from streaming.sources.polling.metadata import NO_TOPIC, MetadataRound, Read, Turns
+from streaming.sources.polling.metadata import NO_TOPIC, AddressRotation, MetadataRound, TimedView
 from streaming.sources.polling.view import ClusterView, PartitionView
 from streaming.sources.protocol.addresses import Address
 from tests.sources.conftest import unlisted
@@ -29,7 +29,7 @@ BOOTSTRAP = Address("127.0.0.1", 9092)
 @pytest.mark.parametrize("asks_between", [0, 1, 2, 5])
 def test_each_broker_has_its_turn_however_often_the_one_that_is_connected_is_asked(asks_between: int) -> None:
     advertised = [Address("h", number) for number in range(3)]
-    turns = Turns([advertised[0]])
+    turns = AddressRotation([advertised[0]])
     turns.advertised = advertised
     connected, asked = advertised[0], set[Address]()
     for _ in range(3):
@@ -78,7 +78,7 @@ class Asked:
         """Hang up on nobody."""
 
 
-def polled(polls: MetadataRound, before: ClusterView | None, seconds: float = 10.0) -> Read:
+def polled(polls: MetadataRound, before: ClusterView | None, seconds: float = 10.0) -> TimedView:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         polls.ask(before)

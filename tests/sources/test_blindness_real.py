@@ -20,11 +20,11 @@ import pytest
 
 from deploy.sandbox import Sandbox, plan_cluster
 from streaming.bus.directory import DirectoryReader
-from streaming.bus.frames import Damaged
+from streaming.bus.frames import DamagedRange
 from streaming.contracts.codec import decode
 from streaming.contracts.events import EventKind
 from streaming.contracts.observations import Channel, SourceKind
-from streaming.errors import ConnectionRefused, Quarantined
+from streaming.errors import ConnectionRefused, InvalidObservation
 from streaming.jobs.driver.decoded_batch import decode_row
 from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
 from streaming.sources.collector import opening
@@ -118,11 +118,11 @@ class OfBus:
         """Whether something holds on one of the machines, after everything that is on the bus."""
         for source, end in self._reader.end_positions(Channel.REPLICATION).items():
             for item in self._reader.read(Channel.REPLICATION, source, self._read.get(source, 0), end):
-                assert not isinstance(item, Damaged)
+                assert not isinstance(item, DamagedRange)
                 self.tables[SAME].publish([decode(item.payload)])
                 try:
                     self.tables[OTHER].publish([decode_row(item.payload, None, Channel.REPLICATION)])
-                except Quarantined as reason:
+                except InvalidObservation as reason:
                     self.refused.append(str(reason))
             self._read[source] = end
         return holds(self.tables[side])

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.bus.log import Removed
+from streaming.bus.log import RemovedBytes
 from streaming.bus.memory import MemoryBus
 from streaming.contracts.codec import decode
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel, Heartbeat, Observation, SourceKind
 from streaming.errors import BusFull, ConnectionRefused, IsrwatchError
 from streaming.sources.collector.collector import Collector
-from streaming.sources.protocol.connection import CannotServe
-from streaming.sources.source import Paced
+from streaming.sources.protocol.connection import ServiceRefused
+from streaming.sources.source import PacedSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,7 +121,7 @@ def test_a_lost_connection_is_reported_once_and_so_is_its_return() -> None:
 
 
 def test_a_permission_that_is_missing_behind_another_is_reported_and_each_of_them_once() -> None:
-    describe, action = CannotServe("lacks Describe"), CannotServe("lacks ClusterAction")
+    describe, action = ServiceRefused("lacks Describe"), ServiceRefused("lacks ClusterAction")
     lost = ConnectionRefused("no controller answers")
     _, lines = run(Scripted("a", describe, describe, action, lost, describe, [heartbeat("a", 1)], action))
 
@@ -194,7 +194,7 @@ def test_a_silent_source_is_not_asked_in_a_hot_loop() -> None:
 
 def test_a_paced_source_lives_in_a_faster_time() -> None:
     source = Scripted("a", [heartbeat("a", 1)])
-    paced = Paced(source, start=Micros(1_000), speed=10.0)
+    paced = PacedSource(source, start=Micros(1_000), speed=10.0)
     assert [one.occurred_not_after for one in paced.poll(Micros(1_500))] == [1]
     paced.acknowledge()
     paced.close()
@@ -221,10 +221,10 @@ class FullForAWhile(MemoryBus):
 class Limited(MemoryBus):
     """A bus that had to delete records of replication at its first write."""
 
-    removed = Removed(10, 20)
+    removed = RemovedBytes(10, 20)
 
-    def take_removed(self) -> Removed:
-        removed, self.removed = self.removed, Removed(0, 0)
+    def take_removed(self) -> RemovedBytes:
+        removed, self.removed = self.removed, RemovedBytes(0, 0)
         return removed
 
 

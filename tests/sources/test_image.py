@@ -28,10 +28,10 @@ from streaming.contracts.records import (
     RecordBatch,
     RegisterBroker,
     RemoveTopic,
-    Skipped,
+    SkippedRecord,
     Topic,
     TransactionMarker,
-    Undecodable,
+    UndecodableRecord,
     UnregisterBroker,
 )
 from streaming.sources.metadata_log.image import ClusterImage
@@ -372,13 +372,13 @@ def test_a_clock_that_runs_backwards_is_held() -> None:
 def test_a_log_busy_with_other_things_still_beats() -> None:
     cluster = image()
     cluster.apply(batch(0, LeaderChange(controller=101, epoch=1), seconds=1), NOW)
-    busy = [batch(number, Skipped(api_key=14, version=0), seconds=number) for number in range(1, 14)]
+    busy = [batch(number, SkippedRecord(api_key=14, version=0), seconds=number) for number in range(1, 14)]
     assert [item.metadata_offset for item in of(seen.Heartbeat, applied(cluster, busy))] == [6, 11]
 
 
 def test_an_unreadable_record_that_changes_no_state_is_put_aside_with_its_offset_and_the_rest_goes_on() -> None:
     cluster = image()
-    strange = Undecodable(reason="record type 99 is unknown", value=b"\x01\x63", hides_state=False)
+    strange = UndecodableRecord(reason="record type 99 is unknown", value=b"\x01\x63", hides_state=False)
     found = cluster.apply(batch(0, ORDERS, strange, partition()), NOW)
     assert [item.metadata_offset for item in of(seen.PartitionObserved, found)] == [2]
     assert [(offset, item.reason) for offset, item in cluster.undecodable] == [(1, "record type 99 is unknown")]
@@ -388,7 +388,7 @@ def test_an_unreadable_record_that_changes_no_state_is_put_aside_with_its_offset
 @pytest.mark.parametrize(
     ("hidden", "reason"),
     [
-        (Undecodable(reason="PartitionChange version 3", value=b""), "PartitionChange version 3"),
+        (UndecodableRecord(reason="PartitionChange version 3", value=b""), "PartitionChange version 3"),
         (PartitionChange(topic_id=TOPIC, partition=5, isr=()), "PartitionChange: change of an unknown partition"),
         (
             BrokerRegistrationChange(broker=BrokerId(8), broker_epoch=BrokerEpoch(1), fenced=1),
@@ -418,7 +418,7 @@ def test_a_registration_that_cannot_be_read_makes_no_later_lag_a_proven_controll
     stops = BrokerRegistrationChange(broker=BrokerId(2), broker_epoch=BrokerEpoch(1), in_controlled_shutdown=1)
     cluster.apply(batch(0, ORDERS, broker, partition()), NOW)
     cluster.apply(batch(3, stops), NOW)
-    newer = Undecodable(reason="RegisterBroker version 5, this program reads up to 4", value=b"")
+    newer = UndecodableRecord(reason="RegisterBroker version 5, this program reads up to 4", value=b"")
     cluster.apply(batch(4, newer), NOW)
     lags = PartitionChange(topic_id=TOPIC, partition=0, isr=(BrokerId(1),))
     assert cluster.apply(batch(5, lags, seconds=7_200), NOW) == []

@@ -13,7 +13,7 @@ from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
 from streaming.contracts.observations import SourceKind
 from streaming.sources.polling.broker import Answer
-from streaming.sources.polling.metadata import MetadataRound, Read
+from streaming.sources.polling.metadata import MetadataRound, TimedView
 from streaming.sources.polling.view import ClusterView, PartitionView
 from streaming.sources.protocol.addresses import Address
 from tests.changes.conftest import Story
@@ -75,7 +75,7 @@ def ids(*brokers: int) -> tuple[BrokerId, ...]:
     return tuple(map(BrokerId, brokers))
 
 
-def answered(it: MetadataRound, before: ClusterView | None) -> Read | None:
+def answered(it: MetadataRound, before: ClusterView | None) -> TimedView | None:
     """Ask until something is believed, as often as a poll would."""
     for _ in range(10):
         it.ask(before)

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from streaming.runtime.listening import SILENT_SECONDS, listen
 from streaming.web.connections import MOST_CONNECTIONS, TimeLimits, connection_limit
 from streaming.web.http_counts import Refusal
-from streaming.web.server import PART_BYTES, OncePerMinute, WebServer, serving
+from streaming.web.server import PART_BYTES, RepeatFilter, WebServer, serving
 from tests.plugins.local_http import wait_until
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def test_a_line_is_logged_once_a_minute_and_then_with_how_often_it_was_left_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now = 0.0
-    once = OncePerMinute(lambda: now)
+    once = RepeatFilter(lambda: now)
     logger = logging.getLogger("tests.once")
     logger.addFilter(once)
     for second in range(150):

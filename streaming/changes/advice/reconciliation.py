@@ -58,7 +58,7 @@ class Reconciliation:
 
     @property
     def missed(self) -> int:
-        """How many changes, at the least, happened that the change log does not hold."""
+        """Least number of changes that happened and the change log does not hold."""
         return max(0, self.counted - self.recorded)
 
 
@@ -133,7 +133,7 @@ SILENT_AFTER: Final = 60_000_000
 
 
 class MeterKey(NamedTuple):
-    """Whose meter it is."""
+    """Key of a meter: its broker and topic."""
 
     cluster_id: str
     broker: BrokerId

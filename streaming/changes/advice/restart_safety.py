@@ -1,4 +1,4 @@
-"""Which brokers can stop now, and in which order to restart them. Pure: counts of a tally in, advice out.
+"""Brokers that can stop now, and the order to restart them in. Pure: counts of a tally in, advice out.
 
 A restart is a clean stop, a start, and waiting until the broker has caught up, before the next broker. It loses the
 availability of a partition that the broker has a replica of if the partition is offline or under its min ISR while the
@@ -125,7 +125,7 @@ def _beside_planned_work(each: RestartAdvice, others: list[BrokerId], *, has_pla
 
 @dataclass(frozen=True, slots=True)
 class _Stop:
-    """What stands in the way of stopping one broker."""
+    """Obstacles to stopping one broker."""
 
     broker: BrokerState
     names: dict[str, int]
@@ -137,7 +137,7 @@ class _Stop:
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether every partition that it has a replica of has it in its ISR."""
+        """True if every partition that it has a replica of has it in its ISR."""
         return self.names.get("hosted_partitions", 0) == self.names.get("in_sync_partitions", 0)
 
     def goes_offline(self, up: AbstractSet[int]) -> int:
@@ -280,7 +280,7 @@ def is_quorum_unavoidable(node: int, cluster: ClusterState) -> bool:
 
 
 class Obstacles(NamedTuple):
-    """What stands in the way of restarting one broker: counts of partitions, and numbers of brokers.
+    """Obstacles to restarting one broker: counts of partitions, and numbers of brokers.
 
     Attributes:
         is_known: whether the cluster has been reported completely, and is observed now.

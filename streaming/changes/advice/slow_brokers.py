@@ -1,4 +1,4 @@
-"""Which broker is slow but alive: by its response time, by who is behind in replication with it, and by its agent.
+"""Brokers that are slow but alive: by response time, by replicas that are behind with them, and by their agents.
 
 A broker is slow only beside itself *and* its peers *and* a floor. One signal alone is enough, one round is not: the
 score of a signal rises by 1 in a slow round and falls by 1 in another; that of a broker is the largest of its signals',
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 HISTORY_ROUNDS: Final = 60
 LEAST_HISTORY: Final = 12
 LEAST_PEERS: Final = 2
-"""Of two the slower one is what a broker is compared with: it is slow beside each of them."""
+"""With two peers a broker is compared with the slower one: it is slow beside each of them."""
 SLOW_SCORE: Final = 5
 MOST_SCORE: Final = 8
 MOST_SLOW_PERCENT: Final = 10
 RESPONSE_FLOOR_MICROS: Final = 100_000
 """Faster than this nobody suffers from: produce requests and fetches wait for longer."""
 APPEND_FLOOR_MICROS: Final = 30_000
-"""Of a healthy disk an append takes a few milliseconds; it occupies one of the broker's handlers, 8 by default."""
+"""A healthy disk appends within a few milliseconds; an append occupies one of the broker's handlers, 8 by default."""
 TIME_FACTOR: Final = 3
 BEHIND_FLOOR_PERCENT: Final = 50
-"""Of a lost link between two brokers at most every second pair with one of them is behind."""
+"""After a lost link between two brokers at most every second pair with one of them is behind."""
 BEHIND_FACTOR: Final = 2
 LEAST_PAIRS: Final = 2
 _ALL_PERCENT: Final = 100
@@ -54,7 +54,7 @@ class SpeedSample(NamedTuple):
 
 
 class BrokerSpeed(NamedTuple):
-    """What is concluded of one broker.
+    """The conclusion about one broker.
 
     Attributes:
         is_slow: None where it cannot be said.

@@ -1,4 +1,4 @@
-"""Which brokers to blame for shrunk ISRs, and with which score. Pure; knows one partition's state and the causes.
+"""Brokers to blame for shrunk ISRs, with scores. Pure; knows one partition's state and the causes.
 
 A broker that is missing from an ISR is usually the one in trouble. The exception: a leader that stalled for longer than
 ``replica.lag.time.max.ms`` believes, when it resumes, that its followers stopped fetching, and expels healthy ones. The
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Suspicion(NamedTuple):
-    """Who may be to blame for one shrunk ISR; ``by_order``: its last change was by a controlled shutdown."""
+    """Suspects for one shrunk ISR; ``by_order``: its last change was by a controlled shutdown."""
 
     suspects: tuple[BrokerId, ...]
     by_order: bool

@@ -1,4 +1,4 @@
-"""What incidents need of a cluster beside its changes: racks, who is up, who follows whom, who controls. Pure."""
+"""Cluster facts that incidents need beside the changes: racks, live brokers, followers, the controller. Pure."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class ClusterContext:
     racks: dict[int, str] = field(default_factory=dict)
     up: set[int] = field(default_factory=set)
     down: dict[int, bool] = field(default_factory=dict)
-    """Of brokers that are fenced, not registered or shutting down: whether their registration says the last."""
+    """Brokers that are fenced, not registered or shutting down; True if their registration says the last."""
     in_sync: Counter[tuple[int, int]] = field(default_factory=Counter)
     """(leader, follower in its ISR) to the number of partitions."""
     controller: int = NO_LEADER
     authority: str = SourceKind.NONE
     """Kind of the primary source."""
     leases: dict[int, tuple[Lease, ...]] = field(default_factory=dict)
-    """Of brokers for which planned work was announced."""
+    """Announced planned work by broker."""
     blind_since: int = 0
     """While a full report closes a gap in which nobody observed the cluster: the begin of the gap; otherwise 0."""
 
@@ -157,7 +157,7 @@ class ClusterContext:
         return rack if len(lost) > 1 and is_whole else ""
 
 
-# What a row of the change log is evidence of: trouble by cause. Pure; knows causes and events.
+# Evidence in a row of the change log: trouble by cause. Pure; knows causes and events.
 
 
 class Family(StrEnum):
@@ -198,7 +198,7 @@ HARM: Final = frozenset({EventKind.UNDER_MIN_ISR_BEGAN, EventKind.OFFLINE})
 
 
 class ChangeRow(NamedTuple):
-    """What incidents need of one row of ``partition_changes``. Times are UTC microseconds.
+    """The part of a row of ``partition_changes`` that incidents need. Times are UTC microseconds.
 
     Of a partition: identity and cause, ISR and leader, and its health afterwards; ``proven``: the broker whose removal
     a later record proves to be a clean stop; ``unobserved``: for how long nobody has observed its cluster, so far;

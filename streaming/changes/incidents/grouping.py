@@ -305,7 +305,7 @@ _STEPS: Final = {"partition": IncidentFold.partition, "broker": IncidentFold.bro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentGaps:
-    """How long after its last change an incident stays open, in microseconds."""
+    """Microseconds that an incident stays open after its last change."""
 
     usual: int = 60_000_000
     rolling: int = 900_000_000

@@ -31,7 +31,7 @@ OFFLINE: Final = 2
 
 @dataclass(slots=True)
 class DegradedCount:
-    """How many partitions are in a degraded state: now, at most, for how long in sum, and how long there were any.
+    """Count of partitions in a degraded state: now, at most, the time in sum, and the time that there were any.
 
     The order of the fields is that of the stored document (``incident_document``).
     """
@@ -99,7 +99,7 @@ _COUNT_OF_EVENT: Final[dict[str, str]] = {
 
 @dataclass(slots=True, kw_only=True)
 class Incident:
-    """What the changes so far have shown of one incident. Owned by ``incidents.IncidentFold``.
+    """One incident as far as the changes show it. Owned by ``incidents.IncidentFold``.
 
     The names of the fields are keys of the stored document (``incident_document``).
     """
@@ -121,15 +121,15 @@ class Incident:
     lost_at: int = 0
     planned: set[int] = field(default_factory=set)
     announced: set[int] = field(default_factory=set)
-    """Of those, the ones that went down, or left ISRs, while work on them was announced: no clean stop is proven."""
+    """Those that went down, or left ISRs, while work on them was announced: no clean stop is proven."""
     work: set[str] = field(default_factory=set)
     """Why work on stopped brokers was announced, as it was given."""
     overran_at: int = 0
-    """When the announced time of a broker was over that was not back."""
+    """Time at which announced work ended while its broker was not back."""
     disks: set[int] = field(default_factory=set)
     downs: list[BrokerAbsence] = field(default_factory=list)
     unclean_left: set[int] = field(default_factory=set)
-    """Who led last before an unclean election, and the lost brokers that could have led."""
+    """Last leaders before an unclean election, and the lost brokers that could have led."""
     harmed_by: set[int] = field(default_factory=set)
     """Brokers whose removal began to refuse writes, or left nobody to lead."""
     overdue: set[int] = field(default_factory=set)
@@ -171,22 +171,22 @@ class Incident:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a partition is still degraded, or being reassigned, because of it."""
+        """True if a partition is still degraded, or being reassigned, because of it."""
         return bool(self.held or self.moving)
 
     @property
     def is_recovered(self) -> bool:
-        """Whether nothing is degraded because of it any more, and every broker that went away is back."""
+        """True if nothing is degraded because of it any more, and every broker that went away is back."""
         return not self.is_under_way and all(down.back_at is not None for down in self.downs)
 
     @property
     def is_unsafe(self) -> bool:
-        """Whether brokers were stopped cleanly, and partitions refused writes or had no leader because of that."""
+        """True if brokers were stopped cleanly, and partitions refused writes or had no leader because of that."""
         return self.base is Family.PLANNED and not self.harmed_by.isdisjoint(self.planned)
 
     @property
     def is_only_lag(self) -> bool:
-        """Whether it has shown nothing graver than lag."""
+        """True if it has shown nothing graver than lag."""
         return self.base is Family.LAG and not self.lost
 
     @property

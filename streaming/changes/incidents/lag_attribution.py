@@ -45,13 +45,13 @@ class LagEpisode:
     """Pairs of leader and follower that stayed in sync where the leader expelled another one, and in how many ISRs; the
     smaller id first."""
     torn_at: int | None = None
-    """When reports first went both ways between two groups of brokers."""
+    """First time that reports went both ways between two groups of brokers."""
     rejoined_at: int | None = None
-    """When an expelled follower first rejoined its reporter's ISR, or the other way round."""
+    """First time that an expelled follower rejoined its reporter's ISR, or the other way round."""
     removed_again: bool = False
-    """Whether a follower was removed after one had rejoined."""
+    """True once a follower was removed after one had rejoined."""
     follows_others: bool = False
-    """Whether the follower of the first report is in the ISR of other leaders."""
+    """True if the follower of the first report is in the ISR of other leaders."""
 
     def add_report(
         self, reporter: int, followers: Iterable[int], isr: Iterable[int], moment: int, *, is_shrunk: bool

@@ -128,7 +128,7 @@ def _lag_suspects(incident: Incident, kind: IncidentClass, times: ConfiguredTime
     return most_blamed(reports) or tuple(sorted({broker for _, broker in incident.departures}))
 
 
-# Where one incident ends and another begins: which incident an ISR removal belongs to. Pure.
+# Bounds between incidents: the incident that an ISR removal belongs to. Pure.
 
 
 def incident_blaming(
@@ -304,7 +304,7 @@ def was_controller(incident: Incident, lost: frozenset[int], row: ChangeRow, tim
     )
 
 
-# What counts as planned: the one place that decides it. Pure.
+# Planned work: the one place that decides what counts as planned. Pure.
 #
 # Planned is proven, part by part: a removal is, if the metadata log proves a controlled shutdown or shows a
 # reassignment, or if planned work on each removed broker was announced before; a broker's end is, if it was shutting
@@ -314,12 +314,12 @@ def was_controller(incident: Incident, lost: frozenset[int], row: ChangeRow, tim
 
 
 _ANNOUNCED: Final = frozenset({Family.LAG, Family.LOSS})
-"""What is planned while work on the broker is announced: an unclean election never is, nor is a lost directory. Whether
+"""Planned while work on the broker is announced: an unclean election never is, nor is a lost directory. Whether
 partitions went offline or refused writes is judged with the incident."""
 
 
 class Trouble(NamedTuple):
-    """What a partition's step is evidence of, and which brokers it lacks by that.
+    """Trouble that a partition's step is evidence of, and the brokers it lacks by that.
 
     ``family`` None: of no trouble. ``is_announced``: it is planned only because work on these brokers was announced.
     """

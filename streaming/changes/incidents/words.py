@@ -1,4 +1,4 @@
-"""What a person has to know of an incident: how bad it is, what it means for clients, what to do first. Pure."""
+"""Texts about an incident for a person: how bad it is, what it means for clients, what to do first. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HARMLESS: Final = PLANNED_CLASSES | {IncidentClass.CONTROLLER_FAILOVER}
 
 
 class IncidentText(NamedTuple):
-    """Of an incident as it is now, or of one that is over, as it was."""
+    """Texts of an incident as it is now, or as it was at its end."""
 
     summary: str
     severity: Severity
@@ -249,7 +249,7 @@ def _at_most(tally: DegradedCount, what: str) -> str:
     return f"{'up to ' if tally.peak > 1 else ''}{tally.peak} {what}{lasted}"
 
 
-# What is said of brokers that were stopped, or went down while work on them was announced. Pure.
+# Sentences about brokers that were stopped, or went down while work on them was announced. Pure.
 #
 # A clean stop is only claimed where a controlled shutdown is proven, and announced work is named with its reason.
 

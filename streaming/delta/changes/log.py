@@ -86,7 +86,7 @@ class ChangeLog:
 
     @property
     def uri(self) -> str:
-        """Where the table is."""
+        """Location of the table."""
         return self._table.table_uri
 
     @property

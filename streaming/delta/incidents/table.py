@@ -207,7 +207,7 @@ def _files(table: DeltaTable) -> list[dict[str, Any]]:
     return files
 
 
-# What incidents need of each cluster beside its changes, as it was after a version, from the state tables.
+# Cluster facts that incidents need beside the changes, as they were after a version, from the state tables.
 #
 # Each state table may be some versions behind the table of incidents or ahead of it, as a kill left them. The change
 # log has what lies between: it is applied, or taken back. Of a broker or a cluster that has changed since, the newest

@@ -96,7 +96,7 @@ def check_layout(opened: DeltaTable, table: Table) -> None:
             f"{opened.table_uri} was written by a newer isrwatch (layout {layout}, this program reads {table.layout}); "
             "upgrade isrwatch"
         )
-    columns = ColumnsCompared.of(opened, table)
+    columns = ColumnComparison.of(opened, table)
     if not columns.are_ours:
         raise TableRefused(
             f"the columns of {opened.table_uri} are not those of isrwatch's {table.name}; "
@@ -109,7 +109,7 @@ def check_layout(opened: DeltaTable, table: Table) -> None:
         )
 
 
-class ColumnsCompared(NamedTuple):
+class ColumnComparison(NamedTuple):
     """The columns of a table beside those of its definition; those within a struct are named ``after.leader``.
 
     Attributes:
@@ -123,7 +123,7 @@ class ColumnsCompared(NamedTuple):
     are_ours: bool
 
     @classmethod
-    def of(cls, opened: DeltaTable, table: Table) -> ColumnsCompared:
+    def of(cls, opened: DeltaTable, table: Table) -> ColumnComparison:
         """Compare a table with its definition. The order of columns does not matter: new ones are the last."""
         there, ours = opened.schema(), Schema.from_arrow(arrow_schema(table))
         if there == ours:
@@ -179,7 +179,7 @@ def create_or_upgrade(directory: Path, table: Table) -> DeltaTable:
     if layout_of(opened) == table.layout:
         _add_columns(opened, table)
     check_layout(opened, table)
-    if unknown := ColumnsCompared.of(opened, table).unknown:
+    if unknown := ColumnComparison.of(opened, table).unknown:
         raise TableRefused(
             f"{opened.table_uri} was written by a newer isrwatch (this program does not know {', '.join(unknown)}); "
             "upgrade isrwatch"
@@ -205,7 +205,7 @@ def _create(path: Path, table: Table) -> None:
 
 def _add_columns(opened: DeltaTable, table: Table) -> None:
     """Add the columns that a table lacks, and the fields that its structs lack."""
-    columns = ColumnsCompared.of(opened, table)
+    columns = ColumnComparison.of(opened, table)
     names = {name.partition(".")[0] for name in columns.lacking}
     if not names or not columns.are_ours:
         return

@@ -52,7 +52,7 @@ def wall_clock() -> int:
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """How long history and old files are retained.
+    """Retention of history and old files.
 
     Attributes:
         days: of history, by the column ``date``; 0 for all.

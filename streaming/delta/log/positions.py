@@ -1,4 +1,4 @@
-"""How far the logs of the bus were applied to a table: its commits carry that as transactions.
+"""Applied positions of the logs of the bus: a table's commits carry them as transactions.
 
 What was applied is recorded as positions, not as batch ids: a new checkpoint starts again at batch 0, and a callback
 may run after its JVM has ended. A position names its log, because a log that was replaced begins again at position 0.
@@ -31,7 +31,7 @@ def _changed_logs(applied: Mapping[str, LogPosition], last_common: LastCommon) -
 
 
 class StoredPositions:
-    """How far each log was applied to one table, as stored or, since, as committed by its one writer."""
+    """Applied position of each log in one table, as stored or, since, as committed by its one writer."""
 
     def __init__(self, table: DeltaTable, channel: str = "") -> None:
         """Read nothing yet.

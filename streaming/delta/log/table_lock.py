@@ -1,4 +1,4 @@
-"""Which process may write the tables of a directory, and the error for the user when a disk refuses. Knows files."""
+"""Lock of the one process that may write a directory's tables, and the error for a disk that refuses. Knows files."""
 
 from __future__ import annotations
 

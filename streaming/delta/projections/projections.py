@@ -40,8 +40,15 @@ from streaming.delta.log.queries import last_of_each, numbered, select
 from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.delta.log.writer import APPEND, OVERWRITE, Writer
 from streaming.delta.progress import ProgressTable
-from streaming.delta.projections.shared_state import Recovered, SharedState
-from streaming.delta.state import AsOf, apply_changes, as_of_version, config_columns, count_isr_removals, load_state
+from streaming.delta.projections.shared_state import RecoveredState, SharedState
+from streaming.delta.state import (
+    StateVersions,
+    apply_changes,
+    as_of_version,
+    config_columns,
+    count_isr_removals,
+    load_state,
+)
 from streaming.errors import TableRefused
 from streaming.runtime.memory import never_collected
 
@@ -87,7 +94,7 @@ class Projections:
         self._is_degraded = False
         self._dropped: dict[ClusterId, Micros | None] | None = None  # up to when tombstones are not in the table
         self._projected, self._projected_at = BEFORE_FIRST, -math.inf
-        self._recovered = Recovered()
+        self._recovered = RecoveredState()
         self._last_read = BEFORE_FIRST, BEFORE_FIRST, pa.table({})
 
     def recover(self, version: int) -> SharedState:
@@ -171,7 +178,7 @@ class Projections:
 
     def _broker_rows(self, state: ReplicationState, tally: SuspectTally, version: int) -> list[dict[str, object]]:
         changes = self._changes(self._removals_version, version)
-        count_isr_removals(self._recovered, changes, AsOf(brokers=self._removals_version))
+        count_isr_removals(self._recovered, changes, StateVersions(brokers=self._removals_version))
         self._removals_version = version
         return broker_rows(state, tally, self._recovered.isr_removals, version)
 

@@ -1,4 +1,4 @@
-"""Derived tables that are ahead of the change log: rolled back to what it holds, or derived anew.
+"""Derived tables that are ahead of the change log: rolled back, or rebuilt.
 
 They are ahead where the change log alone was brought back from an older copy. Its later versions will be written again,
 with other changes, so nothing of what followed from the old ones may stay. Where there is no change log at all nothing

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
     from streaming.contracts.state import BrokerState, ClusterState, SourceState
     from streaming.contracts.tally import Tally
-    from streaming.delta.state import AsOf, Configs
+    from streaming.delta.state import Configs, StateVersions
 
 IsrRemovals = Counter[tuple[str, int, str]]
 """(cluster id, broker, cause) to how often the broker was removed from an ISR."""
@@ -70,7 +70,7 @@ class SharedState:
             return frozen, self.tally.copy(), self.version
 
 
-class Recovered:
+class RecoveredState:
     """Receives the state that is read from the tables at a start (``state_reader.StateHolder``)."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Recovered:
         for partition in states_of(PartitionState, rows.filter(with_tombstones)):
             self._state.put_partition(partition)
 
-    def load_topics_of(self, changes: pa.Table, as_of: AsOf) -> None:
+    def load_topics_of(self, changes: pa.Table, as_of: StateVersions) -> None:
         """Decode at once the topics whose partitions will be set by rows of the change log."""
         is_new = pc.greater(changes["version"], as_of.partitions)
         new = changes.filter(pc.and_(is_new, pc.equal(changes["subject"], Subject.PARTITION.value)))
@@ -218,7 +218,7 @@ def _topic_codes(rows: pa.Table) -> pa.Array:
     return pc.add(clusters, topic.indices.cast(pa.int64()))
 
 
-# What rows of ``partition_state`` add to a tally, counted column by column: no object per partition.
+# Tally of rows of ``partition_state``, counted column by column: no object per partition.
 
 
 _CLUSTER: Final = "cluster_id"

@@ -61,7 +61,7 @@ class NewestRows:
 
     @property
     def rows(self) -> pa.Table:
-        """What the table holds, times in microseconds."""
+        """Rows of the table, times in microseconds."""
         return self._rows.cast(self._plain)
 
     @property
@@ -258,7 +258,7 @@ def _in_memory(item: pa.Field) -> pa.Field:
 
 # Rows of ``broker_speed``: what ``changes.slow_brokers`` concludes, round by round, beside the newest round itself.
 #
-# What it needs of earlier rounds is in the rows, so it goes on after a restart.
+# Its memory of earlier rounds is in the rows, so it continues after a restart.
 
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ def with_rounds(current: pa.Table, reported: pa.Table, forgotten_after: int) -> 
     Args:
         current: one row per broker, times in microseconds.
         reported: samples of whole rounds, in the order of their log, in the same columns.
-        forgotten_after: microseconds without a sample after which a broker begins anew.
+        forgotten_after: microseconds without a sample after which a broker starts over.
     """
     clusters: dict[str, Rows] = {}
     for row in current.to_pylist():
@@ -475,7 +475,7 @@ def shifted(column: pa.Array) -> pa.Array:
     return pa.concat_arrays([first, column])[: len(column)]
 
 
-# What ``contracts.topic_roles`` and ``contracts.durability`` say of topics, as Arrow columns of ``topic_settings``.
+# Rules of ``contracts.topic_roles`` and ``contracts.durability`` as Arrow columns of ``topic_settings``.
 
 
 _DEPENDS_ON: Final = ("topic", "replication_factor", "min_isr", "allows_unclean_election", "cleanup_policy")

@@ -1,1 +1,1 @@
-"""What the driver does with each micro-batch: decode, fold, commit by delta-rs."""
+"""Work of the driver on each micro-batch: decode, fold, commit by delta-rs."""

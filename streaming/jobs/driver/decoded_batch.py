@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow.compute as pc
 
-from streaming.bus.frames import BusFrame, Damaged
+from streaming.bus.frames import BusFrame, DamagedRange
 from streaming.changes.fold import UnchangedRun, merged
 from streaming.changes.partitions import is_repeated, news
 from streaming.changes.sources import MAX_AHEAD, is_ahead
@@ -19,12 +19,12 @@ from streaming.contracts.blocks import PartitionsBlock, PartitionsObserved, cut_
 from streaming.contracts.codec import decode, encode
 from streaming.contracts.observations import Observation, PartitionObserved, SnapshotEnd, TopicRemoved
 from streaming.contracts.words import utc_text
-from streaming.delta.quarantine import Refused
-from streaming.errors import Quarantined
+from streaming.delta.quarantine import RefusedRecord
+from streaming.errors import InvalidObservation
 from streaming.jobs.queries import MICROS, now
 from streaming.jobs.streams.left_out_blocks import (
     DigestPublisher,
-    LeftOut,
+    LeftOutBlocks,
     RepeatedRun,
     cut_end,
     digest_of,
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import ClusterId
     from streaming.contracts.observations import Channel, SourceKind
 
-ReadLog = Callable[[str, int, int, int | None], Iterator[BusFrame | Damaged]]
+ReadLog = Callable[[str, int, int, int | None], Iterator[BusFrame | DamagedRange]]
 """Reads a log of the bus, by its source, from a position to another one; its log id is this one, if it has one."""
 
 
 class AppliedPositions(Protocol):
-    """How far each source was applied."""
+    """Applied position of each source."""
 
     def position(self, source: str) -> int:
         """Return the position of the last applied observation of a source, -1 for none."""
@@ -67,14 +67,14 @@ class DecodedBatch:
     """
 
     observations: tuple[Observation, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedRecord, ...]
     positions: Mapping[str, int]
     log_ids: Mapping[str, int]
     blocks: tuple[DecodedBlock, ...] = ()
 
     @property
     def count(self) -> int:
-        """How many observations the batch holds, those within unchanged runs included."""
+        """Number of observations in the batch, those within unchanged runs included."""
         return sum(
             each.sequence - each.first_sequence + 1 if isinstance(each, UnchangedRun) else 1
             for each in self.observations
@@ -101,7 +101,7 @@ def decode_batch(
         NewerFormat: a newer program wrote one of the rows.
     """
     fresh = fresh_rows(rows, applied)
-    pass_over = partial(_BatchReading, channel, repeated, _Unapplied(applied, read))
+    pass_over = partial(_BatchReading, channel, repeated, _UnappliedBlocks(applied, read))
     reading = pass_over(set()).read(fresh)
     # A block was skipped because it repeats the state, but another row of the batch may change the same topic: their
     # order decides, so both must be decoded. Each pass decodes more rows than the one before, so this ends.
@@ -143,13 +143,13 @@ def decode_row(payload: bytes, damage: str | None, channel: Channel) -> Observat
         NewerFormat: a newer program wrote it; nothing of its batch may be applied.
     """
     if damage is not None:
-        raise Quarantined(damage)
+        raise InvalidObservation(damage)
     observed = decode(payload)
     if observed.channel is not channel:
-        raise Quarantined(f"{observed.kind} does not belong on the channel {channel}")
+        raise InvalidObservation(f"{observed.kind} does not belong on the channel {channel}")
     if is_ahead(observed, now()):
         # The reason names no time of the job: a batch that comes again refuses the same records with the same words.
-        raise Quarantined(
+        raise InvalidObservation(
             f"collected_at is {utc_text(observed.collected_at)}, more than {MAX_AHEAD // MICROS} s ahead of the job's "
             f"clock: set the clock of the machine of {observed.source}"
         )
@@ -179,21 +179,21 @@ def _logs(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Unapplied:
+class _UnappliedBlocks:
     """Reads blocks that a worker left out."""
 
     applied: AppliedPositions
     read: ReadLog | None
 
-    def rows(self, source: str, left_out: LeftOut, log_id: int | None) -> Iterator[tuple[int, bytes, str | None]]:
+    def rows(self, source: str, left_out: LeftOutBlocks, log_id: int | None) -> Iterator[tuple[int, bytes, str | None]]:
         """Yield the rows of those that were not applied yet."""
         if self.read is None:
             raise AssertionError(f"blocks of {source} were left out, and nothing can read them")
         for item in self.read(source, left_out.start, left_out.end, log_id):
             if item.position > self.applied.position(source):
-                yield item[0], item[1], item.reason if isinstance(item, Damaged) else None
+                yield item[0], item[1], item.reason if isinstance(item, DamagedRange) else None
 
-    def has_all_of(self, source: str, left_out: LeftOut) -> bool:
+    def has_all_of(self, source: str, left_out: LeftOutBlocks) -> bool:
         """Return whether none of them was applied yet: a batch that comes again may be cut differently."""
         return left_out.start > self.applied.position(source)
 
@@ -202,13 +202,13 @@ class _BatchReading:
     """One pass over the rows of a batch."""
 
     def __init__(
-        self, channel: Channel, repeated: RepeatedBlocks | None, unapplied: _Unapplied, doubtful: set[bytes]
+        self, channel: Channel, repeated: RepeatedBlocks | None, unapplied: _UnappliedBlocks, doubtful: set[bytes]
     ) -> None:
         self._channel, self._repeated, self._unapplied = channel, repeated, unapplied
         self._certain: Container[bytes] = frozenset() if repeated is None else repeated.but(doubtful)
         self.doubtful = doubtful
         self.observed: list[tuple[str, int, Observation]] = []
-        self.refused: list[Refused] = []
+        self.refused: list[RefusedRecord] = []
         self.blocks: list[DecodedBlock] = []
         self._runs: list[RepeatedRun] = []
 
@@ -236,14 +236,14 @@ class _BatchReading:
             if blocks is None:
                 yield position, payload, damage
                 continue
-            some = LeftOut(position, payload, **blocks)
+            some = LeftOutBlocks(position, payload, **blocks)
             row = self._as_left_out(source, some)
             if row is not None:
                 yield row
             else:
                 yield from self._unapplied.rows(source, some, log_id)
 
-    def _as_left_out(self, source: str, some: LeftOut) -> tuple[int, bytes, str | None] | RepeatedRun | None:
+    def _as_left_out(self, source: str, some: LeftOutBlocks) -> tuple[int, bytes, str | None] | RepeatedRun | None:
         """Return the run that a worker left out, or the end of a report; None if it must be read from the bus."""
         if self._repeated is None or not self._unapplied.has_all_of(source, some):
             return None
@@ -266,8 +266,8 @@ class _BatchReading:
     def _decode(self, source: str, position: int, payload: bytes, damage: str | None) -> None:
         try:
             observed = decode_row(payload, damage, self._channel)
-        except Quarantined as reason:
-            self.refused.append(Refused(source=source, position=position, reason=str(reason), raw=payload))
+        except InvalidObservation as reason:
+            self.refused.append(RefusedRecord(source=source, position=position, reason=str(reason), raw=payload))
             return
         self._add(source, observed)
         if self._repeated is None:
@@ -316,7 +316,7 @@ class DecodedBlock:
 
 @dataclass(frozen=True, slots=True)
 class _Difference:
-    """What is in one set and not in another, as they are at the moment."""
+    """Live difference of two sets."""
 
     one: AbstractSet[bytes]
     other: AbstractSet[bytes]
@@ -360,7 +360,7 @@ class RepeatedBlocks:
         """Return the digests but for some, which may grow: their blocks must be decoded all the same."""
         return _Difference(self._repeated, doubtful)
 
-    def run_left_out(self, left_out: LeftOut, repeated: Container[bytes]) -> RepeatedRun | None:
+    def run_left_out(self, left_out: LeftOutBlocks, repeated: Container[bytes]) -> RepeatedRun | None:
         """Return the run that a worker left out; None if its blocks must be read, because the state has changed since.
 
         Args:
@@ -374,7 +374,7 @@ class RepeatedBlocks:
         run.extend(digests)
         return run
 
-    def end_left_out(self, left_out: LeftOut) -> bytes | None:
+    def end_left_out(self, left_out: LeftOutBlocks) -> bytes | None:
         """Return the end of a report whose lists a worker left out; None if it must be read, or if it is none."""
         digests = self._publisher.digests_of(left_out)
         lists = [lists for digest, lists in self._lists.values() if digests == [digest]]

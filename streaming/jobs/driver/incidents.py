@@ -13,7 +13,7 @@ from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.delta.changes.reader import by_version
 from streaming.delta.incidents.table import IncidentsTable
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
-from streaming.jobs.queries import MICROS, Applied
+from streaming.jobs.queries import MICROS, BatchResult
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ class IncidentsBatch:
         """
         self._table.check_ours()
 
-    def apply(self, rows: pa.Table) -> Applied:
+    def apply(self, rows: pa.Table) -> BatchResult:
         """Apply the rows that one or more versions added.
 
         Args:
@@ -59,7 +59,7 @@ class IncidentsBatch:
         """
         began = time.perf_counter()
         count = self._table.apply(by_version(rows))
-        return Applied(
+        return BatchResult(
             observations=0,
             changes=count,
             refused=0,

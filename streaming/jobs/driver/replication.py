@@ -34,7 +34,7 @@ from streaming.delta.projections.projections import Projections
 from streaming.delta.quarantine import Quarantine
 from streaming.errors import TableRefused
 from streaming.jobs.driver.decoded_batch import RepeatedBlocks, decode_batch
-from streaming.jobs.queries import Applied, Stopwatch, count_reasons
+from streaming.jobs.queries import BatchResult, Stopwatch, count_reasons
 from streaming.jobs.session import sentence_of
 from streaming.runtime.memory import collected_after
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from streaming.changes.state import Folded, TopicKey
+    from streaming.changes.state import FoldResult, TopicKey
     from streaming.contracts.identifiers import ClusterId, LogPosition, TopicId
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import SourceState
@@ -133,7 +133,7 @@ class ReplicationBatch:
         self._change_log.check_ours()
 
     @collected_after()
-    def apply(self, rows: pa.Table) -> Applied:
+    def apply(self, rows: pa.Table) -> BatchResult:
         """Apply one batch.
 
         Raises:
@@ -164,7 +164,7 @@ class ReplicationBatch:
             self.shared.applied(folded.touched, version, only_sources=only_sources)
             self._repeated.learn(decoded.blocks, folded.touched, self.shared.state)
         watch.lap("commit")
-        return Applied(
+        return BatchResult(
             observations=decoded.count,
             changes=sum(change.count for change in folded.changes),
             refused=len(decoded.refused),
@@ -174,7 +174,7 @@ class ReplicationBatch:
             reasons=count_reasons(decoded.refused),
         )
 
-    def _of_refused_only(self, folded: Folded, positions: Mapping[str, int]) -> Iterator[Change]:
+    def _of_refused_only(self, folded: FoldResult, positions: Mapping[str, int]) -> Iterator[Change]:
         """Yield a change per source whose records in this batch were all refused: its position and count move, too.
 
         Refused records have no time, so the change carries that of the source's newest applied observation.

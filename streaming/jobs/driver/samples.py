@@ -35,12 +35,12 @@ from streaming.contracts.state import SourceState
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.log.positions import NO_LOG_IDS
 from streaming.delta.progress import ProgressTable
-from streaming.delta.quarantine import Quarantine, Refused
+from streaming.delta.quarantine import Quarantine, RefusedRecord
 from streaming.delta.samples.isr_reconciliation import ReconciliationTable
 from streaming.delta.samples.newest import NewestRows
-from streaming.errors import Quarantined
+from streaming.errors import InvalidObservation
 from streaming.jobs.driver.decoded_batch import decode_row, fresh_rows, newest_log_ids, newest_positions
-from streaming.jobs.queries import Applied, Stopwatch, count_reasons
+from streaming.jobs.queries import BatchResult, Stopwatch, count_reasons
 from streaming.jobs.streams.sample_columns import columns_of, from_stream, schema_of
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class NewestBatch:
         if self._reconciled is not None:
             self._reconciled.check_ours()
 
-    def apply(self, rows: pa.Table) -> Applied:
+    def apply(self, rows: pa.Table) -> BatchResult:
         """Apply one batch; samples that are older than what the tables hold change nothing.
 
         A table is written whole, so a small batch is followed by a rest (see ``SMALL_SHARE``).
@@ -195,7 +195,7 @@ class NewestBatch:
         seconds = watch.seconds
         if any(0 < counts[kind] < len(table) * SMALL_SHARE for kind, table in self._rows.items()):
             time.sleep(min(seconds * REST_PER_WORK, LONGEST_REST_SECONDS))
-        return Applied(
+        return BatchResult(
             observations=sum(counts.values()),
             changes=sum(counts.values()),
             refused=len(samples.refused),
@@ -217,7 +217,7 @@ class Samples:
     """Samples by kind, one column per field (times in microseconds), in the order of the log; and refused records."""
 
     columns: Mapping[type[Observation], pa.Table]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedRecord, ...]
 
 
 def read_samples(rows: pa.Table, kinds: Iterable[type[Observation]], channel: Channel) -> Samples:
@@ -232,13 +232,13 @@ def read_samples(rows: pa.Table, kinds: Iterable[type[Observation]], channel: Ch
         NewerFormat: a newer program wrote one of them.
     """
     samples: dict[type[Observation], list[Observation | pa.Table]] = defaultdict(list)
-    refused: list[Refused] = []
+    refused: list[RefusedRecord] = []
     columns = (rows[name].to_pylist() for name in ("source", "position", "payload", "damage", "samples"))
     for source, position, payload, damage, stream in zip(*columns, strict=True):
         try:
             kind, read = _read(payload, damage, channel) if stream is None else from_stream(stream)
-        except Quarantined as reason:
-            refused.append(Refused(source=source, position=position, reason=str(reason), raw=payload))
+        except InvalidObservation as reason:
+            refused.append(RefusedRecord(source=source, position=position, reason=str(reason), raw=payload))
         else:
             samples[kind].append(read)
     return Samples({kind: _table(kind, samples[kind]) for kind in kinds}, tuple(refused))
@@ -262,7 +262,7 @@ def _table(kind: type[Observation], samples: Iterable[Observation | pa.Table]) -
     return pa.concat_tables(pieces).unify_dictionaries()
 
 
-# How far the sources of a channel of samples were applied: the state that the fold keeps of replication sources.
+# Applied positions of the sources of a channel of samples: the state that the fold keeps of replication sources.
 
 
 class SampleSources:

@@ -21,13 +21,13 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
 from streaming.bus.directory import DirectoryReader
-from streaming.bus.frames import BusFrame, Damaged
+from streaming.bus.frames import BusFrame, DamagedRange
 from streaming.bus.segments import replaced
 from streaming.contracts.identifiers import LogPosition
 from streaming.contracts.observations import Channel
 from streaming.jobs.schemas import bus_schema
 from streaming.jobs.streams.bus_options import DEFAULT_WAIT_SECONDS, checked_options
-from streaming.jobs.streams.left_out_blocks import LeftOut, published_digests
+from streaming.jobs.streams.left_out_blocks import LeftOutBlocks, published_digests
 from streaming.jobs.streams.sample_columns import BlockColumns, in_columns
 from streaming.runtime.memory import freeze
 
@@ -53,7 +53,7 @@ class LogRange:
 
 
 class BusPartition(InputPartition):
-    """What one task reads: many small pieces, or a large one."""
+    """Share of one task: many small pieces, or a large one."""
 
     def __init__(self, ranges: Sequence[LogRange]) -> None:
         super().__init__(None)
@@ -107,7 +107,7 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._sample_columns = sample_columns
         self._wait_seconds = wait_seconds
         self._starting = dict(starting_positions or {})
-        # Of what was planned last: whoever reads on must find the same log there.
+        # Planned last: a reader that continues must find the same log there.
         self._planned = dict(self._starting)
         self._target: dict[str, int] | None = None
 
@@ -260,7 +260,7 @@ def grouped(pieces: Iterable[LogRange], task_bytes: int) -> list[list[LogRange]]
 # Rows of the bus as Arrow: what the workers that read it give to Spark.
 
 
-BusRow = BusFrame | Damaged | LeftOut | BlockColumns
+BusRow = BusFrame | DamagedRange | LeftOutBlocks | BlockColumns
 """A record, damage, or what a worker puts in place of records."""
 
 _ROWS_PER_BATCH: Final = 10_000
@@ -295,9 +295,9 @@ def _columns(item: BusRow) -> tuple[Any, ...]:
     match item:
         case BlockColumns():
             return item.position, b"", None, None, item.samples
-        case LeftOut():
+        case LeftOutBlocks():
             return item.position, item.payload, None, item[2:], None
-        case Damaged():
+        case DamagedRange():
             return item.position, item.raw, item.reason, None, None
         case _:
             return item.position, item.payload, None, None, None

@@ -36,7 +36,7 @@ VERSIONS_PER_BATCH: Final = 1000
 
 
 class Versions(InputPartition):
-    """What one task reads: the versions after one, up to another. One task per batch, so that their order stays."""
+    """Share of one task: the versions after one, up to another. One task per batch, so that their order stays."""
 
     def __init__(self, after: int, last: int) -> None:
         super().__init__(None)

@@ -17,7 +17,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streaming.bus.frames import BusFrame, Damaged
+from streaming.bus.frames import BusFrame, DamagedRange
 from streaming.changes.fold import UnchangedRun
 from streaming.contracts.blocks import cut_block
 from streaming.contracts.codec import envelope_of
@@ -121,7 +121,7 @@ def _with_later_sequence(head: bytes, step: int) -> bytes:
     return b"%b%b%d%b%b" % (before, mark, int(digits) + step, comma, after)
 
 
-class LeftOut(NamedTuple):
+class LeftOutBlocks(NamedTuple):
     """Consecutive blocks that a worker left out, or the lists of one end: a row of the bus that stands for them.
 
     Attributes:
@@ -148,7 +148,7 @@ class PublishedDigests:
     generation: int
     places: Mapping[bytes, int]
 
-    def leave_out(self, items: Iterable[BusFrame | Damaged]) -> Iterator[BusFrame | Damaged | LeftOut]:
+    def leave_out(self, items: Iterable[BusFrame | DamagedRange]) -> Iterator[BusFrame | DamagedRange | LeftOutBlocks]:
         """Put one row in place of consecutive blocks, or of an end, whose digests are published."""
         run: RepeatedRun | None = None
         frames: list[BusFrame] = []
@@ -165,18 +165,18 @@ class PublishedDigests:
         if run is not None:
             yield self._left_out(run, frames)
 
-    def _without_lists(self, item: BusFrame | Damaged) -> BusFrame | Damaged | LeftOut:
+    def _without_lists(self, item: BusFrame | DamagedRange) -> BusFrame | DamagedRange | LeftOutBlocks:
         end = cut_end(item.payload) if isinstance(item, BusFrame) else None
         place = None if end is None else self.places.get(end.digest)
         if end is None or place is None or not isinstance(item, BusFrame):
             return item
-        return LeftOut(item.position, end.head, item.position, item.end, self.generation, _packed([place]))
+        return LeftOutBlocks(item.position, end.head, item.position, item.end, self.generation, _packed([place]))
 
-    def _left_out(self, run: RepeatedRun, frames: Sequence[BusFrame]) -> LeftOut:
+    def _left_out(self, run: RepeatedRun, frames: Sequence[BusFrame]) -> LeftOutBlocks:
         first, last = frames[0], frames[-1]
         head, _ = cut_block(first.payload) or (b"", b"")
         places = _packed(self.places[digest] for digest in run.digests)
-        return LeftOut(last.position, head, first.position, last.end, self.generation, places)
+        return LeftOutBlocks(last.position, head, first.position, last.end, self.generation, places)
 
 
 def _packed(places: Iterable[int]) -> bytes:
@@ -219,7 +219,7 @@ class DigestPublisher:
         self.generation, self.digests = generation, newest
         return True
 
-    def digests_of(self, left_out: LeftOut) -> list[bytes] | None:
+    def digests_of(self, left_out: LeftOutBlocks) -> list[bytes] | None:
         """Return the digests of blocks that were left out; None if they are not of those published last."""
         if left_out.generation != self.generation:
             return None

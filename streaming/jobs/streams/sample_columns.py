@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
-from streaming.bus.frames import BusFrame, Damaged
+from streaming.bus.frames import BusFrame, DamagedRange
 from streaming.changes.sources import is_ahead
 from streaming.contracts.codec import KINDS, decode, plain_types
 from streaming.contracts.sample_blocks import SamplesBlock
 from streaming.delta.log.arrow_types import NAME, arrow_type
-from streaming.errors import Quarantined
+from streaming.errors import InvalidObservation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,7 +44,9 @@ class BlockColumns(NamedTuple):
     samples: bytes
 
 
-def in_columns(items: Iterable[BusFrame | Damaged], channel: Channel) -> Iterator[BusFrame | Damaged | BlockColumns]:
+def in_columns(
+    items: Iterable[BusFrame | DamagedRange], channel: Channel
+) -> Iterator[BusFrame | DamagedRange | BlockColumns]:
     """Put columns in place of each block of samples of a channel."""
     for item in items:
         block = _block_of(item.payload, channel) if isinstance(item, BusFrame) else None
@@ -86,7 +88,7 @@ def _block_of(payload: bytes, channel: Channel) -> SamplesBlock | None:
         return None
     try:
         observed = decode(payload)
-    except Quarantined:
+    except InvalidObservation:
         return None
     if not isinstance(observed, SamplesBlock) or is_ahead(observed, time.time_ns() // 1000):
         return None

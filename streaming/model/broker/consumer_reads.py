@@ -33,7 +33,7 @@ from streaming.model.messages.clients import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streaming.model.broker.following import Following
+    from streaming.model.broker.following import FollowedPartitions
     from streaming.model.broker.leader import LeaderPartition
     from streaming.model.broker.leadership import Leadership
     from streaming.model.broker.purgatory import Purgatory
@@ -82,7 +82,7 @@ class ConsumerReads:
     def __init__(
         self,
         leadership: Leadership,
-        following: Following,
+        following: FollowedPartitions,
         purgatory: Purgatory,
         constants: Constants,
         outbox: Outbox,
@@ -209,7 +209,7 @@ class MetadataCache:
     """Answers from the broker's own view where it has one."""
 
     def __init__(
-        self, leadership: Leadership, following: Following, disk: Disk, directory: Directory, outbox: Outbox
+        self, leadership: Leadership, following: FollowedPartitions, disk: Disk, directory: Directory, outbox: Outbox
     ) -> None:
         self.handlers: dict[type, Callable[[int, Any], None]] = {
             ClientMetadataRequest: self._answer_leaders,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _ASKING: Final = frozenset({Truncation.LEADER_EPOCH_V0, Truncation.LEADER_EPOCH})
 
 
-class Following:
+class FollowedPartitions:
     """The partitions a broker follows, by leader."""
 
     def __init__(

@@ -223,12 +223,12 @@ class LeaderPartition:
 
     @property
     def accepts_acks_all(self) -> bool:
-        """Whether a write with ``acks=all`` is appended; else NOT_ENOUGH_REPLICAS and nothing is."""
+        """True if a write with ``acks=all`` is appended; else NOT_ENOUGH_REPLICAS and nothing is."""
         return len(self.committed.isr) >= self._min_isr
 
     @property
     def has_min_isr(self) -> bool:
-        """Whether a committed write with ``acks=all`` is a success; else NOT_ENOUGH_REPLICAS_AFTER_APPEND."""
+        """True if a committed write with ``acks=all`` is a success; else NOT_ENOUGH_REPLICAS_AFTER_APPEND."""
         return len(self.maximal_isr()) >= self._min_isr
 
     @property

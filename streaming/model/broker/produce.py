@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     Then = Callable[[int, tuple[ProducedPartition, ...]], None]
 
 
-class Appended(NamedTuple):
+class AppendResult(NamedTuple):
     """What became of a batch: an error, or where it stands (a duplicate: where it has stood before)."""
 
     error: Error
@@ -59,7 +59,7 @@ class DelayedProduce:
     """Batches that wait until everybody in sync has them (``DelayedProduce``)."""
 
     def __init__(
-        self, led: Mapping[TopicPartition, LeaderPartition], appended: Mapping[TopicPartition, Appended], then: Then
+        self, led: Mapping[TopicPartition, LeaderPartition], appended: Mapping[TopicPartition, AppendResult], then: Then
     ) -> None:
         self._led = led
         self._appended = appended
@@ -160,23 +160,25 @@ class Produce:
     ) -> None:
         """Append with ``acks=all`` what is not refused; ``then`` is told of every partition at once, now or later."""
         appended = {
-            key: Appended(refused[key]) if key in refused else self.append(now, key, batch, Acks.ALL)
+            key: AppendResult(refused[key]) if key in refused else self.append(now, key, batch, Acks.ALL)
             for key, batch in batches.items()
         }
         self.when_in_sync(now, appended, timeout_ms, then)
 
-    def when_in_sync(self, now: int, appended: Mapping[TopicPartition, Appended], timeout_ms: int, then: Then) -> None:
+    def when_in_sync(
+        self, now: int, appended: Mapping[TopicPartition, AppendResult], timeout_ms: int, then: Then
+    ) -> None:
         """Call ``then`` once everybody in sync has what was appended, or it is clear that it will not be known."""
         operation = DelayedProduce(self._leadership.led, appended, then)
         self._purgatory.complete_or_watch(now, operation, operation.waiting, timeout_ms)
 
-    def append(self, now: int, key: TopicPartition, batch: Batch, acks: Acks) -> Appended:
+    def append(self, now: int, key: TopicPartition, batch: Batch, acks: Acks) -> AppendResult:
         """Append one batch, unless this broker does not lead, too few are in sync, or its producer may not."""
         partition = self._leadership.led.get(key)
         if partition is None:
-            return Appended(Error.NOT_LEADER_OR_FOLLOWER)
+            return AppendResult(Error.NOT_LEADER_OR_FOLLOWER)
         if acks is Acks.ALL and not partition.accepts_acks_all:
-            return Appended(Error.NOT_ENOUGH_REPLICAS)
+            return AppendResult(Error.NOT_ENOUGH_REPLICAS)
         if batch.producer_id != NO_PRODUCER:
             appended = self._refused_or_duplicate(now, partition, batch)
             if appended is not None:
@@ -185,9 +187,9 @@ class Produce:
         batch = self._leadership.append_batch(now, partition, batch, acks_all=acks is Acks.ALL)
         if batch.is_transactional:
             self._verification.written(key, batch)
-        return Appended(Error.NONE, batch.base_offset, batch.end_offset)
+        return AppendResult(Error.NONE, batch.base_offset, batch.end_offset)
 
-    def _refused_or_duplicate(self, now: int, partition: LeaderPartition, batch: Batch) -> Appended | None:
+    def _refused_or_duplicate(self, now: int, partition: LeaderPartition, batch: Batch) -> AppendResult | None:
         """Compare a batch with what its producer wrote; None if it is to be appended."""
         producers = partition.replica.log.producers
         entry = producers.entry_of(batch.producer_id, now, self._constants.producer_id_expiration_ms)
@@ -196,9 +198,9 @@ class Produce:
         else:
             duplicate = duplicate_of(entry, batch) if entry else None
             if duplicate is not None:
-                return Appended(Error.NONE, duplicate.base_offset, duplicate.last_offset + 1)
+                return AppendResult(Error.NONE, duplicate.base_offset, duplicate.last_offset + 1)
             error = refusal(entry, batch)
-        return None if error is Error.NONE else Appended(error)
+        return None if error is Error.NONE else AppendResult(error)
 
 
 # A leader asks the coordinator before it lets a transaction begin in its partition (KIP-890).

@@ -27,7 +27,7 @@ class DelayedOperation(Protocol):
         """Finish, for its time is over."""
 
 
-class _Watched(NamedTuple):
+class _WatchedOperation(NamedTuple):
     operation: DelayedOperation
     keys: tuple[TopicPartition, ...]
 
@@ -43,7 +43,7 @@ class Purgatory:
         self.touched: dict[TopicPartition, None] = {}
         self._outbox = outbox
         self._watching: dict[TopicPartition, dict[int, None]] = {}
-        self._operations: dict[int, _Watched] = {}
+        self._operations: dict[int, _WatchedOperation] = {}
         self._last_number = 0
 
     def complete_or_watch(
@@ -53,7 +53,7 @@ class Purgatory:
         if operation.try_complete(now):
             return
         self._last_number += 1
-        watched = self._operations[self._last_number] = _Watched(operation, tuple(keys))
+        watched = self._operations[self._last_number] = _WatchedOperation(operation, tuple(keys))
         for key in watched.keys:
             self._watching.setdefault(key, {})[self._last_number] = None
         self._outbox.after(timeout_ms, OperationExpired(self._last_number))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from streaming.contracts.identifiers import TopicPartition
     from streaming.model.clients.client import Client
-    from streaming.model.clients.fetching import Fetching
+    from streaming.model.clients.fetching import ConsumerFetches
     from streaming.model.clients.positions import ConsumerConfig
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FENCED: Final = frozenset({Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION, Error.FENCED_MEMBER_EPOCH})
 
 
-class Committing:
+class OffsetCommits:
     """Offsets on their way to the coordinator and back.
 
     Attributes:
@@ -41,7 +41,9 @@ class Committing:
         refused: errors that commits were answered with.
     """
 
-    def __init__(self, client: Client, membership: Membership, fetching: Fetching, interval_ms: int | None) -> None:
+    def __init__(
+        self, client: Client, membership: Membership, fetching: ConsumerFetches, interval_ms: int | None
+    ) -> None:
         self.committed: Offsets = {}
         self.acknowledged: list[tuple[int, TopicPartition, CommittedOffset]] = []
         self.refused: list[Error] = []

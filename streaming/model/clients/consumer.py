@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from streaming.model.clients.client import Client
-from streaming.model.clients.committing import Committing
-from streaming.model.clients.fetching import Fetching
+from streaming.model.clients.committing import OffsetCommits
+from streaming.model.clients.fetching import ConsumerFetches
 from streaming.model.clients.membership import ClassicMembership, ConsumerMembership
 from streaming.model.clients.positions import ConsumerConfig, FetchState, GroupProtocol, Position
 
@@ -44,13 +44,13 @@ class Consumer(Client):
     ) -> None:
         super().__init__(node, bootstrap, constants)
         self.config = config
-        self.fetching = Fetching(self, config)
+        self.fetching = ConsumerFetches(self, config)
         self.membership: Membership | None = None
-        self.committing: Committing | None = None
+        self.committing: OffsetCommits | None = None
         if config.group is not None:
             self.membership = _MEMBERSHIPS[config.protocol](self, self, config, config.group)
             interval = config.auto_commit_interval_ms
-            self.committing = Committing(self, self.membership, self.fetching, interval)
+            self.committing = OffsetCommits(self, self.membership, self.fetching, interval)
 
     @property
     def positions(self) -> Mapping[TopicPartition, Position]:

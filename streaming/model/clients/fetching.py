@@ -42,7 +42,7 @@ _STALE: Final = frozenset({
 })  # fmt: skip
 
 
-class Fetching:
+class ConsumerFetches:
     """The reading half of a consumer.
 
     Attributes:

@@ -77,7 +77,7 @@ class RoundRobin:
         self._counter = draw()
 
     def partition(self, topic: TopicView) -> int:
-        """Give the next in turn; it is only a turn, whether the record is then sent or not."""
+        """Return the next partition, whether or not the record is sent."""
         number, self._counter = self._counter, self._counter + 1 & _POSITIVE
         return topic.pick(number)
 
@@ -160,7 +160,7 @@ class AdaptiveSticky:
         return self._candidates[bisect_right(self._cumulated, number % self._cumulated[-1])]
 
 
-class Partitioning(StrEnum):
+class PartitionerKind(StrEnum):
     """How producers of a version spread records without a key."""
 
     ROUND_ROBIN = "round_robin"
@@ -169,6 +169,6 @@ class Partitioning(StrEnum):
 
     def start(self, draw: Draw, sticky_batch_size: int) -> Partitioner:
         """Give a new partitioner for one topic."""
-        if self is Partitioning.ROUND_ROBIN:
+        if self is PartitionerKind.ROUND_ROBIN:
             return RoundRobin(draw)
-        return Sticky(draw) if self is Partitioning.STICKY else AdaptiveSticky(draw, sticky_batch_size)
+        return Sticky(draw) if self is PartitionerKind.STICKY else AdaptiveSticky(draw, sticky_batch_size)

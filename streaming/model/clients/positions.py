@@ -172,5 +172,5 @@ class ConsumerConfig(NamedTuple):
 
     @property
     def is_cooperative(self) -> bool:
-        """Whether partitions are kept through a rebalance: only if every assignor can do that."""
+        """True if partitions are kept through a rebalance: only if every assignor can do that."""
         return set(self.assignors) == {"cooperative-sticky"}

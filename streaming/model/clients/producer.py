@@ -64,7 +64,7 @@ class Producer(Client):
         assert acks is Acks.ALL or not idempotence, "an idempotent producer needs acks=all"  # noqa: S101 - as Kafka's own configuration check
         self.acks = acks
         self.idempotence = idempotence
-        self.sent: list[Sent] = []
+        self.sent: list[SentRecords] = []
         self.producer_id = NO_PRODUCER
         self.producer_epoch = -1
         self._queues: dict[TopicPartition, PartitionQueue] = {}
@@ -72,9 +72,9 @@ class Producer(Client):
 
     def send(
         self, now: int, key: TopicPartition, size: int = 1, keys: tuple[str, ...] = (), values: tuple[object, ...] = ()
-    ) -> Sent:
+    ) -> SentRecords:
         """Application sends records; what becomes of them can be seen in the answer."""
-        sent = Sent(len(self.sent), key, Batch(0, size, keys=keys, values=values), created_ms=now)
+        sent = SentRecords(len(self.sent), key, Batch(0, size, keys=keys, values=values), created_ms=now)
         self.sent.append(sent)
         self._queues.setdefault(key, PartitionQueue()).waiting.append(sent)
         self.outbox.after(self.constants.delivery_timeout_ms, WakeUp())
@@ -101,9 +101,9 @@ class Producer(Client):
             self._initialise()
         return False
 
-    def _drain(self, now: int) -> dict[BrokerId, list[Sent]]:
+    def _drain(self, now: int) -> dict[BrokerId, list[SentRecords]]:
         """Take the first batch of every partition that may be sent now, by leader."""
-        requests: dict[BrokerId, list[Sent]] = {}
+        requests: dict[BrokerId, list[SentRecords]] = {}
         most = self.constants.max_in_flight_requests_per_connection
         for key, queue in self._queues.items():
             if not self._may_write(now, key) or not queue.has_ready(now):
@@ -117,7 +117,7 @@ class Producer(Client):
         """Return whether a partition may be written to; a transactional producer adds it to its transaction first."""
         return True
 
-    def _take(self, queue: PartitionQueue) -> Sent:
+    def _take(self, queue: PartitionQueue) -> SentRecords:
         if not self.idempotence:
             return queue.take()
         if queue.needs_epoch:
@@ -125,7 +125,7 @@ class Producer(Client):
             queue.begin_epoch(self.producer_epoch)
         return queue.take_in_sequence(self.producer_id, self.producer_epoch)
 
-    def _request(self, now: int, leader: BrokerId, batches: list[Sent]) -> None:
+    def _request(self, now: int, leader: BrokerId, batches: list[SentRecords]) -> None:
         items = tuple(ProducePartition(sent.key, self._stamped(sent.batch)) for sent in batches)
         request = ProduceRequest(
             self.network.header(), self.acks, self.constants.request_timeout_ms, items, self._transactional_id()
@@ -143,14 +143,14 @@ class Producer(Client):
     def _transactional_id(self) -> str | None:
         return None
 
-    def _produced(self, now: int, batches: list[Sent], response: ProduceResponse | None) -> None:
+    def _produced(self, now: int, batches: list[SentRecords], response: ProduceResponse | None) -> None:
         outcomes = {item.topic_partition: item for item in response.partitions} if response else {}
         for sent in batches:
             outcome = outcomes.get(sent.key, ProducedPartition(sent.key, Error.NOT_LEADER_OR_FOLLOWER))
             if sent.error is None:  # else it was given up while it was in flight
                 self._settle(now, sent, outcome)
 
-    def _settle(self, now: int, sent: Sent, outcome: ProducedPartition) -> None:
+    def _settle(self, now: int, sent: SentRecords, outcome: ProducedPartition) -> None:
         """Take one verdict; a lost connection counts as the wrong leader."""
         queue, error = self._queues[sent.key], outcome.error
         if error in _WRONG_LEADER:
@@ -165,7 +165,7 @@ class Producer(Client):
         else:
             self._decide(now, sent, error)
 
-    def _decide(self, now: int, sent: Sent, error: Error, base_offset: int = -1) -> None:
+    def _decide(self, now: int, sent: SentRecords, error: Error, base_offset: int = -1) -> None:
         self._queues[sent.key].decide(now, sent, error, base_offset)
 
     # -------------------------------------------------------------- identity
@@ -189,7 +189,7 @@ class Producer(Client):
 
 
 @dataclass(slots=True)
-class Sent:
+class SentRecords:
     """Records that an application sent together.
 
     Attributes:
@@ -213,7 +213,7 @@ class Sent:
 
     @property
     def has_sequence(self) -> bool:
-        """Whether it was sent with a sequence before, which a retry must keep."""
+        """True if it was sent with a sequence before, which a retry must keep."""
         return self.batch.base_sequence != NO_SEQUENCE
 
 
@@ -227,8 +227,8 @@ class PartitionQueue:
     """
 
     def __init__(self) -> None:
-        self.waiting: list[Sent] = []
-        self.in_flight: list[Sent] = []
+        self.waiting: list[SentRecords] = []
+        self.in_flight: list[SentRecords] = []
         self.needs_epoch = False
         self._epoch = -1
         self._next_sequence = 0
@@ -239,11 +239,11 @@ class PartitionQueue:
             return False
         return not (self.waiting[0].has_sequence and self.has_earlier(self.waiting[0]))
 
-    def has_earlier(self, sent: Sent) -> bool:
+    def has_earlier(self, sent: SentRecords) -> bool:
         """Return whether a batch before this one is in flight or waits."""
         return any(batch.number < sent.number for batch in (*self.in_flight, *self.waiting))
 
-    def take(self) -> Sent:
+    def take(self) -> SentRecords:
         """Take the first waiting batch into flight."""
         sent = self.waiting.pop(0)
         sent.attempts += 1
@@ -257,7 +257,7 @@ class PartitionQueue:
         for sent in self.waiting:
             sent.batch = sent.batch._replace(base_sequence=NO_SEQUENCE)
 
-    def take_in_sequence(self, producer_id: int, producer_epoch: int) -> Sent:
+    def take_in_sequence(self, producer_id: int, producer_epoch: int) -> SentRecords:
         """Take the first waiting batch into flight, numbered.
 
         A newer epoch begins here once no batch of the older one is undecided.
@@ -272,7 +272,7 @@ class PartitionQueue:
             self._next_sequence = advance_sequence(self._next_sequence, sent.batch.size)
         return sent
 
-    def put_back(self, sent: Sent, not_before: int) -> None:
+    def put_back(self, sent: SentRecords, not_before: int) -> None:
         """It failed and is to be sent again: before everything, or in its place if it has a sequence."""
         self.in_flight.remove(sent)
         sent.not_before = not_before
@@ -281,13 +281,13 @@ class PartitionQueue:
         else:
             self.waiting.insert(0, sent)
 
-    def decide(self, now: int, sent: Sent, error: Error, base_offset: int = -1) -> None:
+    def decide(self, now: int, sent: SentRecords, error: Error, base_offset: int = -1) -> None:
         """It is acknowledged, or given up."""
         (self.in_flight if sent in self.in_flight else self.waiting).remove(sent)
         sent.error, sent.base_offset, sent.decided_ms = error, base_offset, now
         if error is not Error.NONE and sent.has_sequence:
             self.needs_epoch = True
 
-    def too_old(self, now: int, delivery_timeout_ms: int) -> list[Sent]:
+    def too_old(self, now: int, delivery_timeout_ms: int) -> list[SentRecords]:
         """Give what was not decided within ``delivery.timeout.ms``."""
         return [batch for batch in (*self.in_flight, *self.waiting) if now - batch.created_ms >= delivery_timeout_ms]

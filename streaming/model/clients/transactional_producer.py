@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streaming.contracts.identifiers import BrokerId, TopicPartition
-    from streaming.model.clients.producer import PartitionQueue, Sent
+    from streaming.model.clients.producer import PartitionQueue, SentRecords
     from streaming.model.constants import Constants
 
 
@@ -115,7 +115,7 @@ class TransactionalProducer(Producer):
             self._to_add[key] = None
         return False
 
-    def _take(self, queue: PartitionQueue) -> Sent:
+    def _take(self, queue: PartitionQueue) -> SentRecords:
         """Number the batch; only the coordinator raises the epoch here."""
         sent = queue.take_in_sequence(self.producer_id, self.producer_epoch)
         sent.batch = sent.batch._replace(is_transactional=True)
@@ -125,7 +125,7 @@ class TransactionalProducer(Producer):
     def _transactional_id(self) -> str | None:
         return self.transactional_id
 
-    def _settle(self, now: int, sent: Sent, outcome: ProducedPartition) -> None:
+    def _settle(self, now: int, sent: SentRecords, outcome: ProducedPartition) -> None:
         """Take one verdict. Nothing is sent again for a transaction that ends, nor in a new epoch within one."""
         breaks = outcome.error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER and not self._queues[sent.key].has_earlier(sent)
         if outcome.error is not Error.NONE and (self.phase in {Phase.ABORTING, Phase.FATAL} or breaks):
@@ -133,7 +133,7 @@ class TransactionalProducer(Producer):
         else:
             super()._settle(now, sent, outcome)
 
-    def _decide(self, now: int, sent: Sent, error: Error, base_offset: int = -1) -> None:
+    def _decide(self, now: int, sent: SentRecords, error: Error, base_offset: int = -1) -> None:
         super()._decide(now, sent, error, base_offset)
         if self.phase is Phase.ABORTING:
             return
@@ -181,7 +181,7 @@ class TransactionalProducer(Producer):
         return None
 
     def _is_ending(self) -> bool:
-        """Whether commit or abort was called, and every batch is decided."""
+        """True if commit or abort was called, and every batch is decided."""
         is_decided = not any(queue.waiting or queue.in_flight for queue in self._queues.values())
         return self.phase in {Phase.COMMITTING, Phase.ABORTING} and is_decided
 

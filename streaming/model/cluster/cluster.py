@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from streaming.contracts.identifiers import BrokerId, Micros, TopicPartition
 from streaming.model.broker.leadership import ReplicationProbe
-from streaming.model.constants import Error, Refused
+from streaming.model.constants import Error, RefusedRequest
 from streaming.model.controller.controller import Controller
 from streaming.model.controller.metadata_writer import CommitProbe
 from streaming.model.controller.topics import CLUSTER, NewTopic
@@ -320,10 +320,10 @@ class Cluster:
             self.flush(leader)
 
     def ask(self, request: Callable[[ControlPlane, int], T]) -> T:
-        """Administrator asks the active controller (see ``admin``); without one, or while it is frozen: ``Refused``."""
+        """Send a request to the active controller; ``RefusedRequest`` without one, or while it is frozen."""
         node = self.controllers.active
         if node is None or node in self._paused:
-            raise Refused(Error.NOT_CONTROLLER, "no controller is active")
+            raise RefusedRequest(Error.NOT_CONTROLLER, "no controller is active")
         answer = request(self.controller, self.now)
         self.controllers.running[node].settle(self.now)
         self.flush(node)
@@ -336,21 +336,21 @@ class Cluster:
 # can only be created and deleted.
 
 
-class Ask(Protocol):
+class ControllerRequest(Protocol):
     """The way to the active controller."""
 
     def __call__(self, request: Callable[[ControlPlane, int], T]) -> T:
-        """Answer a request at this moment; ``Refused`` if nobody can."""
+        """Answer a request at this moment; ``RefusedRequest`` if nobody can."""
 
 
 class Admin:
     """The requests, by the names that Kafka's ``Admin`` gives them.
 
-    One that concerns one thing raises ``Refused`` with Kafka's error; one that concerns partitions gives an error for
-    each, ``Error.NONE`` is success.
+    One that concerns one thing raises ``RefusedRequest`` with Kafka's error; one that concerns partitions gives an
+    error for each, ``Error.NONE`` is success.
     """
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: ControllerRequest) -> None:
         self._ask_anybody = ask
 
     def _ask(self, request: Callable[[Controller, int], T]) -> T:
@@ -358,7 +358,9 @@ class Admin:
 
         def ask(plane: ControlPlane, now: int) -> T:
             if not isinstance(plane, Controller):
-                raise Refused(Error.UNSUPPORTED_VERSION, "with ZooKeeper, topics are only created and deleted here")
+                raise RefusedRequest(
+                    Error.UNSUPPORTED_VERSION, "with ZooKeeper, topics are only created and deleted here"
+                )
             return request(plane, now)
 
         return self._ask_anybody(ask)

@@ -144,7 +144,7 @@ _UNDECIDED: Final = frozenset({State.ONGOING, State.PREPARE_COMMIT, State.PREPAR
 _HANGING_AFTER_MS: Final = 10_000  # a marker that is on its way is no hanging transaction
 
 
-class Undecided(NamedTuple):
+class UndecidedTransaction(NamedTuple):
     """A transaction that its coordinator has not ended yet."""
 
     transactional_id: str
@@ -152,31 +152,31 @@ class Undecided(NamedTuple):
     coordinator: BrokerId
 
 
-class Hanging(NamedTuple):
+class HangingTransaction(NamedTuple):
     """A transaction that nobody will end: the producer's epoch, and where it is open."""
 
     producer_epoch: int
     partitions: tuple[TopicPartition, ...]
 
 
-def undecided(cluster: Cluster) -> dict[int, Undecided]:
+def undecided(cluster: Cluster) -> dict[int, UndecidedTransaction]:
     """Give what coordinators have open, by producer id."""
     return {
-        metadata.producer_id: Undecided(transactional_id, metadata, broker.broker)
+        metadata.producer_id: UndecidedTransaction(transactional_id, metadata, broker.broker)
         for broker in cluster.reachable()
         for transactional_id, metadata in broker.apis.transactions.transactions()
         if metadata.state in _UNDECIDED
     }
 
 
-def hanging(cluster: Cluster) -> dict[int, Hanging]:
+def hanging(cluster: Cluster) -> dict[int, HangingTransaction]:
     """Give what leaders have had open for a while and no coordinator knows, by producer id."""
     undecided_ids = undecided(cluster)
-    by_producer: dict[int, Hanging] = {}
+    by_producer: dict[int, HangingTransaction] = {}
     for broker in cluster.reachable():
         for led in broker.led_partitions():
             for producer_id, entry in led.replica.log.producers.open_transactions():
                 if producer_id not in undecided_ids and cluster.now - entry.last_ms > _HANGING_AFTER_MS:
-                    before = by_producer.get(producer_id, Hanging(entry.epoch, ()))
+                    before = by_producer.get(producer_id, HangingTransaction(entry.epoch, ()))
                     by_producer[producer_id] = before._replace(partitions=(*before.partitions, led.key))
     return by_producer

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerEpoch, BrokerId, TopicPartition
 from streaming.contracts.records import BrokerRegistrationChange, RegisterBroker, UnregisterBroker
-from streaming.model.constants import Error, Refused
-from streaming.model.controller.metadata_writer import How, MetadataWriter
+from streaming.model.constants import Error, RefusedRequest
+from streaming.model.controller.metadata_writer import MetadataWriter, StepOptions
 from streaming.model.messages.membership import (
     AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
@@ -27,7 +27,7 @@ _FENCED, _UNFENCED, _BEGAN = 1, -1, 1
 
 
 class Membership:
-    """Who belongs to the cluster, and who of them may lead."""
+    """Cluster membership and eligibility to lead."""
 
     def __init__(self, constants: Constants, writer: MetadataWriter, outbox: Outbox) -> None:
         self._outbox = outbox
@@ -105,7 +105,9 @@ class Membership:
         for key in (*self._registry.with_isr_member(broker), *self._registry.with_elr_member(broker)):
             isr = self._registry.partitions[key].isr
             remaining = (member for member in isr if member != broker)
-            self._writer.change(key, remaining, Cause.UNCLEAN_RESTART, How(leaving=broker, unclean_shutdown=True))
+            self._writer.change(
+                key, remaining, Cause.UNCLEAN_RESTART, StepOptions(leaving=broker, unclean_shutdown=True)
+            )
 
     def unregister(self, now: int, broker: BrokerId) -> None:
         """Administrator removes a broker that will not come back: the partitions first, then the registration.
@@ -114,7 +116,7 @@ class Membership:
         """
         registration = self._registry.brokers.get(broker)
         if registration is None:
-            raise Refused(Error.BROKER_ID_NOT_REGISTERED, f"broker {broker} is not registered")
+            raise RefusedRequest(Error.BROKER_ID_NOT_REGISTERED, f"broker {broker} is not registered")
         self._leave_isrs(broker, Cause.UNREGISTERED)
         self._writer.write(UnregisterBroker(broker=broker, broker_epoch=registration.epoch))
         self._writer.remove_broker(broker)
@@ -247,7 +249,7 @@ class Membership:
 
     def _leave_isr(self, key: TopicPartition, broker: BrokerId, cause: Cause) -> None:
         remaining = (member for member in self._registry.partitions[key].isr if member != broker)
-        self._writer.change(key, remaining, cause, How(leaving=broker))
+        self._writer.change(key, remaining, cause, StepOptions(leaving=broker))
 
 
 # Broker life cycle at the controller: the state table of a heartbeat, and session tracking (KIP-631, KIP-841). Pure.

@@ -46,7 +46,7 @@ CAUSE_OF_ELECTION: Final = {
 }
 
 
-class How(NamedTuple):
+class StepOptions(NamedTuple):
     """What is special about a step.
 
     Attributes:
@@ -66,7 +66,7 @@ class How(NamedTuple):
     offline: tuple[BrokerId, ...] = ()
 
 
-DEFAULT: Final = How()
+DEFAULT: Final = StepOptions()
 
 
 class MetadataWriter:
@@ -136,7 +136,7 @@ class MetadataWriter:
                 after = before._replace(elr=(), last_known_elr=(), partition_epoch=before.partition_epoch + 1)
                 self.registry.replace(topic, key, after, Cause.CONFIG)
 
-    def change(self, key: TopicPartition, isr: Iterable[BrokerId], cause: Cause, how: How = DEFAULT) -> bool:
+    def change(self, key: TopicPartition, isr: Iterable[BrokerId], cause: Cause, how: StepOptions = DEFAULT) -> bool:
         """Take a step of one partition towards ``isr``, elect if need be, write its record; tell if there was any."""
         before = self.registry.partitions[key]
         topic = self.registry.topics[key.topic_id]
@@ -153,7 +153,7 @@ class MetadataWriter:
         return True
 
     def step(
-        self, before: PartitionRegistration, isr: Iterable[BrokerId], how: How, *, min_isr: int, unclean: bool
+        self, before: PartitionRegistration, isr: Iterable[BrokerId], how: StepOptions, *, min_isr: int, unclean: bool
     ) -> Change | None:
         """Say what :meth:`change` would make of a partition under its topic's configuration; None if nothing."""
         target = Target(
@@ -174,7 +174,7 @@ class MetadataWriter:
         first = self.registry.partitions.get(TopicPartition(topic.topic_id, 0))
         return topic.min_isr if first is None else min(topic.min_isr, len(first.replicas))
 
-    def _acceptable(self, how: How) -> Callable[[BrokerId], bool]:
+    def _acceptable(self, how: StepOptions) -> Callable[[BrokerId], bool]:
         excluded = (how.leaving, *how.offline)
         return lambda broker: broker not in excluded and self.registry.is_active(broker)
 

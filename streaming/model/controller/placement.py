@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streaming.model.constants import Error, Refused
+from streaming.model.constants import Error, RefusedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence, Sequence
@@ -46,10 +46,10 @@ def check_replication_factor(replication_factor: int, brokers: int) -> None:
         Refused: INVALID_REPLICATION_FACTOR.
     """
     if replication_factor < 1:
-        raise Refused(Error.INVALID_REPLICATION_FACTOR, f"{replication_factor} is not positive")
+        raise RefusedRequest(Error.INVALID_REPLICATION_FACTOR, f"{replication_factor} is not positive")
     if replication_factor > brokers:
         reason = f"{replication_factor} replicas need as many brokers, but only {brokers} are registered"
-        raise Refused(Error.INVALID_REPLICATION_FACTOR, reason)
+        raise RefusedRequest(Error.INVALID_REPLICATION_FACTOR, reason)
 
 
 def check_assignments(
@@ -84,8 +84,8 @@ def check_replicas(replicas: tuple[BrokerId, ...], brokers: Mapping[BrokerId, Br
         raise _no_assignment(f"{list(replicas)} names a broker twice")
 
 
-def _no_assignment(reason: str) -> Refused:
-    return Refused(Error.INVALID_REPLICA_ASSIGNMENT, reason)
+def _no_assignment(reason: str) -> RefusedRequest:
+    return RefusedRequest(Error.INVALID_REPLICA_ASSIGNMENT, reason)
 
 
 def place(brokers: Iterable[UsableBroker], partitions: int, replication_factor: int, random: JavaRandom) -> Assignments:
@@ -99,7 +99,7 @@ def place(brokers: Iterable[UsableBroker], partitions: int, replication_factor: 
     usable = sorted(brokers, key=lambda broker: broker.broker)
     check_replication_factor(replication_factor, len(usable))
     if all(broker.fenced for broker in usable):
-        raise Refused(Error.INVALID_REPLICATION_FACTOR, "all brokers are fenced")
+        raise RefusedRequest(Error.INVALID_REPLICATION_FACTOR, "all brokers are fenced")
     stripes = _Stripes(usable, random)
     return tuple(stripes.next(replication_factor) for _ in range(partitions))
 

@@ -190,7 +190,7 @@ V = TypeVar("V")
 _ABSENT: Final = object()
 
 
-class _Former(NamedTuple):
+class _FormerValue(NamedTuple):
     """What a mapping had under a key before a change."""
 
     mapping: Timeline[Any, Any]
@@ -206,7 +206,7 @@ class Journal:
 
     def __init__(self) -> None:
         self.is_kept = False
-        self.former: list[_Former] = []
+        self.former: list[_FormerValue] = []
         self._marks: list[tuple[int, int]] = []
 
     def mark(self, offset: int) -> None:
@@ -224,7 +224,7 @@ class Journal:
             del self.former[:cut]
             self._marks = [(end, length - cut) for end, length in self._marks[below:]]
 
-    def since(self, offset: int) -> list[_Former]:
+    def since(self, offset: int) -> list[_FormerValue]:
         """Take out what was changed by operations beyond ``offset``, the newest change first."""
         kept = [mark for mark in self._marks if mark[0] <= offset]
         length = kept[-1][1] if kept else 0
@@ -243,12 +243,12 @@ class Timeline(dict[K, V]):
 
     def __setitem__(self, key: K, value: V) -> None:
         if self._journal.is_kept:
-            self._journal.former.append(_Former(self, key, self.get(key, _ABSENT)))
+            self._journal.former.append(_FormerValue(self, key, self.get(key, _ABSENT)))
         super().__setitem__(key, value)
 
     def __delitem__(self, key: K) -> None:
         if self._journal.is_kept:
-            self._journal.former.append(_Former(self, key, self[key]))
+            self._journal.former.append(_FormerValue(self, key, self[key]))
         super().__delitem__(key)
 
     def restore(self, key: K, value: Any) -> None:  # noqa: ANN401 - a former value, or that there was none

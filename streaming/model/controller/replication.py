@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, TopicPartition
 from streaming.contracts.records import RECOVERED
-from streaming.model.constants import Error, Refused
+from streaming.model.constants import Error, RefusedRequest
 from streaming.model.controller import alter_partition, change
 from streaming.model.controller.change import Mode
-from streaming.model.controller.metadata_writer import How, MetadataWriter
+from streaming.model.controller.metadata_writer import MetadataWriter, StepOptions
 from streaming.model.controller.placement import check_replicas
 from streaming.model.messages.network import Outbox
 from streaming.model.messages.registrations import PartitionRegistration
@@ -75,7 +75,7 @@ class Replication:
         if error is not Error.NONE:
             return AlteredPartition(key, error, partition)
         recovered = item.leader_recovery_state == RECOVERED
-        self._writer.change(key, (broker for broker, _ in item.isr), item.cause, How(recovered=recovered))
+        self._writer.change(key, (broker for broker, _ in item.isr), item.cause, StepOptions(recovered=recovered))
         after = self._registry.partitions[key]
         # The new ISR may complete a reassignment that takes the leader itself away.
         error = Error.NONE if after.leader == sender else Error.NEW_LEADER_ELECTED
@@ -96,7 +96,7 @@ class Replication:
         needed, cause, failure = _ADMINISTRATORS_ELECTION[mode]
         if not needed(partition):
             return Error.ELECTION_NOT_NEEDED
-        return Error.NONE if self._writer.change(key, partition.isr, cause, How(mode=mode)) else failure
+        return Error.NONE if self._writer.change(key, partition.isr, cause, StepOptions(mode=mode)) else failure
 
     def elect_uncleanly(self, now: int) -> None:
         """Controller, each five minutes: give leaderless partitions a leader, where their topic puts up with loss."""
@@ -134,7 +134,7 @@ class Replication:
                 self._cancel(key, partition)
             else:
                 self._reassign(key, partition, target)
-        except Refused as refused:
+        except RefusedRequest as refused:
             return refused.error
         return Error.NONE
 
@@ -147,12 +147,12 @@ class Replication:
         """Begin; what is in sync already moves at once. Never elects uncleanly, whatever the topic says."""
         check_replicas(target, self._registry.brokers)
         moving = change.reassign(change.assignment_of(partition), target)
-        self._writer.change(key, partition.isr, Cause.REASSIGNMENT, How(mode=Mode.ONLINE, assignment=moving))
+        self._writer.change(key, partition.isr, Cause.REASSIGNMENT, StepOptions(mode=Mode.ONLINE, assignment=moving))
 
     def _cancel(self, key: TopicPartition, partition: PartitionRegistration) -> None:
         if key not in self._registry.reassigning:
-            raise Refused(Error.NO_REASSIGNMENT_IN_PROGRESS, f"{key} is where it is meant to be")
+            raise RefusedRequest(Error.NO_REASSIGNMENT_IN_PROGRESS, f"{key} is where it is meant to be")
         back = change.revert(partition)
         if back.unclean and not self._registry.topics[key.topic_id].unclean:
-            raise Refused(Error.INVALID_REPLICA_ASSIGNMENT, f"the way back of {key} needs an unclean election")
-        self._writer.change(key, back.isr, Cause.REASSIGNMENT, How(assignment=back.assignment))
+            raise RefusedRequest(Error.INVALID_REPLICA_ASSIGNMENT, f"the way back of {key} needs an unclean election")
+        self._writer.change(key, back.isr, Cause.REASSIGNMENT, StepOptions(assignment=back.assignment))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import TopicId, TopicPartition
 from streaming.contracts.records import RESOURCE_BROKER, RESOURCE_TOPIC, ClearElr, Config, RemoveTopic, Topic
-from streaming.model.constants import Error, Refused
+from streaming.model.constants import Error, RefusedRequest
 from streaming.model.controller.placement import check_assignments, place, usable_brokers
 from streaming.model.messages.registrations import PartitionRegistration, TopicRegistration
 from streaming.model.storage.segments import log_config
@@ -34,7 +34,7 @@ class NewTopic(NamedTuple):
 
 
 class Topics:
-    """Topics, their configuration and their partitions. What is wrong is ``Refused``."""
+    """Topics, their configuration and their partitions. What is wrong is ``RefusedRequest``."""
 
     def __init__(self, constants: Constants, writer: MetadataWriter) -> None:
         self._constants = constants
@@ -46,7 +46,7 @@ class Topics:
     def create(self, now: int, new: NewTopic, config: Mapping[str, str]) -> None:
         """Administrator creates a topic; its factor stays until a reassignment says otherwise."""
         if self._registry.topic_named(new.topic) is not None:
-            raise Refused(Error.TOPIC_ALREADY_EXISTS, f"there is a topic {new.topic}")
+            raise RefusedRequest(Error.TOPIC_ALREADY_EXISTS, f"there is a topic {new.topic}")
         check_assignments(new.assignments, self._registry.brokers)
         for key, value in config.items():
             self._registry.configs[new.topic, key] = value
@@ -63,7 +63,7 @@ class Topics:
         """Administrator deletes a topic: one record, however many partitions."""
         topic = self._registry.topics.get(topic_id)
         if topic is None:
-            raise Refused(Error.UNKNOWN_TOPIC_ID, f"there is no topic with the id {topic_id}")
+            raise RefusedRequest(Error.UNKNOWN_TOPIC_ID, f"there is no topic with the id {topic_id}")
         for number in range(topic.partitions):
             self._registry.replace(topic, TopicPartition(topic_id, number), None, Cause.DELETED)
         self._registry.remove_topic(topic)
@@ -75,10 +75,12 @@ class Topics:
         topic = self._topic_or_refuse(name)
         factor = len(self._registry.partitions[TopicPartition(topic.topic_id, 0)].replicas)
         if not assignments:
-            raise Refused(Error.INVALID_PARTITIONS, f"{name} has {topic.partitions} partitions already")
+            raise RefusedRequest(Error.INVALID_PARTITIONS, f"{name} has {topic.partitions} partitions already")
         check_assignments(assignments, self._registry.brokers)
         if len(assignments[0]) != factor:
-            raise Refused(Error.INVALID_REPLICA_ASSIGNMENT, f"the partitions of {name} have {factor} replicas each")
+            raise RefusedRequest(
+                Error.INVALID_REPLICA_ASSIGNMENT, f"the partitions of {name} have {factor} replicas each"
+            )
         first, topic = topic.partitions, replace(topic, partitions=topic.partitions + len(assignments))
         self._writer.set_topic(topic)
         self._create_partitions(topic, first, assignments)
@@ -87,7 +89,7 @@ class Topics:
     def _topic_or_refuse(self, name: str) -> TopicRegistration:
         topic = self._registry.topic_named(name)
         if topic is None:
-            raise Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+            raise RefusedRequest(Error.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
         return topic
 
     def _create_partitions(self, topic: TopicRegistration, first: int, assignments: Assignments) -> None:
@@ -102,7 +104,7 @@ class Topics:
         count = self._constants.num_partitions if partitions is None else partitions
         factor = self._constants.default_replication_factor if replication_factor is None else replication_factor
         if count < 1:
-            raise Refused(Error.INVALID_PARTITIONS, f"{count} is not positive")
+            raise RefusedRequest(Error.INVALID_PARTITIONS, f"{count} is not positive")
         return place(usable_brokers(self._registry.brokers), count, factor, random)
 
     # -------------------------------------------------------------- configuration
@@ -115,7 +117,7 @@ class Topics:
         """
         topics = list(self._registry.topics.values()) if topic_name == CLUSTER else [self._topic_or_refuse(topic_name)]
         if topic_name == CLUSTER and value is None and key == MIN_ISR and self._writer.elr_enabled:
-            raise Refused(Error.INVALID_CONFIG, "the default minimum cannot be removed while ELR is enabled")
+            raise RefusedRequest(Error.INVALID_CONFIG, "the default minimum cannot be removed while ELR is enabled")
         configs = self._registry.configs
         if value is not None:
             configs[topic_name, key] = value

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from streaming.contracts.identifiers import partition_for
-from streaming.model.broker.produce import Appended
+from streaming.model.broker.produce import AppendResult
 from streaming.model.constants import Error
 from streaming.model.coordinators.group_state import (
     ClassicGroup,
@@ -135,7 +135,7 @@ class GroupLog:
 
     @property
     def is_empty(self) -> bool:
-        """Whether this broker coordinates nothing."""
+        """True if this broker coordinates nothing."""
         return not self._loaded
 
     def loaded(self) -> Iterator[LoadedPartition]:
@@ -197,9 +197,9 @@ class GroupLog:
             then(now, Error.NONE)
         return Error.NONE
 
-    def _append(self, now: int, loaded: LoadedPartition, values: Mapping[str, Value | None]) -> Appended:
+    def _append(self, now: int, loaded: LoadedPartition, values: Mapping[str, Value | None]) -> AppendResult:
         if not values:
-            return Appended(Error.NONE, end_offset=loaded.partition.replica.log.end)
+            return AppendResult(Error.NONE, end_offset=loaded.partition.replica.log.end)
         batch = Batch(0, len(values), keys=tuple(values), values=tuple(values.values()))
         return self._produce.append(now, loaded.partition.key, batch, Acks.ALL)
 

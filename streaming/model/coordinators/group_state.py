@@ -287,7 +287,7 @@ class ClassicGroup:
 
     @property
     def have_all_joined(self) -> bool:
-        """Whether there is nobody left to wait for."""
+        """True if there is nobody left to wait for."""
         return not self.pending and all(member.joining is not None for member in self.members.values())
 
     @property

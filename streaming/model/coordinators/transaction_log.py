@@ -70,7 +70,7 @@ class TransactionLog:
 
     @property
     def is_empty(self) -> bool:
-        """Whether this broker coordinates nothing."""
+        """True if this broker coordinates nothing."""
         return not self._epochs
 
     def coordinator_epoch(self, transactional_id: str) -> int | None:
@@ -176,7 +176,7 @@ class TransactionMetadata(NamedTuple):
 
     @property
     def has_epochs_left(self) -> bool:
-        """Whether the epoch may be raised; after 32766 comes a new producer id."""
+        """True if the epoch may be raised; after 32766 comes a new producer id."""
         return self.producer_epoch < LAST_EPOCH
 
     def is_timed_out(self, now: int) -> bool:

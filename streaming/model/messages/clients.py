@@ -232,7 +232,7 @@ class ConsumerFetchedPartition(NamedTuple):
 
     @property
     def has_news(self) -> bool:
-        """Whether there is no reason to wait any longer."""
+        """True if there is no reason to wait any longer."""
         has_records = self.end_offset > self.fetch_offset
         return has_records or self.error is not Error.NONE or self.preferred_read_replica is not None
 

@@ -74,7 +74,7 @@ class Process(Protocol):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it may go: it has stopped as agreed."""
+        """True if it may go: it has stopped as agreed."""
 
     def receive(self, now: int, payload: Message | Timer) -> None:
         """Take one message or timer."""
@@ -98,7 +98,7 @@ class Event(NamedTuple):
 
 
 class EventQueue:
-    """What is to come, earliest first, among equals the one set first; and what is held for nobody knows how long."""
+    """Pending deliveries by time, then insertion; plus those held indefinitely."""
 
     __slots__ = ("_events", "_held", "_number")
 

@@ -12,7 +12,7 @@ from streaming.contracts.identifiers import NO_LEADER, TopicPartition
 from streaming.model.broker.cleanup import LogCleanup
 from streaming.model.broker.consumer_reads import ConsumerReads, Directory, MetadataCache
 from streaming.model.broker.controller_channel import ControllerChannel, Sockets
-from streaming.model.broker.following import Following
+from streaming.model.broker.following import FollowedPartitions
 from streaming.model.broker.leadership import EpochEnds, Leadership
 from streaming.model.broker.lifecycle import Lifecycle
 from streaming.model.broker.produce import Produce, ProducerIds, TransactionMarkers, Verification
@@ -62,7 +62,7 @@ class Broker:
         self.network = NetworkClient(broker, constants.request_timeout_ms, self.outbox)
         self.channel = ControllerChannel(constants, self.outbox, received=self._take, lost=self._ask_again)
         self.leadership = Leadership(broker, constants, self.brokers, self.purgatory, self.channel)
-        self.following = Following(broker, constants, disk.replicas, self.purgatory, self.outbox)
+        self.following = FollowedPartitions(broker, constants, disk.replicas, self.purgatory, self.outbox)
         self.cleanup = LogCleanup(disk, self.leadership, constants, self.outbox)
         self.disk = disk
         self.apis = Apis(self, directory, constants)
@@ -98,7 +98,7 @@ class Broker:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it may go: it has stopped as agreed."""
+        """True if it may go: it has stopped as agreed."""
         return self.lifecycle.has_ended
 
     def led_partitions(self) -> Collection[LeaderPartition]:
@@ -250,7 +250,7 @@ class Parts(Protocol):
     """What requests are answered with: the parts of a broker's process."""
 
     leadership: Leadership
-    following: Following
+    following: FollowedPartitions
     purgatory: Purgatory
     network: NetworkClient
     channel: ControllerChannel

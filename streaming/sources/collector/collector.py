@@ -60,7 +60,7 @@ from prometheus_client import CollectorRegistry
 from streaming.contracts.observations import Channel
 from streaming.errors import BusFull, ConnectionRefused, IsrwatchError
 from streaming.sources.collector.metrics import CollectorMetrics, MergedMetrics, source_up
-from streaming.sources.protocol.connection import CannotServe
+from streaming.sources.protocol.connection import ServiceRefused
 from streaming.sources.source import ClockJumps, RestartPauses, wall_clock
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from streaming.bus.directory import Publisher
-    from streaming.bus.log import Removed
+    from streaming.bus.log import RemovedBytes
     from streaming.contracts.identifiers import Micros
     from streaming.contracts.observations import Observation
     from streaming.sources.source import Source
@@ -80,7 +80,7 @@ _IDLE_PAUSE: Final = 0.01  # after a poll that returned nothing at once
 
 
 @runtime_checkable
-class KeepsUndecodable(Protocol):
+class QuarantiningSource(Protocol):
     """A source that also returns the records it could not decode, as JSON for the quarantine."""
 
     def take_undecodable(self) -> list[bytes]:
@@ -88,22 +88,22 @@ class KeepsUndecodable(Protocol):
 
 
 @runtime_checkable
-class HasLimit(Protocol):
+class LimitedPublisher(Protocol):
     """A publisher that deletes what is too much."""
 
-    def take_removed(self) -> Removed:
+    def take_removed(self) -> RemovedBytes:
         """Return and forget how much was deleted since the last call although nobody may have applied it."""
 
 
 @runtime_checkable
-class ReportsOnRequest(Protocol):
+class ReportingSource(Protocol):
     """A source that can send a full report before it is due."""
 
     def request_full_report(self) -> None:
         """Send a full report with the next poll."""
 
 
-class Beside(Protocol):
+class CompanionCollector(Protocol):
     """Another collector, with metrics of its own."""
 
     name: str
@@ -151,7 +151,7 @@ class Collector:
         *,
         cluster: str = "",
         report: Callable[[str], None] = lambda _: None,
-        beside: Sequence[Beside] = (),
+        beside: Sequence[CompanionCollector] = (),
         clock: Callable[[], Micros] = wall_clock,
     ) -> None:
         self.names = [*(source.name for source in sources), *(other.name for other in beside)]
@@ -224,8 +224,8 @@ class Collector:
                 observations = source.poll(self._clock())
             except ConnectionRefused as refusal:
                 self.metrics.refused(source, refusal)
-                # Behind a permission that was missing there may be another one that is.
-                if not refusals or (isinstance(refusal, CannotServe) and str(refusal) not in said):
+                # Granting one permission may reveal another that is missing.
+                if not refusals or (isinstance(refusal, ServiceRefused) and str(refusal) not in said):
                     self._report(f"{source.name}: {refusal}; trying again")
                     said.add(str(refusal))
                 self._stopping.wait(_PAUSES[min(refusals, len(_PAUSES) - 1)])
@@ -235,7 +235,7 @@ class Collector:
                 self._report(f"{source.name}: reads the cluster again")
                 refusals = 0
                 said.clear()
-            undecodable = source.take_undecodable() if isinstance(source, KeepsUndecodable) else []
+            undecodable = source.take_undecodable() if isinstance(source, QuarantiningSource) else []
             unread = len(undecodable)
             if not self._is_published(source, publisher, undecodable, observations):
                 return
@@ -270,7 +270,7 @@ class Collector:
 
     def _answer_jump(self, source: Source, jump: Micros) -> None:
         """Request a full report after the clock was set: a job has refused what was collected far ahead of its own."""
-        if jump and isinstance(source, ReportsOnRequest):
+        if jump and isinstance(source, ReportingSource):
             way, seconds = "ahead" if jump > 0 else "back", round(abs(jump) / 1_000_000)
             self._report(
                 f"{source.name}: the clock of this machine was set {way} by {seconds} s: everything is reported again"
@@ -279,14 +279,14 @@ class Collector:
 
     def _answer_removed(self, source: Source, publisher: Publisher) -> None:
         """Report what the publisher had to delete; a full report corrects the states that lack it."""
-        removed = publisher.take_removed() if isinstance(publisher, HasLimit) else None
+        removed = publisher.take_removed() if isinstance(publisher, LimitedPublisher) else None
         if removed is None or not removed.replication:
             return
         self._report(
             f"{source.name}: the bus holds more than bus.max_bytes, so {removed.replication} bytes of changes were "
             "deleted that the job may not have applied: start the job, or raise bus.max_bytes"
         )
-        if isinstance(source, ReportsOnRequest):
+        if isinstance(source, ReportingSource):
             source.request_full_report()
 
 

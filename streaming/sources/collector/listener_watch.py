@@ -117,7 +117,7 @@ _COUNTERS: Final = {
 
 
 class ConnectionMetrics(Collector):
-    """What was seen of listeners.
+    """Connection metrics of listeners.
 
     Args:
         settings: name the collector's own certificates.

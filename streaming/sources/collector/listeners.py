@@ -20,9 +20,9 @@ from streaming.sources.metadata_log.opening import bootstrap_of, controller_addr
 from streaming.sources.permissions import ANYBODY
 from streaming.sources.polling.librdkafka import new_client
 from streaming.sources.protocol.addresses import Address, parse_servers
-from streaming.sources.protocol.connection import CannotServe, dialer
+from streaming.sources.protocol.connection import ServiceRefused, dialer
 from streaming.sources.protocol.security import tls_of, without_login
-from streaming.sources.protocol.tls import Tls, Unsupported
+from streaming.sources.protocol.tls import Tls, UnsupportedProperty
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -36,7 +36,7 @@ _AT_ONCE: Final = 16
 
 
 class Role(StrEnum):
-    """What listens; a bootstrap server is one whose address no broker advertises."""
+    """Role of a listener; a bootstrap server is one whose address no broker advertises."""
 
     BROKER = "broker"
     CONTROLLER = "controller"
@@ -64,7 +64,7 @@ def discover(settings: Settings, peers: Peers | None = None) -> list[Listener]:
     servers, fixed = parse_servers(cluster.bootstrap_servers), controller_addresses(controllers, ANYBODY)
     try:
         bootstrap = bootstrap_of(settings, peers)
-    except Unsupported:  # a login that only librdkafka has
+    except UnsupportedProperty:  # a login that only librdkafka has
         brokers, quorum = _advertised(settings), fixed.by_node
     except ConfigurationError:  # a certificate and its key, of which only one is replaced so far
         brokers, quorum = {}, fixed.by_node
@@ -139,7 +139,7 @@ def ask_all(listeners: Iterable[Listener], dials: Mapping[Role, Dial]) -> dict[L
 def _ask(listener: Listener, dial: Dial, answers: dict[Listener, str]) -> None:
     try:
         dial(listener.address, response_seconds=SECONDS).close()
-    except CannotServe:  # it responds
+    except ServiceRefused:  # it responds
         answers[listener] = ""
     except ConnectionRefused as refusal:
         answers[listener] = str(refusal)

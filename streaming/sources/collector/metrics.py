@@ -1,6 +1,6 @@
 """The collector's own metrics: what each source reported, when, and which of them orders the partitions.
 
-In a registry of their own; knows no HTTP. What a poll was refused for is kept as the sentence of its health.
+In a registry of their own; knows no HTTP. The reason of a refused poll becomes its health message.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ SOURCE: Final = ("cluster", "source")
 
 
 @runtime_checkable
-class OrdersPartitions(Protocol):
+class OrderingSource(Protocol):
     """A source that may be the primary one."""
 
     @property
     def is_primary(self) -> bool:
-        """Whether partition state comes from it now."""
+        """True if partition state comes from it now."""
 
 
 @runtime_checkable
-class HasMetrics(Protocol):
+class MeteredSource(Protocol):
     """A source with metrics of its own."""
 
     metrics: MetricFamilies
@@ -46,7 +46,7 @@ def source_up(registry: CollectorRegistry) -> Gauge:
     return Gauge(f"{PREFIX}source_up", "1 if the last poll of a source was answered.", SOURCE, registry=registry)
 
 
-class HasFamilies(Protocol):
+class FamilyCollector(Protocol):
     """A registry, or what can be registered in one."""
 
     def collect(self) -> Iterable[Metric]:
@@ -56,7 +56,7 @@ class HasFamilies(Protocol):
 class MergedMetrics(MetricFamilies):
     """The metrics of several as those of one: each family once, with the samples of all."""
 
-    def __init__(self, members: Callable[[], Sequence[HasFamilies]]) -> None:
+    def __init__(self, members: Callable[[], Sequence[FamilyCollector]]) -> None:
         self._members = members
 
     def collect(self) -> Iterator[Metric]:
@@ -93,9 +93,9 @@ class CollectorMetrics:
         for source in sources:
             for counter in (self._observations, self._undecodable, self._refused):
                 counter.labels(self._cluster, source.name)
-            if isinstance(source, HasMetrics):
+            if isinstance(source, MeteredSource):
                 self.registry.register(source.metrics)
-            if isinstance(source, OrdersPartitions):
+            if isinstance(source, OrderingSource):
                 primary.labels(self._cluster, source.name).set_function(partial(_primary, source))
 
     def published(self, source: Source, observations: Sequence[Observation], undecodable: int) -> None:
@@ -115,7 +115,7 @@ class CollectorMetrics:
 
     def problems(self) -> list[str]:
         """List why no partition state is read now; empty while a source reads it."""
-        possible = [source for source in self._sources if isinstance(source, OrdersPartitions)]
+        possible = [source for source in self._sources if isinstance(source, OrderingSource)]
         up = [source for source in possible if source.is_primary and source.name not in self._refusals]
         if up or not possible:
             return []
@@ -123,5 +123,5 @@ class CollectorMetrics:
         return refusals or ["no source has read partition state yet"]
 
 
-def _primary(source: OrdersPartitions) -> float:
+def _primary(source: OrderingSource) -> float:
     return float(source.is_primary)

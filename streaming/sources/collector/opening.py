@@ -17,7 +17,7 @@ from streaming.sources.metadata_log.quorum import NoMetadataLog
 from streaming.sources.polling.source import AdminSource
 from streaming.sources.protocol.addresses import Peers
 from streaming.sources.protocol.security import from_client
-from streaming.sources.protocol.tls import Unsupported
+from streaming.sources.protocol.tls import UnsupportedProperty
 from streaming.sources.samples.source import open_samples, samples_name
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streaming.sources.metadata_log.source import MetadataLogSource
     from streaming.sources.source import Source
 
-# When the metadata log falls silent, a poller becomes the primary source with its next full report: so it sends many.
+# A poller becomes the primary source with its next full report once the metadata log falls silent: so it sends many.
 POLL_SNAPSHOT_SECONDS: Final = 30.0
 CONNECT_SECONDS: Final = 10.0  # a controller failover takes two or three
 
@@ -65,7 +65,7 @@ def _samples(
 ) -> list[SeparateCollector]:
     try:
         from_client(settings.cluster.client)
-    except Unsupported as refusal:
+    except UnsupportedProperty as refusal:
         report(f"only the offsets of leaders are sampled, by librdkafka: {refusal}")
         return []
     return [
@@ -126,7 +126,7 @@ def open_log(
     name = f"metadata_log:{settings.collect.collector}"
     try:
         source = open_metadata_log(settings, path=checkpoint_path(bus, name), report=report, peers=peers)
-    except Unsupported as refusal:
+    except UnsupportedProperty as refusal:
         if configured != "auto":
             raise
         report(f"polling the brokers, because the metadata log cannot be read: {refusal}")

@@ -38,20 +38,20 @@ _END_SECONDS: Final = 10.0
 
 
 @runtime_checkable
-class Connects(Protocol):
+class ConnectedSource(Protocol):
     """A source with connections of its own."""
 
     peers: Peers
 
 
-class Counted(NamedTuple):
-    """What the process has counted so far: its metrics, and what its connections counted by address."""
+class ProcessCounts(NamedTuple):
+    """Counts of the process so far: its metrics, and counts of its connections by address."""
 
     families: list[Metric]
     connections: dict[str, dict[str, int]]
 
 
-class Ended(NamedTuple):
+class EndReason(NamedTuple):
     """Why the process ends."""
 
     reason: str
@@ -129,11 +129,11 @@ class SeparateCollector(MetricFamilies):
                 if not ours.poll(_REPORT_SECONDS / 2):
                     continue
                 message = ours.recv()
-                if isinstance(message, Counted):
+                if isinstance(message, ProcessCounts):
                     self._families = message.families
                     self._peers.add(message.connections, before=counted)
                     counted = message.connections
-                elif isinstance(message, Ended):
+                elif isinstance(message, EndReason):
                     reason = message.reason
                 else:
                     self._report(message)
@@ -154,20 +154,20 @@ def collect_apart(pipe: Pipe, open_sources: OpenSources, open_publisher: Callabl
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both processes; the other one ends this
     sending = threading.Lock()
 
-    def send(message: str | Counted | Ended) -> None:
+    def send(message: str | ProcessCounts | EndReason) -> None:
         with sending, suppress(OSError):
             pipe.send(message)
 
     try:
         sources = open_sources(send)
         collector = Collector(sources, open_publisher, cluster=cluster, report=send)
-        peers = [source.peers for source in sources if isinstance(source, Connects)]
+        peers = [source.peers for source in sources if isinstance(source, ConnectedSource)]
         collector.start()
         with suppress(OSError):
             while collector.is_running and not pipe.poll(_REPORT_SECONDS):
                 connections = {address: counts for each in peers for address, counts in each.counts().items()}
-                send(Counted([*collector.registry.collect()], connections))
+                send(ProcessCounts([*collector.registry.collect()], connections))
         collector.stop()
         collector.wait()
     except Exception as failure:  # noqa: BLE001 - whatever it is, the other process says it
-        send(Ended(sentence_of(failure)))
+        send(EndReason(sentence_of(failure)))

@@ -95,7 +95,7 @@ def _removal(broker: BrokerId, at: Micros, offset: Offset, step: AppliedRecord) 
     return AmbiguousRemoval(broker, step.after.topic_id, step.after.partition, offset, at)
 
 
-# How long after a controlled shutdown a cluster's controller fences the broker a second time: one session timeout.
+# The time from a controlled shutdown to the second fencing of its broker by the controller: one session timeout.
 #
 # ``broker.session.timeout.ms`` is in no record. But a shutdown that began with an ``inControlledShutdown`` record
 # leaves the session of the broker in place, and its expiry is a second fencing record. So the time between the two

@@ -1,4 +1,4 @@
-"""Decodes one metadata record to a value of ``contracts.records``; never fails, but returns ``Undecodable``.
+"""Decodes one metadata record to a value of ``contracts.records``; never fails, but returns ``UndecodableRecord``.
 
 The value of a record is: frame version (1), key, version, all three unsigned varints, then a flexible body (KIP-631).
 """
@@ -13,7 +13,7 @@ from crc32c import crc32c
 
 from streaming.contracts import records
 from streaming.contracts.identifiers import Micros, Offset
-from streaming.errors import Quarantined
+from streaming.errors import InvalidObservation
 from streaming.sources.protocol.primitives import INT8, INT16, INT32, INT64, UINT16, ByteReader
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ def decode(batch: EncodedBatch) -> records.RecordBatch:
     decoded: tuple[records.MetadataRecord, ...]
     try:
         decoded = tuple(_records(batch, attributes))
-    except Quarantined as reason:
-        decoded = (records.Undecodable(reason=str(reason), value=batch.data[:_RECORDS_AT]),)
+    except InvalidObservation as reason:
+        decoded = (records.UndecodableRecord(reason=str(reason), value=batch.data[:_RECORDS_AT]),)
     return records.RecordBatch(
         base_offset=Offset(batch.base_offset),
         epoch=batch.epoch,
@@ -113,11 +113,11 @@ def last_contained_time(batch: EncodedBatch) -> Micros | None:
 def _records(batch: EncodedBatch, attributes: int) -> Iterator[records.MetadataRecord]:
     magic = _PREFIX.unpack_from(batch.data)[3]
     if magic != _MAGIC:
-        raise Quarantined(f"batch at offset {batch.base_offset} has magic {magic}, this program reads {_MAGIC}")
+        raise InvalidObservation(f"batch at offset {batch.base_offset} has magic {magic}, this program reads {_MAGIC}")
     if not is_intact(batch):
-        raise Quarantined(f"batch at offset {batch.base_offset} does not match its checksum")
+        raise InvalidObservation(f"batch at offset {batch.base_offset} does not match its checksum")
     if attributes & _COMPRESSION:
-        raise Quarantined(f"batch at offset {batch.base_offset} is compressed, which no controller does")
+        raise InvalidObservation(f"batch at offset {batch.base_offset} is compressed, which no controller does")
     for key, value in _raw_records(batch):
         yield _control_record(key, value, batch.epoch) if attributes & _CONTROL else decode_record(value)
 
@@ -134,10 +134,10 @@ def _raw_records(batch: EncodedBatch) -> Iterator[tuple[bytes, bytes]]:
         reader.number(INT8)  # attributes of a record: unused
         reader.varint()  # timestamp delta: the controller appends all records of a batch at once
         if reader.varint() != index:
-            raise Quarantined(f"batch at offset {batch.base_offset} skips offsets")
+            raise InvalidObservation(f"batch at offset {batch.base_offset} skips offsets")
         key, value = _bytes(reader), _bytes(reader)
         if not reader.position <= end <= len(batch.data):
-            raise Quarantined(f"record {index} of the batch at offset {batch.base_offset} has a wrong length")
+            raise InvalidObservation(f"record {index} of the batch at offset {batch.base_offset} has a wrong length")
         reader.position = end
         yield key, value
 
@@ -154,7 +154,7 @@ def _control_record(key: bytes, value: bytes, epoch: int) -> records.MetadataRec
     if kind == _LEADER_CHANGE:
         return records.LeaderChange(controller=ByteReader(value, 2).number(INT32), epoch=epoch)
     # Snapshot header and footer, KRaft version, voters. Negative, because the keys of data records start at 0, too.
-    return records.Skipped(api_key=-kind, version=version)
+    return records.SkippedRecord(api_key=-kind, version=version)
 
 
 # Every metadata record as a table (KIP-631 and later, Apache Kafka 4.3): key, newest supported version, fields, tags.
@@ -347,18 +347,18 @@ def decode_record(value: bytes) -> records.MetadataRecord:
     try:
         key, version = _header(reader)
         if key in SKIPPED:
-            return records.Skipped(api_key=key, version=version)
+            return records.SkippedRecord(api_key=key, version=version)
         if key == CONFIG or key not in SCHEMAS:
             kept = value[: reader.position]  # a password may be in it, which must not reach the quarantine
         return _RECORD[_supported(key, version)](read_fields(reader, key, version))
-    except Quarantined as reason:
-        return records.Undecodable(reason=str(reason), value=kept, hides_state=key is None or key in OF_STATE)
+    except InvalidObservation as reason:
+        return records.UndecodableRecord(reason=str(reason), value=kept, hides_state=key is None or key in OF_STATE)
 
 
 def _header(reader: ByteReader) -> tuple[int, int]:
     frame = reader.unsigned_varint()
     if frame != _FRAME_VERSION:
-        raise Quarantined(f"metadata record frame {frame}, this program reads {_FRAME_VERSION}")
+        raise InvalidObservation(f"metadata record frame {frame}, this program reads {_FRAME_VERSION}")
     return reader.unsigned_varint(), reader.unsigned_varint()
 
 
@@ -387,15 +387,15 @@ def read_fields(reader: ByteReader, key: int, version: int) -> dict[str, Any]:
 def _supported(key: int, version: int) -> int:
     schema = SCHEMAS.get(key)
     if schema is None:
-        raise Quarantined(f"unknown metadata record type {key} version {version}")
+        raise InvalidObservation(f"unknown metadata record type {key} version {version}")
     if version > schema.newest:
-        raise Quarantined(f"{schema.name} version {version}, this program reads up to {schema.newest}")
+        raise InvalidObservation(f"{schema.name} version {version}, this program reads up to {schema.newest}")
     return key
 
 
 def _require_end(reader: ByteReader, name: str) -> None:
     if reader.remaining:
-        raise Quarantined(f"{name} has {reader.remaining} bytes too many")
+        raise InvalidObservation(f"{name} has {reader.remaining} bytes too many")
 
 
 def _read(reader: ByteReader, kind: FieldType) -> Any:  # noqa: ANN401 - any field of any record
@@ -481,7 +481,7 @@ def _partition_change(values: dict[str, Any]) -> records.MetadataRecord:
 
 def _assigned(replicas: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
     if not replicas or len(set(replicas)) < len(replicas):
-        raise Quarantined("replicas are empty, or name a broker twice")
+        raise InvalidObservation("replicas are empty, or name a broker twice")
     return replicas
 
 

@@ -29,7 +29,7 @@ from streaming.contracts.records import (
     Partition,
     RecordBatch,
     TransactionMarker,
-    Undecodable,
+    UndecodableRecord,
 )
 from streaming.sources.metadata_log.causes import AppliedRecord, Explanation, explain, proven
 from streaming.sources.metadata_log.causes_revised import AmbiguousRemoval, AmbiguousRemovals
@@ -96,7 +96,7 @@ class ClusterImage:
         self.image_offset = Offset(-1)
         self.image_epoch = 0
         self.image_timestamp = Micros(0)
-        self.undecodable: list[tuple[Offset, Undecodable]] = []
+        self.undecodable: list[tuple[Offset, UndecodableRecord]] = []
         self.incomplete_since: Offset | None = None
         self.incomplete_because = ""
         self.identity = {"cluster_id": cluster_id, "cluster": cluster, "source": source}
@@ -277,11 +277,11 @@ class ClusterImage:
     def _without_undecodable(self, offset: Offset, effects: list[Effect]) -> list[Effect]:
         """Move effects that are undecodable records to ``undecodable``."""
         for effect in effects:
-            if isinstance(effect, Undecodable):
+            if isinstance(effect, UndecodableRecord):
                 self.undecodable.append((offset, effect))
                 if effect.hides_state and self.incomplete_since is None:
                     self.incomplete_since, self.incomplete_because = offset, effect.reason
-        return [effect for effect in effects if not isinstance(effect, Undecodable)]
+        return [effect for effect in effects if not isinstance(effect, UndecodableRecord)]
 
     def _envelope(self, collected_at: Micros) -> dict[str, Any]:
         return {

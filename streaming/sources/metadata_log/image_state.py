@@ -44,7 +44,7 @@ from streaming.contracts.records import (
     RegisterBroker,
     RemoveTopic,
     Topic,
-    Undecodable,
+    UndecodableRecord,
     UnregisterBroker,
 )
 
@@ -104,7 +104,7 @@ class CauseRevision:
     broker: BrokerId
 
 
-Effect = PartitionStep | BrokerStep | TopicDeleted | ConfigStep | CauseRevision | LeaderChange | Undecodable
+Effect = PartitionStep | BrokerStep | TopicDeleted | ConfigStep | CauseRevision | LeaderChange | UndecodableRecord
 
 
 class MetadataState:
@@ -161,7 +161,7 @@ class MetadataState:
     def apply(self, record: MetadataRecord) -> list[Effect]:
         """Apply one record and return its effects; records that do not concern replication have none.
 
-        A record that contradicts the state is returned as ``Undecodable`` with the reason.
+        A record that contradicts the state is returned as ``UndecodableRecord`` with the reason.
         """
         del record
         return []
@@ -282,7 +282,7 @@ class MetadataState:
         return [record]
 
     @apply.register
-    def _(self, record: Undecodable) -> list[Effect]:
+    def _(self, record: UndecodableRecord) -> list[Effect]:
         return [record]
 
 
@@ -315,8 +315,8 @@ def _reported_as(key: str) -> str:
     return DISKLESS if key in DISKLESS_KEYS else key
 
 
-def _rejected(record: MetadataRecord, reason: str) -> Undecodable:
-    return Undecodable(reason=f"{type(record).__name__}: {reason}", value=repr(record).encode())
+def _rejected(record: MetadataRecord, reason: str) -> UndecodableRecord:
+    return UndecodableRecord(reason=f"{type(record).__name__}: {reason}", value=repr(record).encode())
 
 
 # Conversion of effects on the image to observations. Pure; the caller provides the envelope.
@@ -400,7 +400,7 @@ def broker_observed(step: BrokerStep, envelope: Mapping[str, Any]) -> BrokerObse
     )
 
 
-def undecodable(envelope: Mapping[str, Any], record: Undecodable) -> dict[str, Any]:
+def undecodable(envelope: Mapping[str, Any], record: UndecodableRecord) -> dict[str, Any]:
     """Return what goes to quarantine of a record that cannot be decoded, as JSON values."""
     why = {"reason": record.reason, "raw": record.value.hex()}
     return {"v": Observation.format, "kind": UNDECODABLE, **envelope, **why}

@@ -13,7 +13,7 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import FetchRequest
 
 from streaming.contracts.identifiers import Micros, Offset
-from streaming.contracts.records import RecordBatch, Skipped, Undecodable
+from streaming.contracts.records import RecordBatch, SkippedRecord, UndecodableRecord
 from streaming.sources.metadata_log.decoding import decode, is_intact, last_contained_time, split
 from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.quorum_messages import METADATA_TOPIC, Leader
@@ -155,7 +155,7 @@ def _leader(structure: Any) -> Leader | None:  # noqa: ANN401 - as above
 # A KRaft snapshot (KIP-630): fetched chunk by chunk, and read as a whole or not at all.
 
 
-_FOOTER: Final = Skipped(api_key=-4, version=0)
+_FOOTER: Final = SkippedRecord(api_key=-4, version=0)
 _CUT: Final = "the KRaft snapshot ends before its footer"
 
 
@@ -222,11 +222,11 @@ def read(data: bytes, end: LogEnd, leader: Leader) -> LoadedSnapshot:
 
 def _has_footer(batches: tuple[RecordBatch, ...]) -> bool:
     last = batches[-1].records[-1] if batches and batches[-1].records else None
-    return isinstance(last, Skipped) and last.api_key == _FOOTER.api_key
+    return isinstance(last, SkippedRecord) and last.api_key == _FOOTER.api_key
 
 
 def _cut_off(batches: tuple[RecordBatch, ...], end: LogEnd) -> RecordBatch:
     """Stand for what is missing, behind all that is there: the state is then known to be unknown."""
     behind = batches[-1].base_offset + len(batches[-1].records) if batches else 0
-    missing = Undecodable(reason=_CUT, value=b"")
+    missing = UndecodableRecord(reason=_CUT, value=b"")
     return RecordBatch(base_offset=Offset(behind), epoch=end.epoch, timestamp=Micros(0), records=(missing,))

@@ -13,9 +13,9 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from streaming.contracts.identifiers import ClusterId
 from streaming.errors import ConnectionRefused
-from streaming.sources.permissions import ANYBODY, DESCRIBE_CLUSTER, Denied, Grantee
+from streaming.sources.permissions import ANYBODY, DESCRIBE_CLUSTER, Grantee, PermissionDenied
 from streaming.sources.protocol.addresses import Address
-from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, CannotServe, Connection
+from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, Connection, ServiceRefused
 from streaming.sources.protocol.quorum_messages import Quorum, describe_quorum_request, read_quorum
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _PATIENCE_SECONDS: Final = 4.0
 
 @dataclass(frozen=True, slots=True)
 class ControllerAddresses:
-    """Where the controllers are reached: by the listener of this name, or at these addresses, whatever they say.
+    """Addresses of the controllers: those of the listener of this name, or the given ones, whatever controllers say.
 
     ``grantee`` is whom they see.
     """
@@ -106,7 +106,7 @@ class Bootstrap:
                 continue
             self._servers.sort(key=lambda other: other != server)
             return answer
-        permanent = next((one for one in refusals if isinstance(one, CannotServe)), None)
+        permanent = next((one for one in refusals if isinstance(one, ServiceRefused)), None)
         if permanent is not None:
             raise permanent
         reasons = "; ".join(map(str, refusals))
@@ -115,14 +115,14 @@ class Bootstrap:
         raise ConnectionRefused(f"no broker of cluster.bootstrap_servers responds: {reasons}; check the addresses")
 
 
-class NoMetadataLog(CannotServe):
+class NoMetadataLog(ServiceRefused):
     """The cluster has no metadata log: it uses ZooKeeper."""
 
 
 def _cluster_id(connection: Connection) -> ClusterId:
     cluster_id = _metadata(connection, attrgetter("cluster_id"))
     if not cluster_id:
-        raise CannotServe(f"{connection.address} has no cluster id; it is older than Kafka 0.10.1")
+        raise ServiceRefused(f"{connection.address} has no cluster id; it is older than Kafka 0.10.1")
     return ClusterId(cluster_id)
 
 
@@ -134,7 +134,7 @@ def _metadata(connection: Connection, read: Callable[[Any], T]) -> T:
     """Read something of the metadata, without a topic."""
     version = connection.newest(MetadataRequest.API_KEY, _METADATA_NEWEST)
     if version < 0:
-        raise CannotServe(
+        raise ServiceRefused(
             f"{connection.address} is no broker, but a controller: name brokers in cluster.bootstrap_servers"
         )
     request: Any = MetadataRequest(version=version, topics=[], allow_auto_topic_creation=False)
@@ -150,16 +150,16 @@ def _quorum(connection: Connection, listener: str | None, grantee: Grantee) -> Q
             'collect.primary_source = "poll"'
         )
     if listener is not None and version < _ENDPOINTS_SINCE:
-        raise CannotServe(
+        raise ServiceRefused(
             f"{connection.address} does not return the addresses of the controllers (requires Kafka 3.9 or newer); "
             'write them into [cluster.controllers.addresses], or set collect.primary_source = "poll"'
         )
     read = partial(read_quorum, listener=listener or "")
     quorum = connection.call(describe_quorum_request(version), DescribeQuorumResponse, read)
     if quorum.error == CLUSTER_AUTHORIZATION_FAILED:
-        raise Denied(DESCRIBE_CLUSTER, grantee)
+        raise PermissionDenied(DESCRIBE_CLUSTER, grantee)
     if listener and listener not in quorum.listeners and quorum.listeners:
-        raise CannotServe(
+        raise ServiceRefused(
             f"no controller has the listener {listener!r} of cluster.controllers.listener; "
             f"they have {', '.join(quorum.listeners)}"
         )

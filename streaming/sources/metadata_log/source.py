@@ -19,7 +19,7 @@ from streaming.sources.metadata_log.image import ClusterImage
 from streaming.sources.metadata_log.image_state import undecodable
 from streaming.sources.metadata_log.messages import LoadedSnapshot, LogEnd
 from streaming.sources.metadata_log.tail import NOTHING, Progress, Tail
-from streaming.sources.protocol.connection import CannotServe
+from streaming.sources.protocol.connection import ServiceRefused
 from streaming.sources.source import SILENCE_SECONDS, Silence, Timer, monotonic, wall_clock
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streaming.sources.metadata_log.quorum import Bootstrap
     from streaming.sources.protocol.connection import Dial
 
-# What to do when a record of the metadata log cannot be read, and the warning before that.
+# The response to an unreadable record of the metadata log, and the warning before that.
 #
 # A record of a newer version that changes topics, partitions or brokers leaves the state unknown. Only a KRaft
 # snapshot that was taken after it contains the state again, in records that can perhaps be read. Of a damaged snapshot
@@ -202,7 +202,7 @@ class MetadataLogSource:
             try:
                 self._tail.connect()
             except ConnectionRefused as refusal:
-                if isinstance(refusal, CannotServe) or time.monotonic() > deadline:
+                if isinstance(refusal, ServiceRefused) or time.monotonic() > deadline:
                     self._silence.begin()
                     raise
             else:
@@ -245,7 +245,7 @@ class MetadataLogSource:
         """Read on. After a silence everything is reported: another source may have taken over meanwhile."""
         try:
             progress = self._tail.poll()
-        except CannotServe:
+        except ServiceRefused:
             self._silence.begin()
             raise
         if self._tail.is_serving and self._silence.end():
@@ -265,12 +265,12 @@ class MetadataLogSource:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every record that matters has been read; while it is not, another source has to take over."""
+        """True if every record that matters has been read; while it is not, another source has to take over."""
         return self._image.incomplete_since is None
 
     @property
     def is_primary(self) -> bool:
-        """Whether it is whole, and controllers have answered lately; else another source has to take over."""
+        """True if it is whole, and controllers have answered lately; else another source has to take over."""
         return self.is_whole and not self._silence.lasts
 
     def take_undecodable(self) -> list[bytes]:

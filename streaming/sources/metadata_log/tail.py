@@ -19,8 +19,8 @@ from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log.decoding import EncodedBatch, decode, is_intact, split
 from streaming.sources.metadata_log.messages import FetchResponseFields, LoadedSnapshot, LogEnd
 from streaming.sources.metadata_log.quorum import Bootstrap
-from streaming.sources.permissions import CLUSTER_ACTION, Denied
-from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, CannotServe, Connection, Dial
+from streaming.sources.permissions import CLUSTER_ACTION, PermissionDenied
+from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, Connection, Dial, ServiceRefused
 from streaming.sources.protocol.quorum_messages import Leader, Quorum
 from streaming.sources.source import monotonic
 
@@ -65,7 +65,7 @@ class Controllers:
 
     @property
     def are_exhausted(self) -> bool:
-        """Whether no controller is known, or all of them failed: the brokers must be asked."""
+        """True if no controller is known, or all of them failed: the brokers must be asked."""
         return not self._addresses or self.failures >= _ROUNDS * len(self._addresses)
 
     def learn(self, quorum: Quorum) -> None:
@@ -169,12 +169,12 @@ class Position:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether everything that the last response reported as committed was released."""
+        """True if everything that the last response reported as committed was released."""
         return UNKNOWN < self.high_watermark <= self.applied.offset
 
     @property
     def is_holding(self) -> bool:
-        """Whether records were received that are not committed yet."""
+        """True if records were received that are not committed yet."""
         return bool(self._held)
 
     def receive(self, response: FetchResponseFields) -> FetchResult:
@@ -302,7 +302,7 @@ class Tail:
 
     @property
     def is_serving(self) -> bool:
-        """Whether the last Fetch was answered by a leader that commits what it writes."""
+        """True if the last Fetch was answered by a leader that commits what it writes."""
         return self._is_serving
 
     def connect(self) -> None:
@@ -327,7 +327,7 @@ class Tail:
             self._discover()
         try:
             return self._fetch()
-        except CannotServe:
+        except ServiceRefused:
             self.close()
             raise
         except ConnectionRefused as error:
@@ -400,7 +400,7 @@ class Tail:
         connection = self._dial(self._controllers.address, response_seconds=_FETCH_SECONDS)
         if connection.newest(FetchRequest.API_KEY, messages.FETCH_NEWEST) < messages.FETCH_OLDEST:
             connection.close()
-            raise CannotServe(f"{connection.address} is too old: it does not support Fetch {messages.FETCH_OLDEST}")
+            raise ServiceRefused(f"{connection.address} is too old: it does not support Fetch {messages.FETCH_OLDEST}")
         self._connection = connection
         return connection
 
@@ -434,7 +434,7 @@ class Tail:
 
     def _refused(self, response: messages.FetchResponseFields, connection: Connection) -> None:
         if response.error in _FORBIDDEN:
-            raise Denied(CLUSTER_ACTION, self._bootstrap.controllers.grantee)
+            raise PermissionDenied(CLUSTER_ACTION, self._bootstrap.controllers.grantee)
         self._controllers.refused(response)
         self._disconnect(f"{connection.address} responds with {for_code(response.error).message}")
 

@@ -1,4 +1,4 @@
-"""How the brokers of a configuration are asked: by direct connections, by librdkafka where only that can log in so."""
+"""Access to the brokers of a configuration: by direct connections, or by librdkafka where only that can log in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streaming.sources.polling.librdkafka import ClientBrokers, ClientLeader, cl
 from streaming.sources.protocol.addresses import Address, parse_servers
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import from_client
-from streaming.sources.protocol.tls import Unsupported
+from streaming.sources.protocol.tls import UnsupportedProperty
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
     from streaming.contracts.identifiers import BrokerId
-    from streaming.sources.polling.broker import Open
-    from streaming.sources.polling.configs import Describes
+    from streaming.sources.polling.broker import BrokerOpener
+    from streaming.sources.polling.configs import ConfigDescriber
     from streaming.sources.polling.librdkafka import PartitionLeader
     from streaming.sources.protocol.addresses import Peers
 
@@ -34,19 +34,19 @@ _DEFAULTS: Final = {
 
 
 class Access(NamedTuple):
-    """How brokers are asked for their views, and leaders for offsets; what describes configurations.
+    """Access to views of brokers, to offsets of leaders and to configurations.
 
     ``leaders`` is None where samples are taken on direct connections, which have every offset. ``close`` ends what
     describes configurations. ``older`` gives the same by librdkafka, for brokers that are too old for this.
     """
 
-    brokers: Open
+    brokers: BrokerOpener
     leaders: Callable[[Address], PartitionLeader] | None
-    configs: Describes
+    configs: ConfigDescriber
     close: Callable[[], None]
     older: Callable[[], Access]
 
-    def configs_at(self, brokers: Mapping[BrokerId, tuple[str, int]]) -> Describes:
+    def configs_at(self, brokers: Mapping[BrokerId, tuple[str, int]]) -> ConfigDescriber:
         """Return what describes configurations, at these brokers."""
         if isinstance(self.configs, DescribedConfigs):
             self.configs.brokers = {broker: Address(*at) for broker, at in brokers.items()}
@@ -90,7 +90,7 @@ def access_of(  # noqa: PLR0913 - all but two are keywords
 
     try:
         dial = dialer(from_client(client), peers)
-    except Unsupported:
+    except UnsupportedProperty:
         return by_librdkafka()
     configs = DescribedConfigs(dial, parse_servers(bootstrap_servers), name=name, seconds=seconds)
     brokers = ConnectedBrokers(dial, cluster=cluster, seconds=seconds)

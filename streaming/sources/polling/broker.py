@@ -16,9 +16,9 @@ from kafka.protocol.admin import DescribeTopicPartitionsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId, synthetic_topic_id
-from streaming.errors import ConnectionRefused, Quarantined
+from streaming.errors import ConnectionRefused, InvalidObservation
 from streaming.sources.polling.view import ClusterView, PartitionView, in_order
-from streaming.sources.protocol.connection import CannotServe, TooOld
+from streaming.sources.protocol.connection import NodeTooOld, ServiceRefused
 from streaming.sources.protocol.primitives import INT8, INT16, INT32, ByteReader
 from streaming.sources.source import monotonic
 
@@ -48,7 +48,7 @@ class Answer(NamedTuple):
     denied: frozenset[str] = frozenset()
 
 
-class Open(Protocol):
+class BrokerOpener(Protocol):
     """Opens a way to one broker."""
 
     def __call__(self, address: Address) -> Broker:
@@ -102,7 +102,7 @@ class ConnectedBrokers:
         connection = self._dial(address, response_seconds=self._seconds)
         try:
             return self._broker(connection)
-        except TooOld:
+        except NodeTooOld:
             connection.close()
             raise
 
@@ -113,7 +113,7 @@ class ConnectedBrokers:
     def _broker(self, connection: Connection) -> ConnectedBroker:
         if connection.is_old:
             old = f"{connection.address} is older than Kafka 2.4: it does not support Metadata {METADATA_OLDEST}"
-            raise TooOld(old)
+            raise NodeTooOld(old)
         return ConnectedBroker(connection, self._decoder, cluster=self._cluster, stranger=next(self._strangers))
 
 
@@ -161,7 +161,7 @@ class ConnectedBroker:
     def _metadata(self, names: Collection[str] | None, decoder: MetadataDecoder | None = None) -> MetadataAnswer:
         version = self._connection.newest(MetadataRequest.API_KEY, METADATA_NEWEST)
         if version < METADATA_OLDEST:
-            raise CannotServe(
+            raise ServiceRefused(
                 f"{self.address} is no broker, but a controller: name brokers in cluster.bootstrap_servers"
             )
         topics = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
@@ -325,7 +325,7 @@ class MetadataDecoder:
             if version <= _OPERATIONS_OF_CLUSTER_UNTIL:
                 reader.number(INT32)
             reader.tags()
-        except Quarantined as error:
+        except InvalidObservation as error:
             raise ValueError(str(error)) from None
         self._last = version, now  # at once: several threads decode
         return MetadataAnswer(head, cluster_id, dict(sorted(brokers.items())), topics)
@@ -350,7 +350,7 @@ class DescriptionDecoder:
                 cursor = reader.string(), reader.number(INT32)
                 reader.tags()
             reader.tags()
-        except Quarantined as error:
+        except InvalidObservation as error:
             raise ValueError(str(error)) from None
         return DescriptionAnswer(head, topics, cursor)
 

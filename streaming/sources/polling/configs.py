@@ -24,8 +24,8 @@ from streaming.contracts.observations import (
 )
 from streaming.errors import ConnectionRefused
 from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPIC_CONFIGS, missing_permission
-from streaming.sources.polling.metadata import Turns
-from streaming.sources.protocol.connection import Described, Resource, describe_configs
+from streaming.sources.polling.metadata import AddressRotation
+from streaming.sources.protocol.connection import Resource, ResourceConfig, describe_configs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ _OWN: Final[object] = ConfigSource.DYNAMIC_TOPIC_CONFIG.value  # as a number, un
 _BATCH: Final = 200  # topics per request: a response has every configuration of each
 
 
-class Describes(Protocol):
+class ConfigDescriber(Protocol):
     """Describes configurations, as a client of librdkafka does."""
 
     def describe_configs(
@@ -57,13 +57,13 @@ class ConfigsRound:
     seconds: float
     refusal: ConnectionRefused | None = None
     broker_refusal: ConnectionRefused | None = None
-    _client: Describes | None = None  # referenced: a client that is collected may not complete its futures
+    _client: ConfigDescriber | None = None  # referenced: a client that is collected may not complete its futures
     _requested_at: Micros | None = None
     _responses: dict[ConfigResource, Future[dict[str, ConfigEntry]]] = field(default_factory=dict)
     _reported: dict[tuple[str, str], str | None] = field(default_factory=dict)
     _times: dict[str, str | None] = field(default_factory=dict)
 
-    def ask(self, client: Describes, view: ClusterView, now: Micros, *, everything: bool) -> None:
+    def ask(self, client: ConfigDescriber, view: ClusterView, now: Micros, *, everything: bool) -> None:
         """Request the configuration of every topic, unless a response is outstanding.
 
         Args:
@@ -105,7 +105,7 @@ class ConfigsRound:
 
     @property
     def is_outstanding(self) -> bool:
-        """Whether a round has not been taken yet, so that the next one cannot begin."""
+        """True if a round has not been taken yet, so that the next one cannot begin."""
         return bool(self._responses)
 
     def pending(self) -> list[Future[dict[str, ConfigEntry]]]:
@@ -201,7 +201,7 @@ class DescribedConfigs:
     def __init__(self, dial: Dial, bootstrap: Sequence[Address], *, name: str, seconds: float) -> None:
         self.brokers: Mapping[int, Address] = {}
         self._dial, self._seconds = dial, seconds
-        self._bootstrap, self._turns = bootstrap, Turns(bootstrap)
+        self._bootstrap, self._turns = bootstrap, AddressRotation(bootstrap)
         self._connection: Connection | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"{name} configurations")
 
@@ -228,13 +228,13 @@ class DescribedConfigs:
                 future.set_exception(failure)
             return
         for resource, future in futures.items():
-            error, entries = by_name.get(resource.name, Described(KafkaError.UNKNOWN, {}))
+            error, entries = by_name.get(resource.name, ResourceConfig(KafkaError.UNKNOWN, {}))
             if error:
                 future.set_exception(KafkaException(KafkaError(error)))
             else:
                 future.set_result(entries)
 
-    def _answered(self, resources: Sequence[ConfigResource]) -> dict[str, Described]:
+    def _answered(self, resources: Sequence[ConfigResource]) -> dict[str, ResourceConfig]:
         if resources[0].restype == ResourceType.BROKER:
             own = self.brokers[int(resources[0].name)]
             connection, answer = self._first_answer([own, *self._bootstrap[:1]], resources)
@@ -252,7 +252,7 @@ class DescribedConfigs:
 
     def _first_answer(
         self, addresses: Sequence[Address], resources: Sequence[ConfigResource]
-    ) -> tuple[Connection, dict[str, Described]]:
+    ) -> tuple[Connection, dict[str, ResourceConfig]]:
         failure = ConnectionRefused("no broker is listed")
         for address in addresses:
             try:
@@ -272,6 +272,6 @@ class DescribedConfigs:
             self._connection = None
 
 
-def _described(connection: Connection, resources: Sequence[ConfigResource]) -> dict[str, Described]:
+def _described(connection: Connection, resources: Sequence[ConfigResource]) -> dict[str, ResourceConfig]:
     kind = resources[0].restype
     return describe_configs(connection, _KINDS[kind], [each.name for each in resources], _KEYS[kind])

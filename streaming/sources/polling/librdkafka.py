@@ -29,11 +29,11 @@ from streaming.contracts.identifiers import (
 from streaming.contracts.sample_blocks import offsets_in_blocks
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.sources.permissions import DESCRIBE_TOPICS, Denied, error_of
+from streaming.sources.permissions import DESCRIBE_TOPICS, PermissionDenied, error_of
 from streaming.sources.polling.broker import Answer, responder
 from streaming.sources.polling.view import ClusterView, PartitionView, in_order
 from streaming.sources.protocol.addresses import Address
-from streaming.sources.protocol.connection import CannotServe
+from streaming.sources.protocol.connection import ServiceRefused
 from streaming.sources.protocol.tokens import COMMAND, tokens_of
 from streaming.sources.source import monotonic
 
@@ -97,7 +97,7 @@ class ClientBroker:
             descriptions = self._described([*metadata.topics, *vanished], deadline)
         except KafkaException as failure:
             self._client.poll(0)  # runs error_cb with the errors that explain the failure
-            raise CannotServe(str(self._explain(failure))) from None  # one sentence already
+            raise ServiceRefused(str(self._explain(failure))) from None  # one sentence already
         hidden = frozenset(name for name in vanished if not _says_deleted(descriptions[name]))
         denied = frozenset(name for name in hidden if _is_denied(descriptions[name]))
         view = _view(metadata, descriptions, self._cluster)
@@ -231,7 +231,7 @@ _AT_ONCE: Final = 32  # leaders; more than that only wait where so many hang
 
 
 class LeaderOffsets(NamedTuple):
-    """What a leader answered.
+    """Response of a leader.
 
     Attributes:
         by_partition: the offsets by field of a sample, without those of partitions that failed.
@@ -336,13 +336,13 @@ class OffsetsRound:
     ) -> Iterator[ReplicaOffsetsObserved]:
         failure = request.response.exception()
         if failure is not None:
-            self.refusal = failure if isinstance(failure, CannotServe) else self.refusal
+            self.refusal = failure if isinstance(failure, ServiceRefused) else self.refusal
             if not isinstance(failure, ConnectionRefused):
                 raise failure
             return
         self._leaders[broker], answer = request.response.result()
         if answer.denied is not None:
-            self.refusal = Denied(DESCRIBE_TOPICS, on=f"topic {answer.denied}")
+            self.refusal = PermissionDenied(DESCRIBE_TOPICS, on=f"topic {answer.denied}")
         for (topic, number), offsets in answer.by_partition.items():
             if topic not in request.view.topic_ids:
                 continue
@@ -390,7 +390,7 @@ def _is_current(sample: ReplicaOffsetsObserved, view: ClusterView) -> bool:
     )
 
 
-# Ends each client of librdkafka on a thread of ours, whatever becomes of the objects that refer to it.
+# Closes librdkafka clients on our own thread, even while references remain.
 #
 # librdkafka aborts the process if a client is destroyed on one of its own threads. Python frees an unused client
 # wherever its collector of cycles happens to run, and results of requests are made on a thread of the client. One that

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.identifiers import Micros, synthetic_topic_id
 from streaming.errors import ConnectionRefused
-from streaming.sources.permissions import DESCRIBE_TOPICS, Denied
-from streaming.sources.polling.view import RECHECK_AFTER, ClusterView, Doubt, goes_back, may_be_stale
+from streaming.sources.permissions import DESCRIBE_TOPICS, PermissionDenied
+from streaming.sources.polling.view import RECHECK_AFTER, ClusterView, Uncertainty, goes_back, may_be_stale
 from streaming.sources.protocol.addresses import Address
-from streaming.sources.protocol.connection import CannotServe
+from streaming.sources.protocol.connection import ServiceRefused
 from streaming.sources.source import Timer, monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from streaming.contracts.identifiers import ClusterId
-    from streaming.sources.polling.broker import Answer, Broker, Open
+    from streaming.sources.polling.broker import Answer, Broker, BrokerOpener
     from streaming.sources.polling.reassignments import ReassignmentsRound
 
 _SLOW_AFTER: Final = Micros(1_000_000)  # then another broker is asked, too
@@ -35,7 +35,7 @@ NO_TOPIC: Final = "__isrwatch_no_topic"
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class TimedView:
     """A view with the monotonic times of its request and its response."""
 
     view: ClusterView
@@ -44,7 +44,7 @@ class Read:
 
 
 class _Response(NamedTuple):
-    """What a broker answered, when, and where it can be asked again."""
+    """Response of a broker, its time, and the address for the next question."""
 
     answer: Answer
     began: Micros
@@ -71,7 +71,7 @@ class MetadataRound:
 
     def __init__(
         self,
-        connect: Open,
+        connect: BrokerOpener,
         bootstrap: Sequence[Address],
         reassignments: ReassignmentsRound,
         *,
@@ -79,7 +79,7 @@ class MetadataRound:
         seconds: float,
     ) -> None:
         self._connect = connect
-        self._bootstrap, self._turns = bootstrap, Turns(bootstrap)
+        self._bootstrap, self._turns = bootstrap, AddressRotation(bootstrap)
         self._clusters: Future[dict[Address, ClusterId]] | None = None
         self._micros = int(seconds * 1_000_000)
         self._reassignments = reassignments
@@ -91,8 +91,8 @@ class MetadataRound:
         self._listed_before: Collection[str] = ()
         self._requested_at = Micros(0)
         self._deadline = Micros(0)
-        self._held: Read | None = None
-        self._doubt = Doubt()
+        self._held: TimedView | None = None
+        self._doubt = Uncertainty()
         self._refusal: ConnectionRefused | None = None
         self._others_refusal: ConnectionRefused | None = None
         self._elsewhere_due, self._is_elsewhere = Timer(_ELSEWHERE_EVERY), False
@@ -123,14 +123,14 @@ class MetadataRound:
 
     @property
     def refusals(self) -> tuple[ConnectionRefused | None, ...]:
-        """What is missing to see a topic, to see topics of other names, and to see what is being reassigned."""
+        """Permissions missing to see a topic, topics of other names, and reassignments."""
         return self._refusal, self._others_refusal, self._reassignments.refusal
 
     def pending(self) -> list[Future[Any]]:
         """Return the futures to wait for."""
         return [*self._reassignments.pending(), *(each for each in self._in_flight if not each.done())]
 
-    def take(self, before: ClusterView | None, remembered: ClusterView | None = None) -> Read | None:
+    def take(self, before: ClusterView | None, remembered: ClusterView | None = None) -> TimedView | None:
         """Return the newest view, once it is not suspected to be stale.
 
         Args:
@@ -200,7 +200,7 @@ class MetadataRound:
         if seen is not None and is_doubtful(seen, view) and not self._doubt.ends_with(seen, view):
             return
         view = replace(_completed(view, last, hidden), is_partial=self._others_refusal is not None)
-        self._doubt, self._held = Doubt(), Read(view, began, ended)
+        self._doubt, self._held = Uncertainty(), TimedView(view, began, ended)
         self._reassignments.ask(self._turns.next(None, is_asked=False))
 
     def _clusters_beside(self, address: Address, view: ClusterView) -> dict[Address, ClusterId]:
@@ -219,7 +219,7 @@ class MetadataRound:
         if NO_TOPIC in self._listed_before:
             self._others_refusal = others_denied(view) if NO_TOPIC in denied else None
         names = sorted(denied - {NO_TOPIC})
-        self._refusal = Denied(DESCRIBE_TOPICS, on=f"topic {names[0]}") if names else None
+        self._refusal = PermissionDenied(DESCRIBE_TOPICS, on=f"topic {names[0]}") if names else None
 
     def _is_doubtful(self, before: ClusterView, view: ClusterView) -> bool:
         """Return whether a view may be stale, or is of a broker that is asked now and then, and shows any change."""
@@ -258,20 +258,20 @@ class MetadataRound:
         elif len(self._in_flight) < _MAX_IN_FLIGHT and (is_failed or now - self._requested_at > _SLOW_AFTER):
             self._submit_next()
         if not self._in_flight and not self._doubt.needs_recheck:
-            raise next((each for each in self._failures if isinstance(each, CannotServe)), None) or (
+            raise next((each for each in self._failures if isinstance(each, ServiceRefused)), None) or (
                 self._failures[0] if self._failures else ConnectionRefused("no broker responds in time")
             )
 
     def _abandon(self) -> None:
-        """Hang up on who is still asked, once it has responded."""
+        """Close the pending connection after its response."""
         for request in self._in_flight:
             request.add_done_callback(_hang_up)
         self._in_flight = []
 
 
-def others_denied(view: ClusterView) -> Denied:
+def others_denied(view: ClusterView) -> PermissionDenied:
     """Return the refusal of topics that a view may leave out, where ``NO_TOPIC`` is denied."""
-    return Denied(DESCRIBE_TOPICS, on="topics of other names" if view.topics else "")
+    return PermissionDenied(DESCRIBE_TOPICS, on="topics of other names" if view.topics else "")
 
 
 def _hang_up(request: Future[_Response]) -> None:
@@ -298,10 +298,10 @@ def _completed(view: ClusterView, before: ClusterView | None, hidden: frozenset[
     )
 
 
-# In which order the addresses of a cluster's brokers are asked. Pure.
+# The order in which the addresses of a cluster's brokers are asked. Pure.
 
 
-class Turns:
+class AddressRotation:
     """Begins with another address each time that the first one is asked.
 
     Attributes:
@@ -334,10 +334,10 @@ def _rotated(addresses: list[Address], by: int) -> list[Address]:
     return addresses[start:] + addresses[:start]
 
 
-# Whether the bootstrap servers are of one cluster: otherwise the one that answers first would decide what is read.
+# The check that bootstrap servers are of one cluster: otherwise the one that answers first would decide what is read.
 
 
-def clusters_of(connect: Open, servers: Iterable[Address], deadline: Micros) -> dict[Address, ClusterId]:
+def clusters_of(connect: BrokerOpener, servers: Iterable[Address], deadline: Micros) -> dict[Address, ClusterId]:
     """Ask servers, one after the other, which cluster each is of; those that do not answer are left out."""
     clusters: dict[Address, ClusterId] = {}
     for server in servers:
@@ -346,9 +346,9 @@ def clusters_of(connect: Open, servers: Iterable[Address], deadline: Micros) -> 
     return clusters
 
 
-def several_clusters(clusters: Mapping[Address, ClusterId]) -> CannotServe | None:
+def several_clusters(clusters: Mapping[Address, ClusterId]) -> ServiceRefused | None:
     """Return the refusal of servers that are of several clusters, None if they are of one."""
     if len(set(clusters.values())) < 2:  # noqa: PLR2004 - several
         return None
     of_each = ", ".join(f"{server} is of {cluster}" for server, cluster in clusters.items())
-    return CannotServe(f"cluster.bootstrap_servers names brokers of several clusters: {of_each}; name those of one")
+    return ServiceRefused(f"cluster.bootstrap_servers names brokers of several clusters: {of_each}; name those of one")

@@ -14,9 +14,9 @@ from kafka.protocol.admin import ListPartitionReassignmentsRequest, ListPartitio
 
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.sources.permissions import DESCRIBE_CLUSTER, Denied
+from streaming.sources.permissions import DESCRIBE_CLUSTER, PermissionDenied
 from streaming.sources.polling.view import Reassignment
-from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, CannotServe, dialer
+from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, ServiceRefused, dialer
 from streaming.sources.protocol.security import from_client
 from streaming.sources.source import monotonic
 
@@ -87,7 +87,7 @@ class ReassignmentsRound:
         if failure is None:
             self._last, self.refusal = response.result(), None
             return {**(before or {}), **self._last}
-        self.refusal = failure if isinstance(failure, CannotServe) else self.refusal
+        self.refusal = failure if isinstance(failure, ServiceRefused) else self.refusal
         self._last = None
         if not isinstance(failure, ConnectionRefused):
             raise failure
@@ -120,18 +120,18 @@ def listed(connection: Connection, seconds: float) -> Reassignments:
     """List what is being reassigned.
 
     Raises:
-        ConnectionRefused: the broker does not answer, or cannot say; ``CannotServe`` if it never will.
+        ConnectionRefused: the broker does not answer, or cannot say; ``ServiceRefused`` if it never will.
     """
     version = connection.newest(ListPartitionReassignmentsRequest.API_KEY, _NEWEST)
     if version < 0:
         # No address: the next round asks another broker, and the same sentence is reported once.
-        raise CannotServe(
+        raise ServiceRefused(
             "brokers do not list reassignments before Kafka 2.4: a partition that is being moved looks under-replicated"
         )
     request: Any = ListPartitionReassignmentsRequest(version=version, timeout_ms=int(seconds * 1000), topics=None)
     error, reassignments = connection.call(request, ListPartitionReassignmentsResponse, _read)
     if error == CLUSTER_AUTHORIZATION_FAILED:
-        raise Denied(DESCRIBE_CLUSTER)
+        raise PermissionDenied(DESCRIBE_CLUSTER)
     if error:
         raise ConnectionRefused(f"{connection.address} lists no reassignments (error {error})")
     return reassignments
@@ -154,7 +154,7 @@ def dialer_of(client: Mapping[str, str], peers: Peers | None = None) -> Dial:
     try:
         return dialer(from_client(client), peers)
     except ConfigurationError as error:
-        refusal = CannotServe(
+        refusal = ServiceRefused(
             f"reassignments cannot be listed, so that these partitions look under-replicated: {error}"
         )
 

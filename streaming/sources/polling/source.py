@@ -15,11 +15,11 @@ from streaming.contracts.identifiers import NO_LEADER, ClusterId, Micros, TopicI
 from streaming.contracts.observations import Heartbeat, Observation, SnapshotReason, SourceKind
 from streaming.errors import ConnectionRefused, IsrwatchError
 from streaming.sources import checkpoint
-from streaming.sources.permissions import Missing, addressed, grantee_of, unanswered
+from streaming.sources.permissions import MissingPermissions, addressed, grantee_of, unanswered
 from streaming.sources.polling.access import access_of
 from streaming.sources.polling.configs import ConfigsRound
 from streaming.sources.polling.librdkafka import OffsetsRound
-from streaming.sources.polling.metadata import MetadataRound, Read
+from streaming.sources.polling.metadata import MetadataRound, TimedView
 from streaming.sources.polling.reassignments import ReassignmentsRound, dialer_of
 from streaming.sources.polling.view import (
     ClusterView,
@@ -31,7 +31,7 @@ from streaming.sources.polling.view import (
     steps,
 )
 from streaming.sources.protocol.addresses import parse_servers
-from streaming.sources.protocol.connection import CannotServe, TooOld
+from streaming.sources.protocol.connection import NodeTooOld, ServiceRefused
 from streaming.sources.source import Timer, monotonic
 
 if TYPE_CHECKING:
@@ -110,9 +110,9 @@ class AdminSource:
         self._configs = ConfigsRound(request_seconds)
         self._dial = dialer_of(client, peers)
         self._open(access_of(bootstrap_servers, client, peers, cluster=cluster, name=name, seconds=request_seconds))
-        self._last: Read | None = None
+        self._last: TimedView | None = None
         self._refusal: ConnectionRefused | None = None
-        self._missing = Missing(self._grantee)
+        self._missing = MissingPermissions(self._grantee)
 
     def poll(self, now: Micros) -> Sequence[Observation]:
         """Return the observations that have arrived, or wait for some for at most a second.
@@ -135,7 +135,7 @@ class AdminSource:
 
     @property
     def is_primary(self) -> bool:
-        """Whether partition state comes from here: it polls, and brokers have answered."""
+        """True if partition state comes from here: it polls, and brokers have answered."""
         return self._kind is SourceKind.POLL and self._last is not None
 
     @property
@@ -197,13 +197,13 @@ class AdminSource:
         before = self._last
         try:
             read = self._metadata.take(None if before is None else before.view, self._epochs.before)
-        except TooOld:
+        except NodeTooOld:
             self.close()
             self._open(self._access.older())
             self._metadata_due.expire()
             return []
         except ConnectionRefused as failure:
-            self._refusal = failure if isinstance(failure, CannotServe) else unanswered(self._servers, failure)
+            self._refusal = failure if isinstance(failure, ServiceRefused) else unanswered(self._servers, failure)
             self._reports.miss_changes()
             self._metadata_due.expire()
             return []
@@ -221,7 +221,7 @@ class AdminSource:
             self._configs_due.expire()
         return self._reported(before, read, now, skew)
 
-    def _reported(self, before: Read | None, read: Read, now: Micros, skew: int) -> list[Observation]:
+    def _reported(self, before: TimedView | None, read: TimedView, now: Micros, skew: int) -> list[Observation]:
         """Return what is reported of a view: beside a primary source only that topics have lost their values."""
         is_primary = self._kind is SourceKind.POLL
         window = self._reports.window((before or read).began + skew, read.ended + skew) if is_primary else {}
@@ -282,7 +282,7 @@ class AdminSource:
         return True
 
 
-# What a poller reports of the views that it reads: what has changed, or everything. Depends on views and timers.
+# Reports of a poller from the views that it reads: what has changed, or everything. Depends on views and timers.
 
 
 _BLIND_MICROS: Final = 60_000_000  # a poll that is later than this was not merely slow

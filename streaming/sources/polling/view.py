@@ -59,7 +59,7 @@ class PartitionView(NamedTuple):
 
     @property
     def is_degraded(self) -> bool:
-        """Whether a replica is not in the ISR; otherwise no replica is eligible besides the ISR (KIP-966)."""
+        """True if a replica is not in the ISR; otherwise no replica is eligible besides the ISR (KIP-966)."""
         return len(self.isr) < len(self.replicas)
 
 
@@ -257,7 +257,7 @@ def inferred_cause(before: PartitionView | None, after: PartitionView, alive: Co
     return Cause.UNKNOWN
 
 
-# Which view may be older than the one before, and how long it is in doubt.
+# Views that may be older than the one before, and how long they are in doubt.
 #
 # Depends on views and the monotonic clock.
 
@@ -267,7 +267,7 @@ _RECHECKS: Final = 3
 _LONGEST: Final = Micros(15_000_000)
 
 
-class Doubt:
+class Uncertainty:
     """Why views that may be stale are not believed yet. It ends when two brokers agree, or after some rechecks.
 
     Rechecks alone, with nobody who agrees, do not undo an election that was seen: a broker that is cut off from the
@@ -284,17 +284,17 @@ class Doubt:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is any."""
+        """True if there is any."""
         return bool(self._rechecks)
 
     @property
     def is_long(self) -> bool:
-        """Whether it has lasted so long that it ends with the next view."""
+        """True if it has lasted so long that it ends with the next view."""
         return self.is_open and monotonic() - self._since > _LONGEST
 
     @property
     def needs_recheck(self) -> bool:
-        """Whether a second opinion is wanted, without which a view is not believed yet."""
+        """True if a second opinion is wanted, without which a view is not believed yet."""
         return self.is_open and not self.is_long
 
     def ends_with(self, before: ClusterView, view: ClusterView) -> bool:

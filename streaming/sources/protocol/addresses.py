@@ -53,7 +53,7 @@ def parse_address(entry: str, key: str) -> Address:
     return Address(match["six"] or match["host"], int(match["port"]))
 
 
-# What connections saw of each address that they were opened to. Knows no socket.
+# Counts of connections by the address that they were opened to. Knows no socket.
 
 
 MAX_PEERS: Final = 2_000

@@ -21,7 +21,7 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from streaming.errors import ConfigurationError, ConnectionRefused, Quarantined
+from streaming.errors import ConfigurationError, ConnectionRefused, InvalidObservation
 from streaming.sources.protocol.addresses import Peer, Peers
 from streaming.sources.protocol.primitives import INT32, ByteReader
 from streaming.sources.protocol.tls import expires_at
@@ -54,7 +54,7 @@ class DescribedValue(NamedTuple):
     source: int
 
 
-class Described(NamedTuple):
+class ResourceConfig(NamedTuple):
     """The configuration of a resource by key, without the keys that the broker does not have; or Kafka's error code."""
 
     error: int
@@ -63,7 +63,7 @@ class Described(NamedTuple):
 
 def describe_configs(
     connection: Connection, kind: Resource, names: Iterable[str], keys: Sequence[str]
-) -> dict[str, Described]:
+) -> dict[str, ResourceConfig]:
     """Ask for keys of resources, by name.
 
     Raises:
@@ -79,9 +79,9 @@ def describe_configs(
     return connection.call(request, DescribeConfigsResponse, _read)
 
 
-def _read(response: Any) -> dict[str, Described]:  # noqa: ANN401 - kafka-python's messages ship no types
+def _read(response: Any) -> dict[str, ResourceConfig]:  # noqa: ANN401 - kafka-python's messages ship no types
     return {
-        result.resource_name: Described(
+        result.resource_name: ResourceConfig(
             result.error_code,
             {each.name: DescribedValue(each.value, each.config_source) for each in result.configs or ()},
         )
@@ -101,11 +101,11 @@ _ERROR: Final = slice(4, 6)  # behind the correlation id
 _SIZE: Final = struct.Struct(">i")
 
 
-class CannotServe(ConnectionRefused):
+class ServiceRefused(ConnectionRefused):
     """The node responds, but refuses: wrong credentials, a missing permission, or too old. A retry changes nothing."""
 
 
-class TooOld(CannotServe):
+class NodeTooOld(ServiceRefused):
     """The node is too old for our requests, not for those of librdkafka."""
 
 
@@ -150,7 +150,7 @@ class Connection:
 
     Raises:
         ConnectionRefused: from every method: unreachable, closed, timed out, or not Kafka; it is unusable then.
-        CannotServe: the login failed, or it is ``TooOld``.
+        CannotServe: the login failed, or it is ``NodeTooOld``.
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class Connection:
             secured = security.tls.context().wrap_socket(plain, server_hostname=self.address.host)
         except ConfigurationError as error:  # a file has changed since the start
             plain.close()
-            raise CannotServe(str(error)) from None
+            raise ServiceRefused(str(error)) from None
         except OSError as error:
             plain.close()
             raise ConnectionRefused(
@@ -298,17 +298,17 @@ class Connection:
             if versions:
                 return versions
             self.is_old = True
-        raise TooOld(f"{self.address} is too old: it does not say which requests it supports")
+        raise NodeTooOld(f"{self.address} is too old: it does not say which requests it supports")
 
     def _log_in(self, security: Security) -> None:
         if self.newest(SaslHandshakeRequest.API_KEY, 1) < 1:
-            raise TooOld(f"{self.address} is older than Kafka 1.0: it does not support SaslHandshake 1")
+            raise NodeTooOld(f"{self.address} is older than Kafka 1.0: it does not support SaslHandshake 1")
         request: Any = SaslHandshakeRequest(version=1, mechanism=security.mechanism)
         error, offered = self._exchange(
             request, SaslHandshakeResponse, lambda one: (one.error_code, ", ".join(one.mechanisms))
         )
         if error:
-            raise CannotServe(
+            raise ServiceRefused(
                 f"{self.address} does not offer {security.mechanism}; "
                 f"set {security.table} sasl.mechanism to one of {offered}"
             )
@@ -324,8 +324,8 @@ class Connection:
             except _UNREADABLE as failure:
                 raise self._login_failed(security, str(failure)) from None
 
-    def _login_failed(self, security: Security, reason: str | None) -> CannotServe:
-        return CannotServe(
+    def _login_failed(self, security: Security, reason: str | None) -> ServiceRefused:
+        return ServiceRefused(
             f"{self.address} refuses {security.login}: {reason}; check {security.keys} of {security.table}"
         )
 
@@ -388,7 +388,7 @@ class RawRequest:
 
 
 class RawResponse(Generic[T]):
-    """What decodes the body of a response; ``decode`` returns its header, of version 1, and the ``value``.
+    """Decoder of a response's body; ``decode`` returns the header, of version 1, and the ``value``.
 
     Args:
         read: reads the body, up to the tagged fields at its end.
@@ -420,7 +420,7 @@ class RawResponse(Generic[T]):
             head = SimpleNamespace(correlation_id=reader.number(INT32))
             reader.tags()
             return SimpleNamespace(header=head, value=self._read(reader))
-        except Quarantined as error:
+        except InvalidObservation as error:
             raise ValueError(str(error)) from None
 
 

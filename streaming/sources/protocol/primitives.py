@@ -6,7 +6,7 @@ import base64
 import struct
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from streaming.errors import Quarantined
+from streaming.errors import InvalidObservation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +100,7 @@ class ByteReader:
             if byte < 0x80:  # noqa: PLR2004 - the continuation bit
                 return value
             shift += 7
-        raise Quarantined(f"a varint at byte {self.position} does not end")
+        raise InvalidObservation(f"a varint at byte {self.position} does not end")
 
     def varint(self) -> int:
         """Read a zig-zag varint, as used in record batches."""
@@ -111,7 +111,7 @@ class ByteReader:
         """Read a compact string that is not nullable."""
         value = self.nullable_string()
         if value is None:
-            raise Quarantined(f"a string at byte {self.position} is null")
+            raise InvalidObservation(f"a string at byte {self.position} is null")
         return value
 
     def nullable_string(self) -> str | None:
@@ -122,13 +122,15 @@ class ByteReader:
         try:
             return self.raw(length - 1).decode()
         except UnicodeDecodeError:
-            raise Quarantined(f"a string before byte {self.position} is not UTF-8") from None
+            raise InvalidObservation(f"a string before byte {self.position} is not UTF-8") from None
 
     def array(self, element: Callable[[], T]) -> tuple[T, ...] | None:
         """Read a compact array, or None."""
         length = self.unsigned_varint()
         if length - 1 > self.remaining:
-            raise Quarantined(f"an array of {length - 1} at byte {self.position}, but {self.remaining} bytes are left")
+            raise InvalidObservation(
+                f"an array of {length - 1} at byte {self.position}, but {self.remaining} bytes are left"
+            )
         return None if length == 0 else tuple(element() for _ in range(length - 1))
 
     def tags(self) -> dict[int, bytes]:
@@ -142,7 +144,7 @@ class ByteReader:
     def _advance(self, size: int) -> int:
         start = self.position
         if size < 0 or start + size > len(self._data):
-            raise Quarantined(f"ends at byte {len(self._data)}, inside a value that begins at byte {start}")
+            raise InvalidObservation(f"ends at byte {len(self._data)}, inside a value that begins at byte {start}")
         self.position = start + size
         return start
 

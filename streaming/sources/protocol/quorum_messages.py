@@ -65,7 +65,7 @@ class Quorum:
 
     @property
     def voters(self) -> dict[int, int | None]:
-        """Of each voter the time up to which it has the leader's log, in milliseconds of the leader's clock."""
+        """Time up to which each voter has the leader's log, in milliseconds of the leader's clock."""
         return {member.node: member.last_caught_up_ms for member in self.members if member.is_voter}
 
 

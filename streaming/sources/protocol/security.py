@@ -14,7 +14,7 @@ from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.sasl.oauth import SaslMechanismOAuth
 
 from streaming.errors import ConfigurationError
-from streaming.sources.protocol.tls import Tls, Unsupported
+from streaming.sources.protocol.tls import Tls, UnsupportedProperty
 from streaming.sources.protocol.tokens import COMMAND, Provider, Tokens, are_known, tokens_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Security:
 
     @property
     def login(self) -> str:
-        """What is refused where the login is, and what to check."""
+        """Refusals that a wrong login causes, and what to check."""
         if self.tokens is not None:
             return "the token"
         return f"the login of {self.username!r}"
@@ -83,12 +83,12 @@ def from_client(client: Mapping[str, str], table: str = "cluster.client") -> Sec
     key = "sasl.mechanisms" if "sasl.mechanisms" in client else "sasl.mechanism"
     mechanism = client.get(key, "").upper()
     if mechanism not in _MECHANISMS:
-        raise Unsupported(
+        raise UnsupportedProperty(
             f"{table} {key} is {mechanism!r}, but the metadata log can only be read with "
             f'{", ".join(_MECHANISMS)}; use one of them, or set collect.primary_source = "poll"'
         )
     if mechanism == _OAUTH and not are_known(client):
-        raise Unsupported(
+        raise UnsupportedProperty(
             f"{table} {key} is {mechanism!r}, but the metadata log can only be read with tokens of OpenID Connect "
             f'("sasl.oauthbearer.method" = "oidc") or of a command ("{COMMAND}"); use one of them, or set '
             'collect.primary_source = "poll"'

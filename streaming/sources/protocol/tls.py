@@ -36,7 +36,7 @@ _LASTING: Final = (
 _BOOLEANS: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
-class Unsupported(ConfigurationError):
+class UnsupportedProperty(ConfigurationError):
     """A property or a value that librdkafka may support, but the reader of the metadata log does not."""
 
 
@@ -56,7 +56,7 @@ class Tls:
         """
         unsupported = sorted(key for key in self.client if key.startswith("ssl.") and key not in SUPPORTED)
         if unsupported:
-            raise Unsupported(
+            raise UnsupportedProperty(
                 f"{self.table} {unsupported[0]} is not supported for the metadata log, which can be read with "
                 f'{", ".join(sorted(SUPPORTED))}; use these, or set collect.primary_source = "poll"'
             )

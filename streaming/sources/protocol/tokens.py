@@ -31,7 +31,7 @@ COMMAND: Final = "isrwatch.token.command"
 SECONDS: Final = 5.0
 _OIDC: Final = ("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret", "sasl.oauthbearer.token.endpoint.url")
 _LIFE_SECONDS: Final = 300.0
-"""Of a token that does not say how long it holds."""
+"""Life of a token that does not say how long it holds."""
 _USED_FOR: Final = 0.8
 _LARGEST_BYTES: Final = 1 << 20
 _LONGEST_ANSWER: Final = 200

@@ -10,10 +10,10 @@ import struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.samples import LogDirectoryObserved
-from streaming.sources.permissions import DESCRIBE_CLUSTER, Denied
+from streaming.sources.permissions import DESCRIBE_CLUSTER, PermissionDenied
 from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, RawRequest, RawResponse
 from streaming.sources.protocol.primitives import INT16, INT32, INT64
-from streaming.sources.samples.kind import Shown
+from streaming.sources.samples.kind import AnswerContent
 from streaming.sources.source import Timer
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Directory(NamedTuple):
 
     @property
     def hosted_replicas(self) -> int:
-        """How many replicas lie in it."""
+        """Number of replicas that lie in it."""
         return sum(map(len, self.sizes.values()))
 
 
@@ -73,7 +73,7 @@ def describe_directories(connection: Connection) -> tuple[Directory, ...]:
     response: RawResponse[tuple[int, tuple[Directory, ...]]] = RawResponse(lambda reader: _read(reader, version))
     error, directories = response.value_of(connection, request)
     if error == CLUSTER_AUTHORIZATION_FAILED:
-        raise Denied(DESCRIBE_CLUSTER)
+        raise PermissionDenied(DESCRIBE_CLUSTER)
     return directories
 
 
@@ -92,7 +92,7 @@ class DirectoriesKind:
 
     @property
     def next_at(self) -> Micros:
-        """When it is due, by the monotonic clock."""
+        """Due time, by the monotonic clock."""
         return self._due.next_at
 
     def placed_at(
@@ -115,11 +115,11 @@ class DirectoriesKind:
             for broker in view.brokers:
                 ask(KIND, broker, describe_directories)
 
-    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:
+    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> AnswerContent:
         """Return the directories of a broker; while it does not answer, nothing is known of their sizes."""
         self._placed.pop(answer.broker, None)
         if answer.refusal is not None:
-            return Shown([], answer.refusal)
+            return AnswerContent([], answer.refusal)
         directories: tuple[Directory, ...] = answer.value
         placed: dict[str, dict[str, dict[int, Any]]] = {"size_bytes": {}, "log_dir": {}}
         for directory in directories:
@@ -127,7 +127,7 @@ class DirectoriesKind:
                 placed["size_bytes"].setdefault(topic, {}).update(sizes)
                 placed["log_dir"].setdefault(topic, {}).update(dict.fromkeys(sizes, directory.path))
         self._placed[answer.broker] = (view.topic_ids, placed)
-        return Shown([
+        return AnswerContent([
             LogDirectoryObserved(
                 **envelope,
                 broker=answer.broker,

@@ -74,7 +74,7 @@ class HighWatermarks:
     ) -> dict[int, float]:
         """Return for how long a group could have read what it has not, by partition; nothing where that is unknown.
 
-        It is 0 where the group has read everything. Unknown is it where the record was readable before the first
+        It is 0 where the group has read everything. It is unknown if the record was readable before the first
         reading, as after a restart, or before the high watermark fell, and where readings are missing.
 
         Args:

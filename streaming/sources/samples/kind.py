@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from streaming.contracts.identifiers import Micros
 from streaming.errors import ConnectionRefused
-from streaming.sources.protocol.connection import CannotServe
+from streaming.sources.protocol.connection import ServiceRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -33,7 +33,7 @@ _AT_ONCE: Final = 32  # brokers; more than that only wait where so many hang
 
 
 class BrokerAnswer(NamedTuple):
-    """What a broker answered.
+    """Response of a broker.
 
     Attributes:
         kind: what was asked.
@@ -52,7 +52,7 @@ class BrokerAnswer(NamedTuple):
 
 @dataclass(slots=True)
 class _Line:
-    """What is asked of one broker, in this order. Without an address: what is done here, on a thread of its own."""
+    """Questions to one broker, in order. Without an address: work that is done here, on a thread of its own."""
 
     address: Address | None
     waiting: deque[tuple[str, Micros, Work]] = field(default_factory=deque)
@@ -167,7 +167,7 @@ class BrokerCalls:
                 if line.connection is None and line.address is not None:
                     line.connection = self._dial(line.address, response_seconds=self._seconds)
                 return BrokerAnswer(kind, broker, asked_at, work(line.connection))
-            except CannotServe as refusal:
+            except ServiceRefused as refusal:
                 return BrokerAnswer(kind, broker, asked_at, refusal=refusal)
             except ConnectionRefused as refusal:
                 if line.connection is not None:
@@ -189,8 +189,8 @@ if TYPE_CHECKING:
 NEVER: Final = Micros(1 << 62)
 
 
-class Shown(NamedTuple):
-    """What an answer shows, and why something is missing in it."""
+class AnswerContent(NamedTuple):
+    """Observations in an answer, and the reason why some are missing."""
 
     observations: Sequence[Observation]
     refusal: ConnectionRefused | None = None
@@ -208,10 +208,10 @@ class Kind(Protocol):
 
     @property
     def next_at(self) -> Micros:
-        """When it is due, by the monotonic clock."""
+        """Due time, by the monotonic clock."""
 
     def ask(self, view: ClusterView, ask: Ask, moment: Micros) -> None:
         """Put the questions that are due."""
 
-    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:
+    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> AnswerContent:
         """Return what an answer shows; ``envelope`` are the fields that all observations share."""

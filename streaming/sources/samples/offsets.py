@@ -16,11 +16,11 @@ from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, Micros
 from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK, BrokerOffsetsObserved
-from streaming.sources.permissions import DESCRIBE_TOPICS, Denied
+from streaming.sources.permissions import DESCRIBE_TOPICS, PermissionDenied
 from streaming.sources.protocol.connection import RawRequest, RawResponse, compact_array, compact_string
 from streaming.sources.protocol.primitives import INT8, INT32
 from streaming.sources.samples.high_watermarks import HighWatermarks
-from streaming.sources.samples.kind import NEVER, Shown
+from streaming.sources.samples.kind import NEVER, AnswerContent
 from streaming.sources.source import AT_ONCE, Timer, monotonic
 
 if TYPE_CHECKING:
@@ -135,14 +135,14 @@ LAST_STABLE: Final = OffsetSpec(-1, -1, 1)
 LOG_END: Final = OffsetSpec(-1, -2, 0)
 
 
-class Listed(NamedTuple):
+class ListedOffsets(NamedTuple):
     """The answer: offsets by topic and partition, without those that failed; a topic that may not be described."""
 
     offsets: dict[str, dict[int, int]]
     denied: str | None = None
 
 
-def list_offsets(connection: Connection, spec: OffsetSpec, partitions: PartitionsByTopic) -> Listed:
+def list_offsets(connection: Connection, spec: OffsetSpec, partitions: PartitionsByTopic) -> ListedOffsets:
     """Ask one broker for one kind of offset of partitions, by topic.
 
     Raises:
@@ -164,7 +164,7 @@ def _body(spec: OffsetSpec, partitions: PartitionsByTopic) -> bytes:
     return INT32.pack(spec.replica) + INT8.pack(spec.isolation) + compact_array(topics) + b"\0"
 
 
-def _read(reader: ByteReader) -> Listed:
+def _read(reader: ByteReader) -> ListedOffsets:
     reader.number(INT32)  # the time for which the request was throttled
     return _listed(dict(reader.array(lambda: _topic(reader)) or ()))
 
@@ -175,9 +175,9 @@ def _topic(reader: ByteReader) -> tuple[str, list[tuple[int, ...]]]:
     return topic, records
 
 
-def _listed(answers: Mapping[str, Sequence[tuple[int, ...]]]) -> Listed:
+def _listed(answers: Mapping[str, Sequence[tuple[int, ...]]]) -> ListedOffsets:
     denied = next((topic for topic, records in answers.items() if _is_denied(records)), None)
-    return Listed({topic: _offsets(records) for topic, records in answers.items()}, denied)
+    return ListedOffsets({topic: _offsets(records) for topic, records in answers.items()}, denied)
 
 
 def _offsets(records: Iterable[tuple[int, ...]]) -> dict[int, int]:
@@ -188,7 +188,9 @@ def _is_denied(records: Sequence[tuple[int, ...]]) -> bool:
     return bool(records) and records[0][1] == _TOPIC_AUTHORIZATION_FAILED
 
 
-def _of_old_broker(connection: Connection, spec: OffsetSpec, partitions: PartitionsByTopic, version: int) -> Listed:
+def _of_old_broker(
+    connection: Connection, spec: OffsetSpec, partitions: PartitionsByTopic, version: int
+) -> ListedOffsets:
     """Ask a broker from before the flexible versions, in more time than others."""
     of_request: Any = ListOffsetsRequest.ListOffsetsTopic
     topics = [
@@ -209,7 +211,7 @@ def _of_old_broker(connection: Connection, spec: OffsetSpec, partitions: Partiti
     return connection.call(request, ListOffsetsResponse, _of_old_response)
 
 
-def _of_old_response(response: Any) -> Listed:  # noqa: ANN401 - kafka-python's messages ship no types
+def _of_old_response(response: Any) -> ListedOffsets:  # noqa: ANN401 - kafka-python's messages ship no types
     answers = {
         topic.name: [(part.partition_index, part.error_code, -1, part.offset) for part in topic.partitions]
         for topic in response.topics
@@ -237,16 +239,16 @@ _ROUNDS_APART: Final = 3  # a leader that does not answer once or twice is no re
 
 
 @dataclass(slots=True)
-class Hosted:
+class HostedPartitions:
     """The partitions that a broker leads, and those that it follows, by topic."""
 
     led: Partitions = field(default_factory=dict)
     followed: Partitions = field(default_factory=dict)
 
 
-def hosted_by(view: ClusterView) -> dict[BrokerId, Hosted]:
+def hosted_by(view: ClusterView) -> dict[BrokerId, HostedPartitions]:
     """Group the partitions by the live brokers that hold them."""
-    hosted = {broker: Hosted() for broker in view.brokers}
+    hosted = {broker: HostedPartitions() for broker in view.brokers}
     for topic, parts in view.topics.items():
         for number, partition in parts.items():
             leader = partition.leader
@@ -258,14 +260,14 @@ def hosted_by(view: ClusterView) -> dict[BrokerId, Hosted]:
 
 
 class LogEnds(NamedTuple):
-    """Where logs ended in one round: those of leaders, and a moment later those of followers, by broker."""
+    """Ends of logs in one round: those of leaders, and a moment later those of followers, by broker."""
 
     leaders: ByTopic
     followers: dict[BrokerId, ByTopic]
 
 
 class Positions(NamedTuple):
-    """What a broker answered.
+    """Response of a broker.
 
     Attributes:
         topic_ids: of its topics, at the time of the question.
@@ -275,7 +277,7 @@ class Positions(NamedTuple):
     """
 
     topic_ids: Mapping[str, TopicId]
-    fields: dict[str, Listed]
+    fields: dict[str, ListedOffsets]
     leader_ends: ByTopic | None = None
     read_at: Micros = AT_ONCE
 
@@ -308,7 +310,7 @@ class OffsetsKind:
 
     @property
     def next_at(self) -> Micros:
-        """When it is due, by the monotonic clock."""
+        """Due time, by the monotonic clock."""
         return self._due.next_at if self._followers_at == NEVER else self._followers_at
 
     @property
@@ -350,11 +352,11 @@ class OffsetsKind:
                     asked = (_OF_FOLLOWER, view.topic_ids, hosted.followed)
                     ask(FOLLOWERS, broker, partial(_positions, *asked, leader_ends=self._ends.leaders))
 
-    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:
+    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> AnswerContent:
         """Return the positions that a broker reports."""
         is_compared = answer.kind == LEADERS and self._is_in_time(answer)
         if answer.refusal is not None:
-            return Shown([], answer.refusal)
+            return AnswerContent([], answer.refusal)
         asked_of, fields, leader_ends, read_at = answer.value
         offsets = {name: listed.offsets for name, listed in fields.items()}
         topic_ids = {topic: each for topic, each in asked_of.items() if view.topic_ids.get(topic) == each}
@@ -369,7 +371,7 @@ class OffsetsKind:
             self._ends.followers[answer.broker] = offsets["log_end_offset"]
         placed = self._directories.placed_at(answer.broker, topic_ids)
         reported = {**offsets, "leader_log_end_offset": leader_ends, **placed}
-        return Shown([*offset_blocks(answer.broker, reported, topic_ids, envelope)], _denied(fields))
+        return AnswerContent([*offset_blocks(answer.broker, reported, topic_ids, envelope)], _denied(fields))
 
     def _is_in_time(self, answer: BrokerAnswer) -> bool:
         """Note what a leader answered; return whether followers, who are compared with it, were not asked before."""
@@ -390,7 +392,7 @@ def _positions(
     connection: Connection,
     leader_ends: ByTopic | None = None,
 ) -> Positions:
-    fields, read_at = dict[str, Listed](), AT_ONCE
+    fields, read_at = dict[str, ListedOffsets](), AT_ONCE
     for name, spec in specs.items():
         fields[name] = list_offsets(connection, spec, partitions)
         if spec == HIGH_WATERMARK:
@@ -411,10 +413,10 @@ def _of_present_leader(log_ends: ByTopic, log_starts: ByTopic) -> ByTopic:
     }
 
 
-def _denied(fields: Mapping[str, Listed]) -> Denied | None:
+def _denied(fields: Mapping[str, ListedOffsets]) -> PermissionDenied | None:
     """Return the permission that was missing for one of the answers."""
     topic = next((listed.denied for listed in fields.values() if listed.denied is not None), None)
-    return None if topic is None else Denied(DESCRIBE_TOPICS, on=f"topic {topic}")
+    return None if topic is None else PermissionDenied(DESCRIBE_TOPICS, on=f"topic {topic}")
 
 
 # Partitions whose last stable offset stands still below the high watermark: the oldest open transaction holds it.
@@ -425,7 +427,7 @@ if TYPE_CHECKING:
     TopicPartition = tuple[str, int]
 
 
-class Held(NamedTuple):
+class HeldPartition(NamedTuple):
     """A partition that is held.
 
     Attributes:
@@ -449,7 +451,7 @@ class HeldPartitions:
     def __init__(self, clock: Callable[[], Micros] = monotonic) -> None:
         self._clock = clock
         self._ids: dict[str, TopicId] = {}
-        self._held: dict[str, dict[int, Held]] = {}
+        self._held: dict[str, dict[int, HeldPartition]] = {}
 
     def put(
         self, topic_ids: Mapping[str, TopicId], high_watermarks: OffsetsByTopic, last_stable: OffsetsByTopic
@@ -467,13 +469,13 @@ class HeldPartitions:
                 kept |= {
                     number: held
                     if (held := before.get(number)) is not None and held.last_stable_offset == offset
-                    else Held(offset, watermarks[number], now)
+                    else HeldPartition(offset, watermarks[number], now)
                     for number, offset in stable.items()
                     if offset < watermarks.get(number, 0)
                 }
             self._ids[topic], self._held[topic] = topic_id, kept
 
-    def for_long(self, topic_ids: Mapping[str, TopicId], micros: Micros) -> dict[TopicPartition, Held]:
+    def for_long(self, topic_ids: Mapping[str, TopicId], micros: Micros) -> dict[TopicPartition, HeldPartition]:
         """Return the partitions that have been held for so long, of topics that still exist; forget other topics."""
         gone = [topic for topic, topic_id in self._ids.items() if topic_ids.get(topic) != topic_id]
         for topic in gone:

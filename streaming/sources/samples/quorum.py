@@ -12,10 +12,10 @@ from kafka.protocol.admin import DescribeQuorumRequest, DescribeQuorumResponse
 
 from streaming.contracts.identifiers import BrokerId, Micros, Offset
 from streaming.contracts.samples import QuorumMemberObserved
-from streaming.sources.permissions import DESCRIBE_CLUSTER, Denied
-from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, CannotServe
+from streaming.sources.permissions import DESCRIBE_CLUSTER, PermissionDenied
+from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, ServiceRefused
 from streaming.sources.protocol.quorum_messages import Quorum, describe_quorum_request, read_quorum
-from streaming.sources.samples.kind import Shown
+from streaming.sources.samples.kind import AnswerContent
 from streaming.sources.source import Timer
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def describe_quorum(connection: Connection) -> Quorum | None:
         return None
     quorum = connection.call(describe_quorum_request(version), DescribeQuorumResponse, read_quorum)
     if quorum.error == CLUSTER_AUTHORIZATION_FAILED:
-        raise Denied(DESCRIBE_CLUSTER)
+        raise PermissionDenied(DESCRIBE_CLUSTER)
     return quorum
 
 
@@ -63,7 +63,7 @@ class QuorumKind:
 
     @property
     def next_at(self) -> Micros:
-        """When it is due, by the monotonic clock."""
+        """Due time, by the monotonic clock."""
         return self._due.next_at
 
     def ask(self, view: ClusterView, ask: Ask, moment: Micros) -> None:
@@ -76,22 +76,24 @@ class QuorumKind:
             if broker in view.brokers and ask(KIND, broker, describe_quorum):
                 return
 
-    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:  # noqa: ARG002 - the interface
+    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> AnswerContent:  # noqa: ARG002 - the interface
         """Return the members; nothing while the quorum has no leader. Who does not answer is followed by the next.
 
         A leader of an older epoch may not know yet that it is none any more: it is believed if it says so again.
         """
         quorum: Quorum | None = answer.value
-        if isinstance(answer.refusal, CannotServe) or (answer.refusal is None and (quorum is None or not quorum.error)):
+        if isinstance(answer.refusal, ServiceRefused) or (
+            answer.refusal is None and (quorum is None or not quorum.error)
+        ):
             self._answered, self._left = answer.broker, []
         elif self._left:
             self._due.expire()
         if quorum is None or quorum.error or quorum.leader.node < 0:
-            return Shown([], answer.refusal)
+            return AnswerContent([], answer.refusal)
         before, self._epoch = self._epoch, quorum.leader.epoch
         if quorum.leader.epoch < before:
-            return Shown([])
-        return Shown([
+            return AnswerContent([])
+        return AnswerContent([
             QuorumMemberObserved(
                 **envelope,
                 node=member.node,

@@ -11,9 +11,9 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from streaming.contracts.observations import MIN_ISR, is_true
 from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK
 from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved, TopicsSettingsObserved
-from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPIC_CONFIGS, Denied
+from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPIC_CONFIGS, PermissionDenied
 from streaming.sources.protocol.connection import CLIENT_ID, CLUSTER_AUTHORIZATION_FAILED, Resource, describe_configs
-from streaming.sources.samples.kind import NEVER, Shown
+from streaming.sources.samples.kind import NEVER, AnswerContent
 from streaming.sources.source import AT_ONCE, Timer
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from streaming.contracts.identifiers import BrokerId, Micros, TopicId
     from streaming.sources.polling.view import ClusterView
-    from streaming.sources.protocol.connection import Connection, Described
+    from streaming.sources.protocol.connection import Connection, ResourceConfig
     from streaming.sources.samples.kind import Ask, BrokerAnswer
 
 TOPICS: Final = "topic settings"
@@ -47,17 +47,17 @@ _OF_BROKER: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
 _UNLIMITED: Final = 2**63 - 1  # what brokers that list a rate which nobody set say
 
 
-class OfTopics(NamedTuple):
-    """What a broker answered: the topics and their ids at the time of the question, and their settings."""
+class TopicsAnswer(NamedTuple):
+    """Response of a broker: the topics and their ids at the time of the question, and their settings."""
 
     topic_ids: Mapping[str, TopicId]
-    described: Mapping[str, Described]
+    described: Mapping[str, ResourceConfig]
 
 
-class OfBroker(NamedTuple):
-    """What a broker answered of itself."""
+class BrokerSettingsAnswer(NamedTuple):
+    """Response of a broker about itself."""
 
-    described: Described
+    described: ResourceConfig
     features: tuple[Feature, ...]
 
 
@@ -78,7 +78,7 @@ class SettingsKind:
 
     @property
     def next_at(self) -> Micros:
-        """When it is due, by the monotonic clock."""
+        """Due time, by the monotonic clock."""
         return min(self._due.next_at, self._topics_at)
 
     def ask(self, view: ClusterView, ask: Ask, moment: Micros) -> None:
@@ -96,12 +96,12 @@ class SettingsKind:
                 if broker in view.brokers and ask(TOPICS, broker, question):
                     break
 
-    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:
+    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> AnswerContent:
         """Return the settings that a broker reports."""
         if answer.refusal is not None:
             if answer.kind == TOPICS:
                 self._topics_at = AT_ONCE
-            return Shown([], answer.refusal)
+            return AnswerContent([], answer.refusal)
         if answer.kind == BROKERS:
             return _shown_of_broker(answer.broker, answer.value, envelope)
         asked_of, described = answer.value
@@ -109,7 +109,9 @@ class SettingsKind:
         settings = {topic: each for topic, each in described.items() if topic in still and not each.error}
         blocks = [*_blocks(answer.broker, view, settings, envelope)]
         denied = (topic for topic, each in described.items() if each.error == _TOPIC_AUTHORIZATION_FAILED)
-        return Shown(blocks, next((Denied(DESCRIBE_TOPIC_CONFIGS, on=f"topic {topic}") for topic in denied), None))
+        return AnswerContent(
+            blocks, next((PermissionDenied(DESCRIBE_TOPIC_CONFIGS, on=f"topic {topic}") for topic in denied), None)
+        )
 
 
 def _rotated(brokers: list[BrokerId], turn: int) -> list[BrokerId]:
@@ -117,27 +119,27 @@ def _rotated(brokers: list[BrokerId], turn: int) -> list[BrokerId]:
     return brokers[start:] + brokers[:start]
 
 
-def _of_topics(topic_ids: Mapping[str, TopicId], connection: Connection) -> OfTopics:
+def _of_topics(topic_ids: Mapping[str, TopicId], connection: Connection) -> TopicsAnswer:
     names, keys = list(topic_ids), [key for key, _ in _OF_TOPIC.values()]
-    described: dict[str, Described] = {}
+    described: dict[str, ResourceConfig] = {}
     for start in range(0, len(names), _TOPICS_PER_REQUEST):
         described |= describe_configs(connection, Resource.TOPIC, names[start : start + _TOPICS_PER_REQUEST], keys)
-    return OfTopics(topic_ids, described)
+    return TopicsAnswer(topic_ids, described)
 
 
-def _of_broker(broker: BrokerId, connection: Connection) -> OfBroker:
+def _of_broker(broker: BrokerId, connection: Connection) -> BrokerSettingsAnswer:
     keys = [key for key, _ in _OF_BROKER.values()]
     described = describe_configs(connection, Resource.BROKER, [str(broker)], keys)
-    return OfBroker(described[str(broker)], describe_features(connection))
+    return BrokerSettingsAnswer(described[str(broker)], describe_features(connection))
 
 
-def _shown_of_broker(broker: BrokerId, said: OfBroker, envelope: dict[str, Any]) -> Shown:
+def _shown_of_broker(broker: BrokerId, said: BrokerSettingsAnswer, envelope: dict[str, Any]) -> AnswerContent:
     features = [BrokerFeatureObserved(**envelope, broker=broker, **_by_field(feature)) for feature in said.features]
     if said.described.error:
         is_denied = said.described.error == CLUSTER_AUTHORIZATION_FAILED
-        return Shown(features, Denied(DESCRIBE_BROKER_CONFIGS) if is_denied else None)
+        return AnswerContent(features, PermissionDenied(DESCRIBE_BROKER_CONFIGS) if is_denied else None)
     settings = {name: value for name, value in _read(_OF_BROKER, said.described).items() if value != _UNLIMITED}
-    return Shown([BrokerSettingsObserved(**envelope, broker=broker, **settings), *features])
+    return AnswerContent([BrokerSettingsObserved(**envelope, broker=broker, **settings), *features])
 
 
 def _by_field(feature: Feature) -> dict[str, Any]:
@@ -145,14 +147,14 @@ def _by_field(feature: Feature) -> dict[str, Any]:
     return {"feature": name, "supported_level": supported, "finalized_level": finalized}
 
 
-def _read(fields: Mapping[str, tuple[str, Callable[[str], Any]]], described: Described) -> dict[str, Any]:
+def _read(fields: Mapping[str, tuple[str, Callable[[str], Any]]], described: ResourceConfig) -> dict[str, Any]:
     """Return the value of each field that the broker knows."""
     values = ((name, read, described.values.get(key)) for name, (key, read) in fields.items())
     return {name: read(each.value) for name, read, each in values if each is not None and each.value is not None}
 
 
 def _blocks(
-    broker: BrokerId, view: ClusterView, described: Mapping[str, Described], envelope: Mapping[str, Any]
+    broker: BrokerId, view: ClusterView, described: Mapping[str, ResourceConfig], envelope: Mapping[str, Any]
 ) -> Iterator[TopicsSettingsObserved]:
     """Gather topics into blocks: one per set of fields that a topic has, as all have the same."""
     rows = [(_read(_OF_TOPIC, each), topic) for topic, each in described.items() if view.topics.get(topic)]

@@ -15,9 +15,9 @@ from streaming.contracts.observations import SourceKind
 from streaming.errors import ConnectionRefused
 from streaming.sources.permissions import ANYBODY, addressed, grantee_of
 from streaming.sources.polling.broker import ConnectedBrokers
-from streaming.sources.polling.metadata import Turns
+from streaming.sources.polling.metadata import AddressRotation
 from streaming.sources.protocol.addresses import Address, Peers, parse_servers
-from streaming.sources.protocol.connection import CannotServe, TooOld, dialer
+from streaming.sources.protocol.connection import NodeTooOld, ServiceRefused, dialer
 from streaming.sources.protocol.security import from_client
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.groups.groups import GroupFilter, GroupsKind
@@ -82,7 +82,7 @@ class SamplesSource:
     ) -> None:
         self.name, self.peers = name, peers
         self._cluster, self._grantee = cluster, grantee
-        self._turns = Turns(servers)
+        self._turns = AddressRotation(servers)
         self._unreached: list[Address] = []
         self._view_of = ConnectedBrokers(dial, cluster=cluster, seconds=seconds).view
         self._calls = BrokerCalls(dial, name=name, seconds=seconds, ahead=SPEED)
@@ -165,7 +165,7 @@ class SamplesSource:
         if answer.refusal is not None:
             if self._unreached:
                 self._ask_for_view(skew)
-            elif isinstance(answer.refusal, TooOld):
+            elif isinstance(answer.refusal, NodeTooOld):
                 if not self._is_too_old:
                     self._say(f"{self.name}: there are no samples of this cluster: {answer.refusal}")
                 self._is_too_old = True
@@ -185,7 +185,7 @@ class SamplesSource:
     def _note(self, answer: BrokerAnswer, refusal: ConnectionRefused | None) -> None:
         """Raise what is missing once, and again if it was there meanwhile; that a broker does not answer, never."""
         asked = answer.kind, answer.broker
-        sentence = str(refusal) if isinstance(refusal, CannotServe) else ""
+        sentence = str(refusal) if isinstance(refusal, ServiceRefused) else ""
         if sentence and sentence not in self._raised.values():
             self._refusals += [] if refusal is None else [refusal]
         self._raised[asked] = sentence

@@ -1,4 +1,4 @@
-"""How fast each broker responds, and with whom it is behind in replication: what a slow broker is recognised by.
+"""Response times of brokers, and the pairs that are behind in replication: what a slow broker is recognised by.
 
 Each is asked for the offsets of no partition, a few times in a round. That passes its network threads, its request
 queue and its handlers, as what clients send does, and touches no log: so the time does not grow with the partitions
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, Micros
 from streaming.contracts.sample_blocks import speeds_in_block
 from streaming.contracts.samples import BrokerSpeedObserved
-from streaming.sources.samples.kind import Shown
+from streaming.sources.samples.kind import AnswerContent
 from streaming.sources.samples.offsets import HIGH_WATERMARK, list_offsets
 from streaming.sources.source import Timer, monotonic
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 KIND: Final = "speed"
 REQUESTS: Final = 5
-"""Of one round; a broker that takes longer than until the next one is asked less often."""
+"""Requests of one round; a broker that takes longer than until the next one is asked less often."""
 
 
 def response_micros(connection: Connection) -> int:
@@ -76,7 +76,7 @@ class SpeedKind:
 
     @property
     def next_at(self) -> Micros:
-        """When it is due, by the monotonic clock."""
+        """Due time, by the monotonic clock."""
         return self._due.next_at
 
     def ask(self, view: ClusterView, ask: Ask, moment: Micros) -> None:
@@ -92,7 +92,7 @@ class SpeedKind:
         for broker in view.brokers:
             ask(KIND, broker, response_micros)
 
-    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:  # noqa: ARG002 - the interface
+    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> AnswerContent:  # noqa: ARG002 - the interface
         """Note the time; return the last round if it is over and not returned yet, without who did not respond."""
         if answer.refusal is None:
             self._times.setdefault(answer.broker, []).append(answer.value)
@@ -109,7 +109,7 @@ class SpeedKind:
             for broker, times in ended.times.items()
             if broker in ended.pairs
         ]  # fmt: skip
-        return Shown([speeds_in_block(speeds)] if speeds else [], answer.refusal)
+        return AnswerContent([speeds_in_block(speeds)] if speeds else [], answer.refusal)
 
     def _compare(self, view: ClusterView) -> None:
         """Count the pairs, unless that was done with the newest positions."""
@@ -119,7 +119,7 @@ class SpeedKind:
             self._compared = ends
 
 
-# Which pairs of a leader and a follower are behind, from one round of log positions to the next. Pure.
+# Pairs of a leader and a follower that are behind, from one round of log positions to the next. Pure.
 #
 # A follower that has not what its leader had a round before is behind, whatever is written meanwhile. What only
 # catches up, because its broker was away or a reassignment added it, is not counted until it has been in the ISR.
@@ -133,8 +133,8 @@ Pair = tuple[BrokerId, BrokerId]
 """Leader and follower."""
 
 
-class Placed(Protocol):
-    """Where the replicas of a partition are."""
+class ReplicaPlacement(Protocol):
+    """Placement of a partition's replicas."""
 
     @property
     def replicas(self) -> tuple[BrokerId, ...]:
@@ -165,14 +165,14 @@ class ReplicationPairs:
 
     def __init__(self) -> None:
         self._brokers: frozenset[BrokerId] = frozenset()
-        self._topics: Mapping[str, Mapping[int, Placed]] = {}
+        self._topics: Mapping[str, Mapping[int, ReplicaPlacement]] = {}
         self._ends: ByTopic = {}
         self._removed: set[tuple[str, int, BrokerId]] = set()
 
     def take(
         self,
         brokers: Collection[BrokerId],
-        topics: Mapping[str, Mapping[int, Placed]],
+        topics: Mapping[str, Mapping[int, ReplicaPlacement]],
         ends: ByTopic,
         follower_ends: Mapping[BrokerId, ByTopic],
     ) -> dict[BrokerId, PairCounts]:
@@ -205,7 +205,7 @@ class ReplicationPairs:
         return {broker: PairCounts(*(each[broker] for each in counts)) for broker in alive}
 
     def _removed_now(
-        self, alive: frozenset[BrokerId], topics: Mapping[str, Mapping[int, Placed]]
+        self, alive: frozenset[BrokerId], topics: Mapping[str, Mapping[int, ReplicaPlacement]]
     ) -> Iterator[tuple[str, int, BrokerId]]:
         """Find the replicas that are out of the ISR now, and were in it while their broker was alive."""
         for topic, parts in topics.items():
@@ -220,7 +220,10 @@ class ReplicationPairs:
                         yield key
 
     def _moving(
-        self, topics: Mapping[str, Mapping[int, Placed]], ends: ByTopic, follower_ends: Mapping[BrokerId, ByTopic]
+        self,
+        topics: Mapping[str, Mapping[int, ReplicaPlacement]],
+        ends: ByTopic,
+        follower_ends: Mapping[BrokerId, ByTopic],
     ) -> Iterator[tuple[Pair, bool]]:
         """Give each in-sync follower of a partition that moved, or that it is behind of, and whether it is behind."""
         for topic, now in ends.items():

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, Micros
 from streaming.contracts.sample_blocks import TransactionsReported
 from streaming.contracts.samples import TransactionObserved
-from streaming.sources.permissions import DESCRIBE_TRANSACTIONAL_IDS, READ_TOPICS, Denied
+from streaming.sources.permissions import DESCRIBE_TRANSACTIONAL_IDS, READ_TOPICS, PermissionDenied
 from streaming.sources.protocol.connection import RawRequest, RawResponse, compact_array, compact_string
 from streaming.sources.protocol.primitives import INT16, INT32
-from streaming.sources.samples.kind import NEVER, Shown
+from streaming.sources.samples.kind import NEVER, AnswerContent
 from streaming.sources.source import AT_ONCE, Timer
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from streaming.sources.protocol.connection import Connection
     from streaming.sources.protocol.primitives import ByteReader
     from streaming.sources.samples.kind import Ask, BrokerAnswer
-    from streaming.sources.samples.offsets import Held, HeldPartitions
+    from streaming.sources.samples.offsets import HeldPartition, HeldPartitions
 
 if TYPE_CHECKING:
     TopicPartition = tuple[str, int]
@@ -44,10 +44,10 @@ _ROUND_MICROS: Final = 5_000_000
 _UNKNOWN: Final = "Unknown"
 
 
-class AskedProducers(NamedTuple):
-    """What a leader answered, and what it was asked for: its partitions, and what coordinators had said before."""
+class ProducersAnswer(NamedTuple):
+    """Response of a leader, and the question: its partitions, and what coordinators had said before."""
 
-    held: Mapping[TopicPartition, Held]
+    held: Mapping[TopicPartition, HeldPartition]
     listed: Listed | None
     described: DescribedProducers
 
@@ -70,12 +70,12 @@ class TransactionsKind:
         self._unanswered: set[BrokerId] = set()
         self._open: dict[BrokerId, OpenTransactions] = {}
         self._open_before: dict[BrokerId, OpenTransactions] = {}
-        self._held_long: dict[TopicPartition, Held] = {}
+        self._held_long: dict[TopicPartition, HeldPartition] = {}
         self._hanging = HangingTransactions()
 
     @property
     def next_at(self) -> Micros:
-        """When it is due, by the monotonic clock."""
+        """Due time, by the monotonic clock."""
         return min(self._due.next_at, self._producers_at)
 
     def ask(self, view: ClusterView, ask: Ask, moment: Micros) -> None:
@@ -92,7 +92,7 @@ class TransactionsKind:
             for leader, held in _by_leader(view, self._held_long).items():
                 ask(PRODUCERS, leader, partial(_asked_producers, held, listed))
 
-    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:
+    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> AnswerContent:
         """Return the transactions that a broker has open as a coordinator, and those that hang in what it leads."""
         is_of_this_round = answer.kind == COORDINATORS and answer.broker in self._unanswered
         if is_of_this_round:
@@ -100,23 +100,23 @@ class TransactionsKind:
             if not self._unanswered and self._producers_at != NEVER:
                 self._producers_at = AT_ONCE
         if answer.refusal is not None:
-            return Shown([], answer.refusal)
+            return AnswerContent([], answer.refusal)
         if answer.kind == PRODUCERS:
             return self._judged(answer.value)
         opened: OpenTransactions = answer.value
         if is_of_this_round:
             self._open[answer.broker] = opened
-        missing = Denied(DESCRIBE_TRANSACTIONAL_IDS) if opened.is_denied else None
-        return Shown([*self._reported_by(answer.broker, opened, view, envelope)], missing)
+        missing = PermissionDenied(DESCRIBE_TRANSACTIONAL_IDS) if opened.is_denied else None
+        return AnswerContent([*self._reported_by(answer.broker, opened, view, envelope)], missing)
 
-    def _judged(self, asked: AskedProducers) -> Shown:
+    def _judged(self, asked: ProducersAnswer) -> AnswerContent:
         """Judge by the answer of a leader. What it proves is reported in the next round, which begins at once then."""
         before = self._hanging.in_partitions(asked.held)
         self._hanging.judge(asked.held, asked.listed, asked.described.writing)
         if self._hanging.in_partitions(asked.held) != before:
             self._due.expire()
         denied = asked.described.denied
-        return Shown([], None if denied is None else Denied(READ_TOPICS, on=f"topic {denied}"))
+        return AnswerContent([], None if denied is None else PermissionDenied(READ_TOPICS, on=f"topic {denied}"))
 
     def _reported_by(
         self, broker: BrokerId, opened: OpenTransactions, view: ClusterView, envelope: dict[str, Any]
@@ -165,17 +165,19 @@ class TransactionsKind:
 
 
 def _asked_producers(
-    held: Mapping[TopicPartition, Held], listed: Listed | None, connection: Connection
-) -> AskedProducers:
+    held: Mapping[TopicPartition, HeldPartition], listed: Listed | None, connection: Connection
+) -> ProducersAnswer:
     by_topic: dict[str, list[int]] = {}
     for topic, number in held:
         by_topic.setdefault(topic, []).append(number)
-    return AskedProducers(held, listed, describe_producers(connection, by_topic))
+    return ProducersAnswer(held, listed, describe_producers(connection, by_topic))
 
 
-def _by_leader(view: ClusterView, held: Mapping[TopicPartition, Held]) -> dict[BrokerId, dict[TopicPartition, Held]]:
+def _by_leader(
+    view: ClusterView, held: Mapping[TopicPartition, HeldPartition]
+) -> dict[BrokerId, dict[TopicPartition, HeldPartition]]:
     """Group partitions by their leaders, those first that have been held longest."""
-    by_leader: dict[BrokerId, dict[TopicPartition, Held]] = {}
+    by_leader: dict[BrokerId, dict[TopicPartition, HeldPartition]] = {}
     for partition, each in sorted(held.items(), key=lambda item: item[1].since):
         leader = _leader(view, partition)
         led = by_leader.setdefault(leader, {})
@@ -245,7 +247,7 @@ class OpenTransaction(NamedTuple):
 
 
 class OpenTransactions(NamedTuple):
-    """What a coordinator answered.
+    """Response of a coordinator.
 
     Attributes:
         transactions: those that it has open.
@@ -337,7 +339,7 @@ _TOPIC_AUTHORIZATION_FAILED: Final = 29
 _PRODUCER: Final = struct.Struct(">qiiqiq")  # id, epoch, sequence, timestamp, epoch of the coordinator, start offset
 
 
-class Writing(NamedTuple):
+class OpenProducer(NamedTuple):
     """A producer in a partition where it has a transaction open, and the first offset of that."""
 
     producer_id: int
@@ -348,7 +350,7 @@ class Writing(NamedTuple):
 class DescribedProducers(NamedTuple):
     """The answer: who writes in each partition that did not fail; a topic that may not be read."""
 
-    writing: dict[TopicPartition, tuple[Writing, ...]]
+    writing: dict[TopicPartition, tuple[OpenProducer, ...]]
     denied: str | None = None
 
 
@@ -374,7 +376,7 @@ def describe_producers(connection: Connection, partitions: Mapping[str, Sequence
     return DescribedProducers(writing, next(denied, None))
 
 
-Partition = tuple[int, int, tuple[Writing, ...]]
+Partition = tuple[int, int, tuple[OpenProducer, ...]]
 
 
 def _read(reader: ByteReader) -> tuple[tuple[str, tuple[Partition, ...]], ...]:
@@ -393,10 +395,10 @@ def _partition(reader: ByteReader) -> Partition:
     reader.nullable_string()
     producers = reader.records(_PRODUCER)
     reader.tags()
-    return number, error, tuple(Writing(one[0], one[1], one[5]) for one in producers if one[5] >= 0)
+    return number, error, tuple(OpenProducer(one[0], one[1], one[5]) for one in producers if one[5] >= 0)
 
 
-# Which transactions hang: a partition has one open, and no coordinator will ever end it (KIP-664). Pure.
+# Hanging transactions: a partition has one open, and no coordinator will ever end it (KIP-664). Pure.
 #
 # ``kafka-transactions find-hanging`` waits until a transaction is older than any timeout allows. That is not
 # necessary: what was open before the coordinators were asked, is in no answer of theirs, and is open afterwards, is
@@ -406,15 +408,15 @@ def _partition(reader: ByteReader) -> Partition:
 
 if TYPE_CHECKING:
     Listed = Mapping[int, Collection[TopicPartition]]
-    """What the coordinators have open: by producer id the partitions."""
+    """Partitions with a transaction that coordinators have open, by producer id."""
 
 
 class HangingTransactions:
     """Those that are proven to hang, partition by partition."""
 
     def __init__(self) -> None:
-        self._suspected: dict[TopicPartition, set[Writing]] = {}
-        self._proven: dict[TopicPartition, set[Writing]] = {}
+        self._suspected: dict[TopicPartition, set[OpenProducer]] = {}
+        self._proven: dict[TopicPartition, set[OpenProducer]] = {}
 
     def retain(self, partitions: Collection[TopicPartition]) -> None:
         """Forget what was proven of other partitions."""
@@ -423,9 +425,9 @@ class HangingTransactions:
 
     def judge(
         self,
-        held: Mapping[TopicPartition, Held],
+        held: Mapping[TopicPartition, HeldPartition],
         listed: Listed | None,
-        writing: Mapping[TopicPartition, Collection[Writing]],
+        writing: Mapping[TopicPartition, Collection[OpenProducer]],
     ) -> None:
         """Judge by the answer of one leader.
 
@@ -453,5 +455,5 @@ class HangingTransactions:
         return {_producer(one) for partition in partitions for one in self._proven.get(partition, ())}
 
 
-def _producer(writing: Writing) -> tuple[int, int]:
+def _producer(writing: OpenProducer) -> tuple[int, int]:
     return writing.producer_id, writing.producer_epoch

@@ -1,4 +1,4 @@
-"""How each fault of a scenario is done to the model and its network, a row an action."""
+"""Faults of a scenario, done to the model and its network: a row for each action."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ _BY_AN_ADMINISTRATOR: Final[dict[Action, Callable[[Stage, Fault], None]]] = {
 }
 
 
-# What faults, producers and writers find on the stage of a simulation. An interface; ``simulation`` is the stage.
+# The stage of a simulation as faults, producers and writers find it. An interface; ``simulation`` is the stage.
 
 
 class Stage(Protocol):

@@ -1,6 +1,6 @@
-"""What the simulated brokers and controllers report of themselves: positions, transactions, disks, quorum, metrics.
+"""Reports of simulated brokers and controllers: positions, transactions, disks, quorum, metrics.
 
-A process that is down or frozen reports nothing, as in life.
+A process that is down or frozen reports nothing, as in a real cluster.
 """
 
 from __future__ import annotations
@@ -23,7 +23,13 @@ from streaming.contracts.samples import (
     TransactionObserved,
 )
 from streaming.contracts.settings import BrokerSettingsObserved, TopicsSettingsObserved
-from streaming.model.cluster.descriptions import Undecided, described_groups, group_offsets, hanging, undecided
+from streaming.model.cluster.descriptions import (
+    UndecidedTransaction,
+    described_groups,
+    group_offsets,
+    hanging,
+    undecided,
+)
 from streaming.model.controller.metadata_writer import MICROS_PER_MS
 from streaming.model.nodes.quorum.controllers import Controllers
 from streaming.sources.samples.high_watermarks import HighWatermarks
@@ -187,7 +193,7 @@ class Reports:
         )
         return reported
 
-    def _transaction(self, now: Micros, undecided: Undecided) -> Observation:
+    def _transaction(self, now: Micros, undecided: UndecidedTransaction) -> Observation:
         metadata = undecided.metadata
         return TransactionObserved(
             **self._envelope(now),
@@ -302,7 +308,7 @@ def _offset(offset: int | None) -> Offset | None:
     return None if offset is None else Offset(offset)
 
 
-# How fast simulated brokers respond, and who is behind in replication, as a monitor of a real cluster measures it.
+# Response times and replication pairs of simulated brokers, as a monitor of a real cluster measures them.
 #
 # A request of a monitor takes the network's time and no more: the model's brokers act at once, and its slow disks
 # delay only what followers are sent. So there a slow broker shows in replication alone.

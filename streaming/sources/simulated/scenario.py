@@ -1,4 +1,4 @@
-"""What happens to a simulated cluster: brokers, topics, traffic, and faults with their times. Checked at birth."""
+"""Scenario of a simulated cluster: brokers, topics, traffic, and faults with their times. Checked at birth."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Placement(StrEnum):
-    """How replicas are placed where a topic does not say it."""
+    """Placement of replicas where a topic names none."""
 
     ROUND_ROBIN = "round_robin"
     """As with ZooKeeper, from the lowest id on: the same for every seed."""
@@ -104,7 +104,7 @@ class TrueIncident:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """What a monitor ought to find out about one round of a scenario, and nothing else.
+    """Ground truth: what a monitor ought to find out about one round of a scenario, and nothing else.
 
     Attributes:
         causes: of the ISR and leader changes, each at least once.
@@ -253,11 +253,11 @@ def _check_incident(incident: TrueIncident, scenario: Scenario) -> None:
         raise ConfigurationError(f"{key}: suspects names {min(strangers)}, which is not in brokers")
 
 
-# What may happen to a simulated cluster, as values: faults, repairs, and what administrators do.
+# Events of a simulated cluster, as values: faults, repairs, and what administrators do.
 
 
 class Action(StrEnum):
-    """What may happen."""
+    """An event that may happen."""
 
     KILL = "kill"
     START = "start"
@@ -282,7 +282,7 @@ class Action(StrEnum):
 
 
 class Need(NamedTuple):
-    """What an action is about, and what undoes it.
+    """Subject of an action, and the action that undoes it.
 
     Attributes:
         subjects: exactly one of these fields says to what it happens.
@@ -369,7 +369,7 @@ class Fault:
 
     @property
     def subject(self) -> tuple[str, object]:
-        """What it happens to: (field, value)."""
+        """Subject: (field, value)."""
         return next((name, value) for name in NEEDS[self.action].subjects if (value := getattr(self, name)) is not None)
 
     def check(self, key: str) -> None:
@@ -410,7 +410,7 @@ def check_healed(faults: Collection[Fault]) -> None:
     """
     sick: dict[object, Fault] = {}
     for fault in sorted(faults, key=lambda fault: fault.at):
-        # Whoever is active when the fault comes is healed with all the others.
+        # The broker that is active when the fault comes is healed with all the others.
         subject = "controllers" if fault.controller else fault.subject
         if NEEDS[fault.action].healed_by is not None:
             sick[subject] = fault

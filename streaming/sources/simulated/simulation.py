@@ -17,7 +17,7 @@ from streaming.model.clients.positions import ConsumerConfig, GroupProtocol, Res
 from streaming.model.clients.producer import Producer
 from streaming.model.clients.transactional_producer import Phase, TransactionalProducer
 from streaming.model.cluster.cluster import Cluster
-from streaming.model.constants import Error, Refused
+from streaming.model.constants import Error, RefusedRequest
 from streaming.model.controller.metadata_writer import MICROS_PER_MS
 from streaming.model.controller.placement import JavaRandom, UsableBroker, assign_replicas, place, usable_brokers
 from streaming.model.controller.topics import NewTopic
@@ -55,7 +55,7 @@ class Simulation:
         group_watch: the same of consumer groups, looked at each second; None without any.
         group_violations: the promises to groups that were broken, each once.
         cluster: the model.
-        agenda: what is planned; whoever looks at the cluster in periods plans that here.
+        agenda: what is planned; looks at the cluster in periods are planned here.
         topic_ids: of the topics that exist, by name.
     """
 
@@ -202,7 +202,7 @@ class Simulation:
         """
         try:
             request()
-        except Refused as refusal:
+        except RefusedRequest as refusal:
             if refusal.error is not Error.NOT_CONTROLLER:
                 raise
             self.agenda.at(self.cluster.now + ASK_AGAIN_MS, partial(self.administer, request))
@@ -257,7 +257,7 @@ def _ms(seconds: float) -> int:
     return round(seconds * 1_000)
 
 
-# What is planned in a simulation, by time. Knows nothing of clusters.
+# The agenda of a simulation, by time. Knows nothing of clusters.
 
 
 class Agenda:

@@ -102,7 +102,7 @@ class SimulatedSource:
         return observations
 
     def acknowledge(self) -> None:
-        """Nothing to remember: a simulation starts anew with each process."""
+        """Nothing to remember: each process starts its own simulation."""
 
     def close(self) -> None:
         """Nothing to let go of."""

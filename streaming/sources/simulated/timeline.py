@@ -1,4 +1,4 @@
-"""What a simulated cluster did, in lines that a person reads. Knows the model's commits and no terminal."""
+"""Timeline of a simulated cluster, in lines that a person reads. Knows the model's commits and no terminal."""
 
 from __future__ import annotations
 

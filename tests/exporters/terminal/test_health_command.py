@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from exporters.read_model.cluster_health import ClusterHealth, HealthAnswer, HealthStatus
 from exporters.read_model.health_reasons import SUMMARIES, ReasonKind
 from exporters.read_model.reader import micros_now
-from exporters.terminal.health_gate import Look, Waiting
+from exporters.terminal.health_gate import Look, WaitLimits
 from streaming.commands import app
 from tests.plugins.local_http import wait_until
 
@@ -170,7 +170,7 @@ class Scripted:
         self.time += seconds
 
     def waited(self, seconds: float, settle: float) -> tuple[str, float]:
-        waiting = Waiting(seconds=seconds, settle_seconds=settle, clock=lambda: self.time, sleep=self.sleep)
+        waiting = WaitLimits(seconds=seconds, settle_seconds=settle, clock=lambda: self.time, sleep=self.sleep)
         return waiting.until_healthy(self.look, lambda *_: None).status.value, self.time
 
 

@@ -13,7 +13,7 @@ from exporters.terminal.state_as_of import state_as_of
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log.table_log import newest_version
-from streaming.delta.state import AsOf, apply_changes, count_isr_removals
+from streaming.delta.state import StateVersions, apply_changes, count_isr_removals
 from tests.exporters.meaning import meaning
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def followed(tables: Path) -> list[Any]:
         if version in added:
             draft = SnapshotDraft(snapshot)
             apply_changes(draft, added[version])
-            count_isr_removals(draft, added[version], AsOf())
+            count_isr_removals(draft, added[version], StateVersions())
             snapshot = draft.finish(version, 0, 0)
         meanings.append(meaning(snapshot))
     return meanings

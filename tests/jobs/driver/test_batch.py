@@ -29,7 +29,7 @@ from streaming.contracts.settings import (
 from streaming.contracts.state import PartitionState, SourceLag
 from streaming.delta.changes.reader import only_sources
 from streaming.delta.progress import ProgressTable
-from streaming.delta.quarantine import Quarantine, Refused
+from streaming.delta.quarantine import Quarantine, RefusedRecord
 from streaming.jobs.driver.replication import ReplicationBatch
 from streaming.jobs.driver.samples import NewestBatch
 from streaming.jobs.streams.bus_source import SCHEMA
@@ -430,7 +430,9 @@ def test_refusals_of_a_source_that_nobody_knows_yet_count_exactly_whatever_dies_
         [{"source": "metadata_log:a", "position": number, "payload": b"?", "damage": None} for number in range(100)],
         schema=SCHEMA,
     )
-    refused = [Refused(source="metadata_log:a", position=number, reason="not JSON", raw=b"?") for number in range(100)]
+    refused = [
+        RefusedRecord(source="metadata_log:a", position=number, reason="not JSON", raw=b"?") for number in range(100)
+    ]
     Quarantine(tmp_path, Channel.REPLICATION).add(refused, Micros(1))
     ReplicationBatch(tmp_path).apply(log.slice(0, 50))
     ReplicationBatch(tmp_path).apply(log.slice(50, 20))

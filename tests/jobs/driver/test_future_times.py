@@ -15,7 +15,7 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.sample_blocks import offsets_in_blocks
 from streaming.contracts.samples import ReplicaOffsetsObserved
-from streaming.errors import Quarantined
+from streaming.errors import InvalidObservation
 from streaming.jobs.driver import decoded_batch
 from streaming.jobs.driver.decoded_batch import decode_row
 from streaming.jobs.driver.replication import ReplicationBatch
@@ -78,7 +78,7 @@ def test_a_record_that_is_refused_again_later_is_refused_with_the_same_words(mon
     payload, reasons = encode(at(story.seen[0], now() + 5 * DAY)), []
     for moment in (now(), now() + HOUR):
         monkeypatch.setattr(decoded_batch, "now", partial(Micros, moment))
-        with pytest.raises(Quarantined) as refused:
+        with pytest.raises(InvalidObservation) as refused:
             decode_row(payload, None, Channel.REPLICATION)
         reasons.append(str(refused.value))
 

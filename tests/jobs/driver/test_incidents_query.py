@@ -16,7 +16,7 @@ from streaming.delta.incidents.table import IncidentsTable
 from streaming.delta.log.queries import read_all
 from streaming.jobs.application import QUERIES, register_sources
 from streaming.jobs.driver.incidents import IncidentsBatch
-from streaming.jobs.queries import Places
+from streaming.jobs.queries import JobLocations
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
 
@@ -51,7 +51,7 @@ def test_the_query_writes_what_the_fold_gives_and_a_stop_between_changes_nothing
     for name in (PARTITION_CHANGES.name, *CONTEXT):
         (pure / name).symlink_to(whole / name)
     IncidentsTable(pure, IncidentGaps()).apply(ChangeReader(pure / PARTITION_CHANGES.name).poll())
-    places = Places(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
+    places = JobLocations(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
     half = copied(whole, places.tables, up_to=0.5)
     for name in CONTEXT:
         (places.tables / name).symlink_to(whole / name)
@@ -78,7 +78,7 @@ def copied(whole: Path, tables: Path, up_to: float) -> int:
     return last
 
 
-def run_until(spark: SparkSession, places: Places, version: int) -> None:
+def run_until(spark: SparkSession, places: JobLocations, version: int) -> None:
     """Run the query until the offset of its last committed batch is a version, and stop it."""
     query = SupervisedQuery("incidents", QUERIES["incidents"], JobSettings(), places, print)
     query.start(spark)

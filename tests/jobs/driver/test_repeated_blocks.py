@@ -22,7 +22,7 @@ from streaming.contracts.blocks import PartitionsObserved, cut_block
 from streaming.contracts.codec import decode, encode, envelope_of
 from streaming.contracts.observations import Channel, Heartbeat, Observation, SnapshotEnd, SourceKind
 from streaming.delta.changes.log import changes_to_arrow
-from streaming.errors import Quarantined
+from streaming.errors import InvalidObservation
 from streaming.jobs.driver.decoded_batch import DecodedBatch, ReadLog, RepeatedBlocks, decode_batch, with_digest
 from streaming.jobs.streams.bus_source import SCHEMA, arrow_batches
 from streaming.jobs.streams.left_out_blocks import PublishedDigests, cut_end, new_run, published_digests
@@ -243,7 +243,7 @@ def test_both_pieces_of_an_end_are_the_end(observed: Observation) -> None:
     assert (end is not None) == isinstance(observed, SnapshotEnd)
     assert end is None or end.head + end.lists == payload
     if end is not None:
-        with pytest.raises(Quarantined):
+        with pytest.raises(InvalidObservation):
             decode(end.head + b"}")  # whoever forgot the lists would see every topic vanish
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from streaming.bus.frames import BusFrame, Damaged
+from streaming.bus.frames import BusFrame, DamagedRange
 from streaming.contracts.codec import encode
 from streaming.contracts.group_blocks import BrokerGroupOffsetsObserved, BrokerGroupsObserved
 from streaming.contracts.identifiers import Offset
@@ -29,7 +29,7 @@ from streaming.contracts.sample_blocks import (
 )
 from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
 from streaming.contracts.settings import TopicsSettingsObserved
-from streaming.errors import Quarantined
+from streaming.errors import InvalidObservation
 from streaming.jobs.driver.decoded_batch import decode_row
 from streaming.jobs.driver.samples import TABLE_OF, Samples, read_samples
 from streaming.jobs.streams.bus_source import SCHEMA, arrow_batches
@@ -80,7 +80,7 @@ def exactly(rows: pa.Table, channel: Channel) -> tuple[dict[type[Observation], l
                 found[observed.sample].append(SimpleNamespace(**nothing | observed.shared()))
             for sample in singly([observed]):
                 found[type(sample)].append(sample)
-        except Quarantined as reason:
+        except InvalidObservation as reason:
             refused.append((row["position"], str(reason), row["payload"]))
     return found, refused
 
@@ -90,7 +90,7 @@ def from_workers(rows: pa.Table, channel: Channel) -> pa.Table:
     items = [
         BusFrame(row["position"], row["payload"])
         if row["damage"] is None
-        else Damaged(row["position"], row["payload"], row["damage"], row["position"] + 1)
+        else DamagedRange(row["position"], row["payload"], row["damage"], row["position"] + 1)
         for row in rows.to_pylist()
     ]
     return pa.Table.from_batches(arrow_batches("s", in_columns(items, channel)), schema=SCHEMA)

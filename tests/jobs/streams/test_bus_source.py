@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from streaming.bus.directory import DirectoryPublisher
-from streaming.bus.frames import BusFrame, Damaged
+from streaming.bus.frames import BusFrame, DamagedRange
 from streaming.contracts.observations import Channel
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.streams import bus_options, bus_source
@@ -238,7 +238,9 @@ def test_planning_is_a_function_of_the_offsets(publisher: DirectoryPublisher, re
 
 
 def test_damage_is_a_row_with_its_bytes_and_its_reason() -> None:
-    (batch,) = arrow_batches(A, iter([BusFrame(0, b"{}"), Damaged(14, b"??", "no frame begins here", 16)]), log_id=7)
+    (batch,) = arrow_batches(
+        A, iter([BusFrame(0, b"{}"), DamagedRange(14, b"??", "no frame begins here", 16)]), log_id=7
+    )
 
     assert batch.to_pylist() == [
         {"source": A, "position": 0, "payload": b"{}", "damage": None, "left_out": None, "samples": None, "log_id": 7},

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streaming.contracts.identifiers import BrokerId, TopicId, TopicPartition
-from streaming.model.broker.following import Following
+from streaming.model.broker.following import FollowedPartitions
 from streaming.model.broker.purgatory import Purgatory
 from streaming.model.constants import Constants, Error, Switches, Truncation
 from streaming.model.messages.network import Outbox
@@ -35,7 +35,7 @@ class Follower:
         self.replica.log.append_fetched(5, ((0, 0),))
         self.replica.move_high_watermark(3)
         constants = Constants(switches=Switches(**switches))
-        self.following = Following(BrokerId(3), constants, disk.replicas, Purgatory(self.outbox), self.outbox)
+        self.following = FollowedPartitions(BrokerId(3), constants, disk.replicas, Purgatory(self.outbox), self.outbox)
 
     @property
     def log(self) -> Log:

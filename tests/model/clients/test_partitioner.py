@@ -11,7 +11,7 @@ import pytest
 from streaming.model.clients.partitioner import (
     AdaptiveSticky,
     Draw,
-    Partitioning,
+    PartitionerKind,
     RoundRobin,
     Sticky,
     TopicView,
@@ -133,7 +133,7 @@ def test_load_is_forgotten_when_nothing_may_be_chosen() -> None:
 @pytest.mark.parametrize("slow_keeps", [False, True])
 def test_a_slow_partition_draws_more_records_from_batches_than_from_shares(*, slow_keeps: bool) -> None:
     """KIP-794: partition 0 is slow, its batches fill to 8 records where the others leave with 1."""
-    kind = Partitioning.STICKY if slow_keeps else Partitioning.ADAPTIVE_STICKY
+    kind = PartitionerKind.STICKY if slow_keeps else PartitionerKind.ADAPTIVE_STICKY
     partitioner = kind.start(seeded(), 8)
     sent: Counter[int] = Counter()
     batch = 0
@@ -148,4 +148,4 @@ def test_a_slow_partition_draws_more_records_from_batches_than_from_shares(*, sl
 
 
 def test_each_version_starts_its_own_partitioner() -> None:
-    assert [type(kind.start(counting(), 16)) for kind in Partitioning] == [RoundRobin, Sticky, AdaptiveSticky]
+    assert [type(kind.start(counting(), 16)) for kind in PartitionerKind] == [RoundRobin, Sticky, AdaptiveSticky]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.contracts.identifiers import BrokerEpoch, BrokerId
-from streaming.model.constants import Error, Refused
+from streaming.model.constants import Error, RefusedRequest
 from streaming.model.controller.placement import (
     JavaRandom,
     UsableBroker,
@@ -67,7 +67,7 @@ def test_all_pairs_of_leader_and_follower_occur_for_the_order_is_shuffled_once_a
 def test_statement_03_a_replication_factor_the_cluster_cannot_have_is_refused(
     brokers: str, replication_factor: int
 ) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedRequest) as refused:
         place(cluster(brokers), 1, replication_factor, kafkas_mock_random())
     assert refused.value.error is Error.INVALID_REPLICATION_FACTOR
 

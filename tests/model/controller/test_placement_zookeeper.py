@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from streaming.contracts.identifiers import BrokerId
-from streaming.model.constants import Error, Refused
+from streaming.model.constants import Error, RefusedRequest
 from streaming.model.controller.placement import UsableBroker, assign_replicas
 
 SIX_IN_THREE_RACKS = [UsableBroker(BrokerId(broker), f"rack{rack}") for broker, rack in enumerate((1, 3, 3, 2, 2, 1))]
@@ -61,6 +61,6 @@ def test_one_broker_leads_everything() -> None:
 
 @pytest.mark.parametrize("replication_factor", [0, 2])
 def test_statement_03_a_single_broker_has_one_replica(replication_factor: int) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedRequest) as refused:
         assign_replicas(brokers(1), 1, replication_factor)
     assert refused.value.error is Error.INVALID_REPLICATION_FACTOR

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming.contracts.events import Cause
-from streaming.model.constants import Error, Refused
+from streaming.model.constants import Error, RefusedRequest
 from streaming.model.controller.placement import JavaRandom
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def test_statement_02_the_factor_comes_with_the_topic_and_changes_by_reassignmen
 
 def test_statement_03_a_single_broker_has_one_replica_and_a_fenced_one_counts(lab: Callable[..., Any]) -> None:
     it = lab(brokers=(1,))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedRequest) as refused:
         it.cluster.admin.place(JavaRandom(Random(0).getrandbits), 1, 2)
     assert refused.value.error is Error.INVALID_REPLICATION_FACTOR
     it.start(2)

@@ -8,7 +8,7 @@ import pytest
 
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerId, TopicId, TopicPartition
-from streaming.model.constants import Error, Refused
+from streaming.model.constants import Error, RefusedRequest
 from streaming.model.controller.registry import Registry
 from streaming.model.controller.topics import NewTopic
 from streaming.model.messages.registrations import BrokerRegistration, PartitionRegistration, TopicRegistration
@@ -85,7 +85,7 @@ def test_operations_within_the_linger_share_a_batch_with_the_time_it_was_opened(
 def test_an_administrator_is_refused_while_nobody_is_active(lab: Callable[..., Any]) -> None:
     it = lab(controllers=3)
     it.cluster.kill(-100)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedRequest) as refused:
         it.cluster.admin.create_topic(NewTopic("t", KEY.topic_id, ((1, 2, 3),)), {})
     assert refused.value.error is Error.NOT_CONTROLLER
 

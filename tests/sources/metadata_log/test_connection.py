@@ -27,7 +27,7 @@ from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.polling.librdkafka import new_client
 from streaming.sources.protocol import connection as connection_module
 from streaming.sources.protocol.addresses import Address, Peers, parse_servers
-from streaming.sources.protocol.connection import CannotServe, Connection, TooOld, dialer
+from streaming.sources.protocol.connection import Connection, NodeTooOld, ServiceRefused, dialer
 from streaming.sources.protocol.security import Security, from_client
 from streaming.sources.protocol.tokens import COMMAND
 
@@ -108,7 +108,7 @@ def test_the_right_password_logs_in(quorum: Any, address: Address, mechanism: st
 
 def test_a_node_that_is_too_old_for_our_login_says_so_before_it_is_tried(quorum: Any, address: Address) -> None:
     quorum.login, quorum.versions = Server, {17: 0}
-    with pytest.raises(TooOld, match=r"older than Kafka 1\.0"):
+    with pytest.raises(NodeTooOld, match=r"older than Kafka 1\.0"):
         Connection(address, from_client({**LOGIN, "sasl.mechanism": "PLAIN"}))
 
 
@@ -117,7 +117,7 @@ def test_a_wrong_password_is_one_sentence_without_the_password(quorum: Any, addr
     quorum.login = Server
     security = from_client({**LOGIN, "sasl.mechanism": mechanism, "sasl.password": "hunter2"})
     with pytest.raises(
-        CannotServe, match=r"refuses the login of 'reader': Authentication failed; check sasl"
+        ServiceRefused, match=r"refuses the login of 'reader': Authentication failed; check sasl"
     ) as refusal:
         Connection(address, security)
     assert "hunter2" not in f"{refusal.value}{security!r}"
@@ -146,7 +146,7 @@ def test_a_token_logs_in_and_a_wrong_one_is_one_sentence_without_it(quorum: Any,
     quorum.login = TokenServer
 
     assert ask(Connection(address, from_client({**TOKENS, COMMAND: "echo abc"}))) == "4L6g3nShT-eMCtK--X86sw"
-    with pytest.raises(CannotServe, match=r"refuses the token: invalid_token; check sasl\.oauthbearer") as refusal:
+    with pytest.raises(ServiceRefused, match=r"refuses the token: invalid_token; check sasl\.oauthbearer") as refusal:
         Connection(address, from_client({**TOKENS, COMMAND: "printf %s%s xy z"}))
     assert "xyz" not in str(refusal.value)
 
@@ -172,7 +172,7 @@ def test_a_mechanism_that_the_server_lacks_is_answered_with_those_it_has(
     quorum.login = Server
     monkeypatch.setattr(f"{__name__}.OFFERED", ["SCRAM-SHA-512"])
     with pytest.raises(
-        CannotServe, match=r"does not offer PLAIN; set cluster\.client sasl\.mechanism to one of SCRAM-SHA"
+        ServiceRefused, match=r"does not offer PLAIN; set cluster\.client sasl\.mechanism to one of SCRAM-SHA"
     ):
         Connection(address, from_client({**LOGIN, "sasl.mechanism": "PLAIN"}))
 
@@ -205,7 +205,7 @@ def test_a_refused_connection_a_refused_login_and_a_lost_connection_are_one_erro
 
     quorum.login = Server
     security = from_client({**LOGIN, "sasl.mechanism": "PLAIN", "sasl.password": "wrong"})
-    with pytest.raises(CannotServe):
+    with pytest.raises(ServiceRefused):
         dialer(security, peers)(address, response_seconds=5)
     assert peers.at(address).errors == 1
 
@@ -263,7 +263,7 @@ def test_a_certificate_that_was_renewed_is_used_by_the_next_connection(
     shutil.copy(tls, authorities)
     security = from_client({"security.protocol": "SSL", "ssl.ca.location": str(authorities)})
     authorities.write_text("being replaced")
-    with pytest.raises(CannotServe, match=r"cluster\.client ssl\.ca\.location cannot be used: .*ca\.pem"):
+    with pytest.raises(ServiceRefused, match=r"cluster\.client ssl\.ca\.location cannot be used: .*ca\.pem"):
         Connection(address, security)
     shutil.copy(tls, authorities)
     assert ask(Connection(address, security))

@@ -101,7 +101,7 @@ def test_a_snapshot_of_three_thousand_partitions_is_read_whole(fixtures: Path) -
     assert len(found) == 3043
     assert len(partitions) == 3000
     assert sum(isinstance(one, records.Topic) for one in found) == 30
-    assert not [record for record in found if isinstance(record, records.Undecodable)]
+    assert not [record for record in found if isinstance(record, records.UndecodableRecord)]
     assert {(1, 2, 3)} == {tuple(sorted(one.replicas)) for one in partitions}
     assert decoding.last_contained_time(frames[0]) == 1795249922910000
 
@@ -161,13 +161,13 @@ def test_known_bytes_give_the_known_record(value: str, expected: records.Metadat
 
 @pytest.mark.parametrize("key", sorted(decoding.SKIPPED))
 def test_a_secret_record_is_never_looked_into_whatever_its_version(key: int) -> None:
-    assert records.Skipped(api_key=key, version=9) == decode_record(bytes([1, key, 9]) + b"password")
+    assert records.SkippedRecord(api_key=key, version=9) == decode_record(bytes([1, key, 9]) + b"password")
 
 
 def test_of_a_record_of_an_unknown_type_its_header_alone_is_kept() -> None:
     decoded = decode_record(b"\x01\x63\x00" + b"perhaps a password")
 
-    assert isinstance(decoded, records.Undecodable)
+    assert isinstance(decoded, records.UndecodableRecord)
     assert (decoded.reason, decoded.value) == ("unknown metadata record type 99 version 0", b"\x01\x63\x00")
 
 
@@ -186,12 +186,12 @@ def test_of_a_record_of_an_unknown_type_its_header_alone_is_kept() -> None:
 )
 def test_what_cannot_be_read_comes_back_whole_with_the_reason(value: bytes, reason: str) -> None:
     harmless = "unknown metadata record type" in reason or reason.startswith("NoOp")
-    assert records.Undecodable(reason=reason, value=value, hides_state=not harmless) == decode_record(value)
+    assert records.UndecodableRecord(reason=reason, value=value, hides_state=not harmless) == decode_record(value)
 
 
 def test_a_configuration_that_cannot_be_read_leaves_no_bytes_behind() -> None:
     found = decode_record(bytes.fromhex("010407") + b"keystore.password=secret")
-    assert isinstance(found, records.Undecodable)
+    assert isinstance(found, records.UndecodableRecord)
     assert bytes.fromhex("010407") == found.value
 
 
@@ -215,7 +215,7 @@ def test_a_damaged_byte_in_a_recorded_batch_is_noticed(frames: tuple[EncodedBatc
     broken = bytearray(frame.data)
     broken[place] ^= change
     (found,) = decoding.decode(frame._replace(data=bytes(broken))).records
-    assert isinstance(found, records.Undecodable)
+    assert isinstance(found, records.UndecodableRecord)
     assert f"batch at offset {frame.base_offset} does not match its checksum" == found.reason
     assert len(found.value) <= 61
 
@@ -245,5 +245,5 @@ def test_a_batch_that_no_controller_writes_is_undecodable_as_a_whole(
     data = bytearray(frame.data)
     struct.pack_into(">b", data, 16, magic)
     (found,) = decoding.decode(frame._replace(data=bytes(data))).records
-    assert isinstance(found, records.Undecodable)
+    assert isinstance(found, records.UndecodableRecord)
     assert found.reason.startswith(reason)

@@ -24,7 +24,7 @@ from streaming.sources.collector import listener_watch, listeners
 from streaming.sources.collector.listener_watch import ListenerWatch
 from streaming.sources.collector.listeners import Listener, Role, discover
 from streaming.sources.protocol.addresses import MAX_PEERS, Address, Peers
-from streaming.sources.protocol.tls import Tls, Unsupported, expires_at, expiries_in
+from streaming.sources.protocol.tls import Tls, UnsupportedProperty, expires_at, expiries_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -295,7 +295,7 @@ def test_with_a_login_that_only_librdkafka_has_the_brokers_are_those_that_it_lis
     mock_kafka: Callable[[int], MockKafka], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
-        raise Unsupported("the mock cluster has no login")
+        raise UnsupportedProperty("the mock cluster has no login")
 
     monkeypatch.setattr(listeners, "bootstrap_of", refuse)
     cluster = mock_kafka(3)

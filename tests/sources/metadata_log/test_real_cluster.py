@@ -33,7 +33,7 @@ from streaming.sources.metadata_log.opening import open_voters
 from streaming.sources.metadata_log.quorum import Bootstrap
 from streaming.sources.permissions import CLUSTER_ACTION
 from streaming.sources.protocol.addresses import parse_servers
-from streaming.sources.protocol.connection import CannotServe, dialer
+from streaming.sources.protocol.connection import ServiceRefused, dialer
 from streaming.sources.protocol.primitives import ByteReader
 from streaming.sources.protocol.security import Security
 from streaming.sources.protocol.tokens import COMMAND
@@ -150,7 +150,7 @@ def test_a_killed_controller_leaves_no_gap(
 ) -> None:
     cluster = three_controllers(version)
     controllers = ",".join(cluster.controller_addresses.values())
-    with pytest.raises(CannotServe, match="is no broker, but a controller: name brokers"):
+    with pytest.raises(ServiceRefused, match="is no broker, but a controller: name brokers"):
         Bootstrap(parse_servers(controllers), dialer(Security())).cluster_id()
     seen = follow(cluster)
     cluster.admin.create_topic("before", partitions=3, replication_factor=2)

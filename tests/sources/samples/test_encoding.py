@@ -12,10 +12,10 @@ from kafka.protocol.admin import DescribeLogDirsRequest, DescribeLogDirsResponse
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 
 from streaming.errors import ConnectionRefused
-from streaming.sources.permissions import Denied
+from streaming.sources.permissions import PermissionDenied
 from streaming.sources.protocol.connection import unsigned_varint
 from streaming.sources.samples.directories import describe_directories
-from streaming.sources.samples.offsets import LOG_END, LOG_START, Listed, OffsetSpec, list_offsets
+from streaming.sources.samples.offsets import LOG_END, LOG_START, ListedOffsets, OffsetSpec, list_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ def offsets_response(version: int, topics: dict[str, dict[int, tuple[int, int]]]
 def test_offsets_are_decoded(version: int, topics: dict[str, dict[int, tuple[int, int]]]) -> None:
     asked = {name: list(parts) for name, parts in topics.items()}
     listed = list_offsets(Answering(offsets_response(version, topics), version), LOG_END, asked)  # type: ignore[arg-type]
-    assert listed == Listed({
+    assert listed == ListedOffsets({
         name: {number: offset for number, (error, offset) in parts.items() if not error and offset >= 0}
         for name, parts in topics.items()
     })  # fmt: skip
@@ -170,7 +170,7 @@ def test_directories_are_decoded(version: int) -> None:
 
 
 def test_directories_that_may_not_be_described_are_a_missing_permission() -> None:
-    with pytest.raises(Denied, match="Describe on the cluster"):
+    with pytest.raises(PermissionDenied, match="Describe on the cluster"):
         describe_directories(Answering(directories_response(4, error=31), 4))  # type: ignore[arg-type]
 
 

@@ -17,7 +17,7 @@ from kafka.protocol.admin import (
 from kafka.protocol.consumer import OffsetFetchRequest, OffsetFetchResponse
 
 from streaming.errors import ConnectionRefused
-from streaming.sources.samples.groups.blocks import OfGroup, committed_offsets, share_lags
+from streaming.sources.samples.groups.blocks import GroupValues, committed_offsets, share_lags
 from streaming.sources.samples.groups.described import NO_GROUP, DescribedGroup, describe_groups, list_groups
 
 if TYPE_CHECKING:
@@ -281,7 +281,7 @@ def test_committed_offsets_of_many_groups_are_decoded(version: int, groups: dict
     coordinator = Coordinator({9: version}, {9: response})
     committed = committed_offsets(coordinator, [*groups])  # type: ignore[arg-type]
     assert committed == tuple(
-        OfGroup(
+        GroupValues(
             error,
             name,
             {
@@ -299,7 +299,7 @@ def test_committed_offsets_of_many_groups_are_decoded(version: int, groups: dict
 
 def test_the_lag_of_a_share_group_is_what_its_coordinator_says() -> None:
     assert share_lags(Coordinator({90: 1}, {90: SHARE_LAGS}), ["g-share2"]) == (  # type: ignore[arg-type]
-        OfGroup(0, "g-share2", {"g-one": {0: 0, 2: 20, 3: 0}}),
+        GroupValues(0, "g-share2", {"g-one": {0: 0, 2: 20, 3: 0}}),
     )
     assert share_lags(Coordinator({90: 0}, {}), ["g-share2"]) == ()  # type: ignore[arg-type]
 

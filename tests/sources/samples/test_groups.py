@@ -15,16 +15,16 @@ from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.samples import GroupOffsetsObserved
 from streaming.errors import ConnectionRefused
-from streaming.sources.permissions import DESCRIBE_GROUPS, Denied
+from streaming.sources.permissions import DESCRIBE_GROUPS, PermissionDenied
 from streaming.sources.polling.view import ClusterView, PartitionView
-from streaming.sources.protocol.connection import TooOld
+from streaming.sources.protocol.connection import NodeTooOld
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.groups import groups as module
-from streaming.sources.samples.groups.blocks import CoordinatorAnswer, OfGroup
+from streaming.sources.samples.groups.blocks import CoordinatorAnswer, GroupValues
 from streaming.sources.samples.groups.described import NO_GROUP, DescribedGroup
 from streaming.sources.samples.groups.groups import GroupFilter, GroupsKind
 from streaming.sources.samples.kind import BrokerAnswer
-from streaming.sources.samples.offsets import LEADERS, ROUND_MICROS, Listed, OffsetsKind, Positions
+from streaming.sources.samples.offsets import LEADERS, ROUND_MICROS, ListedOffsets, OffsetsKind, Positions
 from tests.blocks import singly
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
@@ -85,9 +85,9 @@ class Asked:
         if ends is None:
             answer = BrokerAnswer(LEADERS, broker, Micros(1), refusal=ConnectionRefused("hung"))
         else:
-            fields = {name: Listed({"orders": {**ends}}) for name in ("high_watermark", "log_end_offset")}
-            fields["last_stable_offset"] = Listed({"orders": {number: end - 1 for number, end in ends.items()}})
-            fields["log_start_offset"] = Listed({"orders": dict.fromkeys(ends, start)})
+            fields = {name: ListedOffsets({"orders": {**ends}}) for name in ("high_watermark", "log_end_offset")}
+            fields["last_stable_offset"] = ListedOffsets({"orders": {number: end - 1 for number, end in ends.items()}})
+            fields["log_start_offset"] = ListedOffsets({"orders": dict.fromkeys(ends, start)})
             answer = BrokerAnswer(
                 LEADERS, broker, Micros(1), Positions(view.topic_ids, fields, read_at=Micros(read_at))
             )
@@ -266,7 +266,8 @@ def answered(asked: Asked, committed: dict[str, Any], denied: tuple[str, ...] = 
             module,
             "committed_offsets",
             lambda _, groups: tuple(
-                OfGroup(*((30, name, {}) if committed[name] is None else (0, name, committed[name]))) for name in groups
+                GroupValues(*((30, name, {}) if committed[name] is None else (0, name, committed[name])))
+                for name in groups
             ),
         )
         return work(Versions(9))
@@ -303,7 +304,7 @@ def test_a_group_without_a_name_as_old_clients_commit_to_is_left_out() -> None:
 
 def test_brokers_before_the_request_of_many_groups_are_not_asked() -> None:
     work = next(work for kind, _, work in ready().questions if kind == "groups")
-    with pytest.raises(TooOld, match=r"older than Kafka 3\.0"):
+    with pytest.raises(NodeTooOld, match=r"older than Kafka 3\.0"):
         work(Versions(7))
 
 
@@ -332,7 +333,7 @@ def test_a_group_that_may_not_be_described_is_a_missing_permission(
     asked = ready()
     answer = BrokerAnswer("groups", ONE, Micros(1), answered(asked, committed, denied))
     refusal = asked.kind.shown(VIEW, answer, ENVELOPE).refusal
-    assert isinstance(refusal, Denied)
+    assert isinstance(refusal, PermissionDenied)
     assert refusal.permission is DESCRIBE_GROUPS
     assert str(refusal).startswith(sentence)
     assert "--operation Describe --group '*'" in str(refusal)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.contracts.identifiers import Micros, TopicId
-from streaming.sources.samples.offsets import Held, HeldPartitions
-from streaming.sources.samples.transactions import HangingTransactions, Writing
+from streaming.sources.samples.offsets import HeldPartition, HeldPartitions
+from streaming.sources.samples.transactions import HangingTransactions, OpenProducer
 from tests.examples import examples
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ class World:
         self.open.setdefault(producer, self.end)
         self.end += 1
 
-    def writing(self) -> set[Writing]:
-        return {Writing(producer, 0, start) for producer, start in self.open.items()}
+    def writing(self) -> set[OpenProducer]:
+        return {OpenProducer(producer, 0, start) for producer, start in self.open.items()}
 
 
 STEPS = st.lists(
@@ -65,7 +65,7 @@ def played(world: World, judged: HangingTransactions, rounds: Iterable[tuple]) -
     for before, between, after, coordinators in rounds:
         for step in before:
             world.step(*step)
-        held = {PARTITION: Held(min(world.open.values(), default=world.end), world.end, Micros(0))}
+        held = {PARTITION: HeldPartition(min(world.open.values(), default=world.end), world.end, Micros(0))}
         for step in between:
             world.step(*step)
         listed: dict[int, set[tuple[str, int]]] | None = {producer: {PARTITION} for producer in world.listed}
@@ -99,8 +99,8 @@ def test_what_no_coordinator_knows_is_found_in_two_rounds(rounds: list[tuple]) -
 
 
 def test_what_is_proven_stays_so_while_a_coordinator_does_not_answer() -> None:
-    judged, held = HangingTransactions(), {PARTITION: Held(0, 5, Micros(0))}
-    one, other = Writing(7, 2, 0), Writing(8, 0, 3)
+    judged, held = HangingTransactions(), {PARTITION: HeldPartition(0, 5, Micros(0))}
+    one, other = OpenProducer(7, 2, 0), OpenProducer(8, 0, 3)
     for listed in ({}, {}, None):
         judged.judge(held, listed, {PARTITION: {one}})
     judged.judge(held, None, {PARTITION: {one, other}})
@@ -112,16 +112,16 @@ def test_what_is_proven_stays_so_while_a_coordinator_does_not_answer() -> None:
 
 
 def test_two_rounds_with_another_one_between_them_prove_nothing() -> None:
-    judged, held = HangingTransactions(), {PARTITION: Held(0, 5, Micros(0))}
+    judged, held = HangingTransactions(), {PARTITION: HeldPartition(0, 5, Micros(0))}
     for listed in ({}, None, {}, {7: {PARTITION}}, {}):
-        judged.judge(held, listed, {PARTITION: {Writing(7, 2, 0)}})
+        judged.judge(held, listed, {PARTITION: {OpenProducer(7, 2, 0)}})
         assert judged.in_partitions([PARTITION]) == set()
 
 
 def test_a_transaction_that_began_while_coordinators_were_asked_is_not_judged() -> None:
-    judged, held = HangingTransactions(), {PARTITION: Held(0, 5, Micros(0))}
+    judged, held = HangingTransactions(), {PARTITION: HeldPartition(0, 5, Micros(0))}
     for _ in range(3):
-        judged.judge(held, {}, {PARTITION: {Writing(7, 2, 5)}})
+        judged.judge(held, {}, {PARTITION: {OpenProducer(7, 2, 5)}})
     assert judged.in_partitions([PARTITION]) == set()
 
 
@@ -132,7 +132,7 @@ def test_a_partition_is_held_as_long_as_its_last_stable_offset_does_not_move() -
     now[0] = Micros(20)
     held.put(ids, {"orders": {0: 30}}, {"orders": {0: 4}})  # of another leader
     held.put(ids, {"orders": {2: 7}}, {"orders": {2: 5}})
-    assert held.for_long(ids, Micros(10)) == {("orders", 0): Held(4, 9, Micros(10))}
+    assert held.for_long(ids, Micros(10)) == {("orders", 0): HeldPartition(4, 9, Micros(10))}
     assert held.for_long(ids, Micros(0)).keys() == {("orders", 0), ("orders", 2)}
     held.put(ids, {"orders": {0: 30}}, {"orders": {0: 30}})
     assert held.for_long(ids, Micros(0)).keys() == {("orders", 2)}

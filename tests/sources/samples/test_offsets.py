@@ -11,7 +11,7 @@ from streaming.sources.polling.view import ClusterView, PartitionView
 from streaming.sources.samples.directories import KIND as DIRECTORIES
 from streaming.sources.samples.directories import DirectoriesKind, Directory
 from streaming.sources.samples.kind import BrokerAnswer
-from streaming.sources.samples.offsets import FOLLOWERS, LEADERS, ROUND_MICROS, Listed, OffsetsKind, Positions
+from streaming.sources.samples.offsets import FOLLOWERS, LEADERS, ROUND_MICROS, ListedOffsets, OffsetsKind, Positions
 from tests.blocks import singly
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
@@ -55,7 +55,7 @@ class Asked:
         """A broker answers as a leader; without a start it is none any more."""
         said = {"log_start_offset": start, **dict.fromkeys(("high_watermark", "last_stable_offset"), high_watermark)}
         fields = {
-            name: Listed({"orders": {} if offset is None else {0: offset}})
+            name: ListedOffsets({"orders": {} if offset is None else {0: offset}})
             for name, offset in (said | {"log_end_offset": end}).items()
         }
         positions = Positions(view.topic_ids, fields)
@@ -64,7 +64,7 @@ class Asked:
     def follows(self, broker: BrokerId, view: ClusterView, end: int, work: Any) -> Any:
         """A follower answers a question, with what that took along."""
         positions = Positions(
-            view.topic_ids, {"log_end_offset": Listed({"orders": {0: end}})}, work.keywords["leader_ends"]
+            view.topic_ids, {"log_end_offset": ListedOffsets({"orders": {0: end}})}, work.keywords["leader_ends"]
         )
         return self._row(FOLLOWERS, broker, view, positions)
 

@@ -10,7 +10,7 @@ from streaming.contracts.sample_blocks import TransactionsReported
 from streaming.contracts.samples import QuorumMemberObserved, TransactionObserved
 from streaming.errors import ConnectionRefused
 from streaming.settings import CollectSettings
-from streaming.sources.permissions import DESCRIBE_CLUSTER, DESCRIBE_TRANSACTIONAL_IDS, READ_TOPICS, Denied
+from streaming.sources.permissions import DESCRIBE_CLUSTER, DESCRIBE_TRANSACTIONAL_IDS, READ_TOPICS, PermissionDenied
 from streaming.sources.polling.view import ClusterView, PartitionView
 from streaming.sources.protocol.quorum_messages import Leader, Quorum, QuorumMember
 from streaming.sources.samples.kind import BrokerAnswer
@@ -22,16 +22,16 @@ from streaming.sources.samples.transactions import (
     MOST_PARTITIONS,
     PRODUCERS,
     TRANSACTION_STATE,
-    AskedProducers,
     DescribedProducers,
+    OpenProducer,
     OpenTransaction,
     OpenTransactions,
+    ProducersAnswer,
     TransactionsKind,
-    Writing,
 )
 
 if TYPE_CHECKING:
-    from streaming.sources.samples.kind import Shown
+    from streaming.sources.samples.kind import AnswerContent
 
 SECOND = 1_000_000
 NOW = Micros(1_000 * SECOND)
@@ -84,8 +84,8 @@ class Cluster:
         self.kind.ask(self.view, ask, self.moment)
         return self.put
 
-    def answer(self, kind: str, broker: BrokerId, value: Any = None, refusal: Any = None) -> Shown:
-        shown: Shown = self.kind.shown(self.view, BrokerAnswer(kind, broker, NOW, value, refusal), ENVELOPE)
+    def answer(self, kind: str, broker: BrokerId, value: Any = None, refusal: Any = None) -> AnswerContent:
+        shown: AnswerContent = self.kind.shown(self.view, BrokerAnswer(kind, broker, NOW, value, refusal), ENVELOPE)
         return shown
 
 
@@ -144,7 +144,7 @@ def test_a_cluster_with_zookeeper_and_a_missing_permission_are_answers() -> None
     cluster.ask()
     assert cluster.answer("quorum", ONE, None) == ([], None)
     assert cluster.ask() == []
-    denied = Denied(DESCRIBE_CLUSTER)
+    denied = PermissionDenied(DESCRIBE_CLUSTER)
     cluster.ask(seconds=10)
     assert cluster.answer("quorum", ONE, refusal=denied).refusal is denied
     assert cluster.ask() == []
@@ -177,9 +177,9 @@ def played_round(cluster: Cluster, *by_broker: OpenTransactions | None, writing:
         if opened is not None:
             reported += cluster.answer(COORDINATORS, broker, opened).observations
     cluster.ask(seconds=0 if None not in by_broker else 6)
-    asked: AskedProducers = cluster.works[PRODUCERS, ONE].args
+    asked: ProducersAnswer = cluster.works[PRODUCERS, ONE].args
     held, listed = asked[0], asked[1]  # type: ignore[misc]
-    cluster.answer(PRODUCERS, ONE, AskedProducers(held, listed, DescribedProducers(writing)))
+    cluster.answer(PRODUCERS, ONE, ProducersAnswer(held, listed, DescribedProducers(writing)))
     return [one for one in reported if isinstance(one, TransactionObserved) and one.is_hanging]
 
 
@@ -210,7 +210,7 @@ def test_where_no_partition_is_held_no_leader_is_asked() -> None:
 
 def test_what_hangs_is_reported_after_two_rounds_and_what_is_open_is_not_hanging() -> None:
     cluster, _ = transactions(view())
-    writing = {("orders", 0): (Writing(7, 0, 4), Writing(8, 3, 5), Writing(9, 0, 9))}
+    writing = {("orders", 0): (OpenProducer(7, 0, 4), OpenProducer(8, 3, 5), OpenProducer(9, 0, 9))}
     whole = (answered(opened(7, 0)), answered(), answered())
     assert played_round(cluster, *whole, writing=writing) == []
     assert cluster.ask() == [], "one round proves nothing"
@@ -227,7 +227,7 @@ def test_what_hangs_is_reported_after_two_rounds_and_what_is_open_is_not_hanging
 
 def test_a_transaction_that_hangs_beside_another_one_of_its_producer_is_one_row() -> None:
     cluster, _ = transactions(view(), held=1)
-    writing = {("orders", 0): (Writing(7, 0, 4),)}
+    writing = {("orders", 0): (OpenProducer(7, 0, 4),)}
     whole = (answered(), answered(opened(7, 5)), answered())
     for _ in range(2):
         played_round(cluster, *whole, writing=writing)
@@ -238,7 +238,7 @@ def test_a_transaction_that_hangs_beside_another_one_of_its_producer_is_one_row(
 
 def test_nothing_new_is_proven_while_a_coordinator_does_not_answer_and_what_is_stays() -> None:
     cluster, _ = transactions(view())
-    writing = {("orders", 0): (Writing(8, 0, 4),)}
+    writing = {("orders", 0): (OpenProducer(8, 0, 4),)}
     for _ in range(3):
         assert played_round(cluster, answered(), None, answered(), writing=writing) == []
     for _ in range(2):  # broker 3 coordinates nothing
@@ -250,7 +250,7 @@ def test_nothing_new_is_proven_while_a_coordinator_does_not_answer_and_what_is_s
 
 def test_a_broker_that_does_not_say_what_it_has_reports_nothing() -> None:
     cluster, _ = transactions(view())
-    writing = {("orders", 0): (Writing(8, 0, 4),)}
+    writing = {("orders", 0): (OpenProducer(8, 0, 4),)}
     for _ in range(2):
         played_round(cluster, answered(), answered(), answered(), writing=writing)
     cluster.ask(seconds=30)
@@ -261,12 +261,14 @@ def test_a_late_answer_of_another_round_proves_nothing() -> None:
     cluster, _ = transactions(view())
     cluster.silent = {TWO}
     for _ in range(3):
-        rows = played_round(cluster, answered(), answered(), answered(), writing={("orders", 0): (Writing(8, 0, 4),)})
+        rows = played_round(
+            cluster, answered(), answered(), answered(), writing={("orders", 0): (OpenProducer(8, 0, 4),)}
+        )
         assert rows == []
 
 
 def test_nothing_is_proven_while_transactional_ids_have_no_coordinator_or_it_is_hidden() -> None:
-    writing = {("orders", 0): (Writing(8, 0, 4),)}
+    writing = {("orders", 0): (OpenProducer(8, 0, 4),)}
     for leaders in ((1, -1), ()):
         cluster, _ = transactions(view(leaders=leaders))
         for _ in range(3):
@@ -295,11 +297,11 @@ def test_a_missing_permission_is_said_and_the_rest_is_reported() -> None:
     cluster.ask()
     shown = cluster.answer(COORDINATORS, ONE, OpenTransactions((opened(7, 0),), is_listed=True, is_denied=True))
     assert len(shown.observations) == 2
-    assert isinstance(shown.refusal, Denied)
+    assert isinstance(shown.refusal, PermissionDenied)
     assert shown.refusal.permission is DESCRIBE_TRANSACTIONAL_IDS
     described = DescribedProducers({}, "orders")
-    refusal = cluster.answer(PRODUCERS, ONE, AskedProducers({}, {}, described)).refusal
-    assert isinstance(refusal, Denied)
+    refusal = cluster.answer(PRODUCERS, ONE, ProducersAnswer({}, {}, described)).refusal
+    assert isinstance(refusal, PermissionDenied)
     assert (refusal.permission, refusal.on) == (READ_TOPICS, "topic orders")
 
 

@@ -14,12 +14,19 @@ from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved, TopicSettingsObserved
 from streaming.errors import ConnectionRefused
-from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPIC_CONFIGS, Denied
+from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPIC_CONFIGS, PermissionDenied
 from streaming.sources.protocol.addresses import Address, Peers
-from streaming.sources.protocol.connection import Described, DescribedValue, Resource, dialer
+from streaming.sources.protocol.connection import DescribedValue, Resource, ResourceConfig, dialer
 from streaming.sources.protocol.security import Security
 from streaming.sources.samples.kind import NEVER, BrokerAnswer
-from streaming.sources.samples.settings import BROKERS, TOPICS, Feature, OfBroker, OfTopics, SettingsKind
+from streaming.sources.samples.settings import (
+    BROKERS,
+    TOPICS,
+    BrokerSettingsAnswer,
+    Feature,
+    SettingsKind,
+    TopicsAnswer,
+)
 from streaming.sources.samples.source import SamplesSource
 from tests.blocks import singly
 from tests.plugins.fake_kafka import DESCRIBE_CONFIGS, MIN_ISR
@@ -162,9 +169,9 @@ ENVELOPE = {
 
 def test_a_topic_that_was_created_again_meanwhile_keeps_no_settings_of_the_old_one(cluster: FakeKafka) -> None:
     kind, view = kind_and_view(cluster)
-    described = {"orders": Described(0, {MIN_ISR: DescribedValue("2", 5)}), "gone": Described(3, {})}
+    described = {"orders": ResourceConfig(0, {MIN_ISR: DescribedValue("2", 5)}), "gone": ResourceConfig(3, {})}
     for asked_of, count in ((dict(view.topic_ids), 1), ({"orders": "another"}, 0), ({}, 0)):
-        answer = BrokerAnswer(TOPICS, BrokerId(1), Micros(1), OfTopics(asked_of, described))
+        answer = BrokerAnswer(TOPICS, BrokerId(1), Micros(1), TopicsAnswer(asked_of, described))
         shown = kind.shown(view, answer, dict(ENVELOPE))
         assert (len(shown.observations), shown.refusal) == (count, None)
 
@@ -173,18 +180,20 @@ def test_a_missing_permission_is_named_and_costs_nothing_else(cluster: FakeKafka
     kind, view = kind_and_view(cluster)
     cluster.create_topic("secret", partitions=1, replicas=1)
     described = {
-        "orders": Described(0, {MIN_ISR: DescribedValue("2", 5)}),
-        "secret": Described(TOPIC_AUTHORIZATION_FAILED, {}),
+        "orders": ResourceConfig(0, {MIN_ISR: DescribedValue("2", 5)}),
+        "secret": ResourceConfig(TOPIC_AUTHORIZATION_FAILED, {}),
     }
-    of_topics = OfTopics(dict(view.topic_ids), described)
+    of_topics = TopicsAnswer(dict(view.topic_ids), described)
     shown = kind.shown(view, BrokerAnswer(TOPICS, BrokerId(1), Micros(1), of_topics), dict(ENVELOPE))
     assert [each.topic for each in singly(shown.observations) if isinstance(each, TopicSettingsObserved)] == ["orders"]
-    assert isinstance(shown.refusal, Denied)
+    assert isinstance(shown.refusal, PermissionDenied)
     assert (shown.refusal.permission, shown.refusal.on) == (DESCRIBE_TOPIC_CONFIGS, "topic secret")
-    of_broker = OfBroker(Described(CLUSTER_AUTHORIZATION_FAILED, {}), (Feature("metadata.version", 30, 27),))
+    of_broker = BrokerSettingsAnswer(
+        ResourceConfig(CLUSTER_AUTHORIZATION_FAILED, {}), (Feature("metadata.version", 30, 27),)
+    )
     shown = kind.shown(view, BrokerAnswer(BROKERS, BrokerId(1), Micros(1), of_broker), dict(ENVELOPE))
     assert [type(each) for each in shown.observations] == [BrokerFeatureObserved]
-    assert isinstance(shown.refusal, Denied)
+    assert isinstance(shown.refusal, PermissionDenied)
     assert shown.refusal.permission == DESCRIBE_BROKER_CONFIGS
 
 
@@ -192,7 +201,7 @@ def test_a_missing_permission_is_raised_once(cluster: FakeKafka) -> None:
     cluster.fail(DESCRIBE_CONFIGS, *[CLUSTER_AUTHORIZATION_FAILED] * 3, 0, *[CLUSTER_AUTHORIZATION_FAILED] * 3)
     with closing(source_of(cluster, period=0.3)) as source:
         seen = sampled(source, until=lambda seen: len(of(BrokerFeatureObserved, seen)) >= 18)
-    assert len(of(Denied, seen)) == 1
+    assert len(of(PermissionDenied, seen)) == 1
 
 
 def test_when_every_broker_was_asked_the_topics_wait_for_the_next_round(cluster: FakeKafka) -> None:

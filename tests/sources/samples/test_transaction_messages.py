@@ -18,15 +18,15 @@ from kafka.protocol.admin import (
 )
 
 from streaming.contracts.identifiers import Micros
-from streaming.sources.permissions import Denied
+from streaming.sources.permissions import PermissionDenied
 from streaming.sources.protocol.quorum_messages import Leader, QuorumMember
 from streaming.sources.samples.quorum import describe_quorum
 from streaming.sources.samples.transactions import (
     PROBED,
     UNDECIDED,
+    OpenProducer,
     OpenTransaction,
     OpenTransactions,
-    Writing,
     describe_producers,
     open_transactions,
 )
@@ -198,7 +198,7 @@ def test_producers_with_an_open_transaction_are_decoded(topics: dict[str, dict[i
     answering: Any = Answering(producers_response(topics), 0)
     asked = {name: list(parts) for name, parts in topics.items()}
     assert describe_producers(answering, asked).writing == {
-        (name, number): tuple(Writing(*one) for one in producers if one[2] >= 0)
+        (name, number): tuple(OpenProducer(*one) for one in producers if one[2] >= 0)
         for name, parts in topics.items()
         for number, (error, producers) in parts.items()
         if not error
@@ -218,7 +218,7 @@ def test_a_topic_that_may_not_be_read_is_named_and_what_was_not_asked_is_left_ou
     response = producers_response({"open": {0: (0, [(1, 0, 5)]), 7: (0, [])}, "secret": {0: (29, [])}})
     answering: Any = Answering(response, 0)
     described = describe_producers(answering, {"open": [0], "secret": [0]})
-    assert described.writing == {("open", 0): (Writing(1, 0, 5),)}
+    assert described.writing == {("open", 0): (OpenProducer(1, 0, 5),)}
     assert described.denied == "secret"
 
 
@@ -283,5 +283,5 @@ def test_a_cluster_with_zookeeper_has_no_quorum_and_a_missing_permission_is_said
     zookeeper: Any = Answering(quorum_response(2), -1)
     denied: Any = Answering(quorum_response(2, error=31), 2)
     assert describe_quorum(zookeeper) is None
-    with pytest.raises(Denied, match="Describe on the cluster"):
+    with pytest.raises(PermissionDenied, match="Describe on the cluster"):
         describe_quorum(denied)

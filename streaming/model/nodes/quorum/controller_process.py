@@ -86,7 +86,7 @@ class ControllerProcess:
 
     @property
     def is_active(self) -> bool:
-        """Whether it leads, has committed that it does, and nobody else has since."""
+        """True if it leads, has committed that it does, and nobody else has since."""
         return self.raft.role is Role.LEADER and self._state.writer.epoch == self.raft.epoch
 
     def start(self, now: int, start_up_ms: int) -> None:

@@ -38,7 +38,7 @@ class Question(NamedTuple):
         return tuple(broker for broker in self.replicas if broker in self.isr and self.is_live(broker))
 
 
-class Elected(NamedTuple):
+class ElectionResult(NamedTuple):
     """The outcome; ``is_unclean``: the leader may lack committed records."""
 
     leader: BrokerId
@@ -46,30 +46,30 @@ class Elected(NamedTuple):
     is_unclean: bool = False
 
 
-Strategy = Callable[[Question], Elected | None]
+Strategy = Callable[[Question], ElectionResult | None]
 
 
-def offline(question: Question) -> Elected | None:
+def offline(question: Question) -> ElectionResult | None:
     """The leader died: the first live member of the ISR; else, if allowed, any live replica, alone."""
     candidates = question.live_isr
     if candidates:
-        return Elected(candidates[0], tuple(broker for broker in question.isr if question.is_live(broker)))
+        return ElectionResult(candidates[0], tuple(broker for broker in question.isr if question.is_live(broker)))
     if question.unclean:
         for broker in question.replicas:
             if question.is_live(broker):
-                return Elected(broker, (broker,), is_unclean=True)
+                return ElectionResult(broker, (broker,), is_unclean=True)
     return None
 
 
-def preferred(question: Question) -> Elected | None:
+def preferred(question: Question) -> ElectionResult | None:
     """Balance: the first replica or nobody."""
     first = question.replicas[0]
-    return Elected(first, question.isr) if first in question.live_isr else None
+    return ElectionResult(first, question.isr) if first in question.live_isr else None
 
 
-def controlled_shutdown(question: Question) -> Elected | None:
+def controlled_shutdown(question: Question) -> ElectionResult | None:
     """The leader wants to leave: the first live member of the ISR that stays; who leaves, leaves the ISR."""
     for broker in question.live_isr:
         if not question.is_leaving(broker):
-            return Elected(broker, tuple(broker for broker in question.isr if not question.is_leaving(broker)))
+            return ElectionResult(broker, tuple(broker for broker in question.isr if not question.is_leaving(broker)))
     return None

@@ -323,7 +323,7 @@ class Znodes:
         yield path
 
 
-# What somebody who looks at ZooKeeper all the time would see, told in the records of a metadata log.
+# ZooKeeper's history as metadata-log records.
 #
 # Departs from Kafka: without KRaft there is no such log. Every write to a znode becomes the record that says the same,
 # so that whoever reads clusters reads this one, too. A broker whose session ended is told as unregistered.

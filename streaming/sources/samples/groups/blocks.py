@@ -1,4 +1,4 @@
-"""What one coordinator says of its groups, beside the positions of the partitions, as blocks. Pure."""
+"""Groups as their coordinator reports them, beside the positions of the partitions, as blocks. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.group_blocks import BrokerGroupOffsetsObserved, BrokerGroupsObserved
 from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK
-from streaming.errors import Quarantined
+from streaming.errors import InvalidObservation
 from streaming.sources.protocol.connection import RawRequest, RawResponse, compact_array, compact_string
 from streaming.sources.protocol.primitives import INT16, INT32, INT64
 from streaming.sources.source import AT_ONCE
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorAnswer:
-    """What one coordinator answered, and what was read of the partitions before it was asked.
+    """Response of one coordinator, and positions of partitions that were read before.
 
     Attributes:
         groups: by name.
@@ -232,7 +232,7 @@ _HEAD: Final = struct.Struct(">iqi")
 _EMPTY: Final = 1
 
 
-class OfGroup(NamedTuple):
+class GroupValues(NamedTuple):
     """The offsets of one group, or its lags; with an error of Kafka there are none."""
 
     error: int
@@ -240,7 +240,7 @@ class OfGroup(NamedTuple):
     values: ByTopic
 
 
-def committed_offsets(connection: Connection, groups: Iterable[str]) -> tuple[OfGroup, ...]:
+def committed_offsets(connection: Connection, groups: Iterable[str]) -> tuple[GroupValues, ...]:
     """Ask a coordinator for all that groups have committed, in one request; topics that are hidden are left out.
 
     Raises:
@@ -251,7 +251,7 @@ def committed_offsets(connection: Connection, groups: Iterable[str]) -> tuple[Of
     return RawResponse(_read).value_of(connection, RawRequest(OFFSET_FETCH, version, body))
 
 
-def share_lags(connection: Connection, groups: Iterable[str]) -> tuple[OfGroup, ...]:
+def share_lags(connection: Connection, groups: Iterable[str]) -> tuple[GroupValues, ...]:
     """Ask a coordinator for the lag of share groups; none before Kafka 4.2.
 
     Raises:
@@ -263,16 +263,16 @@ def share_lags(connection: Connection, groups: Iterable[str]) -> tuple[OfGroup, 
     return RawResponse(_read_shares).value_of(connection, RawRequest(SHARE_OFFSETS, LAGS_SINCE, body))
 
 
-def _read(reader: ByteReader) -> tuple[OfGroup, ...]:
+def _read(reader: ByteReader) -> tuple[GroupValues, ...]:
     reader.number(INT32)  # the time for which the request was throttled
     return reader.array(lambda: _group(reader)) or ()
 
 
-def _group(reader: ByteReader) -> OfGroup:
+def _group(reader: ByteReader) -> GroupValues:
     group, topics = reader.string(), reader.array(lambda: _topic(reader)) or ()
     error = reader.number(INT16)
     reader.tags()
-    return OfGroup(error, group, dict(topics))
+    return GroupValues(error, group, dict(topics))
 
 
 def _topic(reader: ByteReader) -> tuple[str, dict[int, int]]:
@@ -289,7 +289,7 @@ def _partitions(reader: ByteReader) -> Sequence[tuple[int, ...]]:
     start = reader.position
     if reader.unsigned_varint() > 1 and _partition(reader)[3] == _EMPTY:
         reader.position = start
-        with suppress(Quarantined):
+        with suppress(InvalidObservation):
             records = reader.records(_PLAIN)
             if all(length == _EMPTY for _, _, _, length, _ in records):
                 return records
@@ -305,16 +305,16 @@ def _partition(reader: ByteReader) -> tuple[int, ...]:
     return number, offset, epoch, length, error
 
 
-def _read_shares(reader: ByteReader) -> tuple[OfGroup, ...]:
+def _read_shares(reader: ByteReader) -> tuple[GroupValues, ...]:
     reader.number(INT32)  # the time for which the request was throttled
     return reader.array(lambda: _share_group(reader)) or ()
 
 
-def _share_group(reader: ByteReader) -> OfGroup:
+def _share_group(reader: ByteReader) -> GroupValues:
     group, topics = reader.string(), reader.array(lambda: _share_topic(reader)) or ()
     error, _ = reader.number(INT16), reader.nullable_string()
     reader.tags()
-    return OfGroup(error, group, dict(topics))
+    return GroupValues(error, group, dict(topics))
 
 
 def _share_topic(reader: ByteReader) -> tuple[str, dict[int, int]]:

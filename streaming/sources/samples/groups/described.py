@@ -12,7 +12,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming.errors import ConnectionRefused, Quarantined
+from streaming.errors import ConnectionRefused, InvalidObservation
 from streaming.sources.protocol.connection import RawRequest, RawResponse, compact_array, compact_string
 from streaming.sources.protocol.primitives import INT8, INT16, INT32, UINT16, ByteReader
 
@@ -117,7 +117,7 @@ def describe_groups(
 
 
 class _Api(NamedTuple):
-    """How groups of a protocol are described: the request, and the versions that are read here."""
+    """Request that describes groups of a protocol, and the versions that are read here."""
 
     key: int
     oldest: int
@@ -182,7 +182,7 @@ def _assigned(assignment: bytes) -> Share:
     try:
         reader.number(INT16)  # its version
         return [_assigned_topic(reader) for _ in range(reader.number(INT32))]
-    except (Quarantined, UnicodeDecodeError, struct.error):
+    except (InvalidObservation, UnicodeDecodeError, struct.error):
         return []
 
 

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.identifiers import Micros
 from streaming.errors import ConnectionRefused
-from streaming.sources.permissions import DESCRIBE_GROUPS, Denied
-from streaming.sources.protocol.connection import TooOld
+from streaming.sources.permissions import DESCRIBE_GROUPS, PermissionDenied
+from streaming.sources.protocol.connection import NodeTooOld
 from streaming.sources.samples.groups.blocks import (
     NEWEST,
     OFFSET_FETCH,
@@ -44,7 +44,7 @@ from streaming.sources.samples.groups.described import (
     describe_groups,
     list_groups,
 )
-from streaming.sources.samples.kind import Shown
+from streaming.sources.samples.kind import AnswerContent
 from streaming.sources.source import Timer, monotonic
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, TopicId
     from streaming.sources.polling.view import ClusterView
     from streaming.sources.protocol.connection import Connection
-    from streaming.sources.samples.groups.blocks import ByTopic, OfGroup
+    from streaming.sources.samples.groups.blocks import ByTopic, GroupValues
     from streaming.sources.samples.kind import Ask, BrokerAnswer
     from streaming.sources.samples.offsets import OffsetsKind
 
@@ -61,7 +61,7 @@ KIND: Final = "groups"
 
 
 class GroupFilter:
-    """Which groups are asked for.
+    """Selection of the groups to ask for.
 
     Args:
         included: patterns with ``*`` and ``?``, of which a name has to match one; none match every name.
@@ -93,7 +93,7 @@ class GroupsKind:
 
     @property
     def next_at(self) -> Micros:
-        """When it is due, by the monotonic clock: not while leaders are asked for the positions."""
+        """Due time, by the monotonic clock: not while leaders are asked for the positions."""
         return Micros(max(self._due.next_at, self._offsets.leaders_until))
 
     def is_group(self, name: str) -> bool:
@@ -109,10 +109,10 @@ class GroupsKind:
         for broker in view.brokers:
             ask(KIND, broker, partial(_answer, self._is_included, view.topic_ids, positions))
 
-    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:
+    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> AnswerContent:
         """Return the groups of a broker."""
         if answer.refusal is not None:
-            return Shown([], answer.refusal)
+            return AnswerContent([], answer.refusal)
         coordinated: CoordinatorAnswer = answer.value
         self._names[answer.broker] = coordinated.groups.keys()
         topic_ids = {topic: each for topic, each in coordinated.topic_ids.items() if view.topic_ids.get(topic) == each}
@@ -123,7 +123,7 @@ class GroupsKind:
             *group_blocks(answer.broker, coordinated.groups, envelope),
             *group_offset_blocks(answer.broker, timed, topic_ids, envelope),
         ]
-        return Shown(observed, _denied(coordinated.denied))
+        return AnswerContent(observed, _denied(coordinated.denied))
 
 
 def _answer(
@@ -133,7 +133,7 @@ def _answer(
     connection: Connection,
 ) -> CoordinatorAnswer:
     if connection.newest(OFFSET_FETCH, NEWEST) < OLDEST:
-        raise TooOld("the groups of brokers that are older than Kafka 3.0 are not read (KIP-709)")
+        raise NodeTooOld("the groups of brokers that are older than Kafka 3.0 are not read (KIP-709)")
     listed = {name: group for name, group in list_groups(connection).items() if name and is_included(name)}
     groups, denied = describe_groups(connection, listed)
     sharing = [name for name, group in groups.items() if group.protocol == SHARE]
@@ -164,7 +164,7 @@ def _with_partitions_that_exist(group: DescribedGroup, view: ClusterView) -> Des
     return replace(group, owners=owners)
 
 
-def _lags(connection: Connection, groups: Sequence[str]) -> tuple[OfGroup, ...]:
+def _lags(connection: Connection, groups: Sequence[str]) -> tuple[GroupValues, ...]:
     """Ask for the lag of share groups, last of all: a coordinator asks other brokers for it, of which one may hang."""
     try:
         return share_lags(connection, groups)
@@ -173,11 +173,11 @@ def _lags(connection: Connection, groups: Sequence[str]) -> tuple[OfGroup, ...]:
         return ()
 
 
-def _denied(groups: Sequence[str]) -> Denied | None:
+def _denied(groups: Sequence[str]) -> PermissionDenied | None:
     """Return the permission that was missing; where a group that does not exist is denied, any may be."""
     if not groups:
         return None
-    return Denied(DESCRIBE_GROUPS, on="" if NO_GROUP in groups else f"group {groups[0]}")
+    return PermissionDenied(DESCRIBE_GROUPS, on="" if NO_GROUP in groups else f"group {groups[0]}")
 
 
 def _pattern(patterns: Iterable[str]) -> re.Pattern[str]:

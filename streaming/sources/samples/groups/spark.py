@@ -16,7 +16,7 @@ from streaming.contracts.group_blocks import BrokerGroupsObserved
 from streaming.contracts.identifiers import NO_BROKER, Micros
 from streaming.sources.samples.groups.blocks import CoordinatorAnswer, group_offset_blocks, with_lag_seconds
 from streaming.sources.samples.groups.described import DescribedGroup
-from streaming.sources.samples.kind import Shown
+from streaming.sources.samples.kind import AnswerContent
 from streaming.sources.source import Timer, monotonic
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ ACTIVE_MICROS: Final = 60_000_000
 
 
 class _Read(NamedTuple):
-    """What was read, and when it was begun: the ids of the topics, and the positions of their partitions before.
+    """Result of a reading and its begin: the ids of the topics, and the positions of their partitions before.
 
     ``read_at`` is by the monotonic clock.
     """
@@ -77,11 +77,11 @@ class SparkGroupsKind:
     ) -> None:
         self._due, self._settled, self._offsets, self._folders = Timer(period), settled, offsets, folders
         self._is_group, self._report = is_group, report
-        self._problems = _Lasting()
+        self._problems = _LastingProblems()
 
     @property
     def next_at(self) -> Micros:
-        """When it is due, by the monotonic clock: not while leaders are asked for the positions."""
+        """Due time, by the monotonic clock: not while leaders are asked for the positions."""
         return Micros(max(self._due.next_at, self._offsets.leaders_until))
 
     def ask(self, view: ClusterView, ask: Ask, moment: Micros) -> None:
@@ -91,7 +91,7 @@ class SparkGroupsKind:
         positions = self._offsets.positions(view.topic_ids)
         ask(KIND, NO_BROKER, partial(_read, self._folders, view.topic_ids, positions))
 
-    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:
+    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> AnswerContent:
         """Return the queries, and report what is wrong with a checkpoint if it was so the last time, too."""
         read: _Read = answer.value
         topic_ids = {topic: each for topic, each in read.topic_ids.items() if view.topic_ids.get(topic) == each}
@@ -112,7 +112,7 @@ class SparkGroupsKind:
                 problems += _problems_of(name, checkpoint, topic_ids, moved)
         for problem in self._problems.new(problems):
             self._report(f"{envelope['source']}: {problem}")
-        return Shown([*_blocks(checkpoints, read, topic_ids, self._offsets.high_watermarks, envelope)])
+        return AnswerContent([*_blocks(checkpoints, read, topic_ids, self._offsets.high_watermarks, envelope)])
 
     def _passed(self, checkpoint: Checkpoint, positions: Mapping[str, ByTopic], now: Micros) -> set[str]:
         """Return the topics that end before what the query has read, although it had read it before they were asked."""
@@ -126,7 +126,7 @@ class SparkGroupsKind:
         }
 
 
-class _Lasting:
+class _LastingProblems:
     """Problems that outlast two rounds: what is written while it is read is whole by the next one."""
 
     def __init__(self) -> None:
@@ -225,7 +225,7 @@ class CheckpointUnreadable(Exception):
 
 
 class Checkpoint(NamedTuple):
-    """What a checkpoint says.
+    """Content of a checkpoint.
 
     Attributes:
         committed: the next record to read, by topic and partition; of two sources that read a partition the lower one.

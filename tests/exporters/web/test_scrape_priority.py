@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from exporters.web import server
-from exporters.web.server import ScrapesFirst
+from exporters.web.server import ScrapePriority
 from streaming.web.http_counts import HttpCounts
 
 
 def test_without_a_request_nothing_waits() -> None:
-    give_way = ScrapesFirst(HttpCounts())
+    give_way = ScrapePriority(HttpCounts())
     began = time.monotonic()
     for _ in range(1000):
         give_way()
@@ -25,7 +25,7 @@ def test_a_request_is_waited_for_until_its_end(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(server, "LONGEST_SECONDS", 60.0)
     counts, ended = HttpCounts(), threading.Event()
     counts.begin()
-    worker = threading.Thread(target=lambda: (ScrapesFirst(counts)(), ended.set()))
+    worker = threading.Thread(target=lambda: (ScrapePriority(counts)(), ended.set()))
     worker.start()
     assert not ended.wait(0.2)
     counts.end("/metrics", 200, 0.2)
@@ -47,10 +47,10 @@ def test_a_client_that_has_just_connected_is_waited_for_but_not_one_that_sends_n
     monkeypatch.setattr("streaming.web.http_counts.time", clock)
     counts = HttpCounts()
     counts.arrive()
-    ScrapesFirst(counts)()
+    ScrapePriority(counts)()
     waited = now - 1.0
     assert waited == pytest.approx(server.ARRIVAL_SECONDS, abs=0.001)
-    ScrapesFirst(counts)()
+    ScrapePriority(counts)()
     assert now == 1.0 + waited
 
 
@@ -65,7 +65,7 @@ def test_a_client_that_never_ends_to_read_takes_at_most_half_of_the_time(monkeyp
         now += seconds
 
     monkeypatch.setattr("exporters.web.server.time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
-    give_way = ScrapesFirst(counts)
+    give_way = ScrapePriority(counts)
     while now < 1.0:
         give_way()
         work.append(0.001)
