@@ -102,9 +102,7 @@ def state(  # noqa: PLR0913 - one parameter per option
     quorum: Annotated[bool, typer.Option("--quorum", help="One row per member of the metadata quorum.")] = False,
     transactions: Annotated[bool, typer.Option("--transactions", help="One row per open transaction.")] = False,
     metrics: Annotated[bool, typer.Option("--metrics", help="One row per metric that an agent exports.")] = False,
-    missed: Annotated[
-        bool, typer.Option("--missed", help="Compare ISR changes counted by brokers with those recorded.")
-    ] = False,
+    missed: Annotated[bool, typer.Option("--missed", help="Compare ISR changes of brokers and of tables.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Include what is healthy.")] = False,
     cluster: ClusterOption = None,
     topic: TopicOption = None,

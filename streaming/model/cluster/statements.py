@@ -63,7 +63,7 @@ STATEMENTS: Final[dict[int, Statement]] = {
         "Followers pull from their leader continuously.",
         "Each follower keeps one fetch to each leader open; it waits up to 500 ms for data.",
         "One request carries every partition that two brokers share, and only what changed in it (fetch sessions).",
-        f"{_BROKER}following:Following",
+        f"{_BROKER}following:FollowedPartitions",
     ),
     7: Statement(
         "A record is committed once all in-sync replicas have it; consumers read only committed records.",
