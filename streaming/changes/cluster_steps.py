@@ -33,6 +33,9 @@ QUORUM_REPEATED: Final = 60_000_000
 _MILLISECONDS: Final = re.compile(r"[0-9]{1,15}")  # 30,000 years, which are still 64 bits in microseconds
 
 
+# The cluster: its primary source, name, metadata log and quorum.
+
+
 def change_primary_source(observed: Observation, draft: Draft) -> ClusterState:
     """Record the kind of the primary source if it changed; return the cluster. The first one is no event."""
     cluster = draft.cluster(observed)
@@ -119,14 +122,20 @@ def quorum_stepped(observed: ControllerObserved, draft: Draft) -> None:
     cluster_stepped(after, observed, draft, ())
 
 
-def configure_time(observed: ConfigObserved, draft: Draft) -> None:
-    """Set a configured time of the cluster, one of ``CLUSTER_TIMES``; what is no number is not known."""
-    cluster, column = draft.cluster(observed), CLUSTER_TIMES[observed.key]
-    is_time = observed.value is not None and _MILLISECONDS.fullmatch(observed.value) is not None
-    configured: dict[str, Any] = {column: int(observed.value or 0)} if is_time else {}
-    after = cluster._replace(**configured)
-    if after != cluster:
-        cluster_stepped(after, observed, draft, ())
+# Brokers: whether an observation is accepted, and its events.
+
+
+# Column of the state <- field of the observation. A field that is None says nothing, but of a new registration in the
+# metadata log it says all: what the new broker has not, such as a rack, is not that of the one before.
+_REPORTED: Final = {
+    "broker_epoch": "broker_epoch",
+    "is_fenced": "fenced",
+    "is_shutting_down": "in_controlled_shutdown",
+    "rack": "rack",
+    "host": "host",
+    "port": "port",
+    "log_dirs": "log_dirs",
+}
 
 
 def broker_stepped(before: BrokerState | None, after: BrokerState, observed: Observation, draft: Draft) -> None:
@@ -159,69 +168,6 @@ def broker_missing(before: BrokerState, observed: SnapshotEnd, draft: Draft) -> 
         after = before._replace(is_registered=False)
     if after != before:
         broker_stepped(before, after, observed, draft)
-
-
-def sequence_gap(source: SourceState, observed: Observation, draft: Draft) -> None:
-    """Record that observations of a source are missing; its next full report corrects the states.
-
-    They cannot arrive later: a bus keeps the order of each source, and one process at a time writes a source's log. If
-    another collector has reported as far, no change of Kafka was missed. A collector that lags may still report them;
-    the partition epochs show how many changes of a partition no source reported.
-    """
-    if any(has_reported(other_source, observed) for other_source in draft.other_sources(observed)):
-        return
-    missing = observed.sequence - source.sequence - 1
-    detail = f"{missing} observations of {observed.source} are missing, after number {source.sequence}"
-    identity = f"{observed.cluster_id}/source/{observed.source}/{source.sequence}"
-    events: list[PendingEvent] = [(EventKind.CHANGES_MISSED, None, detail)]
-    cluster_stepped(draft.cluster(observed), observed, draft, with_event_ids(identity, iter(events)))
-
-
-def advance(observed: Observation, draft: Draft) -> None:
-    """Move the watermarks of source and cluster up to an observation."""
-    source = draft.source(observed)
-    draft.touched.sources[observed.cluster_id, observed.source] = source._replace(
-        cluster=observed.cluster,
-        authority=observed.authority,
-        sequence=observed.sequence or source.sequence,
-        offset=_later(source.offset, getattr(observed, "metadata_offset", None)),
-        observed_until=_later(source.observed_until, observed.occurred_not_after),
-        collected_at=observed.collected_at,  # not the newest: a clock that was ahead once would hide a silence
-    )
-    cluster = draft.cluster(observed)
-    is_primary = observed.authority is cluster.authority and observed.authority is not SourceKind.NONE
-    draft.put_cluster(cluster.with_watermark(observed.occurred_not_after, is_primary=is_primary))
-
-
-def source_changes(draft: Draft, last: dict[tuple[str, str], Observation]) -> Iterator[Change]:
-    """Yield how far each source was applied: one change per source that reported."""
-    duplicates = draft.duplicates()
-    for key in sorted(last):
-        observed = last[key]
-        source = draft.source(observed)
-        source = source._replace(duplicates=source.duplicates + duplicates[observed.cluster_id, observed.source])
-        draft.touched.sources[observed.cluster_id, observed.source] = source
-        yield Change(subject=Subject.SOURCE, observation=observed, source_after=source)
-
-
-def _later(newest: int | None, observed: int | None) -> Any:  # noqa: ANN401 - Micros, Offset or None alike
-    return max((value for value in (newest, observed) if value is not None), default=None)
-
-
-# The step of one broker: whether an observation is accepted, and its events.
-
-
-# Column of the state <- field of the observation. A field that is None says nothing, but of a new registration in the
-# metadata log it says all: what the new broker has not, such as a rack, is not that of the one before.
-_REPORTED: Final = {
-    "broker_epoch": "broker_epoch",
-    "is_fenced": "fenced",
-    "is_shutting_down": "in_controlled_shutdown",
-    "rack": "rack",
-    "host": "host",
-    "port": "port",
-    "log_dirs": "log_dirs",
-}
 
 
 def next_broker(before: BrokerState | None, observed: BrokerObserved) -> BrokerState | None:
@@ -292,7 +238,7 @@ def _lost_log_dirs(before: BrokerState, after: BrokerState) -> list[str]:
     return [directory for directory in before.log_dirs if directory not in after.log_dirs]
 
 
-# The steps of configurations, written into a draft.
+# Configurations, of topics and of the cluster.
 
 
 UNSET: Final = ConfigValue(None, None)
@@ -323,6 +269,16 @@ def configured(observed: ConfigObserved, draft: Draft) -> None:
         reconfigured(topic_id, observed, draft)
 
 
+def configure_time(observed: ConfigObserved, draft: Draft) -> None:
+    """Set a configured time of the cluster, one of ``CLUSTER_TIMES``; what is no number is not known."""
+    cluster, column = draft.cluster(observed), CLUSTER_TIMES[observed.key]
+    is_time = observed.value is not None and _MILLISECONDS.fullmatch(observed.value) is not None
+    configured: dict[str, Any] = {column: int(observed.value or 0)} if is_time else {}
+    after = cluster._replace(**configured)
+    if after != cluster:
+        cluster_stepped(after, observed, draft, ())
+
+
 def _outdated(key: ConfigKey, draft: Draft) -> list[ConfigKey]:
     """List the values that brokers have reported and that a removal in the metadata log may have made wrong.
 
@@ -334,3 +290,53 @@ def _outdated(key: ConfigKey, draft: Draft) -> list[ConfigKey]:
         return [] if draft.config(described) is None else [described]
     described_of = (key.cluster_id, ConfigOrigin.DESCRIBE, key.key)
     return [each for each in draft.config_keys() if (each.cluster_id, each.origin, each.key) == described_of]
+
+
+# Sources: what is missing of one, and how far each was applied.
+
+
+def sequence_gap(source: SourceState, observed: Observation, draft: Draft) -> None:
+    """Record that observations of a source are missing; its next full report corrects the states.
+
+    They cannot arrive later: a bus keeps the order of each source, and one process at a time writes a source's log. If
+    another collector has reported as far, no change of Kafka was missed. A collector that lags may still report them;
+    the partition epochs show how many changes of a partition no source reported.
+    """
+    if any(has_reported(other_source, observed) for other_source in draft.other_sources(observed)):
+        return
+    missing = observed.sequence - source.sequence - 1
+    detail = f"{missing} observations of {observed.source} are missing, after number {source.sequence}"
+    identity = f"{observed.cluster_id}/source/{observed.source}/{source.sequence}"
+    events: list[PendingEvent] = [(EventKind.CHANGES_MISSED, None, detail)]
+    cluster_stepped(draft.cluster(observed), observed, draft, with_event_ids(identity, iter(events)))
+
+
+def advance(observed: Observation, draft: Draft) -> None:
+    """Move the watermarks of source and cluster up to an observation."""
+    source = draft.source(observed)
+    draft.touched.sources[observed.cluster_id, observed.source] = source._replace(
+        cluster=observed.cluster,
+        authority=observed.authority,
+        sequence=observed.sequence or source.sequence,
+        offset=_later(source.offset, getattr(observed, "metadata_offset", None)),
+        observed_until=_later(source.observed_until, observed.occurred_not_after),
+        collected_at=observed.collected_at,  # not the newest: a clock that was ahead once would hide a silence
+    )
+    cluster = draft.cluster(observed)
+    is_primary = observed.authority is cluster.authority and observed.authority is not SourceKind.NONE
+    draft.put_cluster(cluster.with_watermark(observed.occurred_not_after, is_primary=is_primary))
+
+
+def source_changes(draft: Draft, last: dict[tuple[str, str], Observation]) -> Iterator[Change]:
+    """Yield how far each source was applied: one change per source that reported."""
+    duplicates = draft.duplicates()
+    for key in sorted(last):
+        observed = last[key]
+        source = draft.source(observed)
+        source = source._replace(duplicates=source.duplicates + duplicates[observed.cluster_id, observed.source])
+        draft.touched.sources[observed.cluster_id, observed.source] = source
+        yield Change(subject=Subject.SOURCE, observation=observed, source_after=source)
+
+
+def _later(newest: int | None, observed: int | None) -> Any:  # noqa: ANN401 - Micros, Offset or None alike
+    return max((value for value in (newest, observed) if value is not None), default=None)

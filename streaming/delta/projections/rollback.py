@@ -1,9 +1,20 @@
-"""Derived tables that are ahead of the change log: rolled back, or rebuilt.
+"""Derived tables that are ahead of the change log: rolled back to what it holds, or set aside to be derived again."""
 
-They are ahead where the change log alone was brought back from an older copy. Its later versions will be written again,
-with other changes, so nothing of what followed from the old ones may stay. Where there is no change log at all nothing
-is touched: then it is the one that must be brought back.
-"""
+# Theory of operation
+#
+# The second step of a start, behind ``cut_unflushed``; ``delta.log.durable`` has the whole theory.
+#
+# A derived table is ahead where the change log alone was brought back from an older copy, or was cut while the table
+# had no mark yet. The later versions of the change log will be written again, with other changes, so nothing of what
+# followed from the old ones may stay. Where there is no change log at all nothing is touched: then it is the one that
+# must be brought back.
+#
+# Invariants, all of them tried by tests/delta/test_rollback.py
+#   1. Afterwards no derived table that can be read is ahead of the change log. One that cannot be read is left to the
+#      query that writes it: it alone stops.
+#   2. A table is cut only to a version that is whole: its log entry and all of its data files are there. If there is
+#      none, it is set aside and not deleted.
+#   3. The mark of a table never names a version behind its end (``mark_again``).
 
 from __future__ import annotations
 

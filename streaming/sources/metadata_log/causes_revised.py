@@ -8,7 +8,7 @@ a proof.
 
 A second fencing alone proves nothing: a broker whose session expired, but whose process begins to stop before it is
 unfenced, is fenced again at that moment. So the time between the two must be one session timeout as this cluster has
-shown it (:mod:`session_gaps`), and the controllers must be known to be of 4.0 or newer, whose sessions these are;
+shown it (``SessionGaps``), and the controllers must be known to be of 4.0 or newer, whose sessions these are;
 otherwise the cause stays ambiguous. Pure; depends on metadata records only.
 """
 
@@ -45,7 +45,9 @@ class AmbiguousRemovals:
     def __init__(self, rows: Iterable[Sequence[Any]] = (), session: Mapping[str, Any] | None = None) -> None:
         """Start with removals as returned by ``to_rows``, and with the document of ``session``."""
         self.session = SessionGaps(session)
+        # Of brokers that were fenced, and since then not fenced again, unfenced or registered, by the same controller.
         self._open: dict[BrokerId, list[AmbiguousRemoval]] = {}
+        # Ambiguous steps directly before the next record; empty at the end of a unit: the fencing is in the same one.
         self._run: list[tuple[Offset, AppliedRecord]] = []
         for row in rows:
             removal = AmbiguousRemoval(*row)
@@ -120,8 +122,11 @@ class SessionGaps:
     def __init__(self, document: Mapping[str, Any] | None = None) -> None:
         """Start with what ``to_document`` returned."""
         values = {"stopping": (), "stopped": (), "gaps": ()} if document is None else document
+        # Brokers that began a controlled shutdown, until they are unfenced, registered again, or their gap is measured.
         self._stopping: set[BrokerId] = set(values["stopping"])
+        # Those of them that were fenced since, under the same controller; a new one restarts every session.
         self._stopped: dict[BrokerId, Micros] = dict(values["stopped"])
+        # At most ``_KEPT``, newest last. They outlive controllers: the session timeout is a setting of the cluster.
         self._gaps: list[int] = list(values["gaps"])
 
     def to_document(self) -> dict[str, Any]:
