@@ -94,6 +94,7 @@ class HttpConnection(H11Protocol):
         super().__init__(server.config, server.server_state, server.lifespan.state, loop)
         self._closed, self._counts, self._allowed_names = closed, counts, allowed_names
         self.is_connected = False
+        self._is_paused = False  # writing, until the client has read more
         counts.arrive()
         self._enter(Phase.REQUEST)
 
@@ -115,11 +116,11 @@ class HttpConnection(H11Protocol):
         super().data_received(data)
 
     def handle_events(self) -> None:
-        """Begin to respond if a request is complete."""
+        """Begin to respond if a request is complete; nothing is sent before the client has read the response before."""
         super().handle_events()
         is_responding = self.cycle is not None and not self.cycle.response_complete
         if is_responding and self.phase is not Phase.READER:
-            self._enter(Phase.RESPONSE)
+            self._enter(Phase.READER if self._is_paused else Phase.RESPONSE)
 
     def send_400_response(self, msg: str) -> None:
         """Respond to what is no HTTP; no application sees it."""
@@ -129,6 +130,7 @@ class HttpConnection(H11Protocol):
     def pause_writing(self) -> None:
         """Wait for a client that reads slowly."""
         super().pause_writing()
+        self._is_paused = True
         self._progressed_at = self.loop.time()
         if self.phase is Phase.RESPONSE:
             self._enter(Phase.READER)
@@ -136,6 +138,7 @@ class HttpConnection(H11Protocol):
     def resume_writing(self) -> None:
         """Go on: the client has read."""
         super().resume_writing()
+        self._is_paused = False
         self._progressed_at = self.loop.time()
 
     def on_response_complete(self) -> None:

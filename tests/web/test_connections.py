@@ -126,6 +126,12 @@ def test_a_client_that_does_not_read_is_disconnected_and_one_that_reads_gets_all
         assert len(received(slow)) < len(BODY)
 
 
+def test_a_client_that_asks_again_and_again_and_does_not_read_is_disconnected_too() -> None:
+    with server(SHORT, sent_buffer=4096) as web:
+        web.client(REQUEST.replace(b"/ ", b"/medium ", 1) * 20)
+        wait_until(lambda: web.program.counts.refused[Refusal.SLOW], seconds=20)
+
+
 def test_a_slow_client_holds_a_part_of_the_response_and_not_all_of_it() -> None:
     with server(PATIENT) as web:
         web.client(REQUEST.replace(b"/ ", b"/large ", 1))

@@ -26,7 +26,7 @@ SCRAPERS = 300
 SLOW_READERS = 150
 RESPONSES = 20  # more than the kernel buffers
 SCRAPE_TIMEOUT = 10.0
-PARTITIONS = 800
+PARTITIONS = 400
 TAKEN = "all 128 HTTP connections that the limit of open files allows are taken"
 GET = b"GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
