@@ -204,6 +204,54 @@ def prose() -> Iterator[tuple[str, str]]:
     yield from docstrings()
 
 
+# A docstring starts with the noun or the verb: what these words open is a clause before its subject.
+OPENING = re.compile(r"(?:Of|What|Who|Whom|Whose|Whether|How|Where|Which|When|In which)\b")
+# Phrases that are a translation: "again", "anyone who", say.
+TRANSLATED = re.compile(r"\b(?:anew|whoever)\b", re.IGNORECASE)
+# Docstrings that still open so, by file: none is added, and these become fewer.
+OPENED = {
+    "exporters/metrics/prepared.py": 2,
+    "streaming/contracts/samples.py": 3,
+    "streaming/delta/changes/reader.py": 1,
+    "streaming/delta/log/durable.py": 2,
+    "streaming/sources/collector/collector.py": 1,
+    "streaming/sources/metadata_log/causes.py": 2,
+}
+
+
+def texts_within(path: Path) -> Iterator[str]:
+    """The docstrings of a module, of what it defines, and below its constants."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield text.strip()
+            case _:
+                pass
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_docstrings_start_with_the_noun_or_the_verb(room: str) -> None:
+    found = {
+        str(path.relative_to(ROOT)): sum(bool(OPENING.match(text)) for text in texts_within(path))
+        for path in modules()
+        if path.is_relative_to(ROOT / room)
+    }
+    expected = {name: count for name, count in OPENED.items() if name.startswith(f"{room}/")}
+    assert {name: count for name, count in found.items() if count} == expected
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_docstring_or_comment_has_a_translated_phrase(room: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in modules()
+        if path.is_relative_to(ROOT / room)
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if TRANSLATED.search(line)
+    ]
+    assert found == []
+
+
 def docstrings() -> Iterator[tuple[str, str]]:
     """The documentation within the code, without the rooms that have names of their own, and without code in it."""
     for path in modules():

@@ -158,7 +158,7 @@ def recovering(settings: AlertSettings) -> Rule:
         "Broker {{ $labels.broker }} of {{ $labels.cluster }} recovers its logs: do not restart it",
         "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} was not stopped cleanly and reads its logs "
         f"before it serves. Logs left: {top(f'{agents.LOGS_TO_RECOVER.now(THIS_CLUSTER)} > 0', _ROW)}. A restart would "
-        "begin anew.",
+        "start over.",
         settings,
         run="isrwatch state --brokers",
         lasting=settings.recovering_for,

@@ -720,7 +720,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} recovers its logs: do not restart it",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} was not stopped cleanly and reads its logs before it serves. Logs left: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_log_logmanager_remaininglogstorecover{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. A restart would begin anew. Run: isrwatch state --brokers",
+            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} was not stopped cleanly and reads its logs before it serves. Logs left: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_log_logmanager_remaininglogstorecover{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. A restart would start over. Run: isrwatch state --brokers",
             "runbook_url": "dashboards/runbook.md#kafkabrokerrecovering",
             "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-replication-overview?var-cluster={{ $labels.cluster | urlquery }}"
           }

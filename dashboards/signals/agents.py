@@ -13,7 +13,7 @@ _agent = partial(Signal, labels=BROKER, prefix="kafka_")
 LOGS_TO_RECOVER: Final = _agent(
     "Logs to recover",
     "log_logmanager_remaininglogstorecover",
-    "Logs that a broker has yet to read after an unclean stop, before it serves. A restart begins anew.",
+    "Logs that a broker has yet to read after an unclean stop, before it serves. A restart starts over.",
 )
 FAILED_PARTITIONS: Final = _agent(
     "Partitions given up",

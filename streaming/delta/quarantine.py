@@ -2,7 +2,7 @@
 
 Of each source and kind of reason the first records are kept whole, the others counted (``quarantine_rows``), so
 neither a write nor a start becomes slower with what was refused before. All channels write the table, each at exactly
-the next version: whoever comes second looks again.
+the next version: the second writer looks again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Every query writes this table: whoever comes second looks again and tries again. Of five that write all the time, one
+# Every query writes this table: the second writer looks again and tries again. Of five that write all the time, one
 # comes second twenty times in a row in a hundredth of all cases (0.8 to the 20th), a hundred times hardly ever.
 TRIES: Final = 100
 FILES_BEFORE_CONDENSING: Final = 64

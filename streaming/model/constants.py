@@ -16,7 +16,7 @@ from streaming.errors import ConfigurationError
 
 
 class Truncation(StrEnum):
-    """How a follower finds out where its log parts from the leader's."""
+    """Method by which a follower finds out where its log parts from the leader's."""
 
     HIGH_WATERMARK = "high_watermark"
     """Cut at the own high watermark (before 0.11; loses and diverges, KAFKA-1211)."""
@@ -58,7 +58,7 @@ class Switches:
         pre_vote: a controller asks whether it would be elected before it begins an election (4.0, KIP-996).
         elr_forgets_dropped_replicas: who is no replica any more is not eligible either. No version of Kafka does this:
             a replica that a reassignment drops below the minimum and a later one brings back, empty, may be elected.
-        first_registered_leads: ZooKeeper: whoever registered first among the ISR leads next (texts of the age of 0.8).
+        first_registered_leads: ZooKeeper: the first to register among the ISR leads next (texts of the age of 0.8).
     """
 
     truncation: Truncation = Truncation.FETCH
@@ -89,7 +89,7 @@ class Switches:
 
 
 class MetadataMode(StrEnum):
-    """Who keeps leaders and ISRs."""
+    """Keeper of leaders and ISRs."""
 
     KRAFT = "kraft"
     ZOOKEEPER = "zookeeper"

@@ -88,7 +88,7 @@ def put_aside(path: Path, damage: Exception) -> str:
     """Rename a damaged checkpoint, to be examined; return the line to report."""
     aside = path.with_name(f"{path.name}.damaged")
     path.replace(aside)
-    return f"the checkpoint is damaged ({damage}): it is kept as {aside}, and the log is read anew"
+    return f"the checkpoint is damaged ({damage}): it is kept as {aside}, and the log is read again"
 
 
 def write(path: Path, document: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Samples of meters laid beside recorded changes: which wait, which are forgotten, and when a window begins anew."""
+"""Samples of meters laid beside recorded changes: which wait, which are forgotten, and when a window starts over."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class MetadataLog(Protocol):
     share: float
 
     def __iter__(self) -> Iterator[Start | RecordBatch]:
-        """Give a start and the batches after it; another start means that everything begins anew."""
+        """Give a start and the batches after it; another start means that everything starts over."""
 
 
 class LogFiles:

@@ -58,7 +58,7 @@ class LagEpisode:
     ) -> bool:
         """Record one shrunk ISR; return whether it shows anything new.
 
-        ``is_shrunk``: it was shrunk before, so whoever leaves it now had been kept there.
+        ``is_shrunk``: it was shrunk before, so a broker that leaves it now had been kept there.
         """
         is_new = False
         for broker in followers:

@@ -158,8 +158,8 @@ def _types_of(fields: Iterable[Field], above: str = "") -> Iterator[tuple[str, s
 #
 # Only a column that may be null can be added, to a table or at the end of a struct; the rows from before have null
 # there. It does not raise the layout: readers that do not know the column go on, and those that know it wait for the
-# job, which adds it at its start. Every other change of the columns raises ``Table.layout``: whoever does not know it
-# refuses the table.
+# job, which adds it at its start. Every other change of the columns raises ``Table.layout``: a program that does not
+# know it refuses the table.
 
 
 def create_or_upgrade(directory: Path, table: Table) -> DeltaTable:

@@ -119,7 +119,7 @@ class Writer:
     def _committing(self) -> Iterator[int]:
         """Give the version of the next commit. After an error look whether it was made all the same.
 
-        It is whole or not there, but whoever fails after it (a checkpoint on a full disk, say) hides that it was made.
+        It is whole or not there, but an error after it (a checkpoint on a full disk, say) hides that it was made.
         """
         expected: int = self._table.version() + 1
         try:
@@ -231,7 +231,7 @@ def exchange_files(
     table.create_write_transaction(
         actions, mode="append", schema=table.schema(), partition_by=partitions, commit_properties=properties
     )
-    table.load_as_version(version)  # not the newest one: whoever commits right behind is another writer
+    table.load_as_version(version)  # not the newest one: another writer may commit right behind
     return [[add.path for add in of_rows] for of_rows in adds]
 
 

@@ -110,7 +110,7 @@ class ReplicationBatch:
             now_at = {source: self._change_log.at(source) for source in before}
             changes = tuple(of_replaced_logs(self.shared.state.sources.values(), now_at))
             positions = {source: at.position for source, at in now_at.items()}
-            self._quarantine.go_back(positions)  # first: whoever is killed here goes back again
+            self._quarantine.go_back(positions)  # first: a job that is killed here goes back again
             log_ids = {source: at.log_id for source, at in now_at.items() if at.log_id is not None}
             version = self._change_log.commit(changes_to_arrow(changes), positions, log_ids)
             touched = ReplicationState()

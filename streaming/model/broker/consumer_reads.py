@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class _Source(NamedTuple):
-    """What this broker has to read from, or why it may not; ``leader`` only where it leads."""
+    """Log that this broker has to read from, or the reason why it may not; ``leader`` only where it leads."""
 
     replica: LocalReplica | None
     error: Error = Error.NONE
@@ -193,7 +193,7 @@ class ConsumerReads:
 
 
 class Directory(Protocol):
-    """What the controller knows of partitions that a broker does not host."""
+    """Partitions that a broker does not host, as the controller knows them."""
 
     def topic_named(self, name: str) -> TopicRegistration | None:
         """Give a topic by its name."""

@@ -1,8 +1,8 @@
-"""Whom a broker takes for the active controller (``NodeToControllerChannelManager``).
+"""The active controller as a broker sees it (``NodeToControllerChannelManager``).
 
 A broker believes in one controller at a time. It turns to the next one when the connection breaks or when it is told
-NOT_CONTROLLER, and to whoever speaks in a newer epoch. What was asked of the former one is lost: it may have been done
-or not, and whoever asked asks again.
+NOT_CONTROLLER, and to a node that speaks in a newer epoch. What was asked of the former one is lost: it may have been
+done or not, and the sender asks again.
 
 Departs from Kafka: brokers do not fetch the metadata log to find its leader; the active controller sends it to them.
 And a connection to a controller of an older epoch is closed at once, where Kafka's broker keeps waiting for an answer
@@ -86,7 +86,7 @@ class ControllerChannel:
             self._lost(now, peer)
 
     def _refused(self, now: int, answer: NotController) -> None:
-        """Whoever was asked is not active: try whom it takes for the leader, unless that one is known to be gone."""
+        """Try the leader that an inactive controller names, unless that one is known to be gone."""
         if answer.controller == self.controller:
             self.disconnected(now, answer.controller)
             if answer.leader is not None and answer.epoch > self.epoch:

@@ -92,7 +92,7 @@ class CachedPartition:
 
 
 class FetchSession:
-    """What one follower fetches from one leader.
+    """Session in which one follower fetches from one leader.
 
     Attributes:
         partitions: all led partitions with a replica on the follower.

@@ -271,7 +271,7 @@ class PartitionFetchState(NamedTuple):
 
 
 class Fetcher:
-    """What a follower fetches from one leader.
+    """Fetcher of a follower from one leader.
 
     Attributes:
         partitions: those it fetches.

@@ -49,7 +49,7 @@ class FollowerFetches(Protocol):
         """Look at this follower again from now on; tell whether a fetch of its own is parked that waits for data."""
 
     def resend_watermark(self) -> None:
-        """What the follower was told of high watermark and log start holds no more."""
+        """Forget the high watermark and the log start that the follower has received."""
 
 
 class LeaderPartition:
@@ -233,12 +233,12 @@ class LeaderPartition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where readers of committed transactions end: high watermark, or the oldest undecided transaction's start."""
+        """End for readers of committed transactions: high watermark, or the oldest undecided transaction's start."""
         return self.replica.log.producers.last_stable_offset(self.replica.high_watermark)
 
     @property
     def last_stable_offset_lag(self) -> int:
-        """How much of what is committed waits for a decision (``LastStableOffsetLag``)."""
+        """Committed records that wait for a decision (``LastStableOffsetLag``)."""
         return self.replica.high_watermark - self.last_stable_offset
 
     def aborted_between(self, offset: int, end: int) -> tuple[AbortedTransaction, ...]:
@@ -273,7 +273,7 @@ UNKNOWN_OFFSET: Final = -1
 
 @dataclass(slots=True)
 class RemoteReplica:
-    """What the leader remembers of one follower's fetches.
+    """Fetches of one follower, as its leader remembers them.
 
     Attributes:
         log_end_offset: offset of its newest fetch: it has everything below. -1 before the first one in this epoch.

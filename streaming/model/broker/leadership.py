@@ -380,7 +380,7 @@ class IsrProposals:
         self._channel.send(AlterPartitionRequest(self._broker, self.broker_epoch, items))
 
     def lost(self) -> None:
-        """Whoever was asked will not answer, and nobody knows whether it did what it was asked."""
+        """The node that was asked will not answer, and may or may not have done what it was asked."""
         sent, self._in_flight = self._in_flight, {}
         if sent:
             self._resend(sent)

@@ -31,7 +31,7 @@ _STOPPING_HEARTBEAT_MS: Final = 50
 
 
 class Lifecycle:
-    """What the controller makes of this process.
+    """Registration of this process, as the controller sees it.
 
     Attributes:
         incarnation_id: drawn by the driver for each process.

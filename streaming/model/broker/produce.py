@@ -1,4 +1,4 @@
-"""How a broker takes batches: acks, minimum ISR, duplicates, and the wait for replicas (``ReplicaManager``).
+"""Produce requests at a broker: acks, minimum ISR, duplicates, and the wait for replicas (``ReplicaManager``).
 
 The rule of ``acks=all`` is here: refused below the minimum with nothing appended; else appended, and answered once the
 high watermark has passed it, the leader is another, or the time is over. Whatever the answer, the record stays.
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class AppendResult(NamedTuple):
-    """What became of a batch: an error, or where it stands (a duplicate: where it has stood before)."""
+    """Result of a batch: an error, or its offset (of a duplicate: that of the first copy)."""
 
     error: Error
     base_offset: int = -1

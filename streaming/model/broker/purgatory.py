@@ -1,6 +1,6 @@
 """Operations that wait for partitions to move (``DelayedOperationPurgatory``).
 
-Whoever moves a partition only notes it (:meth:`Purgatory.touch`, a look at an empty dict while nobody waits); the
+A change of a partition is only noted (:meth:`Purgatory.touch`, a look at an empty dict while nothing waits); the
 broker completes what can be completed at the end of every input, so that no operation runs in the middle of another.
 """
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """What producers and consumers share. Subclasses say in :meth:`poll` what they do whenever something has changed.
+    """Base of producers and consumers. Subclasses say in :meth:`poll` what they do whenever something has changed.
 
     Args:
         node: its address, an id that no broker has.
@@ -70,7 +70,7 @@ class Client:
         self.act(now)
 
     def act(self, now: int) -> None:
-        """Do what can be done now. Whoever calls a client from outside the loop ends with this."""
+        """Do what can be done now. Calls of a client from outside the loop end with this."""
         self.poll(now)
         self._ask()
 
@@ -114,12 +114,12 @@ class Client:
         self._lookups |= dict.fromkeys(topics)
 
     def forget_leader(self, key: TopicPartition) -> None:
-        """What it knew was wrong (NOT_LEADER_OR_FOLLOWER, a lost connection): ask, after a wait."""
+        """Ask again, after a wait: its leader was wrong (NOT_LEADER_OR_FOLLOWER, a lost connection)."""
         if self._leaders.pop(key, None) is not None:
             self._back_off()
 
     def forget_coordinator(self, key: CoordinatorKey) -> None:
-        """What it knew was wrong (NOT_COORDINATOR, a lost connection): ask, after a wait."""
+        """Ask again, after a wait: its coordinator was wrong (NOT_COORDINATOR, a lost connection)."""
         if self._coordinators.pop(key, None) is not None:
             self._back_off()
 

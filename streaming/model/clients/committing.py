@@ -1,4 +1,4 @@
-"""How a consumer commits, and how it learns where its group stopped (``CommitRequestManager``)."""
+"""Commits of a consumer, and the positions at which its group stopped (``CommitRequestManager``)."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ if TYPE_CHECKING:
 
 
 class Assignee(Protocol):
-    """Who reads what a member is assigned."""
+    """Reader of the partitions that a member is assigned."""
 
     def take_over(self, keys: Iterable[TopicPartition]) -> None:
         """Read these, too, from where the group stopped."""
@@ -215,7 +215,7 @@ class Membership:
         raise NotImplementedError
 
     def lose(self, now: int) -> None:
-        """The coordinator has gone on without it: whatever it read is somebody else's now; join anew."""
+        """Join again: the coordinator continued without this member, and whatever it read is another one's now."""
         self._incarnation += 1
         lost, self.owned = self.owned, frozenset()
         self._assignee.drop(lost)

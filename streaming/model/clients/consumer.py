@@ -54,12 +54,12 @@ class Consumer(Client):
 
     @property
     def positions(self) -> Mapping[TopicPartition, Position]:
-        """Where it is in each partition it reads."""
+        """Position in each partition it reads."""
         return self.fetching.positions
 
     @property
     def consumed(self) -> Mapping[TopicPartition, Records]:
-        """What its application got, by partition."""
+        """Records that its application got, by partition."""
         return self.fetching.consumed
 
     def assign(self, now: int, keys: Iterable[TopicPartition]) -> None:

@@ -1,4 +1,4 @@
-"""How a consumer reads: questions about positions, and one fetch a broker (``Fetcher``, ``OffsetFetcher``)."""
+"""Reads of a consumer: questions about positions, and one fetch a broker (``Fetcher``, ``OffsetFetcher``)."""
 
 from __future__ import annotations
 

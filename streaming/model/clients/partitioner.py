@@ -1,4 +1,4 @@
-"""Which partition a record goes to. Knows keys, counts and queue lengths; no records, no brokers.
+"""Choice of the partition for a record. Knows keys, counts and queue lengths; no records, no brokers.
 
 With a key it is a hash, so that equal keys meet in one partition and keep their order; without one, it depends on the
 version: record by record in turn (before 2.4), one partition a batch (KIP-480), or one partition until it has had
@@ -50,7 +50,7 @@ def partition_for_key(key: bytes, partitions: int) -> int:
 
 
 class TopicView(NamedTuple):
-    """What a producer's metadata say of a topic: how many partitions, and which of them have a leader."""
+    """Topic in a producer's metadata: the number of partitions, and those that have a leader."""
 
     partitions: int
     available: tuple[int, ...]
@@ -161,7 +161,7 @@ class AdaptiveSticky:
 
 
 class PartitionerKind(StrEnum):
-    """How producers of a version spread records without a key."""
+    """Partitioner by which producers of a version spread records without a key."""
 
     ROUND_ROBIN = "round_robin"
     STICKY = "sticky"

@@ -1,4 +1,4 @@
-"""Where a consumer is in each partition, and what it has to find out before it may read on (``SubscriptionState``)."""
+"""Positions of a consumer by partition, and what it has to learn before it may read on (``SubscriptionState``)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FetchState(Enum):
-    """What comes next for a partition (``SubscriptionState.FetchStates``)."""
+    """Next step for a partition (``SubscriptionState.FetchStates``)."""
 
     INITIALIZING = auto()
     """Ask the group's coordinator for the committed offset."""
@@ -34,7 +34,7 @@ class FetchState(Enum):
     """The application has to say where to go on: there is no reset policy."""
 
 
-# What may come before; a seek or a new assignment begins anew.
+# What may come before; a seek or a new assignment starts over.
 MAY_FOLLOW: Final[dict[FetchState, frozenset[FetchState]]] = {
     FetchState.INITIALIZING: frozenset(),
     FetchState.AWAIT_RESET: frozenset({FetchState.INITIALIZING, FetchState.FETCHING, FetchState.AWAIT_VALIDATION}),
@@ -160,7 +160,7 @@ class ConsumerConfig(NamedTuple):
     group: str | None = None
     """``group.id``; None: it reads what it is told to read, and commits nothing."""
     topics: frozenset[TopicId] = frozenset()
-    """What it subscribes to."""
+    """Topics that it subscribes to."""
     protocol: GroupProtocol = GroupProtocol.CLASSIC
     """``group.protocol``."""
     assignors: tuple[str, ...] = ("range", "cooperative-sticky")

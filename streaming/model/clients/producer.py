@@ -251,7 +251,7 @@ class PartitionQueue:
         return sent
 
     def begin_epoch(self, epoch: int) -> None:
-        """Number everything anew from 0. Enabled while nothing is in flight."""
+        """Renumber everything from 0. Enabled while nothing is in flight."""
         self.needs_epoch = False
         self._epoch, self._next_sequence = epoch, 0
         for sent in self.waiting:

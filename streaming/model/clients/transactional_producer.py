@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Phase(Enum):
-    """What the producer is about."""
+    """Phase of the producer."""
 
     INITIALISING = auto()
     READY = auto()
@@ -50,7 +50,7 @@ _FATAL: Final = frozenset(
 
 
 class TransactionalProducer(Producer):
-    """A producer with a ``transactional.id``; it fences whoever used the id before.
+    """A producer with a ``transactional.id``; it fences the earlier user of the id.
 
     Attributes:
         phase: see :class:`Phase`.
@@ -186,7 +186,7 @@ class TransactionalProducer(Producer):
         return self.phase in {Phase.COMMITTING, Phase.ABORTING} and is_decided
 
     def _verdict(self, now: int, error: Error | None) -> bool:
-        """Take a coordinator's answer; tell whether it was a yes. A lost connection asks for the coordinator anew."""
+        """Take a coordinator's answer; return whether it was a yes. After a lost connection ask for the coordinator."""
         self._is_asking_coordinator = False
         if error is None or error in _LOST_COORDINATOR:
             self.forget_coordinator(self._coordinator_key)

@@ -115,7 +115,7 @@ class Cluster:
 
     @property
     def next_at(self) -> int:
-        """When the next event is due."""
+        """Due time of the next event."""
         return self._queue.next_at
 
     def advance(self, until: int) -> None:
@@ -165,7 +165,7 @@ class Cluster:
             self._queue.push(self.now + 1, event.sender, Disconnected(event.receiver.node), event.receiver)
 
     def flush(self, node: BrokerId) -> None:
-        """Carry out what a process wants done. Whoever calls a process directly calls this next."""
+        """Carry out what a process wants done. Direct calls of a process are followed by this."""
         process, address = self._nodes[node], self._address(node)
         outbox = process.outbox
         messages, outbox.messages = outbox.messages, []

@@ -1,4 +1,4 @@
-"""What an observer is told of groups who asks every coordinator (``Admin.describeConsumerGroups``, ``listOffsets``).
+"""Groups as an observer sees them who asks every coordinator (``Admin.describeConsumerGroups``, ``listOffsets``).
 
 Costs nothing until somebody asks.
 """

@@ -1,4 +1,4 @@
-"""What people are told about Kafka's replication, what Kafka does, and where the two differ.
+"""Common claims about Kafka's replication, Kafka's behaviour, and their differences.
 
 Each statement has a rule in this package (``rule``, as ``module:name``) and a test with ``statement_NN`` in its name.
 ``isrwatch explain`` prints them.

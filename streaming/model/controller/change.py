@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Mode(Enum):
-    """How hard to look for a leader."""
+    """Effort in the search for a leader."""
 
     PREFERRED = auto()
     ONLINE = auto()
@@ -31,7 +31,7 @@ class Mode(Enum):
 
 
 class Outcome(Enum):
-    """Where the winner came from. The last two may lose committed records."""
+    """Origin of the winner. The last two may lose committed records."""
 
     KEPT = auto()
     FROM_ISR = auto()
@@ -54,7 +54,7 @@ class Election(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """What an election looks at: the ISR and ELR the change aims for, and who may lead at all.
+    """Candidates of an election: the ISR and ELR the change aims for, and the replicas that may lead at all.
 
     Without ``last_known_leader_check`` the last known leader is elected even if it may not lead (KAFKA-19522).
     """
@@ -110,7 +110,7 @@ _ALL_CHECKS: Final = Switches()
 
 
 class Target(NamedTuple):
-    """What a change aims for.
+    """State that a change aims for.
 
     Attributes:
         isr: the wanted ISR, before the election has its say.
@@ -267,7 +267,7 @@ def record_of_creation(topic_partition: TopicPartition, created: PartitionRegist
 
 
 class Assignment(NamedTuple):
-    """Where a partition's replicas are, and which of them come and go."""
+    """Replicas of a partition, and those of them that come and go."""
 
     replicas: tuple[BrokerId, ...]
     adding: tuple[BrokerId, ...] = ()

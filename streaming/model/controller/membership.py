@@ -258,7 +258,7 @@ class Membership:
 
 
 class BrokerState(Enum):
-    """What the controller makes of a broker."""
+    """State of a broker, as the controller sees it."""
 
     FENCED = auto()
     UNFENCED = auto()
@@ -327,7 +327,7 @@ def next_state(question: Question) -> BrokerState:
 
 
 class Sessions:
-    """When the controller last heard of each broker. A session that expires is forgotten."""
+    """Time of each broker's last heartbeat at the controller. A session that expires is forgotten."""
 
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms

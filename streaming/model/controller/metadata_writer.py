@@ -1,4 +1,4 @@
-"""How the controller changes its state: steps and records together, then one batch for everybody.
+"""Writes of the controller: steps and records together, then one batch for all brokers.
 
 Used by ``controller`` alone. State changes at once, so that a later step of the same operation sees it; records gather
 until :meth:`MetadataWriter.commit` hands them to the quorum as one batch with one timestamp. What the quorum never gets
@@ -47,7 +47,7 @@ CAUSE_OF_ELECTION: Final = {
 
 
 class StepOptions(NamedTuple):
-    """What is special about a step.
+    """Options of a step.
 
     Attributes:
         mode: how hard to look for a leader; None: as hard as the topic allows.
@@ -128,7 +128,7 @@ class MetadataWriter:
         self._records.append(record_of_creation(key, partition))
 
     def clear_elr(self, topic: TopicRegistration) -> None:
-        """What ``ClearElr`` does to a topic's partitions; that record stands for the steps of all of them."""
+        """Apply ``ClearElr`` to a topic's partitions; that record stands for the steps of all of them."""
         for number in range(topic.partitions):
             key = TopicPartition(topic.topic_id, number)
             before = self.registry.partitions[key]

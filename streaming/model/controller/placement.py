@@ -1,4 +1,4 @@
-"""Where the replicas of a new topic go: KRaft's ``StripedReplicaPlacer``, and what an administrator may write instead.
+"""Placement of a new topic's replicas: KRaft's ``StripedReplicaPlacer``, and what an administrator may write instead.
 
 Four wishes, the earlier the stronger: replicas of a partition in as many racks as there are; leaders on brokers that
 are alive; an even spread, of leaders first; different followers for the partitions of one leader. Random numbers are
@@ -186,7 +186,7 @@ class _Stripes:
         return rank, leader
 
     def _shuffle(self) -> None:
-        """Every broker has led once: begin anew in another order, so that the pairs of brokers differ."""
+        """Start over in another order once every broker has led, so that the pairs of brokers differ."""
         self._random.shuffle(self._row)
         for rack in self._racks:
             rack.shuffle(self._random)

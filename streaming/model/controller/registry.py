@@ -33,7 +33,7 @@ class Registry:
         directories: where each replica lies, of brokers with several log directories.
         configs: dynamic configuration by (topic, key); the topic "" stands for the cluster's defaults.
         transitions: gathers the steps since it was last emptied.
-        leaderless, off_preferred_leader, reassigning: partitions, for whoever looks for them.
+        leaderless, off_preferred_leader, reassigning: partitions, for those who look for them.
     """
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ _ABSENT: Final = object()
 
 
 class _FormerValue(NamedTuple):
-    """What a mapping had under a key before a change."""
+    """Value of a mapping under a key before a change."""
 
     mapping: Timeline[Any, Any]
     key: Any

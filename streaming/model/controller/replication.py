@@ -1,4 +1,4 @@
-"""What the controller does to existing partitions: ISRs, elections, reassignments (``ReplicationControlManager``)."""
+"""Changes of existing partitions by the controller: ISRs, elections, reassignments (``ReplicationControlManager``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What administrators do to topics (``ReplicationControlManager``, ``ConfigurationControlManager``)."""
+"""Changes of topics by administrators (``ReplicationControlManager``, ``ConfigurationControlManager``)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a broker coordinates as the leader of an internal topic's partition: groups and transactions."""
+"""Coordinators on the leader of an internal topic's partition: groups and transactions."""

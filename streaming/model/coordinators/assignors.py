@@ -1,4 +1,4 @@
-"""Who of a group reads which partition. Pure: partition counts and members in, an assignment out.
+"""Assignment of partitions to members of a group. Pure: partition counts and members in, an assignment out.
 
 The classic protocol lets the group's leader, a consumer, assign; the protocol of KIP-848 lets the coordinator do it.
 Whatever the assignor, a partition goes to exactly one of the members that subscribe to its topic, and to none if there
@@ -134,7 +134,7 @@ def _subscribed_partitions(topics: Counts, members: Iterable[Subscription]) -> l
 
 
 def _rightly_owned(topics: Counts, members: Iterable[Subscription]) -> Shares:
-    """What members own and may keep. The newest generation is right; of two that are equally new, neither is."""
+    """Partitions that members own and may keep. The newest generation is right; of two equally new, neither is."""
     owners: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in members:
         for partition in member.owned:
@@ -201,7 +201,7 @@ def _keep_and_fill(partitions: Collection[TopicPartition], owned: Shares) -> Sha
 
 
 def _keep_and_balance(topics: Counts, members: Sequence[Subscription], owned: Shares) -> Shares:
-    """Where subscriptions differ: hand the rest to whoever has least, then move partitions while that evens out.
+    """Hand the rest to the member that has least, then move partitions while that evens out: for unequal subscriptions.
 
     Partitions with few readers go first. In the end no partition could move to a reader that has two fewer.
 

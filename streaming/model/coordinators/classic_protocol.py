@@ -1,4 +1,4 @@
-"""How members of a classic group and their coordinator talk: join, sync, heartbeat, leave (``GroupMetadataManager``).
+"""Protocol of a classic group and its coordinator: join, sync, heartbeat, leave (``GroupMetadataManager``).
 
 A rebalance has two barriers. First every member joins, and the generation begins. Then the leader, one of them, hands
 in who reads what; once that is committed everybody gets its share. Eager members give everything up before they join;
@@ -278,12 +278,12 @@ class ClassicProtocol:
     # -------------------------------------------------------------- leader epochs
 
     def elected(self, now: int, group: Group) -> None:
-        """This broker coordinates the group from now on: every session begins anew."""
+        """This broker coordinates the group from now on: every session starts over."""
         for member in group.classic.members.values() if group.classic else ():
             self._heartbeat_received(now, group, member)
 
     def resigned(self, group: Group) -> None:
-        """Another broker coordinates the group: whoever waits here waits in vain."""
+        """Drop the members that wait here: another broker coordinates the group."""
         classic = group.classic
         if classic is None:
             return

@@ -1,4 +1,4 @@
-"""How members of a consumer group and their coordinator talk: one heartbeat for everything (KIP-848)."""
+"""Protocol of a consumer group and its coordinator: one heartbeat for everything (KIP-848)."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class ConsumerProtocol:
     # -------------------------------------------------------------- leader epochs
 
     def elected(self, now: int, group: Group) -> None:
-        """This broker coordinates the group from now on: every session, and every revocation, begins anew."""
+        """This broker coordinates the group from now on: every session, and every revocation, starts over."""
         for member in group.consumer.members.values() if group.consumer else ():
             self._sessions.heartbeat(now, group.name, member.member_id, self._session_timeout_ms)
             self._limit_revocation(group, member, None)

@@ -1,4 +1,4 @@
-"""What a coordinator of groups knows, and how it comes to know it: by reading and writing its partitions.
+"""Memory of a group coordinator, which it gets by reading and writing its partitions.
 
 State is what the log says: a record counts for the next decision as soon as it is appended, and for anybody outside
 once it is committed (``CoordinatorRuntime``). So nobody ever hears of what another coordinator would not know.

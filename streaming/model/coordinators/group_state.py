@@ -24,7 +24,7 @@ DEFAULT_ASSIGNOR: Final = next(iter(SERVER_ASSIGNORS))
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way to the target; the numbers stand in the log."""
+    """Progress of a member on its way to the target; the numbers stand in the log."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -67,7 +67,7 @@ class Member(NamedTuple):
 
     @property
     def held(self) -> Partitions:
-        """What nobody else may get."""
+        """Partitions that no other member may get."""
         return self.assigned | self.revoking
 
 
@@ -92,7 +92,7 @@ class ConsumerGroup(NamedTuple):
 
     @property
     def state(self) -> GroupState:
-        """What an administrator sees."""
+        """State that an administrator sees."""
         if not self.members:
             return GroupState.EMPTY
         if self.epoch > self.target_epoch:
@@ -282,7 +282,7 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long a rebalance waits for members: as long as the most patient one says."""
+        """Longest wait of a rebalance for members: as long as the most patient one says."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
@@ -292,7 +292,7 @@ class ClassicGroup:
 
     @property
     def topics(self) -> frozenset[TopicId]:
-        """What its members read."""
+        """Topics that its members read."""
         return frozenset[TopicId]().union(*(member.topics for member in self.members.values()))
 
     def begin_generation(self) -> list[str]:
@@ -367,7 +367,7 @@ class OffsetCommitValue(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Where it stands."""
+        """Key of its record."""
         return offset_key(self.group, self.topic_partition)
 
 
@@ -394,7 +394,7 @@ class ClassicGroupValue(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Where it stands."""
+        """Key of its record."""
         return group_key(self.group)
 
 
@@ -413,7 +413,7 @@ class ConsumerGroupValue(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Where it stands."""
+        """Key of its record."""
         return group_key(self.group)
 
 
@@ -425,7 +425,7 @@ class ConsumerMemberValue(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Where it stands."""
+        """Key of its record."""
         return member_key(self.group, self.member.member_id)
 
 

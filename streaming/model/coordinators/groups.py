@@ -1,4 +1,4 @@
-"""The coordinator of groups: whoever leads the partition of ``__consumer_offsets`` that a group's name hashes to.
+"""The coordinator of groups: the leader of the partition of ``__consumer_offsets`` that a group's name hashes to.
 
 What it knows, it has from that partition, so another broker goes on where it stopped. Both protocols stand in files of
 their own, and so do committed offsets.
@@ -200,7 +200,7 @@ def _subscribed(group: Group) -> frozenset[TopicId]:
 
 
 def fence(group: Group, member_id: str, generation: int) -> Error:
-    """Tell why a commit is refused: whoever commits must be a member, and up to date."""
+    """Return why a commit is refused: the sender must be a member, and up to date."""
     if group.consumer is not None and group.consumer.members:
         return _fence_member(group, member_id, generation)
     classic = group.classic

@@ -20,7 +20,7 @@ REMOTE_LOG_METADATA: Final = "__remote_log_metadata"
 
 
 class InternalTopic(NamedTuple):
-    """What such a topic is created with.
+    """Settings with which such a topic is created.
 
     Attributes:
         replication_factor: None leaves it to the brokers' ``default.replication.factor`` (Streams spells that -1).

@@ -1,4 +1,4 @@
-"""What a coordinator of transactions knows, and how it comes to know it: by reading and writing its partitions.
+"""Memory of a transaction coordinator, which it gets by reading and writing its partitions.
 
 Knows no state machine: a value is replaced once its record is committed.
 """
@@ -186,7 +186,7 @@ class TransactionMetadata(NamedTuple):
 
 def step(before: TransactionMetadata, after: TransactionMetadata) -> TransactionMetadata:
     """Take a step of the table."""
-    assert before.state in MAY_FOLLOW[after.state], f"{before.state.name} -> {after.state.name}"  # noqa: S101 - whoever asks has looked
+    assert before.state in MAY_FOLLOW[after.state], f"{before.state.name} -> {after.state.name}"  # noqa: S101 - the caller has looked
     return after
 
 
@@ -232,7 +232,7 @@ def completed(before: TransactionMetadata) -> TransactionMetadata:
 
 
 def with_next_epoch(before: TransactionMetadata, timeout_ms: int) -> TransactionMetadata:
-    """A session begins in the next epoch; whoever has the epoch before is fenced."""
+    """A session begins in the next epoch; the producer of the epoch before is fenced."""
     return step(before, TransactionMetadata(before.producer_id, before.producer_epoch + 1, timeout_ms))
 
 

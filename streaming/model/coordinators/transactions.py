@@ -1,4 +1,4 @@
-"""The coordinator of transactions: whoever leads the partition of ``__transaction_state`` that an id hashes to.
+"""The coordinator of transactions: the leader of the partition of ``__transaction_state`` that an id hashes to.
 
 What it decides is decided once its record is committed there (``acks=all``); what it knows, it has from that partition,
 so another broker goes on where it stopped. States and steps stand in ``transaction_state``.
@@ -240,7 +240,7 @@ _SETTLED: Final = frozenset({Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION})
 
 
 class _Decision:
-    """Which partitions have no marker yet; True while one is on its way."""
+    """Partitions that have no marker yet; True while one is on its way."""
 
     def __init__(self, metadata: TransactionMetadata, coordinator_epoch: int) -> None:
         self.metadata = metadata
@@ -346,7 +346,7 @@ class MarkerSender:
             self.try_again(transactional_id, decision.metadata)
 
 
-# A transactional producer begins a session: the coordinator fences whoever had its id before.
+# A transactional producer begins a session: the coordinator fences the earlier user of its id.
 #
 # Knows what the coordinator's log holds. The states and steps stand in ``transaction_state``.
 
@@ -374,7 +374,7 @@ class Sessions:
         self._outbox = outbox
 
     def init_producer_id(self, now: int, request: InitProducerIdRequest) -> None:
-        """Producer begins a session; whoever used the same transactional id before is fenced."""
+        """Producer begins a session; the earlier user of its transactional id is fenced."""
         transactional_id = request.transactional_id
         if transactional_id is None:
             self._producer_ids.init(now, request)

@@ -1,1 +1,1 @@
-"""What must hold after every step, and the observer that checks it. The protocol does not know this package."""
+"""Invariants that hold after every step, and the observer that checks them. The protocol does not know this package."""

@@ -45,7 +45,7 @@ class Loss(NamedTuple):
 
 
 class Memory:
-    """What is remembered of one partition.
+    """Memory of one partition.
 
     Attributes:
         states: every registration the controller ever wrote, by partition epoch.
@@ -158,7 +158,7 @@ class Ghost:
         self.touched[key] = True
 
     def process_changed(self, broker: BrokerId) -> None:
-        """A process began or ended: whoever waited for its answers gets none."""
+        """A process began or ended: those that waited for its answers get none."""
         for memory in self.memories.values():
             for leader in [leader for leader in memory.waiting if leader.broker == broker]:
                 self.resigned(leader)
@@ -196,7 +196,7 @@ class Ghost:
             self._forgive(key, after, step.cause.value)
         elif (excuse := self.excuse(key, step.before)) and (
             after.leader not in memory.damaged or self.is_accepted(after.leader)
-        ):  # else it is dead, or will be taken for another process soon: whoever is elected next decides
+        ):  # else it is dead, or will be taken for another process soon: the next leader decides
             self._forgive(key, after, excuse)
 
     def is_accepted(self, broker: BrokerId) -> bool:
@@ -258,7 +258,7 @@ class Ghost:
                     memory.broken.append(("NoSplitBrain", what))
 
     def _forgive(self, key: TopicPartition, after: PartitionRegistration, excuse: str) -> None:
-        """What the new leader has is all there is from now on."""
+        """Take the new leader's log for all there is from now on."""
         self.may_have_lost = True
         memory = self.memory(key)
         (log,) = self._logs(key, (after.leader,))

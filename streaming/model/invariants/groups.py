@@ -60,7 +60,7 @@ def valid_member_epochs(group: Group) -> Iterator[str]:
 
 
 def valid_stable_state(group: Group) -> Iterator[str]:
-    """Where all are stable, everybody has its target. Source: ValidStableGroupState, there."""
+    """Every member has its target where all are stable. Source: ValidStableGroupState, there."""
     consumer = group.consumer
     if consumer is None or consumer.state is not GroupState.STABLE:
         return
@@ -97,7 +97,7 @@ OTHERS: Final = ("StateIsTheLog", "OwnedIsHeld", "ConsistentRead", "Acknowledged
 
 
 def state_is_the_log(cluster: Cluster) -> Iterator[str]:
-    """What a coordinator knows of members is what another would read from its log. Source: ours."""
+    """A coordinator knows of members what another would read from its log. Source: ours."""
     for broker in cluster.brokers.values():
         for loaded in broker.apis.groups.log.loaded():
             read = read_groups(loaded.partition)

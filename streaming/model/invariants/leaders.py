@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def valid_replica_state(view: View) -> str | None:
-    """Who leads was named leader by its own metadata, and its log has a record at every offset.
+    """Every leader was named by its own metadata, and its log has a record at every offset.
 
     Source: ValidReplicaState of Vanlightly's specifications.
     """
@@ -71,7 +71,7 @@ def replication_quorum_superset(view: View) -> str | None:
 
 
 def weak_isr(view: View) -> str | None:
-    """Below the high watermark of whoever believes to lead, its own ISR has the same records.
+    """Below the high watermark of a leader by its own belief, its own ISR has the same records.
 
     Source: WeakIsr of hachikuji's specification. Scope: members that did not lose their replica since by a
     reassignment; damaged disks excused.
@@ -90,7 +90,7 @@ def weak_isr(view: View) -> str | None:
 
 
 def strong_isr(view: View) -> str | None:
-    """Below the high watermark of whoever believes to lead, stale or not, the controller's ISR has the same records.
+    """Below the high watermark of a leader by its own belief, stale or not, the controller's ISR has the same records.
 
     Source: StrongIsr of hachikuji's specification. Scope: a damaged disk counts once its process is registered.
     """
@@ -141,7 +141,7 @@ def latest_offset_grows(view: View) -> str | None:
 
 
 def metadata_log_matching(view: View) -> str | None:
-    """What a leader knows of its partition is what the controller once wrote, at that partition epoch.
+    """A leader knows of its partition what the controller once wrote, at that partition epoch.
 
     Source: MetadataLogMatching of Vanlightly's specifications.
     """

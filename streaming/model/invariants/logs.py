@@ -103,7 +103,7 @@ def consistent_read(view: View) -> str | None:
     """Whatever a consumer read at an offset is still exactly there on the leader.
 
     Source: ConsistentRead of Vanlightly's specifications. The consumer is one that is always at the high watermark of
-    whoever leads. Scope: a leader that is not stale, no excused loss.
+    whichever broker leads. Scope: a leader that is not stale, no excused loss.
     """
     leader = view.believers.get(view.truth.leader)
     is_newest = leader is not None and leader.committed.leader_epoch == view.truth.leader_epoch

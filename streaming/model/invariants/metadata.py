@@ -84,7 +84,7 @@ def valid_controller_state(view: View) -> str | None:
 
 
 def unclean_exclusion(view: View) -> str | None:
-    """Who lost records in a crash is in neither ISR nor ELR until it has them again.
+    """A broker that lost records in a crash is in neither ISR nor ELR until it has them again.
 
     Source: prose of KIP-966. Scope: with eligible leader replicas, from the registration of the new process on.
     """

@@ -24,7 +24,7 @@ class Invariant(NamedTuple):
 
     @property
     def statement(self) -> str:
-        """What is promised, in a sentence."""
+        """Promise, in a sentence."""
         return (self.complaint.__doc__ or "").partition("\n")[0].partition(" Source:")[0]
 
 

@@ -19,7 +19,7 @@ TRANSACTION_STATE: Final = "__transaction_state"
 
 
 class Header(NamedTuple):
-    """Who asks, and the number that the answer repeats."""
+    """Sender of a request, and the number that the answer repeats."""
 
     sender: BrokerId
     correlation_id: int
@@ -40,7 +40,7 @@ class WakeUp(NamedTuple):
 
 
 class ClientMetadataRequest(NamedTuple):
-    """Who leads these partitions, and how many have these topics?"""
+    """Question for the leaders of these partitions, and the partition counts of these topics."""
 
     header: Header
     partitions: tuple[TopicPartition, ...]
@@ -72,7 +72,7 @@ class CoordinatorKey(NamedTuple):
 
 
 class FindCoordinatorRequest(NamedTuple):
-    """Who coordinates this group or transactional id?"""
+    """Question for the coordinator of a group or transactional id."""
 
     header: Header
     key: CoordinatorKey
@@ -90,7 +90,7 @@ class FindCoordinatorResponse(NamedTuple):
 
 
 class Acks(IntEnum):
-    """When a leader answers."""
+    """Condition on which a leader answers."""
 
     NONE = 0
     """Never."""
@@ -118,7 +118,7 @@ class ProduceRequest(NamedTuple):
 
 
 class ProducedPartition(NamedTuple):
-    """Where a batch stands, or why it does not."""
+    """Offset of a batch, or the reason why it has none."""
 
     topic_partition: TopicPartition
     error: Error = Error.NONE
@@ -175,7 +175,7 @@ ANY_EPOCH: Final = -1
 
 
 class IsolationLevel(IntEnum):
-    """How far a consumer reads."""
+    """Limit up to which a consumer reads."""
 
     READ_UNCOMMITTED = 0
     """To the high watermark."""
@@ -184,14 +184,14 @@ class IsolationLevel(IntEnum):
 
 
 class Timestamp(IntEnum):
-    """What a consumer may ask for instead of a time."""
+    """Special offsets that a consumer may ask for instead of a time."""
 
     LATEST = -1
     EARLIEST = -2
 
 
 class ConsumerFetchPartition(NamedTuple):
-    """Where a consumer is, and the leader epoch it knows; ``ANY_EPOCH`` if it knows none."""
+    """Position of a consumer, and the leader epoch it knows; ``ANY_EPOCH`` if it knows none."""
 
     topic_partition: TopicPartition
     leader_epoch: int
@@ -245,7 +245,7 @@ class ConsumerFetchResponse(NamedTuple):
 
 
 class ListOffsetsPartition(NamedTuple):
-    """Which offset of this partition?"""
+    """Question for an offset of this partition."""
 
     topic_partition: TopicPartition
     leader_epoch: int

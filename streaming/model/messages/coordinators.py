@@ -17,7 +17,7 @@ JOIN_EPOCH: Final = 0
 
 
 class CommittedOffset(NamedTuple):
-    """Where a group goes on: the next record to read, and the leader epoch of the one before it."""
+    """Position at which a group continues: the next record to read, and the leader epoch of the one before it."""
 
     offset: int
     leader_epoch: int
@@ -133,7 +133,7 @@ class ConsumerGroupHeartbeatRequest(NamedTuple):
 
 
 class ConsumerGroupHeartbeatResponse(NamedTuple):
-    """What the member may read, in which epoch.
+    """Assignment of the member, and its epoch.
 
     Departs from Kafka: every answer tells the assignment; Kafka's tells it where it may be news.
     """
@@ -168,9 +168,9 @@ class OffsetCommitResponse(NamedTuple):
 
 
 class OffsetFetchRequest(NamedTuple):
-    """Where did the group stop? ``partitions`` None: wherever it committed anything.
+    """Question for the committed offsets of a group; ``partitions`` None: of all where it committed.
 
-    A member of a consumer group states its epoch; ``NO_GENERATION``: whoever asks.
+    A member of a consumer group states its epoch; ``NO_GENERATION``: any sender.
     """
 
     header: Header
@@ -181,7 +181,7 @@ class OffsetFetchRequest(NamedTuple):
 
 
 class OffsetFetchResponse(NamedTuple):
-    """What is committed; a partition without a committed offset is left out."""
+    """Committed offsets; a partition without one is left out."""
 
     correlation_id: int
     error: Error

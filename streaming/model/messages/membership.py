@@ -50,7 +50,7 @@ class BrokerHeartbeatRequest(NamedTuple):
 
 
 class BrokerHeartbeatResponse(NamedTuple):
-    """What the controller made of it."""
+    """Answer of the controller to a heartbeat."""
 
     error: Error
     is_fenced: bool = True
@@ -58,7 +58,7 @@ class BrokerHeartbeatResponse(NamedTuple):
 
 
 class AssignReplicasToDirsRequest(NamedTuple):
-    """Where a broker has put replicas (api 73, KIP-858). Departs from Kafka: there is no answer."""
+    """Directories in which a broker has put replicas (api 73, KIP-858). Departs from Kafka: there is no answer."""
 
     broker: BrokerId
     broker_epoch: BrokerEpoch
@@ -102,7 +102,7 @@ class FromController(NamedTuple):
 
 
 class NotController(NamedTuple):
-    """Whoever was asked is not the active controller; ``leader`` is who leads ``epoch``, as far as it knows."""
+    """Refusal of an inactive controller; ``leader`` leads ``epoch``, as far as it knows."""
 
     controller: BrokerId
     leader: BrokerId | None
@@ -115,7 +115,7 @@ class NotController(NamedTuple):
 
 
 class LeaderAndIsr(NamedTuple):
-    """Who leads these partitions, with which ISR. ``full``: these are all that the broker hosts (KIP-516)."""
+    """Leaders and ISRs of these partitions. ``full``: these are all that the broker hosts (KIP-516)."""
 
     controller_epoch: int
     partitions: tuple[MetadataPartition, ...]
@@ -123,7 +123,7 @@ class LeaderAndIsr(NamedTuple):
 
 
 class UpdateMetadata(NamedTuple):
-    """Which brokers are alive.
+    """Brokers that are alive.
 
     Departs from Kafka: where partitions are led, which only clients want to know of it, is left out.
     """

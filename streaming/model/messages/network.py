@@ -1,4 +1,4 @@
-"""What every node shares: its address, and what it wants done.
+"""Network parts that every node shares: its address, and what it wants done.
 
 A broker's address is its id, a controller's is its id with a minus: no broker has it, and the metadata log names 100
 and not -100. Messages and timers are named tuples, and a node looks up what to do with one by its type.
@@ -36,7 +36,7 @@ class Disconnected(NamedTuple):
 
 
 class Outbox:
-    """What a node wants done: messages to send and timers to set. The loop empties it after every input."""
+    """Messages to send and timers to set by a node. The loop empties it after every input."""
 
     __slots__ = ("messages", "timers")
 
@@ -109,7 +109,7 @@ class EventQueue:
 
     @property
     def next_at(self) -> int:
-        """When the next event is due."""
+        """Due time of the next event."""
         return self._events[0].at if self._events else NEVER
 
     def push(self, at: int, receiver: Address, payload: Message | Timer, sender: Address) -> None:
@@ -148,7 +148,7 @@ class Pause:
 # A node's own requests: which are open, which failed (``NetworkClient``). Knows nothing of what they are about.
 #
 # A request has three ends: its answer, a broken connection, or ``request.timeout.ms`` without an answer, which breaks
-# the connection. Whoever asked is told once; whatever arrives later is ignored.
+# the connection. The sender is told once; whatever arrives later is ignored.
 
 
 class _Open(NamedTuple):

@@ -1,6 +1,6 @@
 """Controllers among themselves (apis 1, 52, 53 and 54 on ``__cluster_metadata``; KIP-595, KIP-996). Values only.
 
-Every message carries the sender's epoch, so that whoever is behind learns of the newer one from any of them.
+Every message carries the sender's epoch, so that a voter that is behind learns of the newer one from any of them.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class QuorumFetchRequest(NamedTuple):
 
 
 class QuorumFetchResponse(NamedTuple):
-    """The leader's batches, or where the logs part. ``leader`` is None if whoever was asked leads nothing."""
+    """The leader's batches, or where the logs part. ``leader`` is None if the node that was asked leads nothing."""
 
     leader: BrokerId | None
     epoch: int

@@ -1,4 +1,4 @@
-"""What a process asks to be woken with. Values only."""
+"""Timers by which a process asks to be woken. Values only."""
 
 from __future__ import annotations
 

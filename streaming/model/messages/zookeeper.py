@@ -1,4 +1,4 @@
-"""What a broker says to ZooKeeper, and what it hears. Values only.
+"""Messages between a broker and ZooKeeper. Values only.
 
 A path is a tuple of names: ``/brokers/ids/1`` is ``("brokers", "ids", 1)``.
 """
@@ -21,7 +21,7 @@ Path = tuple[str | int, ...]
 
 
 class Code(Enum):
-    """How an operation went."""
+    """Result of an operation."""
 
     OK = auto()
     NO_NODE = auto()
@@ -122,7 +122,7 @@ class CloseSession(NamedTuple):
 
 
 class SessionExpired(NamedTuple):
-    """Whoever asked was silent for too long: its session is no more, nor what was bound to it."""
+    """The client was silent for too long: its session is no more, nor what was bound to it."""
 
     session: int
 
@@ -149,7 +149,7 @@ class Answer(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """A watch fires: something about the node at ``path`` changed. Whoever wants to know what reads it."""
+    """A watch fires: something about the node at ``path`` changed. The client has to read it to learn what."""
 
     session: int
     path: Path

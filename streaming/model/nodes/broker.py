@@ -247,7 +247,7 @@ class Broker:
 
 
 class Parts(Protocol):
-    """What requests are answered with: the parts of a broker's process."""
+    """Parts of a broker's process that answer requests."""
 
     leadership: Leadership
     following: FollowedPartitions

@@ -1,4 +1,4 @@
-"""Who keeps leaders and ISRs: picks the control plane of a metadata mode, and the brokers that go with it."""
+"""Control plane of a metadata mode, which keeps leaders and ISRs, and the brokers that go with it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a broker stores on disk: logs, and what survives a crash."""
+"""Storage of a broker: logs, and what survives a crash."""

@@ -9,7 +9,7 @@ NO_PRODUCER: Final = -1
 
 
 class Marker(Enum):
-    """How a transaction ended, as its control batch says (api keys of the control record)."""
+    """End of a transaction, as its control batch says (api keys of the control record)."""
 
     ABORT = 0
     COMMIT = 1

@@ -1,4 +1,4 @@
-"""What outlives a broker's process, and what power cuts and broken disks take away."""
+"""Disks: what outlives a broker's process, and what power cuts and broken disks take away."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from streaming.model.storage.log import Log
 
 NO_BROKER_EPOCH: Final = BrokerEpoch(-1)
-"""Of a broker that was never registered, or did not stop cleanly."""
+"""Epoch of a broker that was never registered, or did not stop cleanly."""
 
 
 class Disk:
@@ -114,7 +114,7 @@ class LogDirs:
 
     @property
     def registered_names(self) -> tuple[str, ...]:
-        """What a registration says: the readable ones; a broker with a single directory names none."""
+        """Directories in a registration: the readable ones; a broker with a single directory names none."""
         return self.online if len(self.names) > 1 else ()
 
     def place(self, key: TopicPartition) -> None:

@@ -107,7 +107,7 @@ class Log:
 
     @property
     def config(self) -> LogConfig:
-        """What configuration says of this log."""
+        """Configuration of this log."""
         return self._config
 
     @config.setter
@@ -147,7 +147,7 @@ class Log:
         return [*(segment.base_offset for segment in self.segments[1:]), self.end]
 
     def sizes(self) -> list[int]:
-        """How many records each segment has."""
+        """Number of records in each segment."""
         ends = self.segment_ends()
         return [end - segment.base_offset - segment.removed for segment, end in zip(self.segments, ends, strict=True)]
 

@@ -1,4 +1,4 @@
-"""What a log knows of those who write it: sequences, epochs, open and aborted transactions (``ProducerStateManager``).
+"""Producers that a log knows: sequences, epochs, open and aborted transactions (``ProducerStateManager``).
 
 It is a function of the log: every replica keeps its own, followers from what they fetch, and a truncated log has it
 computed again. Departs from Kafka: a rebuild reads the batches that are left; Kafka would also find older producers in
@@ -172,7 +172,7 @@ class ProducerState:
         )
 
     def rebuild(self, batches: Iterable[Batch]) -> None:
-        """Compute everything anew from a log that was truncated."""
+        """Compute everything again from a log that was truncated."""
         self.entries.clear()
         self.aborted.clear()
         self._open.clear()

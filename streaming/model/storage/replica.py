@@ -63,7 +63,7 @@ class LocalReplica:
         self.move_high_watermark(min(self.high_watermark, self.log.end))
 
     def restart_at(self, offset: int) -> None:
-        """Follower: drop everything and begin anew at ``offset``, where the leader's log starts."""
+        """Follower: drop everything and start over at ``offset``, where the leader's log starts."""
         self.log.restart_at(offset)
         self.move_high_watermark(offset)
 

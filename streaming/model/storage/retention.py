@@ -1,4 +1,4 @@
-"""What a log may forget (``UnifiedLog.deleteOldSegments``). Pure: a log in, its new start out."""
+"""Records that a log may forget (``UnifiedLog.deleteOldSegments``). Pure: a log in, its new start out."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ MAX_RELATIVE_OFFSETS: Final = 2**31
 
 
 def index_records(index_bytes: int) -> int:
-    """How many records an index of a size reaches over.
+    """Return the number of records that an index of a size reaches over.
 
     It takes an entry each 4 KiB, which is four records; those of the time index have 12 bytes, so it is full before
     the offset index is.
@@ -29,7 +29,7 @@ INDEX_RECORDS: Final = index_records(10 * 2**20)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """What ``LogConfig.java`` says of one topic's logs. Sizes in records of 1 KiB, times in milliseconds, -1: no limit.
+    """Settings of a topic's logs, as in ``LogConfig.java``. Sizes in records of 1 KiB, times in ms, -1: no limit.
 
     Attributes:
         segment_records: topic configuration ``segment.bytes``.
@@ -57,7 +57,7 @@ class LogConfig:
 
     @property
     def segment_offsets(self) -> int:
-        """How many offsets a segment can have at most, whatever stops it first: its size or its indexes."""
+        """Most offsets that a segment can have, whatever stops it first: its size or its indexes."""
         return min(self.segment_records, self.index_records, MAX_RELATIVE_OFFSETS)
 
 

@@ -474,7 +474,7 @@ def _by_leader(change: ChangeInContext) -> Explanation | None:
 def _lag(change: ChangeInContext) -> Explanation:
     """A follower lags by the leader's clock alone, and a leader that was itself paused sees all followers lag at once.
 
-    So one leader's removals of a batch are judged together. Whoever lost several brokers, or its last follower, may be
+    So one leader's removals of a batch are judged together. A leader that lost several brokers, or its last one, may be
     the one that stalled. A follower that stayed makes that unlikely but does not exclude it: its fetch may have been
     the first after the pause. So lag is never proven.
     """

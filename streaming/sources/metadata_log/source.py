@@ -346,7 +346,7 @@ class MetadataLogSource:
         self._image.image_timestamp = Micros(newest + 1)
         self._is_new_log = self._pending_report is not SnapshotReason.START
         self._pending_report = self._pending_report or SnapshotReason.HISTORY_LOST
-        self._report("the metadata log is another one than before: it is read anew")
+        self._report("the metadata log is another one than before: it is read again")
 
     def _full_report(self, reason: SnapshotReason, at: Micros) -> list[Observation]:
         self._snapshot_at = at

@@ -185,7 +185,7 @@ def test_leaders_are_counted_by_the_changes_that_they_asked_for_since_the_proces
     tables.commit(rows.partition("orders", 0, slow, **by_lag), rows.partition("orders", 0, whole, **back))
     tables.commit(rows.partition("orders", 0, slow, **fenced), rows.partition("orders", 0, whole, **back))
     tables.commit(rows.partition("orders", 0, state([1, 2, 3], [2, 3], 2), **elected))
-    for _ in range(2):  # the second time after everything was read anew
+    for _ in range(2):  # the second time after everything was read again
         values = shown(reader, rows.start)
         assert by_instance(values, f"{MANAGER}isrshrinks_total") == {"1": 1, "2": 0, "3": 0, "4": 0}
         assert by_instance(values, f"{MANAGER}isrexpands_total") == {"1": 2, "2": 0, "3": 0, "4": 0}

@@ -135,7 +135,7 @@ def test_only_a_higher_leader_epoch_restarts_a_fetch(epoch: int, restarts: bool)
     ("start", "end", "expected"),
     [
         pytest.param(0, 4, (0, 4), id="the leader's log is shorter: cut"),
-        pytest.param(8, 9, (8, 8), id="it starts beyond this log: begin anew there"),
+        pytest.param(8, 9, (8, 8), id="it starts beyond this log: start over there"),
         pytest.param(2, 9, (0, 5), id="neither: keep everything"),
     ],
 )

@@ -330,7 +330,7 @@ def test_a_commit_is_refused_while_the_isr_is_below_the_minimum(lab: Callable[..
 
 
 def test_n20_after_an_unclean_election_a_committed_offset_lies_beyond_the_log(lab: Callable[..., Any]) -> None:
-    """N20: without the validation of KIP-320 the next reader is out of range, and begins anew."""
+    """N20: without the validation of KIP-320 the next reader is out of range, and starts over."""
     switches = lab().constants.switches
     it = lab(eligible_leader_replicas=False, switches=type(switches)(epoch_fencing=False))
     it.topic(CONSUMER_OFFSETS, [(3,)])

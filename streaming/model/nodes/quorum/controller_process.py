@@ -153,7 +153,7 @@ class ControllerProcess:
             self._report_committed()
 
     def _step_down(self) -> None:
-        """Whoever waits for an answer will not get it here."""
+        """Senders that wait for an answer will not get it here."""
         for broker in dict.fromkeys(receiver for _, receiver, _ in self._unanswered):
             self._refuse(broker)
         self._unanswered, self._open_batch = [], None

@@ -28,7 +28,7 @@ def staggered(node: BrokerId, below: int) -> int:
 
 
 class Controllers:
-    """What outlives the controllers' processes.
+    """State that outlives the controllers' processes.
 
     Attributes:
         state: what the quorum replicates; at any time it is what the newest active controller knows.
@@ -59,7 +59,7 @@ class Controllers:
 
     @property
     def active(self) -> BrokerId | None:
-        """Who is active now; None while nobody is."""
+        """Active controller; None while there is none."""
         return next((node for node, process in self.running.items() if process.is_active), None)
 
     def disconnected(self, broker: BrokerId) -> None:

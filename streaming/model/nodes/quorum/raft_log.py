@@ -40,12 +40,12 @@ class RaftLog:
 
     @property
     def epoch_start(self) -> int:
-        """Where the newest epoch begins. Enabled while there is one."""
+        """Start of the newest epoch. Enabled while there is one."""
         return self._offsets.epochs[-1][1]
 
     @property
     def position(self) -> tuple[int, int]:
-        """How far this log is, for comparing it with another one's: a newer epoch outweighs any length."""
+        """End of this log, for comparing it with another one's: a newer epoch outweighs any length."""
         return self.last_epoch, self.end
 
     def append(self, entry: Entry) -> None:

@@ -1,9 +1,9 @@
-"""Who leads the quorum (``QuorumState``, ``EpochElection``; KIP-595, KIP-996): roles, epochs, votes.
+"""Leadership of the quorum (``QuorumState``, ``EpochElection``; KIP-595, KIP-996): roles, epochs, votes.
 
 Laws of this file: the role changes in :meth:`Voter._become` and nowhere else, by the table of ``roles``; the epoch
 never falls; a voter votes once an epoch and only for a log at least as advanced as its own.
 
-Departs from Kafka: requests are not repeated; whoever misses an answer notices by its election or fetch timeout.
+Departs from Kafka: requests are not repeated; a voter that misses an answer notices by its election or fetch timeout.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Role(Enum):
-    """What a voter is in its epoch. One that has voted is unattached until it hears of the winner."""
+    """Role of a voter in its epoch. One that has voted is unattached until it hears of the winner."""
 
     UNATTACHED = auto()
     PROSPECTIVE = auto()
@@ -44,7 +44,7 @@ class Role(Enum):
 
 
 class RoleTrigger(Enum):
-    """What makes a voter change its role."""
+    """Reason for a voter to change its role."""
 
     HIGHER_EPOCH = auto()
     LEADER_FOUND = auto()
@@ -147,7 +147,7 @@ class Voter:
         return self._disk.log
 
     def start(self, now: int) -> None:
-        """The process starts. Whoever voted for itself before cannot lead that epoch again: it does not know its end.
+        """The process starts. It cannot lead an epoch again in which it voted for itself: it does not know its end.
 
         Departs from Kafka: the first voter of a new cluster does not wait for its first election timeout.
         """

@@ -102,7 +102,7 @@ class ZooKeeperBroker(Broker):
         """Broker creates its node, bound to the session. Enabled within one.
 
         Departs from Kafka: a process that finds the node of the one before it waits for its end, where Kafka's exits
-        and is started again by whoever watches it.
+        and is started again by its supervisor.
         """
         if self._session.number is not None:
             node = Create(broker_path(self.broker), self.lifecycle.incarnation_id, ephemeral=True)
@@ -118,7 +118,7 @@ class ZooKeeperBroker(Broker):
             self.outbox.after(self._constants.registration_retry_ms, RegistrationDue())
 
     def _session_expired(self, _now: int, message: SessionExpired) -> None:
-        """What was bound to the session is gone: begin again. Led partitions are led on until somebody says no."""
+        """Begin again without what was bound to the session. Led partitions are led on until a request is refused."""
         if message.session == self._session.number:
             self._session.connect()
             self.controller.resign()

@@ -56,7 +56,7 @@ WATCHED: Final = (BROKER_IDS, TOPICS, DELETED_TOPICS, ISR_CHANGES)
 
 
 class ControllerEpoch:
-    """What a broker does while it is the controller.
+    """Work of a broker while it is the controller.
 
     Every method is an event: it yields operations and goes on with their results.
 
@@ -294,7 +294,7 @@ class KafkaController:
 
     @property
     def remembered(self) -> Registry | None:
-        """What it remembers of brokers and partitions; None while it is not active."""
+        """Memory of brokers and partitions; None while it is not active."""
         return None if self._controller_epoch is None else self._controller_epoch.registry
 
     # -------------------------------------------------------------- what happens to it

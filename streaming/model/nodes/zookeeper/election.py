@@ -1,4 +1,4 @@
-"""Who leads next, for the ZooKeeper controller (``Election.scala``, ``PartitionLeaderElectionAlgorithms``). Pure.
+"""Elections of the ZooKeeper controller (``Election.scala``, ``PartitionLeaderElectionAlgorithms``). Pure.
 
 Each strategy gets the replicas in the order in which they are to be asked, and gives the leader and the ISR it begins
 with; None if nobody may lead.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Question(NamedTuple):
-    """What an election looks at.
+    """Input of an election.
 
     Attributes:
         replicas: in the order of preference.

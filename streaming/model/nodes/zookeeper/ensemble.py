@@ -78,7 +78,7 @@ _NOBODY = -1
 
 
 class _Session:
-    """Who has it, and until when it lives unless something is heard."""
+    """Owner of a session, and the time at which it expires unless something is heard."""
 
     __slots__ = ("broker", "deadline")
 
@@ -198,7 +198,7 @@ class ZooKeeper:
     def _request(self, now: int, request: Request) -> None:
         session = self._sessions.get(request.session)
         if session is None:
-            return  # whoever asks has been told, or will be
+            return  # the sender has been told, or will be
         session.deadline = now + self._timeout_ms
         results: tuple[Result, ...] = ()
         if self._is_controller(request):
@@ -326,7 +326,7 @@ class Znodes:
 # ZooKeeper's history as metadata-log records.
 #
 # Departs from Kafka: without KRaft there is no such log. Every write to a znode becomes the record that says the same,
-# so that whoever reads clusters reads this one, too. A broker whose session ended is told as unregistered.
+# so that every reader of clusters reads this one, too. A broker whose session ended is told as unregistered.
 
 
 class Chronicle:

@@ -1,4 +1,4 @@
-"""Where Kafka keeps what in ZooKeeper: paths, and the data behind them. Values only."""
+"""Layout of Kafka's data in ZooKeeper: paths, and the data behind them. Values only."""
 
 from __future__ import annotations
 

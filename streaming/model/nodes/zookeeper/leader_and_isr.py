@@ -1,8 +1,8 @@
-"""How the ZooKeeper controller changes leaders and ISRs (``PartitionStateMachine``, ``ReplicaStateMachine``).
+"""Changes of leaders and ISRs by the ZooKeeper controller (``PartitionStateMachine``, ``ReplicaStateMachine``).
 
 Everything here is a :data:`Steps`: it yields operations for ZooKeeper and goes on with their results, as the thread of
-the real controller waits for them. A state is read, decided upon, and written if nobody wrote it in between; whoever
-lost the race begins again. Every write begins a new leader epoch.
+the real controller waits for them. A state is read, decided upon, and written if no other write came in between;
+one that lost the race begins again. Every write begins a new leader epoch.
 """
 
 from __future__ import annotations

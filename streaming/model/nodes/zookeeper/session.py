@@ -69,7 +69,7 @@ class Session:
 
     def ask(self, operations: tuple[Operation, ...], then: Then, epoch_version: int | None = None) -> None:
         """Send operations; ``then`` gets the time and the results. Enabled within a session."""
-        assert self.number is not None, "no session"  # noqa: S101 - whoever asks does so because one began
+        assert self.number is not None, "no session"  # noqa: S101 - the caller began one
         self._last_request += 1
         self._waiting[self._last_request] = then
         self._outbox.send(ENSEMBLE, Request(self.number, self._last_request, operations, epoch_version))
