@@ -6,8 +6,11 @@ columns (a struct), or a list of one such tuple (an array of structs).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,25 @@ class Table:
 def required(name: str, plain: str, comment: str) -> Column:
     """Make a column that every row has."""
     return Column(name, plain, comment, nullable=False)
+
+
+def sampled(plain: str, comment: str, *, nullable: bool | None = None) -> Mapping[str, Any]:
+    """Metadata of a dataclass field that is a column of a table, too; by default null is what may be None."""
+    return {_SAMPLED: (plain, comment, nullable)}
+
+
+def columns_of(kind: type[Any], first: tuple[str, ...] = ()) -> tuple[Column, ...]:
+    """Return the columns that the fields of a sampled kind declare: those named first, the others in their order."""
+    declared = {item.name: item for item in fields(kind) if _SAMPLED in item.metadata}
+    columns = []
+    for name in dict.fromkeys((*first, *declared)):
+        plain, comment, nullable = declared[name].metadata[_SAMPLED]
+        optional = "None" in str(declared[name].type)
+        columns.append(Column(name, plain, comment, nullable=optional if nullable is None else nullable))
+    return tuple(columns)
+
+
+_SAMPLED: Final = "sampled"
 
 
 CLUSTER: Final = (

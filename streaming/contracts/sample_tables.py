@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from streaming.contracts.columns import CLUSTER, PARTITION_IDENTITY, Column, Table, required
+from streaming.contracts.columns import CLUSTER, PARTITION_IDENTITY, Column, Table, columns_of, required
+from streaming.contracts.samples import (
+    BrokerMetricObserved,
+    GroupObserved,
+    LogDirectoryObserved,
+    QuorumMemberObserved,
+    TransactionObserved,
+)
+from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved, TopicSettingsObserved
 
 SAMPLED: Final = (
     required("collected_at", "timestamp", "when the source read it"),
@@ -48,13 +56,7 @@ GROUPS: Final = Table(
     comment="Every group, as its coordinator describes it, and every query of Spark whose checkpoint is read",
     columns=(
         *CLUSTER,
-        required("group", "string", "consumer, share or streams group, or the configured name of a checkpoint"),
-        required("group_protocol", "string", "classic, consumer, share or streams, or spark"),
-        required("group_state", "string", "as the coordinator reports it; of spark Active within a minute, or Unknown"),
-        Column("members", "int", "members of the group; null where the coordinator does not describe it"),
-        Column("assignor", "string", "how partitions are assigned; null while none is"),
-        Column("last_progress_at", "timestamp", "when a query of Spark last began or finished a batch"),
-        required("coordinator", "int", "broker that coordinates it; -1: none, as of spark"),
+        *columns_of(GroupObserved),
         *SAMPLED,
     ),
     key=("cluster_id", "group"),
@@ -96,16 +98,7 @@ TRANSACTIONS: Final = Table(
     comment="The transactions of producers: open ones, and those that hang",
     columns=(
         *CLUSTER,
-        required("producer_id", "long", "producer id"),
-        required("producer_epoch", "int", "producer epoch"),
-        Column("transactional_id", "string", "transactional id, where a coordinator knows it"),
-        Column("coordinator", "int", "broker that coordinates it"),
-        required("transaction_state", "string", "as the coordinator reports it"),
-        Column("timeout_ms", "int", "how long it may stay open"),
-        Column("started_at", "timestamp", "when its first partition was added"),
-        Column("transaction_partitions", "string[]", "partitions in the transaction, such as orders-0"),
-        required("is_hanging", "boolean", "a partition has it open and no coordinator will end it"),
-        Column("reporter", "int", "broker that reports it: its coordinator, else a leader; null in a simulation"),
+        *columns_of(TransactionObserved, first=("producer_id", "producer_epoch")),
         *SAMPLED,
     ),
     key=("cluster_id", "producer_id", "producer_epoch"),
@@ -117,13 +110,7 @@ LOG_DIRECTORIES: Final = Table(
     comment="The log directories of every broker",
     columns=(
         *CLUSTER,
-        required("broker", "int", "broker id"),
-        required("log_dir", "string", "path on the broker"),
-        required("is_online", "boolean", "whether the broker can use it"),
-        Column("hosted_replicas", "int", "replicas in it"),
-        Column("replica_bytes", "long", "their size"),
-        Column("total_bytes", "long", "size of its volume (KIP-827)"),
-        Column("usable_bytes", "long", "free bytes of its volume (KIP-827)"),
+        *columns_of(LogDirectoryObserved),
         Column("used_bytes", "long", "bytes of its volume that are not free"),
         Column("bytes_per_second", "double", "by how much used_bytes grow, over about 20 minutes; negative: shrink"),
         Column("seconds_until_full", "double", "time left at this pace; null unless the volume fills"),
@@ -140,14 +127,7 @@ QUORUM_MEMBERS: Final = Table(
     comment="The voters and observers of the metadata quorum, as its leader sees them",
     columns=(
         *CLUSTER,
-        required("node", "int", "controller or broker id"),
-        required("is_voter", "boolean", "a voter, or an observer"),
-        Column("controller", "int", "leader of the quorum"),
-        Column("controller_epoch", "int", "its raft epoch"),
-        Column("high_watermark", "long", "end of what is committed to the metadata log"),
-        Column("log_end_offset", "long", "end of this member's log"),
-        Column("last_fetch_at", "timestamp", "time of its last fetch"),
-        Column("last_caught_up_at", "timestamp", "when it last had caught up with the leader"),
+        *columns_of(QuorumMemberObserved),
         *SAMPLED,
     ),
     key=("cluster_id", "node"),
@@ -159,15 +139,7 @@ TOPIC_SETTINGS: Final = Table(
     comment="The settings of every topic that durability and throttles depend on, and what is wrong with them",
     columns=(
         *CLUSTER,
-        required("topic_id", "string", "topic id, as Kafka's tools print it"),
-        required("topic", "string", "topic name"),
-        required("partition_count", "int", "partitions of the topic"),
-        required("replication_factor", "int", "replicas of its smallest partition, those being added included"),
-        Column("min_isr", "int", "min.insync.replicas"),
-        Column("allows_unclean_election", "boolean", "unclean.leader.election.enable"),
-        Column("cleanup_policy", "string", "cleanup.policy"),
-        Column("leader_throttled_replicas", "string", "leader.replication.throttled.replicas; empty: none"),
-        Column("follower_throttled_replicas", "string", "follower.replication.throttled.replicas; empty: none"),
+        *columns_of(TopicSettingsObserved),
         Column("role", "string", "what an internal topic is for, such as consumer_offsets; null of any other"),
         Column("consequence", "string", "what fails while one of its partitions is offline or under min ISR, by role"),
         Column("weaknesses", "string[]", "what its settings risk, worst first, racks left out; empty: durable"),
@@ -183,12 +155,7 @@ BROKER_SETTINGS: Final = Table(
     comment="The settings of every broker that matter to replication",
     columns=(
         *CLUSTER,
-        required("broker", "int", "broker id"),
-        Column("leader_throttled_rate", "long", "leader.replication.throttled.rate, bytes per second; null: no limit"),
-        Column("follower_throttled_rate", "long", "follower.replication.throttled.rate, in the same way"),
-        Column("replica_lag_time_max_ms", "long", "replica.lag.time.max.ms"),
-        Column("broker_session_timeout_ms", "long", "broker.session.timeout.ms"),
-        Column("allows_unclean_election", "boolean", "unclean.leader.election.enable, for topics that do not set it"),
+        *columns_of(BrokerSettingsObserved),
         *SAMPLED,
     ),
     key=("cluster_id", "broker"),
@@ -200,10 +167,7 @@ BROKER_FEATURES: Final = Table(
     comment="The features that every broker supports (KIP-584): different levels are different versions of Kafka",
     columns=(
         *CLUSTER,
-        required("broker", "int", "broker id"),
-        required("feature", "string", "name, such as metadata.version"),
-        required("supported_level", "int", "highest level that the broker supports"),
-        required("finalized_level", "int", "level that the cluster uses; 0: off"),
+        *columns_of(BrokerFeatureObserved),
         *SAMPLED,
     ),
     key=("cluster_id", "broker", "feature"),
@@ -247,9 +211,7 @@ BROKER_METRICS: Final = Table(
     comment="The newest sample of every broker metric",
     columns=(
         *CLUSTER,
-        required("broker", "int", "broker id"),
-        required("metric", "string", "JMX exporter name in lower case: kafka_server_replicamanager_leadercount"),
-        required("metric_value", "double", "the sample"),
+        *columns_of(BrokerMetricObserved),
         *SAMPLED,
     ),
     key=("cluster_id", "broker", "metric"),

@@ -5,9 +5,10 @@ Every sample carries the envelope of ``observations.Observation``. None of it de
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
+from streaming.contracts.columns import sampled
 from streaming.contracts.identifiers import BrokerId, Micros, Offset, TopicId
 from streaming.contracts.observations import Channel, Observation, require
 
@@ -63,13 +64,23 @@ class GroupObserved(Observation):
     format: ClassVar[int] = 4
     channel: ClassVar[Channel] = Channel.OFFSETS
 
-    group: str
-    group_protocol: str
-    group_state: str
-    members: int | None = None
-    assignor: str | None = None
-    last_progress_at: Micros | None = None
-    coordinator: BrokerId
+    group: str = field(
+        metadata=sampled("string", "consumer, share or streams group, or the configured name of a checkpoint")
+    )
+    group_protocol: str = field(metadata=sampled("string", "classic, consumer, share or streams, or spark"))
+    group_state: str = field(
+        metadata=sampled("string", "as the coordinator reports it; of spark Active within a minute, or Unknown")
+    )
+    members: int | None = field(
+        default=None, metadata=sampled("int", "members of the group; null where the coordinator does not describe it")
+    )
+    assignor: str | None = field(
+        default=None, metadata=sampled("string", "how partitions are assigned; null while none is")
+    )
+    last_progress_at: Micros | None = field(
+        default=None, metadata=sampled("timestamp", "when a query of Spark last began or finished a batch")
+    )
+    coordinator: BrokerId = field(metadata=sampled("int", "broker that coordinates it; -1: none, as of spark"))
 
     def __post_init__(self) -> None:
         """Refuse a group without a name."""
@@ -128,16 +139,25 @@ class TransactionObserved(Observation):
     kind: ClassVar[str] = "transaction"
     channel: ClassVar[Channel] = Channel.OFFSETS
 
-    transactional_id: str | None = None
-    producer_id: int
-    producer_epoch: int
-    coordinator: BrokerId | None = None
-    transaction_state: str
-    timeout_ms: int | None = None
-    started_at: Micros | None = None
-    transaction_partitions: tuple[str, ...] = ()
-    is_hanging: bool = False
-    reporter: BrokerId | None = None
+    transactional_id: str | None = field(
+        default=None, metadata=sampled("string", "transactional id, where a coordinator knows it")
+    )
+    producer_id: int = field(metadata=sampled("long", "producer id"))
+    producer_epoch: int = field(metadata=sampled("int", "producer epoch"))
+    coordinator: BrokerId | None = field(default=None, metadata=sampled("int", "broker that coordinates it"))
+    transaction_state: str = field(metadata=sampled("string", "as the coordinator reports it"))
+    timeout_ms: int | None = field(default=None, metadata=sampled("int", "how long it may stay open"))
+    started_at: Micros | None = field(default=None, metadata=sampled("timestamp", "when its first partition was added"))
+    transaction_partitions: tuple[str, ...] = field(
+        default=(), metadata=sampled("string[]", "partitions in the transaction, such as orders-0", nullable=True)
+    )
+    is_hanging: bool = field(
+        default=False, metadata=sampled("boolean", "a partition has it open and no coordinator will end it")
+    )
+    reporter: BrokerId | None = field(
+        default=None,
+        metadata=sampled("int", "broker that reports it: its coordinator, else a leader; null in a simulation"),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,13 +167,13 @@ class LogDirectoryObserved(Observation):
     kind: ClassVar[str] = "log_directory"
     channel: ClassVar[Channel] = Channel.OFFSETS
 
-    broker: BrokerId
-    log_dir: str
-    is_online: bool
-    hosted_replicas: int | None = None
-    replica_bytes: int | None = None
-    total_bytes: int | None = None
-    usable_bytes: int | None = None
+    broker: BrokerId = field(metadata=sampled("int", "broker id"))
+    log_dir: str = field(metadata=sampled("string", "path on the broker"))
+    is_online: bool = field(metadata=sampled("boolean", "whether the broker can use it"))
+    hosted_replicas: int | None = field(default=None, metadata=sampled("int", "replicas in it"))
+    replica_bytes: int | None = field(default=None, metadata=sampled("long", "their size"))
+    total_bytes: int | None = field(default=None, metadata=sampled("long", "size of its volume (KIP-827)"))
+    usable_bytes: int | None = field(default=None, metadata=sampled("long", "free bytes of its volume (KIP-827)"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,14 +183,18 @@ class QuorumMemberObserved(Observation):
     kind: ClassVar[str] = "quorum_member"
     channel: ClassVar[Channel] = Channel.OFFSETS
 
-    node: int
-    is_voter: bool
-    controller: int
-    controller_epoch: int
-    high_watermark: Offset | None = None
-    log_end_offset: Offset | None = None
-    last_fetch_at: Micros | None = None
-    last_caught_up_at: Micros | None = None
+    node: int = field(metadata=sampled("int", "controller or broker id"))
+    is_voter: bool = field(metadata=sampled("boolean", "a voter, or an observer"))
+    controller: int = field(metadata=sampled("int", "leader of the quorum", nullable=True))
+    controller_epoch: int = field(metadata=sampled("int", "its raft epoch", nullable=True))
+    high_watermark: Offset | None = field(
+        default=None, metadata=sampled("long", "end of what is committed to the metadata log")
+    )
+    log_end_offset: Offset | None = field(default=None, metadata=sampled("long", "end of this member's log"))
+    last_fetch_at: Micros | None = field(default=None, metadata=sampled("timestamp", "time of its last fetch"))
+    last_caught_up_at: Micros | None = field(
+        default=None, metadata=sampled("timestamp", "when it last had caught up with the leader")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +232,8 @@ class BrokerMetricObserved(Observation):
     kind: ClassVar[str] = "broker_metric"
     channel: ClassVar[Channel] = Channel.METRICS
 
-    broker: BrokerId
-    metric: str
-    metric_value: float
+    broker: BrokerId = field(metadata=sampled("int", "broker id"))
+    metric: str = field(
+        metadata=sampled("string", "JMX exporter name in lower case: kafka_server_replicamanager_leadercount")
+    )
+    metric_value: float = field(metadata=sampled("double", "the sample"))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
+from streaming.contracts.columns import sampled
 from streaming.contracts.identifiers import BrokerId, TopicId
 from streaming.contracts.observations import Channel, Observation, require
 from streaming.contracts.sample_blocks import SamplesBlock
@@ -22,15 +23,23 @@ class TopicSettingsObserved(Observation):
     channel: ClassVar[Channel] = Channel.OFFSETS
 
     broker: BrokerId
-    topic_id: TopicId
-    topic: str
-    partition_count: int
-    replication_factor: int
-    min_isr: int | None = None
-    allows_unclean_election: bool | None = None
-    cleanup_policy: str | None = None
-    leader_throttled_replicas: str | None = None
-    follower_throttled_replicas: str | None = None
+    topic_id: TopicId = field(metadata=sampled("string", "topic id, as Kafka's tools print it"))
+    topic: str = field(metadata=sampled("string", "topic name"))
+    partition_count: int = field(metadata=sampled("int", "partitions of the topic"))
+    replication_factor: int = field(
+        metadata=sampled("int", "replicas of its smallest partition, those being added included")
+    )
+    min_isr: int | None = field(default=None, metadata=sampled("int", "min.insync.replicas"))
+    allows_unclean_election: bool | None = field(
+        default=None, metadata=sampled("boolean", "unclean.leader.election.enable")
+    )
+    cleanup_policy: str | None = field(default=None, metadata=sampled("string", "cleanup.policy"))
+    leader_throttled_replicas: str | None = field(
+        default=None, metadata=sampled("string", "leader.replication.throttled.replicas; empty: none")
+    )
+    follower_throttled_replicas: str | None = field(
+        default=None, metadata=sampled("string", "follower.replication.throttled.replicas; empty: none")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +79,18 @@ class BrokerSettingsObserved(Observation):
     format: ClassVar[int] = 4
     channel: ClassVar[Channel] = Channel.OFFSETS
 
-    broker: BrokerId
-    leader_throttled_rate: int | None = None
-    follower_throttled_rate: int | None = None
-    replica_lag_time_max_ms: int | None = None
-    broker_session_timeout_ms: int | None = None
-    allows_unclean_election: bool | None = None
+    broker: BrokerId = field(metadata=sampled("int", "broker id"))
+    leader_throttled_rate: int | None = field(
+        default=None, metadata=sampled("long", "leader.replication.throttled.rate, bytes per second; null: no limit")
+    )
+    follower_throttled_rate: int | None = field(
+        default=None, metadata=sampled("long", "follower.replication.throttled.rate, in the same way")
+    )
+    replica_lag_time_max_ms: int | None = field(default=None, metadata=sampled("long", "replica.lag.time.max.ms"))
+    broker_session_timeout_ms: int | None = field(default=None, metadata=sampled("long", "broker.session.timeout.ms"))
+    allows_unclean_election: bool | None = field(
+        default=None, metadata=sampled("boolean", "unclean.leader.election.enable, for topics that do not set it")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +101,7 @@ class BrokerFeatureObserved(Observation):
     format: ClassVar[int] = 4
     channel: ClassVar[Channel] = Channel.OFFSETS
 
-    broker: BrokerId
-    feature: str
-    supported_level: int
-    finalized_level: int
+    broker: BrokerId = field(metadata=sampled("int", "broker id"))
+    feature: str = field(metadata=sampled("string", "name, such as metadata.version"))
+    supported_level: int = field(metadata=sampled("int", "highest level that the broker supports"))
+    finalized_level: int = field(metadata=sampled("int", "level that the cluster uses; 0: off"))
