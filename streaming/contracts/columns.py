@@ -59,14 +59,23 @@ def sampled(plain: str, comment: str, *, nullable: bool | None = None) -> Mappin
     return {_SAMPLED: (plain, comment, nullable)}
 
 
-def columns_of(kind: type[Any], first: tuple[str, ...] = ()) -> tuple[Column, ...]:
-    """Return the columns that the fields of a sampled kind declare: those named first, the others in their order."""
+def columns_of(
+    kind: type[Any], *, first: tuple[str, ...] = (), after: Mapping[str, tuple[Column, ...]] | None = None
+) -> tuple[Column, ...]:
+    """Return the columns that the fields of a sampled kind declare.
+
+    Args:
+        kind: dataclass of a sample.
+        first: fields whose columns come first; the others follow in the order of the fields.
+        after: columns with what follows from samples, by the field whose column they stand behind.
+    """
     declared = {item.name: item for item in fields(kind) if _SAMPLED in item.metadata}
-    columns = []
+    columns: list[Column] = []
     for name in dict.fromkeys((*first, *declared)):
         plain, comment, nullable = declared[name].metadata[_SAMPLED]
         optional = "None" in str(declared[name].type)
         columns.append(Column(name, plain, comment, nullable=optional if nullable is None else nullable))
+        columns += (after or {}).get(name, ())
     return tuple(columns)
 
 

@@ -10,9 +10,11 @@ from typing import Final
 from streaming.contracts.columns import CLUSTER, PARTITION_IDENTITY, Column, Table, columns_of, required
 from streaming.contracts.samples import (
     BrokerMetricObserved,
+    BrokerSpeedObserved,
     GroupObserved,
     LogDirectoryObserved,
     QuorumMemberObserved,
+    ReplicaOffsetsObserved,
     TransactionObserved,
 )
 from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved, TopicSettingsObserved
@@ -30,22 +32,31 @@ REPLICA_OFFSETS: Final = Table(
     columns=(
         *CLUSTER,
         *PARTITION_IDENTITY,
-        required("broker", "int", "broker that holds the replica"),
-        Column("log_start_offset", "long", "offset of the oldest record kept"),
-        Column("last_stable_offset", "long", "end of what read_committed consumers see"),
-        Column("high_watermark", "long", "end of what is committed"),
-        Column("log_end_offset", "long", "offset of the next record"),
-        Column("leader_log_end_offset", "long", "log end offset of the leader at the same time"),
-        Column("lag", "long", "records that its leader has and it has not, never negative; null while unknown"),
-        Column(
-            "behind_since", "timestamp", "first sample since which it has not caught up; null while it is not behind"
+        *columns_of(
+            ReplicaOffsetsObserved,
+            after={
+                "leader_log_end_offset": (
+                    Column(
+                        "lag", "long", "records that its leader has and it has not, never negative; null while unknown"
+                    ),
+                    Column(
+                        "behind_since",
+                        "timestamp",
+                        "first sample since which it has not caught up; null while it is not behind",
+                    ),
+                ),
+                "log_dir": (
+                    Column(
+                        "lag_per_second",
+                        "double",
+                        "by how much the lag grows, over about a minute; negative while it shrinks",
+                    ),
+                    Column("seconds_until_caught_up", "double", "time left at this pace; null unless the lag shrinks"),
+                    Column("lag_measured_since", "timestamp", "sample that the next lag_per_second is measured from"),
+                    Column("lag_measured_from", "long", "the lag in it"),
+                ),
+            },
         ),
-        Column("size_bytes", "long", "size of its log"),
-        Column("log_dir", "string", "log directory on its broker"),
-        Column("lag_per_second", "double", "by how much the lag grows, over about a minute; negative while it shrinks"),
-        Column("seconds_until_caught_up", "double", "time left at this pace; null unless the lag shrinks"),
-        Column("lag_measured_since", "timestamp", "sample that the next lag_per_second is measured from"),
-        Column("lag_measured_from", "long", "the lag in it"),
         *SAMPLED,
     ),
     key=("cluster_id", "topic_id", "partition", "broker"),
@@ -179,27 +190,44 @@ BROKER_SPEED: Final = Table(
     comment="How fast every broker responds and replicates, and whether it is slow beside itself and its peers",
     columns=(
         *CLUSTER,
-        required("broker", "int", "broker id"),
-        Column("is_slow", "boolean", "slower than it was and than its peers; null: too few peers, or too new to say"),
-        Column("is_overloaded", "boolean", "so many brokers are slower than before that none is to blame; or null"),
-        required("slow_score", "int", "largest of signal_scores; slow from 5 until 0"),
-        Column("slow_since", "timestamp", "round in which the score last rose from 0; null at 0"),
-        Column("slow_reasons", "string[]", "what was slow last, in words; empty: nothing"),
-        required("response_micros", "int", "median time of a request that touches no log"),
-        required("slowest_response_micros", "int", "the longest of the round"),
-        required("followed_leaders", "int", "leaders that it replicates from, with something to replicate"),
-        required("followed_leaders_behind", "int", "those of them that it is a round behind of, or was removed by"),
-        required("followers", "int", "brokers that replicate from it, with something to replicate"),
-        required("followers_behind", "int", "those of them that are a round behind it, or that it removed"),
-        required("replicas_behind", "int", "in-sync replicas on it that are a round behind"),
-        required("replicas_out_of_isr", "int", "replicas on it that were removed from the ISR since it came up"),
-        Column("response_history", "int[]", "response_micros of earlier rounds, oldest first, without slow ones"),
-        Column("behind_history", "int[]", "per cent of the pairs with it that were behind, in the same way"),
-        Column(
-            "append_micros", "int", "mean time of an append for a produce request, by its agent; null: none says it"
+        *columns_of(
+            BrokerSpeedObserved,
+            after={
+                "broker": (
+                    Column(
+                        "is_slow",
+                        "boolean",
+                        "slower than it was and than its peers; null: too few peers, or too new to say",
+                    ),
+                    Column(
+                        "is_overloaded",
+                        "boolean",
+                        "so many brokers are slower than before that none is to blame; or null",
+                    ),
+                    required("slow_score", "int", "largest of signal_scores; slow from 5 until 0"),
+                    Column("slow_since", "timestamp", "round in which the score last rose from 0; null at 0"),
+                    Column("slow_reasons", "string[]", "what was slow last, in words; empty: nothing"),
+                ),
+                "replicas_out_of_isr": (
+                    Column(
+                        "response_history",
+                        "int[]",
+                        "response_micros of earlier rounds, oldest first, without slow ones",
+                    ),
+                    Column(
+                        "behind_history", "int[]", "per cent of the pairs with it that were behind, in the same way"
+                    ),
+                ),
+                "append_micros": (
+                    Column("append_history", "int[]", "append_micros of earlier rounds, in the same way"),
+                    Column(
+                        "signal_scores",
+                        "int[]",
+                        "response, append, pairs: each rises by 1 in a slow round, else it falls",
+                    ),
+                ),
+            },
         ),
-        Column("append_history", "int[]", "append_micros of earlier rounds, in the same way"),
-        Column("signal_scores", "int[]", "response, append, pairs: each rises by 1 in a slow round, else it falls"),
         required("collected_at", "timestamp", "end of the round; the same for all brokers of the cluster"),
         required("source", "string", "name of the source, <kind>:<collector>"),
     ),

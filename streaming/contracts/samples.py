@@ -34,14 +34,18 @@ class ReplicaOffsetsObserved(Observation):
     topic_id: TopicId
     topic: str
     partition: int
-    broker: BrokerId
-    log_start_offset: Offset | None = None
-    last_stable_offset: Offset | None = None
-    high_watermark: Offset | None = None
-    log_end_offset: Offset | None = None
-    leader_log_end_offset: Offset | None = None
-    size_bytes: int | None = None
-    log_dir: str | None = None
+    broker: BrokerId = field(metadata=sampled("int", "broker that holds the replica"))
+    log_start_offset: Offset | None = field(default=None, metadata=sampled("long", "offset of the oldest record kept"))
+    last_stable_offset: Offset | None = field(
+        default=None, metadata=sampled("long", "end of what read_committed consumers see")
+    )
+    high_watermark: Offset | None = field(default=None, metadata=sampled("long", "end of what is committed"))
+    log_end_offset: Offset | None = field(default=None, metadata=sampled("long", "offset of the next record"))
+    leader_log_end_offset: Offset | None = field(
+        default=None, metadata=sampled("long", "log end offset of the leader at the same time")
+    )
+    size_bytes: int | None = field(default=None, metadata=sampled("long", "size of its log"))
+    log_dir: str | None = field(default=None, metadata=sampled("string", "log directory on its broker"))
 
     def __post_init__(self) -> None:
         """Refuse negative offsets and sizes."""
@@ -213,16 +217,27 @@ class BrokerSpeedObserved(Observation):
     format: ClassVar[int] = 4
     channel: ClassVar[Channel] = Channel.OFFSETS
 
-    broker: BrokerId
-    response_micros: int
-    slowest_response_micros: int
-    followed_leaders: int
-    followed_leaders_behind: int
-    followers: int
-    followers_behind: int
-    replicas_behind: int
-    replicas_out_of_isr: int
-    append_micros: int | None = None
+    broker: BrokerId = field(metadata=sampled("int", "broker id"))
+    response_micros: int = field(metadata=sampled("int", "median time of a request that touches no log"))
+    slowest_response_micros: int = field(metadata=sampled("int", "the longest of the round"))
+    followed_leaders: int = field(
+        metadata=sampled("int", "leaders that it replicates from, with something to replicate")
+    )
+    followed_leaders_behind: int = field(
+        metadata=sampled("int", "those of them that it is a round behind of, or was removed by")
+    )
+    followers: int = field(metadata=sampled("int", "brokers that replicate from it, with something to replicate"))
+    followers_behind: int = field(
+        metadata=sampled("int", "those of them that are a round behind it, or that it removed")
+    )
+    replicas_behind: int = field(metadata=sampled("int", "in-sync replicas on it that are a round behind"))
+    replicas_out_of_isr: int = field(
+        metadata=sampled("int", "replicas on it that were removed from the ISR since it came up")
+    )
+    append_micros: int | None = field(
+        default=None,
+        metadata=sampled("int", "mean time of an append for a produce request, by its agent; null: none says it"),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
