@@ -16,6 +16,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.blocks import PartitionsChanged, PartitionsObserved
+from streaming.contracts.columns import columns_of
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.group_blocks import BrokerGroupOffsetsObserved, BrokerGroupsObserved
 from streaming.contracts.maintenance import MaintenanceObserved
@@ -101,7 +102,8 @@ KINDS: Final[dict[str, type[Observation]]] = {
     )
 }
 
-# Annotation -> plain type. "int" is 32 bits (Kafka's ids, epochs and indices), "long" 64 bits.
+# Annotation -> plain type. "int" is 32 bits (Kafka's ids, epochs and indices), "long" 64 bits,
+# as is a sampled int whose column is a long.
 _PLAIN: Final = {
     "ClusterId": "string", "str": "string", "TopicId": "string", "SourceKind": "string", "ConfigOrigin": "string",
     "SnapshotReason": "string", "str | None": "string",
@@ -118,10 +120,7 @@ _PLAIN: Final = {
     "tuple[float, ...]": "double[]", "tuple[str, ...]": "string[]",
     "tuple[str, ...] | None": "string[]",
 }  # fmt: skip
-_LONGS: Final = frozenset({
-    "sequence", "broker_epoch", "producer_id", "size_bytes", "replica_bytes", "total_bytes", "usable_bytes",
-    "leader_throttled_rate", "follower_throttled_rate", "replica_lag_time_max_ms", "broker_session_timeout_ms",
-})  # fmt: skip
+_LONGS: Final = frozenset({"sequence", "broker_epoch"})
 
 
 def plain_types(cls: type[Observation]) -> dict[str, str]:
@@ -130,7 +129,8 @@ def plain_types(cls: type[Observation]) -> dict[str, str]:
     Returns:
         field name to one of string, int, long, double, boolean, int[], long[], double[], int[][], string[], boolean[].
     """
-    return {field.name: "long" if field.name in _LONGS else _PLAIN[str(field.type)] for field in fields(cls)}
+    longs = {*_LONGS, *(column.name for column in columns_of(cls) if column.type == "long")}
+    return {field.name: "long" if field.name in longs else _PLAIN[str(field.type)] for field in fields(cls)}
 
 
 # Every field of every kind, once: kinds that share a name share its type.
