@@ -8,6 +8,7 @@ than it is. Knows Arrow and the contracts, no Spark.
 from __future__ import annotations
 
 import time
+from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
@@ -69,6 +70,7 @@ def columns_of(block: SamplesBlock) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
+@cache
 def schema_of(kind: type[Observation]) -> pa.Schema:
     """Return the columns of samples of one kind: names are numbered, times are microseconds."""
     plain = {name: plain for name, plain in plain_types(kind).items() if name not in _UNREAD}
