@@ -49,7 +49,7 @@ def one_cluster(path: Path | None, only: str | None = None) -> Settings:
     """Return the settings of the only cluster, or of the one with a name.
 
     Raises:
-        ConfigurationError: as of :func:`each_cluster`; or there are several, and nobody says which.
+        ConfigurationError: as of :func:`each_cluster`; or there are several, and none is named.
     """
     every = each_cluster(path, only)
     if len(every) > 1:

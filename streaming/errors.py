@@ -51,7 +51,7 @@ class TableUnreadable(IsrwatchError):
 
 
 class UnsafeStop(IsrwatchError):
-    """A broker may not be stopped now, or nobody knows; nothing was done. Exit code EX_TEMPFAIL: try again later."""
+    """A broker may not be stopped now, or it is unknown; nothing was done. Exit code EX_TEMPFAIL: try again later."""
 
     exit_code = 75  # not 1, with which the command ends that was to run
 

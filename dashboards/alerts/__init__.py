@@ -9,7 +9,7 @@ Severities: a *page* wakes a person, because data or writes are at risk now or t
   added to an old trouble is a page of its own (``KafkaMorePartitionsUnavailable``).
 - What is about a state continues until it ends. It does not resolve because monitoring data became stale and the state
   is withdrawn: then it continues as it was, and ``KafkaReplicationMonitorStale`` says why.
-- What belongs to a trouble of which somebody was woken less than 15 minutes ago wakes nobody again: an unclean election
+- What belongs to a trouble of which a page was less than 15 minutes ago pages no more: an unclean election
   beside partitions that are offline or refuse writes (their pages count it), refused writes beside both, a lost broker
   beside any. What is still there after that time is a page of its own (``same_trouble``). Partitions that are offline
   always are one.

@@ -1,6 +1,6 @@
 """Groups that stand still, fall behind, or lose records that were deleted before they read them; hanging transactions.
 
-A group is about an application. Whether somebody reads for it decides: one without members may have been left behind.
+A group is about an application. Its readers decide: one without members may have been left behind.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 _GROUP: Final = Continuation(labels=GROUP, fresh=groups.INFO)
 _READ: Final = f"({groups.MEMBERS.now()} > 0 or {groups.PROGRESS_AGE.now()} >= 0)"
-"""Groups that somebody reads for: they have members, or are queries of Spark."""
+"""Groups with readers: they have members, or are queries of Spark."""
 
 
 def stuck(settings: AlertSettings) -> Rule:
-    """Ticket for a group that somebody reads for, and that commits nothing of a topic: its lag grows with the time."""
+    """Ticket for a group that has readers and commits nothing of a topic: its lag grows with the time."""
     return rule(
         "KafkaGroupStuck",
         "ticket",
@@ -83,7 +83,7 @@ def near_retention(settings: AlertSettings) -> Rule:
 
 
 def loses_records(settings: AlertSettings) -> Rule:
-    """Page for a group that somebody reads for, and of which records are deleted that it has not read."""
+    """Page for a group that has readers, and of which records are deleted that it has not read."""
     return _lost(
         "KafkaGroupLosesRecords",
         "page",
@@ -126,7 +126,7 @@ def _lost(  # noqa: PLR0913, PLR0917 - what differs between the two
 
 
 def hanging_transaction(settings: AlertSettings) -> Rule:
-    """Ticket for transactions that nobody will end."""
+    """Ticket for transactions that will never end."""
     who = "{{ .Labels.transactional_id }} (producer {{ .Labels.producer_id }}, {{ .Labels.partitions }})"
     return rule(
         "KafkaHangingTransaction",

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def broker_lost(settings: AlertSettings) -> Rule:
-    """Page for a broker that nobody stopped, and without which partitions are at min ISR."""
+    """Page for a broker that stopped without an order, and without which partitions are at min ISR."""
     lost = unplanned(DOWN)
     woken = (OFFLINE, UNDER_MIN_ISR, MORE, UNCLEAN_ELECTION)
     at_risk = f"{brokers.MISSING_AT_MIN_ISR.now()} > 0"

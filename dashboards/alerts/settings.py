@@ -27,7 +27,7 @@ class AlertSettings:
         election_window: window in which unclean elections are counted; at least four scrape intervals.
         election_keep_firing: an unclean election stays a page for this long after it has left the window.
         no_controller_for: covers an election of the controllers.
-        same_trouble: a page that began less than so many seconds ago has woken somebody for what follows of it; not
+        same_trouble: a page that began less than so many seconds ago has been sent for what follows of it; not
             more than ``election_window``, or an election that waits for it is forgotten.
         broker_lost_for: a lost broker that leaves partitions at min ISR may return within it.
         under_replicated_for: covers a restart of a broker, with its catching up.
@@ -44,7 +44,7 @@ class AlertSettings:
         suspects_window: the description of a page lists the ISR removals of this window.
         stale_seconds: data age beyond which data is stale; the exporter withdraws the state at the same age.
         stale_for: covers a restart of the job, and the first scrape.
-        blind_for: for this long nobody would have been alerted to data loss.
+        blind_for: for this long data loss would have caused no alert.
         query_window: a query counts as up only if it was up throughout; longer than a start that fails takes.
         query_down_for: one failure followed by a successful restart raises no ticket; longer than ``query_window``.
         report_seconds: a job reports every 5 s; without a report for this long it is not running.

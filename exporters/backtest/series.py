@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Values:
-    """One series: what is written, and the run of one value that still goes on; "_" is no value."""
+    """One series: what is written, and the open run of one value; "_" is no value."""
 
     written: list[str] = field(default_factory=list)
     value: str = "_"

@@ -83,7 +83,7 @@ def counted(snapshot: ReplicationSnapshot, state: str) -> int | None:
 
 
 def _bar(peak: int | None, most: int) -> str:
-    """Return one character: the lowest bar is 0 and only 0; "?" is unknown, a space nobody looked."""
+    """Return one character: the lowest bar is 0 and only 0; "?" is unknown, a space was not observed."""
     if peak is None:
         return UNKNOWN
     if peak < 0:

@@ -1,4 +1,4 @@
-"""The metrics of the metadata quorum, of transactions, and of ISR changes that brokers counted and nobody recorded."""
+"""Metrics of the metadata quorum, of transactions, and of ISR changes that the change log lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a cluster is not healthy, or why nobody can say: each reason from the snapshot alone, with what it rests on.
+"""Reasons why a cluster is not healthy, or not known to be: each reason from the snapshot alone, with what it rests on.
 
 Values only: which reasons a cluster gives is decided by ``cluster_reasons``.
 """
@@ -44,7 +44,7 @@ class HealthSeverity(StrEnum):
     """Severity of a reason."""
 
     CRITICAL = "critical"
-    """Reads or writes fail, or nobody can elect leaders."""
+    """Reads or writes fail, or leaders cannot be elected."""
     WARNING = "warning"
     """Redundancy is missing, and no announced work explains it."""
     PLANNED = "planned"

@@ -31,7 +31,7 @@ class Consequences:
 
     Args:
         folder: of the tables; None of a state of the past, of which there are no samples.
-        unreadable: takes the tables that cannot be read; nobody is counted then.
+        unreadable: takes the tables that cannot be read; nothing is counted then.
     """
 
     def __init__(self, folder: Path | None, unreadable: UnreadableTables) -> None:
@@ -60,7 +60,7 @@ class Consequences:
             sampled = self._sampled(self._folder, role)
             keys = {each["key"] for each in sampled if each["cluster_id"] == cluster.cluster.cluster_id}
             self._counts[place] = keys_by_partition(keys, partitions)
-        # No sample at all is no knowledge, and not that there is nobody.
+        # No sample at all does not prove that there is no group.
         return self._counts[place][row["partition"]] if self._counts[place] else None
 
     def _sampled(self, folder: Path, role: TopicRole) -> list[dict[str, Any]]:

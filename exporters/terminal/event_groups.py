@@ -26,7 +26,7 @@ _UNDER_REPLICATED: Final = {
     EventKind.UNDER_REPLICATED_BEGAN: "under-replicated",
     EventKind.UNDER_REPLICATED_ENDED: "no longer under-replicated",
 }
-"""Said only where nobody left or joined: else it follows."""
+"""Said only where no replica left or joined: else it follows."""
 _FURTHER: Final = {
     EventKind.UNCLEAN_ELECTION: "with an unclean election",
     EventKind.ONLINE: "online again",

@@ -82,7 +82,7 @@ class DirectoryPublisher:
             self._append(log, encode_frame(payload))
 
     def take_removed(self) -> RemovedBytes:
-        """Return and forget how much was deleted since the last call although nobody may have applied it."""
+        """Return and forget how much was deleted since the last call although it may not have been applied."""
         removed, self._removed = self._removed, RemovedBytes(0, 0)
         return removed
 

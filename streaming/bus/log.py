@@ -199,7 +199,7 @@ def sync_file(path: Path) -> None:
 
 # How much the bus may hold: what goes when it holds more, and when its disk is as good as full.
 #
-# A bus grows while nobody applies it. Newer samples replace older ones, so they go first, and never take more than a
+# A bus grows while it is not applied. Newer samples replace older ones, so they go first, and never take more than a
 # share. Records of replication go last: the job then notices from their numbers that they are missing.
 
 
@@ -212,7 +212,7 @@ _RESERVED_BYTES: Final = 256 << 20
 
 
 class RemovedBytes(NamedTuple):
-    """Bytes that were deleted although nobody may have applied them."""
+    """Bytes that were deleted although they may not have been applied."""
 
     samples: int
     replication: int

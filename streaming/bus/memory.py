@@ -76,7 +76,7 @@ class MemoryBus:
             items, _ = parse(bytes(data), base, closed=True)
             yield from (item for item in items if start <= item.position < end)
 
-    def delete_below(self, channel: Channel, source: str, position: int, log_id: int | None = None) -> None:  # noqa: ARG002 - nobody replaces it
+    def delete_below(self, channel: Channel, source: str, position: int, log_id: int | None = None) -> None:  # noqa: ARG002 - no log is replaced here
         """Delete segments that end at or below a position; the newest stays."""
         segments = self._logs[channel, source].segments
         for base, following in list(zip(segments, list(segments)[1:], strict=False)):

@@ -56,7 +56,7 @@ def source_of(folder: str) -> str:
 
 
 def new_log_id(parent: int | None) -> int:
-    """Return an identity that no log has had before; its low half is a checksum of the one that it goes on from.
+    """Return an identity that no log has had before; its low half is a checksum of the one that it continues.
 
     So who has read beyond a copy of the log recognises the part of it that the copy holds.
     """

@@ -218,7 +218,7 @@ def _with_leases(broker: BrokerState, leases: Mapping[str, Lease], watermark: Mi
 # The steps of planned work, written into a draft.
 
 
-# Nobody reports that a lease lapses: the source of that change.
+# No report says that a lease lapses: the source of that change.
 LAPSE_SOURCE: Final = "maintenance:lapse"
 
 

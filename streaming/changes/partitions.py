@@ -290,7 +290,7 @@ class IsrStep(NamedTuple):
 
 
 def isr_step(before: PartitionState, after: PartitionState) -> IsrStep:
-    """Return who left the ISR and who joined it; nobody where the ISR means nothing."""
+    """Return who left the ISR and who joined it; none where the ISR means nothing."""
     was, now = before.isr, after.isr
     if was == now or after.is_diskless:
         return IsrStep()

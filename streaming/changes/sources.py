@@ -186,7 +186,7 @@ def is_ahead(observed: TimedObservation, now: int) -> bool:
 def of_replaced_logs(sources: Iterable[SourceState], now_at: Mapping[str, LogPosition]) -> Iterator[Change]:
     """Yield one change per source whose log is another one: it begins again, and what is lost is recorded.
 
-    Nobody can say how much the old log held beyond what was applied, so the event names where that ends. If it was a
+    It is unknown how much the old log held beyond what was applied, so the event names where that ends. If it was a
     change of a partition, the partition's epochs will show it.
 
     Args:

@@ -163,7 +163,7 @@ def _run(settings: Settings, checks: Mapping[str, Check]) -> Iterator[Finding]:
 
 
 def secrets(every: Sequence[Settings], config: Path | None) -> Iterator[Finding]:
-    """Check that nobody else may read what the configuration file holds, before its values are filled in."""
+    """Check that no other user may read what the configuration file holds, before its values are filled in."""
     written = list(dict.fromkeys(key for settings in every for key in written_secrets(settings)))
     if config is None or not written:
         yield Finding(check="secrets", status=Status.OK, sentence="no secret is written in the configuration")

@@ -232,7 +232,7 @@ def _warnings(tables: Path, brokers: Sequence[BrokerState]) -> Iterator[str]:
 
     try:
         yield from stop_warnings(tables, brokers, time.time_ns() // 1_000)
-    except (TableUnreadable, TableRefused) as error:  # the work goes on all the same
+    except (TableUnreadable, TableRefused) as error:  # the work continues all the same
         yield f"whether {_names(brokers)} can be stopped is unknown: {error}"
 
 
@@ -305,7 +305,7 @@ def _say(line: str) -> None:
 # of before: it would let two people stop two brokers at once, and refuse the next broker of a rolling restart.
 
 
-# Longer than a session, and than the job may take to write the tables while nothing but time goes on.
+# Longer than a session, and than the job may take to write the tables while nothing but time passes.
 PATIENCE_SECONDS: Final = 60.0
 _PAUSE_SECONDS: Final = 0.5
 _NOTHING_DONE: Final = "nothing was announced or run"

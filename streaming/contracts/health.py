@@ -54,7 +54,7 @@ class Health(Protocol):
 
     @property
     def is_offline(self) -> bool:
-        """Nobody leads."""
+        """It has no leader."""
 
     @property
     def is_under_replicated(self) -> bool:
@@ -70,7 +70,7 @@ class Health(Protocol):
 
     @property
     def is_off_preferred_leader(self) -> bool:
-        """Somebody other than the first replica leads."""
+        """A replica other than the first leads."""
 
     @property
     def is_diskless(self) -> bool:
@@ -88,7 +88,7 @@ def effective_min_isr(configured: int | None, replicas: Collection[int]) -> int 
 
 
 def is_offline(leader: int) -> bool:
-    """Return whether nobody leads: no reads, no writes."""
+    """Return whether there is no leader: no reads, no writes."""
     return leader == NO_LEADER
 
 
@@ -111,7 +111,7 @@ def is_at_min_isr(min_isr_effective: int | None, isr: Collection[int]) -> bool |
 
 
 def is_off_preferred_leader(replicas: tuple[int, ...], leader: int) -> bool:
-    """Return whether somebody other than the first replica leads (false while nobody leads)."""
+    """Return whether a replica other than the first leads (false without a leader)."""
     return leader != NO_LEADER and bool(replicas) and leader != replicas[0]
 
 
@@ -150,7 +150,7 @@ def known_by_minimum(count: int, partitions: int, unknown: int) -> int | None:
 
 
 def lag(position: int | None, end: int | None) -> int | None:
-    """Count the records between where somebody stands and where the log ends; None while either is unknown.
+    """Count the records between a position and the end of the log; None while either is unknown.
 
     Of a group: from its committed offset to the high watermark, or to the last stable offset. Of a replica: from its
     log end to its leader's. Never negative: after an unclean election both may stand beyond what there is.

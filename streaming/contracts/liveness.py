@@ -1,4 +1,4 @@
-"""Is a broker that is not up recovering, or dead? Its own agent and the active controller's know, nobody else does.
+"""Liveness of a broker that is not up: recovering or dead. Only its own agent and the active controller's know.
 
 A broker that was not stopped cleanly reads its logs before it is unfenced, for minutes or hours, and accepts no
 connection meanwhile: from outside it looks dead. If it is restarted then, it begins again. It can be recognised by what

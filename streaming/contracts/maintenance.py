@@ -17,7 +17,7 @@ IN_ITS_TAIL: Final = " (the command has ended)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceObserved(Observation):
-    """Somebody announced, extended, renewed or ended planned work on a broker. Its times are of that moment.
+    """Planned work on a broker was announced, extended, renewed or ended. Its times are of that moment.
 
     Attributes:
         broker: the broker that the work may take down.

@@ -285,7 +285,7 @@ SOURCE_LAG: Final = columns_of(SourceLag)
 
 # Totals of a partition for as long as it is remembered, and how an open episode adds to them.
 #
-# Time without observation is nobody's episode: it is unknown. The metadata log proves such a time by an equal
+# Time without observation belongs to no episode: it is unknown. The metadata log proves such a time by an equal
 # partition epoch before and after. That of a poller is recorded once per cluster, in ``unobserved_micros``, and each
 # partition keeps the value as of its last change: the difference is what its totals lack. It costs nothing per
 # partition.

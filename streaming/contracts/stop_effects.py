@@ -42,7 +42,7 @@ class ReplicationShape(Protocol):
 
     @property
     def is_offline(self) -> bool:
-        """Nobody leads."""
+        """It has no leader."""
 
     @property
     def is_under_min_isr(self) -> bool | None:

@@ -88,7 +88,7 @@ def contributions(partition: Shape) -> list[Contribution]:
     if partition.is_under_min_isr:
         hosted.append("under_min_isr_partitions")
     elif partition.min_isr_effective is None:
-        hosted.append(UNKNOWN_MIN_ISR)  # it may be under its minimum now, and then nobody may be stopped
+        hosted.append(UNKNOWN_MIN_ISR)  # it may be under its minimum now, and then no broker may be stopped
     if partition.is_offline:
         hosted.append("offline_partitions")
     contributions += [(broker, name) for broker in partition.replicas for name in hosted]

@@ -122,7 +122,7 @@ class JobMetrics:
 
 
 class _NewReports(Collector):
-    """Counts the batches that Spark has reported and nobody has counted yet, before a scrape reads the counters."""
+    """Counts the batches that Spark has reported and that are not counted yet, before a scrape reads the counters."""
 
     def __init__(self, metrics: JobMetrics) -> None:
         self._metrics = metrics

@@ -1,4 +1,4 @@
-"""HTTP connections, and how long each may wait for its client: nobody holds a descriptor without using it.
+"""HTTP connections, and how long each may wait for its client: none holds a descriptor without using it.
 
 uvicorn closes a connection that is idle after a response. One that never sends a request, sends it a byte at a time,
 or does not read the response, would stay open for ever: each of these phases has a limit here.

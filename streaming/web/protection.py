@@ -149,7 +149,7 @@ class Logins:
         self._key = secrets.token_bytes(32)
         self._right: set[bytes] = set()
         self._one_at_a_time = asyncio.Lock()
-        # Nobody has its password. An unknown user takes as long as one that exists.
+        # No user has its password. An unknown user takes as long as one that exists.
         rounds = max((int(hashed.split("$")[2]) for hashed in users.values()), default=10)
         self._of_nobody = bcrypt.hashpw(secrets.token_hex(16).encode(), bcrypt.gensalt(min(rounds, 12)))
 

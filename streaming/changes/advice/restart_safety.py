@@ -97,7 +97,7 @@ def _announced_beside(
 def _leases_that_may_stop(stop: _Stop, cluster: ClusterState) -> frozenset[str]:
     """Return the announcements by which a broker that is up may still go down.
 
-    A command that has ended takes nobody down any more, but what it did may not show yet: a broker that it killed is up
+    A command that has ended takes none down any more, but what it did may not show yet: a broker that it killed is up
     until its session expires. A broker that is up and in every ISR after that has been through it.
     """
     session = ConfiguredTimes().configured(None, cluster.broker_session_timeout_ms).broker_session
@@ -141,7 +141,7 @@ class _Stop:
         return self.names.get("hosted_partitions", 0) == self.names.get("in_sync_partitions", 0)
 
     def goes_offline(self, up: AbstractSet[int]) -> int:
-        """Count the partitions that nobody could lead: an eligible leader replica that is up can (KIP-966)."""
+        """Count the partitions that no replica could lead: an eligible leader replica that is up can (KIP-966)."""
         unless = sum(number for needs, number in self.conditions if needs.is_offline and not needs.brokers & up)
         return self.names.get(stop_effects.WOULD_GO_OFFLINE, 0) + unless
 
@@ -249,10 +249,10 @@ def with_running_voters(cluster: ClusterState, brokers: Iterable[BrokerState]) -
 def keeps_quorum(
     nodes: AbstractSet[int], cluster: ClusterState, restarted: AbstractSet[int] = frozenset()
 ) -> bool | None:
-    """Return whether a majority of the voters goes on if nodes stop; None while it is unknown who has caught up.
+    """Return whether a majority of the voters remains if nodes stop; None while it is unknown who has caught up.
 
-    A node that has no vote takes none away, but without a majority nobody elects leaders for those that it led. Of a
-    cluster whose voters nobody has reported nothing is known, which is said beside the advice. Source: KIP-595; a voter
+    A node that has no vote takes none away, but without a majority no leaders are elected for those that it led. Of a
+    cluster whose voters were not reported nothing is known, which is said beside the advice. Source: KIP-595; a voter
     that has not caught up could not commit what the others wrote.
 
     Args:
@@ -286,10 +286,10 @@ class Obstacles(NamedTuple):
         is_known: whether the cluster has been reported completely, and is observed now.
         is_up: registered, and neither fenced nor shutting down.
         place: in the order, None for none.
-        offline_now: partitions that it has a replica of and that nobody leads.
+        offline_now: partitions that it has a replica of and that have no leader.
         under_min_isr_now: the same, under their min ISR.
         unknown_min_isr: partitions that it is in sync with, of unknown min ISR.
-        goes_offline: partitions that nobody could lead if it stopped now.
+        goes_offline: partitions that no replica could lead if it stopped now.
         waiting_partitions: partitions that need other brokers in sync before it may stop.
         waits_for: those brokers.
         waits_for_down: those of them that are not up.

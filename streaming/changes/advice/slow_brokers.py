@@ -25,7 +25,7 @@ SLOW_SCORE: Final = 5
 MOST_SCORE: Final = 8
 MOST_SLOW_PERCENT: Final = 10
 RESPONSE_FLOOR_MICROS: Final = 100_000
-"""Faster than this nobody suffers from: produce requests and fetches wait for longer."""
+"""Faster than this is harmless: produce requests and fetches wait for longer."""
 APPEND_FLOOR_MICROS: Final = 30_000
 """A healthy disk appends within a few milliseconds; an append occupies one of the broker's handlers, 8 by default."""
 TIME_FACTOR: Final = 3

@@ -42,7 +42,7 @@ def removal_suspects(
 
     Args:
         left: the brokers that left.
-        leader: who leads afterwards, ``NO_LEADER`` for nobody.
+        leader: who leads afterwards, or ``NO_LEADER``.
         cause: why they left.
 
     Returns:

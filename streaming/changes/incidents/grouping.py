@@ -126,7 +126,7 @@ class IncidentFold:
         self._with_unsafe_turns(incident, row)
 
     def _move(self, row: ChangeRow) -> None:
-        """Apply a step of a reassignment; one by which a partition refuses writes that lacked nobody holds it."""
+        """Apply a step of a reassignment; one by which a partition refuses writes that lacked no replica holds it."""
         incident, key = self._incidents.open_standalone(Family.MOVE, row), (row.topic_id, row.partition)
         if not HARM.isdisjoint(row.events) and not any(key in other.held for other in self._incidents.of(row)):
             incident.hold(row, self.times(row.cluster_id), set(row.replicas).difference(row.isr))

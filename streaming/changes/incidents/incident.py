@@ -131,7 +131,7 @@ class Incident:
     unclean_left: set[int] = field(default_factory=set)
     """Last leaders before an unclean election, and the lost brokers that could have led."""
     harmed_by: set[int] = field(default_factory=set)
-    """Brokers whose removal began to refuse writes, or left nobody to lead."""
+    """Brokers whose removal began to refuse writes, or left no leader."""
     overdue: set[int] = field(default_factory=set)
     """Brokers that were stopped, and stayed away, or did not catch up, for longer than a restart takes."""
     rack: str = ""
@@ -157,7 +157,7 @@ class Incident:
     held: dict[TopicPartition, DegradedPartition] = field(default_factory=dict)
     moving: set[TopicPartition] = field(default_factory=set)
     unobserved: int | None = None
-    """Time in all that nobody observed the cluster, as its partitions have it; None before the first of their rows."""
+    """Time in all without observation, as the cluster's partitions have it; None before the first of their rows."""
     skipped_at: int = 0
     """End of the last gap in which partitions were not observed that had changed meanwhile."""
     tallies: tuple[DegradedCount, DegradedCount, DegradedCount] = field(
@@ -258,7 +258,9 @@ class Incident:
             if row.is_offline:
                 self.leaderless.add(row.topic_id)
             if True in states[1:] and now.issuperset(set(row.replicas).difference(back)):
-                self.harmed_by |= now  # nobody else is missing: writes are refused because of it, whatever came before
+                self.harmed_by |= (
+                    now  # no other broker is missing: writes are refused because of it, whatever came before
+                )
         if states != before.states:
             for tally, was, is_now in zip(self.tallies, before.states, states, strict=True):
                 tally.move(is_now - was, row.time)
@@ -267,7 +269,7 @@ class Incident:
         return self.held.get(key, HEALTHY) != before or len(self.harmed_by) > harmed
 
     def skip_unobserved(self, total: int) -> None:
-        """Count no time in which nobody observed the cluster; ``total`` microseconds of it so far."""
+        """Leave out time without observation of the cluster; ``total`` microseconds of it so far."""
         gap = 0 if self.unobserved is None else max(0, total - self.unobserved)
         self.unobserved = max(total, self.unobserved or 0)
         for tally in self.tallies:

@@ -142,7 +142,7 @@ class LagEpisode:
         return tuple(sorted(sides, key=lambda side: (len(side), sorted(side))))
 
     def cut_off(self) -> tuple[int, ...]:
-        """Return the brokers of the smaller side of a split: of both where they are equal, or nobody knows them."""
+        """Return the brokers of the smaller side of a split: of both where they are equal or unknown."""
         sides = self.sides()
         if not sides:
             return tuple(sorted({broker for pair in self.spoken for broker in pair}))
@@ -194,7 +194,7 @@ class LagEpisode:
         return is_late and self.seen - max(last for _, last in by) < times.rejoined_at_once
 
     def _is_after_stall(self, against: int, by: int, times: ConfiguredTimes) -> bool:
-        """Return whether a broker's own reports are those of one that goes on after a stall.
+        """Return whether a broker's own reports are those of one that continues after a stall.
 
         It finds its followers late, and their fetches waiting for it: they are back before a failed fetch could be
         tried again, as it would be after a cut.

@@ -72,7 +72,7 @@ def suspects_of(incident: Incident, kind: IncidentClass, times: ConfiguredTimes)
     """Return the brokers to blame, each with how much of the ISR removals it explains (as ``suspects.scores`` does).
 
     Who was stopped by an order is named, and to blame for nothing. A lost link is as much one's fault as the other's,
-    and where one leader removed one follower that follows nobody else, no record shows which of the two is slow.
+    and where one leader removed one follower that follows no other leader, no record shows which of the two is slow.
     """
     suspects = _suspects(incident, kind, times)
     if kind in PLANNED_CLASSES:
@@ -171,7 +171,7 @@ def _may_lead_to(
 
     A planned restart explains a loss, or a failed disk, only of a broker that is down because of it now. A cut explains
     losses only, of brokers that are cut off by it, so perhaps from the controllers, too, and whose sessions end as soon
-    after the reports as they do then. Lag does not explain that somebody stops the broker.
+    after the reports as they do then. Lag does not explain a stop of the broker.
     """
     if family is Family.PLANNED:
         return not incident.is_only_lag
@@ -192,7 +192,7 @@ def _is_away(incident: Incident, brokers: frozenset[int]) -> bool:
 def _cut_off(episode: LagEpisode) -> tuple[int, ...]:
     """Return the brokers that a cut may have taken from the controllers, too.
 
-    Where nobody knows the two sides, these are the fewest brokers that explain all reports.
+    Where the two sides are unknown, these are the fewest brokers that explain all reports.
     """
     return episode.cut_off() if episode.sides() else most_blamed(dict.fromkeys(episode.spoken, 1))
 
@@ -276,7 +276,7 @@ def are_one_split(one: Incident, other: Incident, times: ConfiguredTimes) -> boo
     """Return whether two open incidents of lag are of one cut, seen from different brokers.
 
     They began within one lag time, and all reports of both cross between the same two groups of brokers: either one of
-    them reports both ways, or who keeps up with whom leaves no third group. Where nobody knows the groups, they began
+    them reports both ways, or who keeps up with whom leaves no third group. Where the groups are unknown, they began
     within one check for lag, and are of different pairs of brokers, or report each other without one that is in all.
     """
     mine, theirs = one.episode, other.episode
@@ -367,7 +367,7 @@ def _is_unproven_move(row: ChangeRow) -> bool:
 
 
 def _family_of_lacking(row: ChangeRow) -> Family:
-    """Return what a partition that refuses writes by no removal is evidence of, while nobody is known to be down.
+    """Return what a partition that refuses writes by no removal is evidence of, while no broker is known to be down.
 
     A minimum was raised, or replicas were added, or it was seen for the first time after a gap.
     """

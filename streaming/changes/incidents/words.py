@@ -148,7 +148,7 @@ _STOPS: Final = frozenset({
     IncidentClass.ROLLING_RESTART,
     IncidentClass.UNSAFE_SHUTDOWN,
 })  # fmt: skip
-"""Classes in which somebody stopped brokers, or said that they would go down."""
+"""Classes in which brokers were stopped, or announced to go down."""
 _NEXT: Final = {
     IncidentClass.BROKER_LOSS: "start {brokers} again, and stop no other broker meanwhile",
     IncidentClass.RACK_LOSS: "check power and network of rack {rack}, then start its brokers",

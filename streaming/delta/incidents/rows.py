@@ -240,7 +240,7 @@ _TOTALS: Final = ("isr_shrinks", "isr_expands", "leader_changes", "unclean_elect
 def _tallied(incident: Incident) -> dict[str, Any]:
     fields_read: dict[str, Any] = {}
     for name, live in zip(("under_replicated", "under_min_isr", "offline"), incident.tallies, strict=True):
-        tally = replace(live)  # a row must not move what the fold goes on with
+        tally = replace(live)  # a row must not move what the fold continues with
         tally.advance(incident.updated_at)
         fields_read[f"{name}_now"] = tally.now
         fields_read[f"{name}_peak"] = tally.peak

@@ -92,7 +92,7 @@ class LimitedPublisher(Protocol):
     """A publisher that deletes what is too much."""
 
     def take_removed(self) -> RemovedBytes:
-        """Return and forget how much was deleted since the last call although nobody may have applied it."""
+        """Return and forget how much was deleted since the last call although it may not have been applied."""
 
 
 @runtime_checkable

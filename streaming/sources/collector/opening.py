@@ -98,7 +98,7 @@ def open_sources(
 
     Raises:
         ConfigurationError: an address or a client property is wrong.
-        ConnectionRefused: only the metadata log is wanted, and it cannot be read; or nobody says the cluster id.
+        ConnectionRefused: only the metadata log is wanted, and it cannot be read; or the cluster id is not known.
     """
     peers = peers or Peers()
     log = open_log(settings, bus, report, peers)

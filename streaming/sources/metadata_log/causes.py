@@ -188,7 +188,7 @@ class ChangeInContext:
     def drops_from_elr(self, broker: BrokerId) -> bool:
         """Return whether a broker left the eligible leader replicas without joining the ISR.
 
-        Not if the leader let another one join: where the ISR is large enough again, nobody needs to be eligible.
+        Not if the leader let another one join: where the ISR is large enough again, no replica needs to be eligible.
         """
         if self.joined and not self.leader_moved:
             return False

@@ -200,7 +200,7 @@ class ConnectedBroker:
                     topics[topic.name] = {**topics[topic.name], **newer}
                     degraded[topic.name] -= newer.keys()
         except ConnectionRefused:
-            self.close()  # nobody knows what this connection would answer next
+            self.close()  # its next answer would be unknown
             return view
         return replace(view, topics=topics, has_elr=not any(degraded.values()))
 

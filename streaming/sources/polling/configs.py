@@ -223,7 +223,7 @@ class DescribedConfigs:
     def _describe(self, futures: Mapping[ConfigResource, Future[Entries]]) -> None:
         try:
             by_name = self._answered(list(futures))
-        except Exception as failure:  # noqa: BLE001 - whatever it is, somebody waits for the futures
+        except Exception as failure:  # noqa: BLE001 - whatever it is, a caller waits for the futures
             for future in futures.values():
                 future.set_exception(failure)
             return

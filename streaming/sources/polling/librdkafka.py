@@ -277,7 +277,7 @@ class OffsetsRound:
     Invariant: a leader gets no new request while its response is outstanding.
 
     Args:
-        connect: reaches a leader; None: nobody is asked.
+        connect: reaches a leader; None: no leader is asked.
         name: prefix of the threads' names.
     """
 

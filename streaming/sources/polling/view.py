@@ -270,7 +270,7 @@ _LONGEST: Final = Micros(15_000_000)
 class Uncertainty:
     """Why views that may be stale are not believed yet. It ends when two brokers agree, or after some rechecks.
 
-    Rechecks alone, with nobody who agrees, do not undo an election that was seen: a broker that is cut off from the
+    Rechecks alone, without agreement, do not undo an election that was seen: a broker that is cut off from the
     controllers repeats its view for ever. But no other broker may ever be reached, and controllers that were restored
     from a backup have lower epochs for good. So every doubt ends after ``_LONGEST``.
 

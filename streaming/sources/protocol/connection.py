@@ -113,7 +113,7 @@ def resolved(address: Address, seconds: float) -> list[Any]:
     """Resolve a host as ``getaddrinfo`` does, which has no time limit of its own.
 
     Raises:
-        ConnectionRefused: it has no address, or nobody says so in time.
+        ConnectionRefused: it has no address, or none is known in time.
     """
     answers: queue.SimpleQueue[list[Any] | Exception] = queue.SimpleQueue()
 

@@ -61,7 +61,7 @@ class Tokens:
         """Return a token that holds for a while.
 
         Raises:
-            ConnectionRefused: nobody gives one.
+            ConnectionRefused: there is none.
         """
         with self._lock:
             if self._last is None or time.time() >= self._renewed_at:

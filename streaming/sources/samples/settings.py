@@ -44,7 +44,7 @@ _OF_BROKER: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "allows_unclean_election": (_UNCLEAN, is_true),
 }
 """Field to Kafka's key, and how its value is read."""
-_UNLIMITED: Final = 2**63 - 1  # what brokers that list a rate which nobody set say
+_UNLIMITED: Final = 2**63 - 1  # reported by brokers that list a rate which was never set
 
 
 class TopicsAnswer(NamedTuple):

@@ -233,7 +233,7 @@ class Reports:
         ]
 
     def quorum(self, now: Micros) -> list[Observation]:
-        """Give the members of the metadata quorum; nothing while nobody leads it, or without KRaft."""
+        """Give the members of the metadata quorum; nothing while it has no leader, or without KRaft."""
         controllers = self._simulated.controllers
         quorum = controllers.describe(self._simulated.now) if isinstance(controllers, Controllers) else None
         if quorum is None:

@@ -169,7 +169,7 @@ def _lags(connection: Connection, groups: Sequence[str]) -> tuple[GroupValues, .
     try:
         return share_lags(connection, groups)
     except ConnectionRefused:
-        connection.close()  # nobody knows what it would answer next
+        connection.close()  # its next answer would be unknown
         return ()
 
 
