@@ -384,7 +384,7 @@ def _never_back(before: PartitionState, after: PartitionState, observed: Observe
     lost = {
         episode: by
         for episode, had, has, began, begins in times
-        # The seconds of an episode that goes on, or only began, grow with those that are closed.
+        # The seconds of an open episode, or one that only began, grow with those that are closed.
         if (had > has or (began is not None and began != begins))
         and (by := _exposed(before, episode, observed) - _exposed(after, episode, observed)) > 0
     }

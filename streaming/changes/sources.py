@@ -1,4 +1,4 @@
-"""Which source orders the partitions of a cluster: the metadata log if it can be read, else a poller."""
+"""The source that orders the partitions of a cluster: the metadata log if it can be read, else a poller."""
 
 # Theory of operation
 #
@@ -128,7 +128,7 @@ MAX_AHEAD: Final = Micros(3_600_000_000)
 
 
 class TimedObservation(Protocol):
-    """What bears the times of an observation: the observation itself, or its envelope. A frozen dataclass."""
+    """Bearer of an observation's times: the observation itself, or its envelope. A frozen dataclass."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
@@ -146,7 +146,7 @@ class TimedObservation(Protocol):
 
     @property
     def collected_at(self) -> Micros:
-        """When the collector received it."""
+        """Time at which the collector received it."""
 
 
 T = TypeVar("T", bound=TimedObservation)
@@ -177,7 +177,7 @@ def is_ahead(observed: TimedObservation, now: int) -> bool:
     return observed.collected_at > now + MAX_AHEAD
 
 
-# What follows when a log on the bus is another one than before: replaced, restored from a copy, or cut.
+# Consequences of another log on the bus than before: replaced, restored from a copy, or cut.
 #
 # Its observations are numbered from the beginning, so no number of the old log says that one of the new log was
 # applied. Until the next numbers say it again, the content alone does: offsets and epochs, or the times of polls.

@@ -62,11 +62,11 @@ class ChangeRow(NamedTuple):
     """The part of a row of ``partition_changes`` that incidents need. Times are UTC microseconds.
 
     Of a partition: identity and cause, ISR and leader, and its health afterwards; ``proven``: the broker whose removal
-    a later record proves to be a clean stop; ``unobserved``: for how long nobody has observed its cluster, so far;
-    ``gap``: for how long nobody observed this partition directly before, both in microseconds. Of a broker: its events,
+    a later record proves to be a clean stop; ``unobserved``: for how long its cluster was not observed, so far;
+    ``gap``: how long this partition was not observed directly before, both in microseconds. Of a broker: its events,
     its rack, whether it is registered and not fenced, and the leases of planned work on it. Of a cluster: its
     controller, the kind of its primary source, ``unobserved``, and ``blind_since``: while a full report closes a gap in
-    which nobody observed it, the begin of that gap, otherwise 0. Of a source: its time alone. Of first states of
+    which it was not observed, the begin of that gap, otherwise 0. Of a source: its time alone. Of first states of
     partitions together (subject ``BASELINE``): leader, follower in its ISR, and how often.
     """
 
@@ -114,7 +114,7 @@ class ChangeRow(NamedTuple):
 
     @property
     def gone(self) -> tuple[BrokerId, ...]:
-        """Return the brokers that the step removed: from the ISR, or from leadership where nobody leads afterwards."""
+        """Return the brokers that the step removed: from the ISR, or from leadership without a successor."""
         if self.left or self.leader != NO_LEADER or self.leader_before == NO_LEADER:
             return self.left
         return (self.leader_before,)
@@ -140,7 +140,7 @@ class ClusterContext:
     leases: dict[int, tuple[Lease, ...]] = field(default_factory=dict)
     """Announced planned work by broker."""
     blind_since: int = 0
-    """While a full report closes a gap in which nobody observed the cluster: the begin of the gap; otherwise 0."""
+    """While a full report closes a gap without observation of the cluster: the begin of the gap; otherwise 0."""
 
     def moves_time(self, row: ChangeRow) -> bool:
         """Return whether a row says how late it is: one of the primary source, which others may be far ahead of."""
