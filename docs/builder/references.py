@@ -37,7 +37,7 @@ _SETTINGS: Final = AlertSettings(expected_clusters=("kafka",))
 _BEGIN: Final = "<!-- The table of alerts, rendered by `make generated`. -->\n"
 _END: Final = "<!-- The end of the table of alerts. -->\n"
 _BLOCK: Final = re.compile(f"{re.escape(_BEGIN)}.*?{re.escape(_END)}", re.DOTALL)
-# What a template says of any alert: each is of one cluster, and another label stands for its value.
+# Words of a template for any alert: each is of one cluster, and another label stands for its value.
 _IN_WORDS: Final = (
     (re.compile(r" of \{\{ \$labels\.cluster \}\}"), ""),
     (re.compile(r"^\{\{ \$labels\.cluster \}\}"), "The cluster"),

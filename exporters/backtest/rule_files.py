@@ -59,7 +59,7 @@ _WORDS: Final = frozenset(
     | {"sum", "min", "max", "avg", "group", "stddev", "stdvar", "count", "count_values", "bottomk", "topk", "quantile"}
 )
 _NAME_BY_PATTERN: Final = re.compile(r"__name__")
-# What has a moment of promtool's clock as its value; a matrix of it has no sum.
+# Functions whose value is a moment of promtool's clock; a matrix of it has no sum.
 _CLOCK: Final = re.compile(
     r"\btime\(\s*\)|\btimestamp\([^()]*\)"
     r"|\bALERTS_FOR_STATE\b(?:\s*\{[^}]*\})?(?:\s+offset\s+-?\w+)?(?!\s*\[)"

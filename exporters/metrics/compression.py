@@ -25,7 +25,7 @@ _RAW: Final = -zlib.MAX_WBITS
 _HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
 # An empty deflate block with the final bit set: it ends the stream whatever came before.
 _LAST_BLOCK: Final = b"\x03\x00"
-# Of CRC-32, bits reversed (RFC 1952).
+# Polynomial of CRC-32, bits reversed (RFC 1952).
 _POLYNOMIAL: Final = 0xEDB88320
 # Bytes up to which it is quicker to compress some lines again than to combine what was computed of them before.
 _SMALL: Final = 1 << 15

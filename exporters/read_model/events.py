@@ -50,7 +50,7 @@ _CARRIED: Final = "carried"
 # Columns that only the job needs are not read.
 _OWN: Final = frozenset({_CARRIED, *(column.name for column in AS_OF)})
 INCIDENT_COLUMNS: Final = tuple(name for name in INCIDENTS.column_names() if name not in _OWN)
-# What the job carries of an incident can be large; whether it carries anything tells if the incident may still change.
+# State that the job carries of an incident can be large; without any the incident can change no more.
 IS_OVER_SELECTED: Final = f'"{_CARRIED}" IS NULL AS is_over'
 
 

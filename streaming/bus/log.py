@@ -197,7 +197,7 @@ def sync_file(path: Path) -> None:
             os.close(opened)
 
 
-# How much the bus may hold: what goes when it holds more, and when its disk is as good as full.
+# Limits of the bus: what goes when it holds more, and when its disk is as good as full.
 #
 # A bus grows while it is not applied. Newer samples replace older ones, so they go first, and never take more than a
 # share. Records of replication go last: the job then notices from their numbers that they are missing.

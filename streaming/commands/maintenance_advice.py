@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _SECOND: Final = 1_000_000
 _REPLICATION: Final = f"channel = '{Channel.REPLICATION}'"
-# What was safe longer ago than this may not be any more.
+# A stop that was safe longer ago than this may not be any more.
 FRESH_SECONDS: Final = 60
 _LOSSES: Final = {WOULD_GO_UNDER_MIN_ISR: "refuse writes with acks=all", WOULD_GO_OFFLINE: "be offline"}
 

@@ -277,7 +277,7 @@ def _plain_type(hint: Any) -> str:  # noqa: ANN401 - any annotation
 PARTITION_STATE: Final = columns_of(PartitionState, identity=5)
 BROKER_STATE: Final = columns_of(BrokerState, identity=3)
 _OF_CLUSTER: Final = columns_of(ClusterState, identity=2)
-# Of a struct, Delta adds a new field behind all others: here a column that is new since the last two.
+# Delta adds a new field of a struct behind all others: here a column that is new since the last two.
 CLUSTER_STATE: Final = (*_OF_CLUSTER[:-1], TOPIC_MIN_ISR, DISKLESS_TOPICS, _OF_CLUSTER[-1])
 SOURCE_STATE: Final = columns_of(SourceState, identity=4)
 SOURCE_LAG: Final = columns_of(SourceLag)

@@ -35,7 +35,7 @@ _NAMES: Final = (*TOTALS, *(f"{name}/open" for name, _ in _SINCE), *(f"{name}/si
 _EPISODES: Final = len(_SINCE)
 _COLUMNS_OF: Final = attrgetter(*COUNTS, *SECONDS, *(since for _, since in _SINCE), "unobserved_micros", "is_deleted")
 _NO_TOTALS: Final = (*[0] * len(TOTALS), *[None] * _EPISODES, 0)
-# What is added: whose count (None: the cluster's), and which.
+# Addend of a tally: whose count (None: the cluster's), and which.
 Contribution = tuple["BrokerId | None", str]
 
 

@@ -40,7 +40,7 @@ _FIXED: Final = {
     "__share_group_state": TopicRole.SHARE_GROUP_STATE,
     "__remote_log_metadata": TopicRole.REMOTE_LOG_METADATA,
 }
-# Of Connect: what the documentation, Confluent's images and Strimzi call them, MirrorMaker's own workers included.
+# Topics of Connect: as the documentation, Confluent's images and Strimzi call them, MirrorMaker's workers included.
 _CONNECT: Final = r"(?:.*[._-])?(?:kafka-?)?(?:connect|mirrormaker2?|mm2)(?:[._-].*)?[._-]"
 _USUAL: Final = tuple(
     (re.compile(pattern, re.IGNORECASE), role)

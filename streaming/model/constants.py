@@ -271,7 +271,7 @@ _LEGACY_2_4: Final = replace(
         isr_changes_through_controller=False,
     ),
 )
-# What most popular texts describe: lag in messages, truncation to the high watermark, no fencing, no idempotence.
+# Kafka of most popular texts: lag in messages, truncation to the high watermark, no fencing, no idempotence.
 _LEGACY_0_8: Final = replace(
     _LEGACY_2_4,
     replica_lag_max_messages=4_000,

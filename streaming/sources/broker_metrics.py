@@ -345,7 +345,7 @@ SUMMED: Final = {
 
 # With an underscore at the end: "kafka_server_broker" alone begins the names of thousands of lines about topics.
 _MBEANS: Final = {"_".join(name.split("_")[:3]) + "_" for name in METRICS}
-# Of the times of requests there are thousands of lines, and none is kept but of produce requests.
+# Times of requests are thousands of lines; only those of produce requests are kept.
 _OF_REQUESTS: Final = r"kafka_network_requestmetrics_\w*(?:count|mean|_total)\{[^}]*=\"produce\""
 _KEPT: Final = re.compile(rf"\s*(?:(?:#\s*TYPE\s+)?(?:{'|'.join(sorted(_MBEANS))})|{_OF_REQUESTS})", re.IGNORECASE)
 _METER: Final = re.compile(r"persec(?:_total|_count|_count_total)?$")

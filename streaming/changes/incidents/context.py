@@ -120,7 +120,7 @@ class ChangeRow(NamedTuple):
         return (self.leader_before,)
 
 
-# What is known of a cluster while its rows are read.
+# Facts about a cluster while its rows are read.
 
 
 @dataclass(slots=True)

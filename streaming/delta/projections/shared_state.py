@@ -222,7 +222,7 @@ def _topic_codes(rows: pa.Table) -> pa.Array:
 
 
 _CLUSTER: Final = "cluster_id"
-# Of 64 bits, the begins of 5,200 open episodes would be too many: each is 1.8e15 microseconds.
+# The begins of 5,200 open episodes would be too many for 64 bits: each is 1.8e15 microseconds.
 _ANY_SUM: Final = pa.decimal128(38, 0)
 _STORED: Final = tuple(name for name in Shape._fields if name != "is_first")
 

@@ -186,7 +186,7 @@ class ConsumerReads:
         return ListedOffset(key, Error.NONE, latest, epoch)
 
 
-# What a broker tells clients of leaders and coordinators (``KRaftMetadataCache``). Changes nothing.
+# Metadata of leaders and coordinators for clients (``KRaftMetadataCache``). Changes nothing.
 #
 # Departs from Kafka: a broker keeps metadata of the partitions it hosts only; of others it tells what the controller
 # knows at this moment, where Kafka's broker would tell what it has read of the metadata log so far.

@@ -139,7 +139,7 @@ class FetchSession:
         self.parked = None
 
 
-# Which followers a leader wants out of its ISRs (``ReplicaManager.maybeShrinkIsr``). Pure: what is known in, ISRs out.
+# Followers that a leader wants out of its ISRs (``ReplicaManager.maybeShrinkIsr``). Pure: what is known in, ISRs out.
 #
 # Costs as much as there are unsettled partitions: who has everything does not lag.
 

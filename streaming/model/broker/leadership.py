@@ -454,7 +454,7 @@ class IsrProposals:
         self._channel.outbox.after(self._retry_ms, AlterPartitionDue())
 
 
-# What a leader reads from its log for those who fetch. Pure: a led partition and a position in, answers out.
+# Reads of a leader from its log for fetches. Pure: a led partition and a position in, answers out.
 
 
 def absence(*, is_led: bool) -> Error:
@@ -550,7 +550,7 @@ class EpochEnds:
         return EpochEndOffset(partition.key, asked.leader_epoch, epoch=answered_epoch, end_offset=end)
 
 
-# What an observer outside the protocol may be shown of replication. Nothing in the protocol depends on it.
+# Probe of replication for an observer outside the protocol. Nothing in the protocol depends on it.
 
 
 class ReplicationProbe(Protocol):

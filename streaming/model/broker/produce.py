@@ -210,7 +210,7 @@ class Produce:
 # partition.
 
 
-# What a producer is told: it tries again, or it learns that its epoch is over.
+# Answers to a producer: it tries again, or it learns that its epoch is over.
 _ERROR_FOR_PRODUCER: Final = {
     Error.NOT_COORDINATOR: Error.NOT_ENOUGH_REPLICAS,
     Error.COORDINATOR_LOAD_IN_PROGRESS: Error.NOT_ENOUGH_REPLICAS,

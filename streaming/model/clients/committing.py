@@ -153,7 +153,7 @@ class OffsetCommits:
         self._client.outbox.after(self._client.constants.retry_backoff_ms, WakeUp())
 
 
-# What a member of a group is to its consumer, whichever protocol it speaks (``AbstractCoordinator``).
+# Interface of a group's member to its consumer, whichever protocol it speaks (``AbstractCoordinator``).
 
 
 if TYPE_CHECKING:

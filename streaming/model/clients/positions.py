@@ -34,7 +34,7 @@ class FetchState(Enum):
     """The application has to say where to go on: there is no reset policy."""
 
 
-# What may come before; a seek or a new assignment starts over.
+# States that may come before; a seek or a new assignment starts over.
 MAY_FOLLOW: Final[dict[FetchState, frozenset[FetchState]]] = {
     FetchState.INITIALIZING: frozenset(),
     FetchState.AWAIT_RESET: frozenset({FetchState.INITIALIZING, FetchState.FETCHING, FetchState.AWAIT_VALIDATION}),
@@ -128,7 +128,7 @@ def _skipped(answer: ConsumerFetchedPartition, isolation: IsolationLevel) -> Ite
             yield from ((at, at + 1) for at in range(batch.base_offset, batch.end_offset) if at not in left)
 
 
-# What an application says to its consumer. Values only.
+# Requests of an application to its consumer. Values only.
 
 
 class ResetPolicy(Enum):

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from streaming.model.nodes.broker import Broker
     from streaming.model.nodes.control_plane import ControlProcess
 
-# What an observer outside the protocol may be shown, at the moment it happens. Nothing in the protocol depends on it.
+# Probe for an observer outside the protocol, called at the moment it happens. Nothing in the protocol depends on it.
 #
 # A cluster without an observer pays one comparison with None for each of these moments.
 
@@ -330,7 +330,7 @@ class Cluster:
         return answer
 
 
-# What administrators ask of a cluster: topics, configuration, elections, reassignments, brokers that are gone.
+# Requests of administrators: topics, configuration, elections, reassignments, brokers that are gone.
 #
 # Departs from Kafka: a request reaches the active controller at once, and so does its answer; with ZooKeeper topics
 # can only be created and deleted.

@@ -134,12 +134,12 @@ def owners_of(group: Group) -> dict[TopicPartition, str]:
     return {key: name for name, member in members.items() for key in member.share}
 
 
-# What an observer is told of transactions who asks every coordinator and every leader (KIP-664). Costs nothing before.
+# Transactions for an observer who asks every coordinator and every leader (KIP-664). Costs nothing before.
 #
 # A transaction hangs when a partition has it open and no coordinator knows of it: nothing will ever end it.
 
 
-# What of a transaction is of interest: it is open, or its end is not written everywhere yet.
+# States of a transaction of interest: it is open, or its end is not written everywhere yet.
 _UNDECIDED: Final = frozenset({State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT, State.PREPARE_EPOCH_FENCE})
 _HANGING_AFTER_MS: Final = 10_000  # a marker that is on its way is no hanging transaction
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import TopicPartition
     from streaming.model.messages.registrations import PartitionRegistration
 
-# Who leads next (``PartitionChangeBuilder``, KIP-966). Pure: a partition and a question in, a winner out.
+# Elections (``PartitionChangeBuilder``, KIP-966). Pure: a partition and a question in, a winner out.
 
 
 class Mode(Enum):
@@ -260,7 +260,7 @@ def record_of_creation(topic_partition: TopicPartition, created: PartitionRegist
     )
 
 
-# How replicas move (KIP-455, ``PartitionReassignmentReplicas``, ``PartitionReassignmentRevert``). Pure.
+# Moves of replicas (KIP-455, ``PartitionReassignmentReplicas``, ``PartitionReassignmentRevert``). Pure.
 #
 # While they move, ``replicas`` holds the wanted ones followed by those to be removed; added ones count as replicas at
 # once, so that they fetch, but neither for under-replication nor for the way back.

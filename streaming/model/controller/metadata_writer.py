@@ -240,7 +240,7 @@ class MetadataWriter:
             yield MetadataPartition(key, self.registry.topics[key.topic_id], self.registry.partitions[key])
 
 
-# What one operation of the controller leaves behind, and who may watch it do so. Values and an interface.
+# Results of one operation of the controller, and their observer. Values and an interface.
 
 
 MICROS_PER_MS: Final = 1_000

@@ -193,7 +193,7 @@ class _Stripes:
         self._epoch = 0
 
 
-# Where the replicas of a new topic went with ZooKeeper (``AdminUtils``): round robin with a growing shift. Pure.
+# Placement of a new topic's replicas with ZooKeeper (``AdminUtils``): round robin with a growing shift. Pure.
 
 
 def assign_replicas(
@@ -246,7 +246,7 @@ def _after(ring: list[BrokerId], first: int, shift: int) -> Iterator[BrokerId]:
         shift += 1
 
 
-# What Java makes of random bits: ``Random.nextInt(bound)`` and ``Collections.shuffle``. The bits are the caller's.
+# Java's use of random bits: ``Random.nextInt(bound)`` and ``Collections.shuffle``. The bits are the caller's.
 
 
 _INT_LIMIT: Final = 1 << 31

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _MAX_ELECTIONS_A_BATCH: Final = 1_000
 
-# What an administrator may ask for: whether it is needed, why it happens, what to answer if nobody can be elected.
+# Elections on request: whether one is needed, why it happens, what to answer if no replica can be elected.
 _ADMINISTRATORS_ELECTION: Final[dict[Mode, tuple[Callable[[PartitionRegistration], bool], Cause, Error]]] = {
     Mode.PREFERRED: (
         lambda partition: partition.leader != partition.replicas[0],

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     Then = Callable[[int, Error], None]
 
-# What a client is told of a record that was not committed; anything else is COORDINATOR_NOT_AVAILABLE.
+# Answers to a client for a record that was not committed; anything else is COORDINATOR_NOT_AVAILABLE.
 _ERROR_FOR_CLIENT: Final = {Error.NONE: Error.NONE, Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR}
 
 
@@ -240,7 +240,7 @@ def _take(group: Group, value: ClassicGroupValue | ConsumerGroupValue | Consumer
         group.consumer = consumer._replace(members=members)
 
 
-# Who was heard of, and when: a member that is silent for its session timeout is gone. One timer a member.
+# Sessions of members: a member that is silent for its session timeout is gone. One timer a member.
 
 
 class _Heartbeat(NamedTuple):

@@ -186,7 +186,7 @@ def _at(member: Member, epoch: int) -> Member:
 # A group of the classic protocol: its members agree on a generation, one of them assigns the partitions. No IO.
 
 
-# What may come before (``ClassicGroupState``).
+# States that may come before (``ClassicGroupState``).
 MAY_FOLLOW: Final[dict[GroupState, frozenset[GroupState]]] = {
     GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
     GroupState.PREPARING_REBALANCE: frozenset({GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}),
@@ -348,7 +348,7 @@ def from_value(value: ClassicGroupValue) -> ClassicGroup:
     return group
 
 
-# What a coordinator writes into ``__consumer_offsets``: keys and values, as many as a group has things to remember.
+# Records of ``__consumer_offsets``: keys and values, as many as a group has things to remember.
 #
 # A value of None under the same key takes it back (a tombstone). Departs from Kafka: a group's target assignment is
 # one record, not one a member, and what a member wants and what it has are one record, not two.

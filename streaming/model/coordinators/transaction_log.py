@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streaming.model.broker.produce import Produce
     from streaming.model.messages.clients import ProducedPartition
 
-# What a client is told of a record that was not committed; anything else is COORDINATOR_NOT_AVAILABLE.
+# Answers to a client for a record that was not committed; anything else is COORDINATOR_NOT_AVAILABLE.
 _ERROR_FOR_CLIENT: Final = {Error.NONE: Error.NONE, Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR}
 
 
@@ -138,7 +138,7 @@ class State(IntEnum):
     PREPARE_EPOCH_FENCE = 7
 
 
-# What may come before. Version 2 also aborts what has nothing in it, to raise the epoch.
+# States that may come before. Version 2 also aborts an empty transaction, to raise the epoch.
 MAY_FOLLOW: Final[dict[State, frozenset[State]]] = {
     State.EMPTY: frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}),
     State.ONGOING: frozenset({State.ONGOING, State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}),

@@ -92,7 +92,7 @@ INVARIANTS: Final[tuple[tuple[str, Callable[[Group], Iterator[str]]], ...]] = (
     ("ValidStableGroupState", valid_stable_state),
     ("ValidClassicState", valid_classic_state),
 )
-# Of the whole cluster, or noticed over time.
+# Invariants of the whole cluster, or noticed over time.
 OTHERS: Final = ("StateIsTheLog", "OwnedIsHeld", "ConsistentRead", "AcknowledgedCommitsStay")
 
 

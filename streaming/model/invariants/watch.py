@@ -28,7 +28,7 @@ class Invariant(NamedTuple):
         return (self.complaint.__doc__ or "").partition("\n")[0].partition(" Source:")[0]
 
 
-# Of the controller's state and of who believes what: asked when metadata moved.
+# Invariants of the controller's state and of each broker's belief: asked when metadata moved.
 VIEWS: Final = (
     Invariant("TypeOk", metadata.type_ok),
     Invariant("LeaderInIsr", metadata.leader_in_isr),
@@ -41,7 +41,7 @@ VIEWS: Final = (
     Invariant("OneProposalInFlight", leaders.one_proposal_in_flight),
     Invariant("MetadataLogMatching", leaders.metadata_log_matching),
 )
-# Of logs and high watermarks: asked whenever one moved.
+# Invariants of logs and high watermarks: asked whenever one moved.
 DATA: Final = (
     Invariant("UncleanExclusion", metadata.unclean_exclusion),
     Invariant("ReplicationQuorumSuperset", leaders.replication_quorum_superset),
@@ -61,7 +61,7 @@ DATA: Final = (
     Invariant("ReadCommitted", logs.read_committed),
 )
 INVARIANTS: Final = (*VIEWS, *DATA)
-# Of a step, of the log, of all brokers, or noticed by the ghost in passing.
+# Invariants of a step, of the log, of all brokers, or noticed by the ghost in passing.
 OTHERS: Final = ("EpochsGrow", "MetadataOffsetsGrow", "BrokerEpochsGrow", "ValidBrokerState", "NoSplitBrain")
 
 

@@ -168,7 +168,7 @@ class AllocateProducerIdsResponse(NamedTuple):
     size: int
 
 
-# What a consumer reads, and where it may begin (apis 1 and 2). Values only.
+# Reads of a consumer, and where it may begin (apis 1 and 2). Values only.
 
 
 ANY_EPOCH: Final = -1

@@ -109,7 +109,7 @@ class NotController(NamedTuple):
     epoch: int
 
 
-# What the ZooKeeper controller pushes to brokers (apis 4, 5, 6), and controlled shutdown (api 7). Values only.
+# Messages of the ZooKeeper controller to brokers (apis 4, 5, 6), and controlled shutdown (api 7). Values only.
 #
 # Each push carries the controller's epoch: a broker that has heard of a newer controller ignores it.
 

@@ -53,7 +53,7 @@ class Outbox:
         self.timers.append((delay_ms, timer))
 
 
-# What is on its way: addresses, events, and the interface of the network. Knows no rule of replication.
+# Messages on their way: addresses, events, and the interface of the network. Knows no rule of replication.
 
 
 Link = tuple[BrokerId, BrokerId]

@@ -64,7 +64,7 @@ class FetchResponse(NamedTuple):
     partitions: tuple[FetchedPartition, ...]
 
 
-# Where does an epoch end at its leader (api 23, KIP-101, KIP-279, KIP-320)? Values only.
+# Question for the end of an epoch at its leader (api 23, KIP-101, KIP-279, KIP-320). Values only.
 
 
 class OffsetForLeaderEpochPartition(NamedTuple):

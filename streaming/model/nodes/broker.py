@@ -243,7 +243,7 @@ class Broker:
         self.apis.resigned(key)
 
 
-# What a broker does for clients and for other brokers, request by request (``KafkaApis``).
+# Requests of clients and of other brokers, one by one (``KafkaApis``).
 
 
 class Parts(Protocol):

@@ -76,7 +76,7 @@ class LocalReplica:
             log.start_at(min(log_start, self.high_watermark))
 
 
-# Where a follower's log parts from its leader's (KIP-101, KIP-279, KIP-595). Pure: logs in, offsets out.
+# The offset at which a follower's log parts from its leader's (KIP-101, KIP-279, KIP-595). Pure: logs in, offsets out.
 #
 # Knows logs and epochs; neither who leads nor how the question travels (see ``Truncation`` for the ways).
 

@@ -46,7 +46,7 @@ def next_visit(log: Log, now: int) -> int | None:
     return (now if is_empty else oldest.largest_timestamp_ms) + config.retention_ms + 1
 
 
-# What a compacted log remembers: the newest value of each key (``LogCleaner``). Changes batches, never offsets.
+# Compaction of a log: the newest value of each key stays (``LogCleaner``). Changes batches, never offsets.
 #
 # Departs from Kafka: a batch without records stays as a gap, so that nobody takes its offsets for records; segments
 # are not joined; markers, and records of aborted transactions, stay.

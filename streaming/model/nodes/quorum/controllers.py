@@ -74,7 +74,7 @@ class Controllers:
         return None if node is None else describe(now, self.running[node], self.state.writer.subscribers)
 
 
-# What the active controller tells of the quorum (DescribeQuorum, KIP-836). Reads; changes nothing.
+# Description of the quorum by the active controller (DescribeQuorum, KIP-836). Reads; changes nothing.
 
 
 _NOTHING: Final = (None, None, None)

@@ -210,7 +210,7 @@ class Raft(Voter):
         self._follow()
 
 
-# What the leader of an epoch knows of the other voters (``LeaderState``): high watermark, and whether they live.
+# Other voters as the leader of an epoch knows them (``LeaderState``): high watermark, and whether they live.
 #
 # The arithmetic of a majority is :func:`committed_by`, a pure function; progress of one voter is counted as that of
 # any follower (``broker.remote_replica``).

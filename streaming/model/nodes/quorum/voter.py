@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streaming.model.messages.network import Outbox
     from streaming.model.nodes.quorum.raft_log import QuorumDisk, RaftLog
 
-# What a voter of the quorum is, and how it becomes something else (``QuorumState``), as a table. Pure.
+# Roles of a voter of the quorum, and their changes (``QuorumState``), as a table. Pure.
 
 
 class Role(Enum):

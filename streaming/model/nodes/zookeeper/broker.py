@@ -215,7 +215,7 @@ class ZooKeeperBroker(Broker):
         self.lifecycle.has_ended = True
 
 
-# How a leader changed its ISR before 2.7: it wrote the partition's state into ZooKeeper itself, and told later.
+# ISR changes of a leader before 2.7: it wrote the partition's state into ZooKeeper itself, and told later.
 #
 # Departs from Kafka: the leader's thread does not stand still while ZooKeeper writes.
 

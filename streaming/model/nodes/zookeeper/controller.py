@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from streaming.model.messages.registrations import BrokerRegistration, PartitionRegistration
     from streaming.model.nodes.zookeeper.session import Session
 
-# What the active ZooKeeper controller does, from its election to the end of its session (``KafkaController``).
+# Work of the active ZooKeeper controller, from its election to the end of its session (``KafkaController``).
 
 
 WATCHED: Final = (BROKER_IDS, TOPICS, DELETED_TOPICS, ISR_CHANGES)

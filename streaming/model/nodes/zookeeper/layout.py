@@ -71,7 +71,7 @@ def broker_registration(znode: Znode) -> BrokerRegistration:
     return BrokerRegistration(BrokerEpoch(znode.created), znode.data, fenced=False)
 
 
-# What a partition is to the ZooKeeper controller (``PartitionStateMachine``), as a table. Pure.
+# States of a partition for the ZooKeeper controller (``PartitionStateMachine``), as a table. Pure.
 
 
 class PartitionState(Enum):
@@ -88,7 +88,7 @@ class PartitionState(Enum):
 
 
 _NONE, _NEW, _ONLINE, _OFFLINE = PartitionState
-# Where a state may be entered from.
+# States from which a state may be entered.
 ENTERED_FROM: Final[dict[PartitionState, frozenset[PartitionState]]] = {
     _NONE: frozenset({_OFFLINE}),
     _NEW: frozenset({_NONE}),

@@ -148,7 +148,7 @@ class LeadersAndIsrs:
         return written
 
 
-# What the ZooKeeper controller remembers of the cluster (``ControllerContext``). Knows no messages.
+# The cluster as the ZooKeeper controller remembers it (``ControllerContext``). Knows no messages.
 #
 # It is a copy: ZooKeeper has the truth, and a leader may have changed its ISR there since (before KIP-497).
 
@@ -222,7 +222,7 @@ class Context:
         self.registry.transitions.clear()
 
 
-# What the ZooKeeper controller tells the brokers (``ControllerBrokerRequestBatch``): one request to each broker.
+# Requests of the ZooKeeper controller to the brokers (``ControllerBrokerRequestBatch``): one to each broker.
 
 
 class Announcements:
