@@ -21,8 +21,8 @@ from streaming.errors import InvalidObservation
 # program that is too old for one stops there, and not before.
 SCHEMA_VERSION: Final = 4
 MIN_ISR: Final = "min.insync.replicas"
-# A key of topics; "true": its records are in an object store that every broker reads and writes, so no replica of it can
-# fall behind, and its ISR means nothing (KIP-1150). Apache Kafka 4.3 does not know it; Inkless does, and renamed it.
+# A key of topics; "true": its records are in an object store that every broker reads and writes, so no replica can fall
+# behind, and its ISR means nothing (KIP-1150). Apache Kafka 4.3 does not know it; Inkless does, and renamed it.
 DISKLESS: Final = "diskless.enable"
 DISKLESS_KEYS: Final = (DISKLESS, "inkless.enable")
 END_OF_TIME: Final = 253_402_300_800_000_000  # year 10000, where dates end
