@@ -342,9 +342,9 @@ def _proves_absence(observed: SnapshotEnd, before: PartitionState) -> bool:
 
 # In which order the observations of a batch are folded: merged by time, and each source keeps its own order.
 #
-# Sources are read side by side, so no order between them is given; the fold gives the same for every one (see
-# ``fold``). Times order them nearly as they happened. A time that runs back within a source counts as the newest one
-# before it.
+# Sources are read side by side, so no order between them is given, and the fold does not need one (invariants 3 and 4).
+# But a poller that comes long before a log of the same time would take over. Times order them nearly as they happened.
+# A time that runs back within a source counts as the newest one before it.
 
 
 T = TypeVar("T")
