@@ -215,12 +215,7 @@ NO_SUBJECT = re.compile(r"\b(?:nobody|somebody|goes on)\b", re.IGNORECASE)
 WITHOUT_SUBJECT = ("streaming/model/", "streaming/contracts/samples.py", "streaming/contracts/events.py")
 # Docstrings that still open so, at most, by file: none is added, and these become fewer.
 OPENED = {
-    "exporters/metrics/prepared.py": 2,
     "streaming/contracts/samples.py": 3,
-    "streaming/delta/changes/reader.py": 1,
-    "streaming/delta/log/durable.py": 2,
-    "streaming/sources/collector/collector.py": 1,
-    "streaming/sources/metadata_log/causes.py": 2,
 }
 
 

@@ -1,4 +1,4 @@
-"""What is rendered of a snapshot before a scrape asks for it, and what of it is shown at the time of a scrape."""
+"""A snapshot rendered before a scrape asks for it, and the part of it that is shown at the time of a scrape."""
 
 # Theory of operation
 #
@@ -106,7 +106,7 @@ class ClusterAtScrape:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What scrapes of one kind show, but for what depends on the moment: of that it has the places.
+    """The response to scrapes of one kind, with a place for each metric that depends on the moment.
 
     Attributes:
         prepared: what they are of.

@@ -117,7 +117,7 @@ class Draft:
         return [merged[number] for number in sorted(merged)]
 
     def topic_ids(self, cluster_id: ClusterId) -> Iterator[TopicId]:
-        """Iterate over the topics of one cluster, in a stable order. It costs a look at all of their partitions."""
+        """Iterate over the topics of one cluster, in a stable order. To do so loads all of their partitions."""
         keys = {key for key in (*self._before.topic_keys(), *self.touched.topics) if key[0] == cluster_id}
         self._before.load(keys)
         yield from sorted(topic_id for _, topic_id in keys)

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 ONLY_SOURCES: Final = "onlySources"
 """The key in ``commitInfo`` of commits that hold nothing but the progress of sources: heartbeats."""
 SECONDS_BETWEEN_HEARTBEATS: Final = 20.0
-"""How often the queries that derive tables follow such commits: a round for each is most of what an idle job costs."""
+"""Seconds between rounds in which derived tables follow such commits: a round for each costs an idle job most."""
 _SCHEMA: Final = arrow_schema(PARTITION_CHANGES)
 _ORDER: Final = [("version", "ascending"), ("ordinal", "ascending")]
 

@@ -1,4 +1,4 @@
-"""What of the tables has certainly reached the disk, and what a power cut may have taken with it."""
+"""The part of the tables that has certainly reached the disk, and the part that a power cut may have taken."""
 
 # Theory of operation
 #
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 _MARK: Final = "_flushed.json"
 _TURN: Final = "flush"
 _NO_FOLDERS: Final = {errno.EINVAL, errno.ENOTSUP}
-"""What file systems answer that cannot flush a folder."""
+"""Errors of file systems that cannot flush a folder."""
 _FIRST: Final = (QUARANTINE.name, PARTITION_CHANGES.name, *(table.name for table in SAMPLE_TABLES))
 ORDER: Final = (
     *_FIRST,

@@ -172,7 +172,7 @@ class Collector:
 
     @property
     def is_running(self) -> bool:
-        """Whether no source has ended, and no stop was requested."""
+        """True while no source has ended, and no stop was requested."""
         return not self._stopping.is_set()
 
     def start(self) -> None:

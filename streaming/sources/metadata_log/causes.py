@@ -165,12 +165,12 @@ class ChangeInContext:
 
     @property
     def leader_moved(self) -> bool:
-        """Whether the leader is another one, or none (setting the same leader only increments its epoch)."""
+        """True if the leader is another one, or none (setting the same leader only increments its epoch)."""
         return self.before.leader != self.after.leader
 
     @property
     def elected(self) -> bool:
-        """Whether another broker leads now."""
+        """True if another broker leads now."""
         return self.leader_moved and self.after.leader != NO_LEADER
 
     def drops_from_isr(self, broker: BrokerId) -> bool:
