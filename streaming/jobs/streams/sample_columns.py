@@ -70,12 +70,16 @@ def columns_of(block: SamplesBlock) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-@cache
 def schema_of(kind: type[Observation]) -> pa.Schema:
     """Return the columns of samples of one kind: names are numbered, times are microseconds."""
-    plain = {name: plain for name, plain in plain_types(kind).items() if name not in _UNREAD}
+    return _schema_of(kind.kind)
+
+
+@cache
+def _schema_of(name: str) -> pa.Schema:
+    plain = {name: plain for name, plain in plain_types(KINDS[name]).items() if name not in _UNREAD}
     columns = [(name, NAME if type_ == "string" else arrow_type(type_)) for name, type_ in plain.items()]
-    return pa.schema(columns, {_KIND: kind.kind.encode()})
+    return pa.schema(columns, {_KIND: name.encode()})
 
 
 def from_stream(samples: bytes) -> tuple[type[Observation], pa.Table]:
