@@ -177,7 +177,7 @@ def is_ahead(observed: TimedObservation, now: int) -> bool:
     return observed.collected_at > now + MAX_AHEAD
 
 
-# What follows when a log on the bus is another one than before: replaced, restored from a copy, or cut.
+# Consequences of a log on the bus that is another one than before: replaced, restored from a copy, or cut.
 #
 # Its observations are numbered from the beginning, so no number of the old log says that one of the new log was
 # applied. Until the next numbers say it again, the content alone does: offsets and epochs, or the times of polls.
@@ -186,7 +186,7 @@ def is_ahead(observed: TimedObservation, now: int) -> bool:
 def of_replaced_logs(sources: Iterable[SourceState], now_at: Mapping[str, LogPosition]) -> Iterator[Change]:
     """Yield one change per source whose log is another one: it begins again, and what is lost is recorded.
 
-    Nobody can say how much the old log held beyond what was applied, so the event names where that ends. If it was a
+    How much the old log held beyond what was applied is unknown, so the event names where that ends. If it was a
     change of a partition, the partition's epochs will show it.
 
     Args:
