@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
+import os
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,13 +19,6 @@ pytest_plugins = ("tests.plugins.pipeline",)
 pytestmark = pytest.mark.spark
 
 
-def left(session: int) -> str:
-    """Name what still runs of a session: the JVM is of that of its Python."""
-    command = ["ps", "-o", "pid=,stat=,args=", "-s", str(session)]
-    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    return "\n".join(line for line in listed.splitlines() if " Z" not in line)
-
-
 @pytest.mark.parametrize("seconds", [0.0, pytest.param(0.7, marks=pytest.mark.long)])
 def test_ctrl_c_while_spark_starts_ends_it_cleanly_and_leaves_nothing(pipeline: Pipeline, seconds: float) -> None:
     job = pipeline.start("job", "job", *pipeline.job_arguments())
@@ -32,17 +26,21 @@ def test_ctrl_c_while_spark_starts_ends_it_cleanly_and_leaves_nothing(pipeline: 
     time.sleep(seconds)
 
     assert job.stop() == 0, job.text()
-    pipeline.eventually(lambda: not left(job.pid), "everything has ended")
+    pipeline.eventually(lambda: not job.left(), "everything has ended")
     assert "stopped; everything applied is in the tables" in job.text()
     assert "Traceback" not in job.text()
 
 
-def test_a_job_uses_the_archive_of_sparks_classes_and_says_that_its_bus_is_empty(pipeline: Pipeline) -> None:
+def test_a_job_uses_the_archive_of_sparks_classes_and_ends_with_its_java_process(pipeline: Pipeline) -> None:
     archive = jars.archive()
     job = pipeline.job()
 
     pipeline.eventually(lambda: "waiting for isrwatch collect" in job.text(), "it says that the bus is empty", job)
     assert str(archive) in Path(f"/proc/{job.jvm()}/maps").read_text()
+
+    os.kill(job.jvm(), signal.SIGKILL)
+    assert job.wait() != 0
+    assert "Java process ended; start the job again: it continues where it stopped" in job.text()
 
 
 def test_no_archive_is_made_of_a_job_that_does_not_run_and_its_last_line_says_why(

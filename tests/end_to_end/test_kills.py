@@ -89,6 +89,7 @@ def test_a_driver_killed_before_in_and_after_a_commit_goes_on_where_it_was(pipel
         script = [sys.executable, str(HERE / "kill_points.py"), point, "4", *what]
         killed = pipeline.run(f"killed-{point}", script, PYTHONPATH=str(HERE.parents[1]))
         assert killed.wait() == -signal.SIGKILL, killed.text()[-3000:]
+        pipeline.eventually(lambda killed=killed: not killed.left(), "no JVM is left behind")
     assert not telling.is_over()
     telling.finish()
     shutil.rmtree(pipeline.checkpoint)

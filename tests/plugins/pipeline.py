@@ -60,6 +60,12 @@ class Program:
                 return pid
         raise AssertionError(f"{self.name} has no JVM; its log:\n{self.text()[-2000:]}")
 
+    def left(self) -> str:
+        """Name what still runs of its session: the JVM of a job is of that of its Python."""
+        command = ["ps", "-o", "pid=,stat=,args=", "-s", str(self.pid)]
+        listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        return "\n".join(line for line in listed.splitlines() if " Z" not in line)
+
     def kill(self) -> None:
         """End the whole group at once, as a power cut would."""
         with suppress(ProcessLookupError):

@@ -85,12 +85,12 @@ class Disk:
 class Job:
     """What the job does with a log of the bus, without Spark."""
 
-    def __init__(self, disk: Disk, story: list[Observation]) -> None:
+    def __init__(self, disk: Disk, story: list[Observation], policy: RetentionPolicy = POLICY) -> None:
         self.disk, self.story = disk, story
         cut_unflushed(disk.tables)
         disk.remember()
-        self.batch = ReplicationBatch(disk.tables, POLICY)
-        self.incidents = IncidentsBatch(disk.tables, 30.0, 120.0, POLICY)
+        self.batch = ReplicationBatch(disk.tables, policy)
+        self.incidents = IncidentsBatch(disk.tables, 30.0, 120.0, policy)
         self.position = max((self.batch.position(source) for source in {each.source for each in story}), default=-1)
 
     def apply(self, size: int) -> None:
@@ -132,13 +132,18 @@ def test_after_power_cuts_the_tables_hold_what_they_would_hold_without(
     job.follow()
 
     assert cuts
+    check_whole(disk, story)
+
+
+def check_whole(disk: Disk, story: list[Observation]) -> None:
+    """Compare the tables with what an undisturbed job makes of the story."""
     expected = expected_changes(story)
     assert essence(rows(disk.tables, PARTITION_CHANGES.name)) == expected
     events = sorted(row["event_id"] for row in rows(disk.tables, "replication_events"))
     assert events == sorted(event for row in expected for event in row["events"])
     last = {row["key"][1]: row["after"]["change_number"] for row in expected if row["after"]}
     assert {row["partition"]: row["change_number"] for row in rows(disk.tables, "partition_state")} == last
-    plain = Disk(tmp_path / "plain", dice)
+    plain = Disk(disk.tables.with_name("plain"), disk.dice)
     other = Job(plain, story)
     other.apply(len(story))
     other.follow()
