@@ -56,8 +56,10 @@ EVERYWHERE: Final = Scope()
 class Signal:
     """One metric: its title, its meaning to an operator, and its PromQL.
 
+    Metrics of the exporter are derived from its catalogue: ``dashboards.signals.derived``.
+
     Attributes:
-        name: title on a panel.
+        name: title on a panel; "" if each panel has its own.
         metric: name without the prefix.
         meaning: what it measures, why it matters, what to do.
         labels: the labels that identify one series.

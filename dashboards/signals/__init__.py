@@ -1,1 +1,1 @@
-"""Every metric that a panel or a rule uses, with its title, meaning, unit and type, written once."""
+"""Every metric that a panel or a rule uses, with its title, and its meaning to an operator where its help says less."""

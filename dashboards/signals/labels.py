@@ -1,4 +1,4 @@
-"""The labels that identify one series, by what it is about."""
+"""The labels that identify one series, by what it is about: for sums of a board or a rule that no signal makes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,6 @@ from typing import Final
 CLUSTER: Final = ("cluster",)
 BROKER: Final = ("cluster", "broker")
 TOPIC: Final = ("cluster", "topic")
-PARTITION: Final = ("cluster", "topic", "partition")
-REPLICA: Final = (*PARTITION, "broker")
 INCIDENT: Final = ("cluster", "class")
 SOURCE: Final = ("cluster", "channel", "source")
-REASON: Final = ("cluster", "reason")
-LOG_DIRECTORY: Final = ("cluster", "broker", "log_dir")
 GROUP: Final = ("cluster", "group")
-NODE: Final = ("cluster", "node")
-TABLE: Final = ("table",)

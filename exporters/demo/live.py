@@ -13,8 +13,7 @@ from rich.text import Text
 
 from exporters.demo.risk import RiskHistory
 from exporters.demo.view import incident_sentence, open_incidents, view
-from exporters.read_model.events import is_recovered
-from exporters.read_model.snapshot import SECOND
+from exporters.read_model.snapshot import SECOND, is_recovered
 from exporters.terminal.event_groups import by_moment
 from exporters.terminal.event_text import clock
 from streaming.delta.changes.reader import ChangesRestarted

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from exporters.demo.risk import AT_RISK, counted
 from exporters.read_model.cluster_names import clusters_by_name
-from exporters.read_model.events import is_recovered
+from exporters.read_model.snapshot import is_recovered
 from exporters.terminal.event_groups import by_moment
 from exporters.terminal.event_text import clock
 from exporters.terminal.incidents import incident_style, lasted, suspects

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from exporters.metrics.metric import OWN_PREFIX, Freshness, SampledMetric, flag
 from exporters.read_model.cluster_samples import bytes_to_go, is_reassigned
 from exporters.read_model.snapshot import SECOND
@@ -63,6 +60,9 @@ def _bytes_to_go(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
     moving = list(filter(is_reassigned, cluster.unsettled.values()))
     sizes: dict[tuple[str, int], dict[int, int | None]] = defaultdict(dict)
     if moving:
+        import pyarrow as pa  # noqa: PLC0415 - who reads the catalogue only, as the dashboards do, starts without Arrow
+        import pyarrow.compute as pc  # noqa: PLC0415 - as above
+
         for row in logs.filter(pc.is_in(logs["topic_id"], pa.array({each.topic_id for each in moving}))).to_pylist():
             sizes[row["topic_id"], row["partition"]][row["broker"]] = row["size_bytes"]
             at = min(at, row["collected_at"])

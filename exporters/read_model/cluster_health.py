@@ -12,9 +12,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from exporters.read_model.cluster_samples import behind_seconds
-from exporters.read_model.events import is_recovered
 from exporters.read_model.health_reasons import BLIND, HealthReason, HealthSeverity, ReasonKind, reason_of
-from exporters.read_model.snapshot import SECOND
+from exporters.read_model.snapshot import SECOND, is_recovered
 from streaming.contracts.events import Severity
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, QUORUM_MEMBERS

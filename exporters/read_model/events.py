@@ -86,11 +86,6 @@ def drop_incidents(draft: SnapshotDraft) -> None:
     draft.put_incidents(None)
 
 
-def is_recovered(row: Mapping[str, Any]) -> bool:
-    """Return whether nothing of an open incident is left to mend; it may still go on."""
-    return row["closed_at"] is None and row["recovered_at"] is not None
-
-
 def without_running_times(row: Row) -> Row:
     """Leave out times that still run: the table has them as of the last change, and a gap may have come since."""
     for state in ("under_replicated", "under_min_isr", "offline"):

@@ -154,6 +154,11 @@ class Advice:
     until: int | None = None
 
 
+def is_recovered(row: Mapping[str, Any]) -> bool:
+    """Return whether nothing of an open incident is left to mend; it may still go on."""
+    return row["closed_at"] is None and row["recovered_at"] is not None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterIncidents:
     """The incidents of one cluster.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any, Final
 
-from exporters.read_model.events import INCIDENT_COLUMNS, is_recovered, without_running_times
+from exporters.read_model.events import INCIDENT_COLUMNS, without_running_times
+from exporters.read_model.snapshot import is_recovered
 from exporters.terminal.event_filter import EventFilter
 from exporters.terminal.events import history
 from exporters.terminal.table_layout import SENTENCE, WORDS, Field

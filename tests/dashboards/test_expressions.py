@@ -19,9 +19,10 @@ import yaml
 
 from dashboards import signals
 from dashboards.alerts import PLANNED_CAUSES, AlertSettings, rule_file
-from dashboards.promql import PREFIX, Scope, Signal, SignalType
+from dashboards.promql import PREFIX, Scope, Signal, SignalType, Unit
 from dashboards.render import as_yaml
 from dashboards.signals import clusters, partitions
+from dashboards.signals.derived import signal
 from exporters.metrics.brokers import ISR_REMOVAL_CAUSES
 from exporters.metrics.catalogue import CATALOGUE
 from streaming.contracts.events import IncidentClass
@@ -203,15 +204,25 @@ def asked_for(files: dict[str, str]) -> set[str]:
     return {word for text in (*files.values(), excluding) for word in re.findall(r"\w+", text)}
 
 
-@pytest.mark.parametrize(
-    "signal", [each for each in SIGNALS if each.prefix == PREFIX], ids=lambda signal: signal.metric
-)
-def test_every_signal_is_a_metric_of_the_catalogue_and_is_used(signal: Signal, asked_for: set[str]) -> None:
-    (metric,) = [metric for metric in CATALOGUE if metric.name == signal.full_name]
-    assert set(signal.labels) == set(metric.labels)
-    assert signal.kind == SignalType(metric.kind.value)
-    assert (signal.kind is SignalType.COUNTER) == signal.metric.endswith("_total")
-    assert signal.full_name in asked_for
+def test_every_signal_of_the_exporter_is_used(asked_for: set[str]) -> None:
+    own = {each.full_name for each in SIGNALS if each.prefix == PREFIX}
+    assert len(own) > 100
+    assert own - asked_for == set()
+
+
+def test_counters_and_nothing_else_are_named_as_such() -> None:
+    counters = {each.full_name for each in SIGNALS if each.kind is SignalType.COUNTER}
+    assert counters == {each.full_name for each in SIGNALS if each.metric.endswith("_total")}
+
+
+def test_a_signal_says_of_a_metric_what_the_catalogue_says() -> None:
+    (metric,) = [metric for metric in CATALOGUE if metric.name == f"{PREFIX}cluster_unclean_elections_total"]
+    derived = signal(metric.name)
+    assert (derived.full_name, derived.labels, derived.meaning) == (metric.name, metric.labels, metric.help)
+    assert (derived.kind, derived.unit) == (SignalType.COUNTER, Unit.COUNT)
+    assert signal("kafka_replication_source_behind_bytes").unit is Unit.BYTES
+    with pytest.raises(KeyError, match="kafka_replication_nothing"):
+        signal("kafka_replication_nothing")
 
 
 OF_THE_EXPORTER = {

@@ -22,3 +22,9 @@ def test_a_process_that_makes_arrays_loads_no_pandas_before_it_asks_for_it(modul
         [sys.executable, "-c", PROGRAM.format(module=module)], capture_output=True, text=True, check=False
     )
     assert ended.stderr == ""
+
+
+def test_the_dashboards_read_the_catalogue_of_metrics_without_arrow() -> None:
+    script = "import sys, dashboards.command; print([name for name in ('numpy', 'pyarrow') if name in sys.modules])"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout == "[]\n", "the command takes twice as long to start"
