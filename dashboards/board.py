@@ -9,9 +9,8 @@ import attr
 from grafanalib import core
 
 from dashboards import style
-from dashboards.links import TAG, Board
-from dashboards.queries import IN_CLUSTER, WINDOW
-from dashboards.signals import brokers, changes, clusters, groups, topics
+from dashboards.queries import IN_CLUSTER, TAG, WINDOW, Board
+from dashboards.signals import brokers, changes, clusters, groups, partitions
 from dashboards.style import DATASOURCE, ORANGE, RED, normalised
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ _ON_TIME_RANGE_CHANGE: Final = 2
 _SHARED_CROSSHAIR: Final = 1
 _VARIABLES: Final = {
     "broker": ("Broker", brokers.REGISTERED),
-    "topic": ("Topic", topics.OFFLINE),
+    "topic": ("Topic", partitions.TOPIC_OFFLINE),
     "group": ("Group", groups.INFO),
 }
 """Variables of which several values can be chosen: label, and a signal that has all values."""

@@ -23,7 +23,7 @@ from dashboards.alerts.templates import (
     top,
 )
 from dashboards.promql import EVERYWHERE
-from dashboards.signals import brokers, changes, clusters, partitions, topics
+from dashboards.signals import brokers, changes, clusters, partitions
 
 if TYPE_CHECKING:
     from dashboards.alerts.settings import AlertSettings
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 def offline(settings: AlertSettings) -> Rule:
     """Page for partitions without a leader."""
-    count = partitions_in(clusters.OFFLINE, topics.OFFLINE, settings)
+    count = partitions_in(clusters.OFFLINE, partitions.TOPIC_OFFLINE, settings)
     return rule(
         OFFLINE,
         "page",
         f"{count} > 0\nor ({_flapping(partitions.OFFLINE_SECONDS, settings)})",
         "Partitions of {{ $labels.cluster }} are offline: neither reads nor writes",
         f"Cluster {{{{ $labels.cluster }}}}: {number(clusters.OFFLINE.now(THIS_CLUSTER))} partitions have no leader"
-        f"{_if_stale()}. Topics: {_topics(topics.OFFLINE)}. Under min ISR: "
+        f"{_if_stale()}. Topics: {_topics(partitions.TOPIC_OFFLINE)}. Under min ISR: "
         f"{number(clusters.UNDER_MIN_ISR.now(THIS_CLUSTER))}. {_elections(settings)}. {_causes(settings)}",
         settings,
         run="isrwatch state",
@@ -50,7 +50,7 @@ def offline(settings: AlertSettings) -> Rule:
 
 def under_min_isr(settings: AlertSettings) -> Rule:
     """Page for partitions that refuse writes: for a minute, or again and again."""
-    count = partitions_in(clusters.UNDER_MIN_ISR, topics.UNDER_MIN_ISR, settings)
+    count = partitions_in(clusters.UNDER_MIN_ISR, partitions.TOPIC_UNDER_MIN_ISR, settings)
     seconds = partitions.UNDER_MIN_ISR_SECONDS
     refused = f"{count} > 0\nor ({_flapping(seconds, settings)})"
     worst = number(longest(seconds, settings.flapping_window, THIS_CLUSTER))
@@ -65,7 +65,7 @@ def under_min_isr(settings: AlertSettings) -> Rule:
         f"Cluster {{{{ $labels.cluster }}}}: {number(clusters.UNDER_MIN_ISR.now(THIS_CLUSTER))} partitions are under "
         f"min ISR now (producers with acks=all are refused){_if_stale()}; the worst was so for "
         f"{worst} s of {settings.flapping_window}. "
-        f"Topics: {_topics(topics.UNDER_MIN_ISR)}. Brokers missing from these ISRs: "
+        f"Topics: {_topics(partitions.TOPIC_UNDER_MIN_ISR)}. Brokers missing from these ISRs: "
         f"{top(brokers, '{{ .Labels.broker }} ({{ .Value }})')}. {_elections(settings)}. {_causes(settings)}",
         settings,
         run="isrwatch state",
@@ -89,8 +89,8 @@ def more(settings: AlertSettings) -> Rule:
     grown = (
         f"({partitions_in(cluster, topic, settings)} > ({_least_in(cluster, settings)} > 0))"
         for cluster, topic in (
-            (clusters.OFFLINE, topics.OFFLINE),
-            (clusters.UNDER_MIN_ISR, topics.UNDER_MIN_ISR),
+            (clusters.OFFLINE, partitions.TOPIC_OFFLINE),
+            (clusters.UNDER_MIN_ISR, partitions.TOPIC_UNDER_MIN_ISR),
         )
     )
     return rule(
@@ -100,8 +100,8 @@ def more(settings: AlertSettings) -> Rule:
         "More partitions of {{ $labels.cluster }} are offline or refuse writes than before",
         f"Cluster {{{{ $labels.cluster }}}}: besides partitions that have been unavailable for {window}, there are "
         f"more. Offline now: {number(clusters.OFFLINE.now(THIS_CLUSTER))}, under min ISR now: "
-        f"{number(clusters.UNDER_MIN_ISR.now(THIS_CLUSTER))}. Offline topics: {_topics(topics.OFFLINE)}. "
-        f"Topics under min ISR: {_topics(topics.UNDER_MIN_ISR)}. {_causes(settings)}",
+        f"{number(clusters.UNDER_MIN_ISR.now(THIS_CLUSTER))}. Offline topics: {_topics(partitions.TOPIC_OFFLINE)}. "
+        f"Topics under min ISR: {_topics(partitions.TOPIC_UNDER_MIN_ISR)}. {_causes(settings)}",
         settings,
         run="isrwatch incidents",
         goes_on=OF_CLUSTER,

@@ -21,8 +21,8 @@ from dashboards.alerts.templates import (
     value,
 )
 from dashboards.promql import EVERYWHERE, Signal
-from dashboards.signals import agents, brokers, clusters, monitor, quorum
-from dashboards.signals.labels import BROKER
+from dashboards.signals import brokers, clusters, monitor
+from dashboards.signals.derived import BROKER
 
 if TYPE_CHECKING:
     from dashboards.alerts.settings import AlertSettings
@@ -154,11 +154,11 @@ def recovering(settings: AlertSettings) -> Rule:
     return rule(
         "KafkaBrokerRecovering",
         "info",
-        f"{agents.LOGS_TO_RECOVER.now()} > 0",
+        f"{brokers.LOGS_TO_RECOVER.now()} > 0",
         "Broker {{ $labels.broker }} of {{ $labels.cluster }} recovers its logs: do not restart it",
         "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} was not stopped cleanly and reads its logs "
-        f"before it serves. Logs left: {top(f'{agents.LOGS_TO_RECOVER.now(THIS_CLUSTER)} > 0', _ROW)}. A restart would "
-        "start over.",
+        f"before it serves. Logs left: {top(f'{brokers.LOGS_TO_RECOVER.now(THIS_CLUSTER)} > 0', _ROW)}. A restart "
+        "would start over.",
         settings,
         run="isrwatch state --brokers",
         lasting=settings.recovering_for,
@@ -167,7 +167,7 @@ def recovering(settings: AlertSettings) -> Rule:
 
 def partitions_given_up(settings: AlertSettings) -> Rule:
     """Ticket for replicas that will not catch up by themselves."""
-    failed = agents.FAILED_PARTITIONS
+    failed = brokers.FAILED_PARTITIONS
     return rule(
         "KafkaReplicaFetcherFailed",
         "ticket",
@@ -185,7 +185,7 @@ def partitions_given_up(settings: AlertSettings) -> Rule:
 
 def metadata_errors(settings: AlertSettings) -> Rule:
     """Ticket for a broker or controller whose view of the cluster may be wrong."""
-    load, apply, controller = agents.METADATA_LOAD_ERRORS, agents.METADATA_APPLY_ERRORS, agents.METADATA_ERRORS
+    load, apply, controller = brokers.METADATA_LOAD_ERRORS, brokers.METADATA_APPLY_ERRORS, brokers.METADATA_ERRORS
     errors = " or ".join(f"{each.now()} > 0" for each in (load, apply, controller))
     return rule(
         "KafkaMetadataErrors",
@@ -213,7 +213,7 @@ def no_controller(settings: AlertSettings) -> Rule:
 
     Where polls have taken over from the log, the controller is not known any more.
     """
-    age, up, behind, controller = monitor.SOURCE_AGE, monitor.QUERY_UP, monitor.BEHIND, quorum.CONTROLLER
+    age, up, behind, controller = monitor.SOURCE_AGE, monitor.QUERY_UP, monitor.BEHIND, clusters.CONTROLLER
     log, other = (_of_collector(age, matcher) for matcher in (_LOG, 'channel!="replication"'))
     silent = (
         f"max by (cluster) ({log} > {settings.stale_seconds} "
@@ -256,11 +256,11 @@ def controllers_flap(settings: AlertSettings) -> Rule:
     return rule(
         "KafkaControllersFlap",
         "ticket",
-        f"{quorum.CONTROLLER_CHANGES.increase(settings.controllers_window)} > {settings.controller_changes + 0.5}",
+        f"{clusters.CONTROLLER_CHANGES.increase(settings.controllers_window)} > {settings.controller_changes + 0.5}",
         "{{ $labels.cluster }} elects a new controller again and again",
         'Cluster {{ $labels.cluster }} has had about {{ $value | printf "%.0f" }} new active controllers within '
         f"{settings.controllers_window}. During each election no leader of a partition is elected and no ISR changes. "
-        f"Now: {number(quorum.CONTROLLER.now(THIS_CLUSTER))}.",
+        f"Now: {number(clusters.CONTROLLER.now(THIS_CLUSTER))}.",
         settings,
         run="isrwatch state --quorum",
     )
@@ -268,14 +268,14 @@ def controllers_flap(settings: AlertSettings) -> Rule:
 
 def voter_behind(settings: AlertSettings) -> Rule:
     """Ticket for voters that are behind: with each of them the quorum survives the loss of one less."""
-    behind = f"{quorum.BEHIND.now()} > {settings.voter_seconds}"
+    behind = f"{clusters.MEMBER_BEHIND.now()} > {settings.voter_seconds}"
     # A node may be broker and controller; work on it is announced by its id.
     announced = f'label_replace({brokers.MAINTENANCE.now()} == 1, "node", "$1", "broker", "(.*)")'
-    these = f"{quorum.BEHIND.now(THIS_CLUSTER)} > {settings.voter_seconds}"
+    these = f"{clusters.MEMBER_BEHIND.now(THIS_CLUSTER)} > {settings.voter_seconds}"
     return rule(
         "KafkaQuorumVoterBehind",
         "ticket",
-        f"count by (cluster) ({behind}\n  and on (cluster, node) {quorum.VOTER.now()} == 1\n"
+        f"count by (cluster) ({behind}\n  and on (cluster, node) {clusters.VOTER.now()} == 1\n"
         f"  unless on (cluster, node) {announced})",
         "Voters of the metadata quorum of {{ $labels.cluster }} are behind",
         "Voters of the metadata quorum of cluster {{ $labels.cluster }} have lacked records of its leader for "
@@ -285,5 +285,5 @@ def voter_behind(settings: AlertSettings) -> Rule:
         settings,
         run="isrwatch state --quorum",
         lasting=settings.voter_for,
-        goes_on=Continuation(fresh=quorum.VOTER),
+        goes_on=Continuation(fresh=clusters.VOTER),
     )

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 from dashboards.alerts.templates import OF_BROKER, THIS_CLUSTER, Continuation, Rule, rule, top, value
 from dashboards.promql import EVERYWHERE, Scope, Signal
-from dashboards.signals import brokers, configuration, disks
-from dashboards.signals.labels import BROKER, CLUSTER
+from dashboards.signals import brokers, clusters
+from dashboards.signals.derived import BROKER, CLUSTER
 
 if TYPE_CHECKING:
     from dashboards.alerts.settings import AlertSettings
 
 # With these a single lost replica refuses writes, or compaction that Kafka relies on does not take place.
 BROKEN_SETTINGS: Final = ("min_isr_above_replication_factor", "not_compacted")
-_WEAK: Final = configuration.WEAK_TOPICS
+_WEAK: Final = clusters.WEAK_TOPICS
 
 
 def topics_misconfigured(settings: AlertSettings) -> Rule:
@@ -63,19 +63,19 @@ def _weak_topics(  # noqa: PLR0913, PLR0917 - what differs between the two
 
 def throttle_left(settings: AlertSettings) -> Rule:
     """Ticket for a replication throttle that is no longer needed."""
-    of_topics = top(f"{configuration.TOPIC_LEFT_THROTTLE.now(THIS_CLUSTER)}", "{{ .Labels.topic }}")
-    of_brokers = top(f"{configuration.BROKER_LEFT_THROTTLE.now(THIS_CLUSTER)}", "{{ .Labels.broker }}")
+    of_topics = top(f"{clusters.TOPIC_LEFT_THROTTLE.now(THIS_CLUSTER)}", "{{ .Labels.topic }}")
+    of_brokers = top(f"{clusters.BROKER_LEFT_THROTTLE.now(THIS_CLUSTER)}", "{{ .Labels.broker }}")
     return rule(
         "KafkaThrottleLeft",
         "ticket",
-        f"{configuration.LEFT_THROTTLES.now()} > 0",
+        f"{clusters.LEFT_THROTTLES.now()} > 0",
         "Replication of {{ $labels.cluster }} is throttled, though nothing is being reassigned",
         "Cluster {{ $labels.cluster }} still has throttles of a reassignment that is over: a broker that returns does "
         f"not catch up, and partitions stay under-replicated. Topics: {of_topics}. Brokers: {of_brokers}.",
         settings,
         run="isrwatch state --settings",
         lasting=settings.throttle_for,
-        goes_on=Continuation(fresh=configuration.LEFT_THROTTLES),
+        goes_on=Continuation(fresh=clusters.LEFT_THROTTLES),
     )
 
 
@@ -84,9 +84,9 @@ def versions_mixed(settings: AlertSettings) -> Rule:
     return _upgrade(
         "KafkaVersionsMixed",
         "ticket",
-        configuration.OLDER_BROKERS,
+        clusters.OLDER_BROKERS,
         "Brokers of {{ $labels.cluster }} run different versions of Kafka",
-        f"For {settings.mixed_for}, {value(configuration.OLDER_BROKERS)} brokers of cluster {{{{ $labels.cluster }}}} "
+        f"For {settings.mixed_for}, {value(clusters.OLDER_BROKERS)} brokers of cluster {{{{ $labels.cluster }}}} "
         "have supported less than the others: an upgrade is not finished, and mixed versions are hardly tested.",
         settings,
         settings.mixed_for,
@@ -98,7 +98,7 @@ def upgrade_unfinished(settings: AlertSettings) -> Rule:
     return _upgrade(
         "KafkaUpgradeUnfinished",
         "info",
-        configuration.UNFINISHED_UPGRADE,
+        clusters.UNFINISHED_UPGRADE,
         "The metadata.version of {{ $labels.cluster }} can be raised",
         f"For {settings.unfinished_for}, every broker of cluster {{{{ $labels.cluster }}}} has supported a newer "
         "metadata.version than the cluster uses: nobody has finished the upgrade. Later there is no way back.",
@@ -128,7 +128,7 @@ def _upgrade(  # noqa: PLR0913, PLR0917 - the parts of a rule
 
 _DIR_FAILURE: Final = 'cause="dir_failure"'
 # A broker that does not answer says nothing of its disks, while others do.
-_DISK: Final = Continuation(labels=BROKER, fresh=disks.ONLINE, by=BROKER)
+_DISK: Final = Continuation(labels=BROKER, fresh=brokers.DIRECTORY_ONLINE, by=BROKER)
 
 
 def log_dir_offline(settings: AlertSettings) -> Rule:
@@ -143,7 +143,9 @@ def log_dir_offline(settings: AlertSettings) -> Rule:
         "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} can use "
         f"{value()} log directories less than within the last {settings.log_dir_window}: a disk failed. "
         "Offline in the cluster: "
-        + top(f"{disks.ONLINE.now(THIS_CLUSTER)} == 0", "{{ .Labels.log_dir }} of broker {{ .Labels.broker }}")
+        + top(
+            f"{brokers.DIRECTORY_ONLINE.now(THIS_CLUSTER)} == 0", "{{ .Labels.log_dir }} of broker {{ .Labels.broker }}"
+        )
         + ". ISR removals by a failed directory within the last hour: "
         + top(
             f"{brokers.ISR_REMOVALS.increase('1h', THIS_CLUSTER, _DIR_FAILURE)} > 0",
@@ -186,7 +188,8 @@ def _nearly_full(  # noqa: PLR0913, PLR0917 - what differs between the two
     alert: str, severity: str, share: float, hours: int, then: str, settings: AlertSettings, lasting: str
 ) -> Rule:
     # A reassignment fills a volume fast and then stops: what is half empty is not about to be full.
-    soon = f"{disks.UNTIL_FULL.now()} < {hours * 3600} and on (cluster, broker, log_dir) {_share()} < {share * 2:g}"
+    until_full = f"{brokers.DIRECTORY_UNTIL_FULL.now()} < {hours * 3600}"
+    soon = f"{until_full} and on (cluster, broker, log_dir) {_share()} < {share * 2:g}"
     return rule(
         alert,
         severity,
@@ -208,4 +211,4 @@ def _nearly_full(  # noqa: PLR0913, PLR0917 - what differs between the two
 
 def _share(scope: Scope = EVERYWHERE) -> str:
     """Return the share of each volume that is free."""
-    return f"({disks.USABLE.now(scope)} / {disks.TOTAL.now(scope)})"
+    return f"({brokers.DIRECTORY_USABLE.now(scope)} / {brokers.DIRECTORY_TOTAL.now(scope)})"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from dashboards.alerts.templates import THIS_CLUSTER, Continuation, Rule, not_excluded, rule, top
 from dashboards.promql import EVERYWHERE
-from dashboards.signals import groups, transactions
-from dashboards.signals.labels import CLUSTER, GROUP
+from dashboards.signals import groups
+from dashboards.signals.derived import CLUSTER, GROUP
 
 if TYPE_CHECKING:
     from dashboards.alerts.settings import AlertSettings
@@ -131,15 +131,15 @@ def hanging_transaction(settings: AlertSettings) -> Rule:
     return rule(
         "KafkaHangingTransaction",
         "ticket",
-        f"{transactions.HANGING.now()} > 0",
+        f"{groups.HANGING_TRANSACTIONS.now()} > 0",
         "Transactions of {{ $labels.cluster }} hang: read_committed consumers stop",
         "Cluster {{ $labels.cluster }} has transactions that a partition keeps open and no coordinator will end. "
         "Consumers with isolation.level=read_committed stop there, and the log cannot be compacted beyond. Which: "
-        f"{top(transactions.HANGING_INFO.now(THIS_CLUSTER), who)}.",
+        f"{top(groups.HANGING_TRANSACTION_INFO.now(THIS_CLUSTER), who)}.",
         settings,
         run="isrwatch state --transactions",
         lasting=settings.hanging_for,
-        goes_on=Continuation(fresh=transactions.HANGING, labels=CLUSTER),
+        goes_on=Continuation(fresh=groups.HANGING_TRANSACTIONS, labels=CLUSTER),
     )
 
 

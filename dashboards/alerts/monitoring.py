@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from dashboards.alerts.templates import OF_CLUSTER, THIS_CLUSTER, Rule, quoted, rule, top, value
 from dashboards.promql import EVERYWHERE
-from dashboards.signals import changes, clusters, labels, monitor
+from dashboards.signals import changes, clusters, derived, monitor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -194,7 +194,7 @@ def missed_changes(settings: AlertSettings) -> Rule:
 
 def quarantined(settings: AlertSettings) -> Rule:
     """Ticket for observations that could not be parsed."""
-    refused = monitor.QUARANTINED.increase(settings.counted_window, EVERYWHERE, by=labels.CLUSTER)
+    refused = monitor.QUARANTINED.increase(settings.counted_window, EVERYWHERE, by=derived.CLUSTER)
     return rule(
         "KafkaReplicationRecordsQuarantined",
         "ticket",

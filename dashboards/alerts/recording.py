@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dashboards.alerts.templates import not_excluded, partitions_in
 from dashboards.promql import EVERYWHERE, PREFIX, Scope
-from dashboards.signals import clusters, partitions, topics, unavailability
-from dashboards.signals.labels import CLUSTER
+from dashboards.signals import changes, clusters, partitions
+from dashboards.signals.derived import CLUSTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from dashboards.promql import Signal
 
 BUDGET_WINDOWS: Final = ("5m", "30m", "1h", "6h", "3d")
-_COUNTED: Final = ((clusters.OFFLINE, topics.OFFLINE), (clusters.UNDER_MIN_ISR, topics.UNDER_MIN_ISR))
+_COUNTED: Final = (
+    (clusters.OFFLINE, partitions.TOPIC_OFFLINE),
+    (clusters.UNDER_MIN_ISR, partitions.TOPIC_UNDER_MIN_ISR),
+)
 _LASTING: Final = (partitions.OFFLINE_SECONDS, partitions.UNDER_MIN_ISR_SECONDS)
 
 
@@ -62,11 +65,11 @@ def counted(signal: Signal) -> str:
 
 def _unavailable_share(settings: AlertSettings, window: str) -> str:
     """Divide the larger of both times by the time of all: a partition may be offline and under min ISR at once."""
-    seconds = unavailability.UNDER_MIN_ISR
+    seconds = changes.UNDER_MIN_ISR_SECONDS
     refused = f"max by (cluster) (rate({seconds.series()}[{window}]))"
     if settings.excluded_topics:
-        of_topic = topics.UNDER_MIN_ISR_SECONDS.series(EVERYWHERE, *not_excluded(settings))
+        of_topic = partitions.TOPIC_UNDER_MIN_ISR_SECONDS.series(EVERYWHERE, *not_excluded(settings))
         refused = f"sum by (cluster) (max by (cluster, topic) (rate({of_topic}[{window}])))"
         return f"{refused} / on (cluster) ({clusters.PARTITIONS.now()} > 0)"
-    offline = f"max by (cluster) (rate({unavailability.OFFLINE.series()}[{window}]))"
+    offline = f"max by (cluster) (rate({changes.OFFLINE_SECONDS.series()}[{window}]))"
     return f"(({refused} > {offline}) or {offline}) / on (cluster) ({clusters.PARTITIONS.now()} > 0)"

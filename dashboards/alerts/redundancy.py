@@ -28,7 +28,7 @@ from dashboards.alerts.templates import (
     value,
 )
 from dashboards.promql import EVERYWHERE
-from dashboards.signals import brokers, clusters, labels
+from dashboards.signals import brokers, clusters, derived
 
 if TYPE_CHECKING:
     from dashboards.alerts.settings import AlertSettings
@@ -114,7 +114,7 @@ def broker_stopped(settings: AlertSettings) -> Rule:
 
 def isr_flapping(settings: AlertSettings) -> Rule:
     """Ticket for a broker that leaves ISRs again and again."""
-    left = brokers.ISR_REMOVALS.increase(settings.flaps_step, EVERYWHERE, UNPLANNED_CAUSES, by=labels.BROKER)
+    left = brokers.ISR_REMOVALS.increase(settings.flaps_step, EVERYWHERE, UNPLANNED_CAUSES, by=derived.BROKER)
     return rule(
         "KafkaIsrFlapping",
         "ticket",

@@ -8,7 +8,7 @@ from dashboards.alerts import availability, brokers, configuration, groups, moni
 from dashboards.alerts.recording import recording_rules
 from dashboards.alerts.templates import THIS_CLUSTER, Continuation, Rule, number, rule, top
 from dashboards.promql import EVERYWHERE
-from dashboards.signals import clusters, incidents, topics
+from dashboards.signals import changes, clusters, partitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ _INTERNAL: Final = f'topic=~"{"|".join(CONSEQUENCES)}"'
 
 def incident(settings: AlertSettings) -> Rule:
     """Info about an open incident that does harm: one, however many partitions and alerts it has."""
-    opened = incidents.OPENED
+    opened = changes.INCIDENT_OPENED
     harmful = opened.series(EVERYWHERE, 'severity!="info"')
     suspected = f"{opened.now(THIS_CLUSTER)}"
     return rule(
@@ -50,7 +50,10 @@ def incident(settings: AlertSettings) -> Rule:
 
 def internal_topic(settings: AlertSettings) -> Rule:
     """Info about what stops with a topic that Kafka keeps its own state in; the pages count its partitions, too."""
-    down = " or ".join(f"{signal.now(EVERYWHERE, _INTERNAL)} > 0" for signal in (topics.OFFLINE, topics.UNDER_MIN_ISR))
+    down = " or ".join(
+        f"{signal.now(EVERYWHERE, _INTERNAL)} > 0"
+        for signal in (partitions.TOPIC_OFFLINE, partitions.TOPIC_UNDER_MIN_ISR)
+    )
     cases = "".join(
         f'{{{{ if eq $labels.topic "{topic}" }}}}{then}{{{{ end }}}}' for topic, then in CONSEQUENCES.items()
     )

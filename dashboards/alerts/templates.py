@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from dashboards.promql import EVERYWHERE, Scope, Signal
-from dashboards.signals import brokers, clusters, incidents, monitor
-from dashboards.signals.labels import BROKER, CLUSTER
+from dashboards.signals import brokers, changes, clusters, monitor
+from dashboards.signals.derived import BROKER, CLUSTER
 
 if TYPE_CHECKING:
     from dashboards.alerts.settings import AlertSettings
@@ -154,7 +154,7 @@ def suspects() -> str:
             '{{ .Labels.broker }} (score {{ .Value | printf "%.2f" }})',
         )
         + ". Open incidents: "
-        + top(f"{incidents.OPEN.now(THIS_CLUSTER)} > 0", "{{ .Labels.class }} ({{ .Value }})")
+        + top(f"{changes.OPEN_INCIDENTS.now(THIS_CLUSTER)} > 0", "{{ .Labels.class }} ({{ .Value }})")
         + "."
     )
 

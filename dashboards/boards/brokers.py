@@ -8,11 +8,11 @@ from typing import Any, Final
 from dashboards import style
 from dashboards.board import PanelRow, board, line
 from dashboards.boards import shared
-from dashboards.links import Board
 from dashboards.promql import Signal, Unit
 from dashboards.queries import (
     BROKER,
     IN_CLUSTER,
+    Board,
     CellLook,
     KeyColumn,
     TableColumn,
@@ -25,7 +25,7 @@ from dashboards.queries import (
     table,
     yes_no,
 )
-from dashboards.signals import brokers, clusters, disks
+from dashboards.signals import brokers, clusters
 from dashboards.style import PanelQuery
 
 SELECTED: Final = selected("broker")
@@ -152,14 +152,18 @@ def _over_time(signal: Signal, title: str | None = None) -> style.Panel:
     return style.timeseries(title or signal.name, signal.meaning, [query], signal.unit)
 
 
-_USED: Final = f"1 - {disks.USABLE.now(SELECTED)} / {disks.TOTAL.now(SELECTED)}"
+_USED: Final = f"1 - {brokers.DIRECTORY_USABLE.now(SELECTED)} / {brokers.DIRECTORY_TOTAL.now(SELECTED)}"
 DIRECTORIES: Final = table(
     "Log directories",
     "Every log directory. Not online: its disk failed, and its replicas are offline. A full volume stops the broker: "
     "move replicas away, shorten retention or enlarge it before. Full in: at the pace of the last twenty minutes.",
     [BROKER, KeyColumn("log_dir", "Log directory", 160)],
     [
-        TableColumn(title=disks.ONLINE.name, expression=disks.ONLINE.now(SELECTED), look=yes_no(no=style.RED)),
+        TableColumn(
+            title=brokers.DIRECTORY_ONLINE.name,
+            expression=brokers.DIRECTORY_ONLINE.now(SELECTED),
+            look=yes_no(no=style.RED),
+        ),
         TableColumn(
             title="Used",
             expression=_USED,
@@ -168,17 +172,17 @@ DIRECTORIES: Final = table(
         ),
         *(
             TableColumn(title=signal.name, expression=signal.now(SELECTED), unit=signal.unit)
-            for signal in (disks.REPLICA_BYTES, disks.USABLE, disks.TOTAL)
+            for signal in (brokers.DIRECTORY_REPLICA_BYTES, brokers.DIRECTORY_USABLE, brokers.DIRECTORY_TOTAL)
         ),
         TableColumn(
-            title=disks.UNTIL_FULL.name,
-            expression=disks.UNTIL_FULL.now(SELECTED),
+            title=brokers.DIRECTORY_UNTIL_FULL.name,
+            expression=brokers.DIRECTORY_UNTIL_FULL.now(SELECTED),
             unit=Unit.SECONDS,
             look=colored(style.RED, (6 * 3600, style.YELLOW), (24 * 3600, style.TEXT)),
             empty="not filling",
         ),
     ],
-    disks.ONLINE.name,
+    brokers.DIRECTORY_ONLINE.name,
     ascending=True,
 )
 _INFO: Final = brokers.INFO.now(SELECTED)

@@ -7,7 +7,6 @@ from typing import Any, Final
 from dashboards import style
 from dashboards.board import PanelRow, board, line
 from dashboards.boards import shared
-from dashboards.links import Board
 from dashboards.promql import Unit
 from dashboards.queries import (
     BROKER,
@@ -16,6 +15,7 @@ from dashboards.queries import (
     PARTITION,
     RANGE,
     TOPIC,
+    Board,
     KeyColumn,
     TableColumn,
     alarm,
@@ -26,7 +26,7 @@ from dashboards.queries import (
     table,
     top,
 )
-from dashboards.signals import groups, partitions, transactions
+from dashboards.signals import groups, partitions
 from dashboards.style import PanelQuery
 
 SELECTED: Final = selected("group", "topic")
@@ -60,9 +60,9 @@ _STATES: Final = {
     "Empty": ("Empty", style.YELLOW),
     "Dead": ("Dead", style.ORANGE),
 }
-OPEN: Final = stat(transactions.OPEN, style.steps(style.BLUE))
-LATE: Final = stat(transactions.LATE, style.alarm_above_zero(style.YELLOW))
-HANGING: Final = stat(transactions.HANGING, style.alarm_above_zero(style.RED))
+OPEN: Final = stat(groups.OPEN_TRANSACTIONS, style.steps(style.BLUE))
+LATE: Final = stat(groups.LATE_TRANSACTIONS, style.alarm_above_zero(style.YELLOW))
+HANGING: Final = stat(groups.HANGING_TRANSACTIONS, style.alarm_above_zero(style.RED))
 MOST_LAG: Final = style.stat(
     "Longest lag",
     "For how long, at least, the group that is furthest behind could have read the oldest record that it has yet to "
@@ -154,15 +154,15 @@ HANGING_LIST: Final = table(
     ],
     [
         TableColumn(
-            title=transactions.HANGING_INFO.name,
+            title=groups.HANGING_TRANSACTION_INFO.name,
             expression=or_none(
-                transactions.HANGING_INFO.now(IN_CLUSTER),
+                groups.HANGING_TRANSACTION_INFO.now(IN_CLUSTER),
                 "transactional_id",
                 also={"producer_id": "-", "producer_epoch": "-", "partitions": "-"},
             ),
         )
     ],
-    transactions.HANGING_INFO.name,
+    groups.HANGING_TRANSACTION_INFO.name,
 )
 
 ROWS: Final = (

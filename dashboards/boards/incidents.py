@@ -7,18 +7,17 @@ from typing import Any, Final
 from dashboards import style
 from dashboards.board import PanelRow, annotation, board, line
 from dashboards.boards import shared
-from dashboards.links import Board
 from dashboards.promql import Unit
-from dashboards.queries import IN_CLUSTER, WINDOW, KeyColumn, TableColumn, in_range, or_none, table, while_fresh
-from dashboards.signals import brokers, incidents, labels, quorum
+from dashboards.queries import IN_CLUSTER, WINDOW, Board, KeyColumn, TableColumn, in_range, or_none, table, while_fresh
+from dashboards.signals import brokers, changes, clusters, derived
 from dashboards.style import PanelQuery
 
 
 def _open(severity: str, title: str, meaning: str, color: str) -> style.Panel:
     """Count the open incidents of a severity: 0 only while data is fresh."""
     matcher = f'severity="{severity}"'
-    count = f"count by (cluster) ({incidents.OPENED.now(IN_CLUSTER, matcher)})"
-    zero = f"0 * sum by (cluster) ({incidents.OPEN.now(IN_CLUSTER)})"
+    count = f"count by (cluster) ({changes.INCIDENT_OPENED.now(IN_CLUSTER, matcher)})"
+    zero = f"0 * sum by (cluster) ({changes.OPEN_INCIDENTS.now(IN_CLUSTER)})"
     return style.stat(title, meaning, f"sum({count} or {zero})", style.alarm_above_zero(color))
 
 
@@ -45,7 +44,7 @@ _SEVERITIES: Final = {"critical": 3, "warning": 2, "info": 1}
 
 
 def _band(severity: str, value: int) -> str:
-    opened = incidents.OPENED.now(IN_CLUSTER, f'severity="{severity}"')
+    opened = changes.INCIDENT_OPENED.now(IN_CLUSTER, f'severity="{severity}"')
     return f"0 * max by (class, suspects) ({opened}) + {value}"
 
 
@@ -72,22 +71,22 @@ CLOSED: Final = table(
     [KeyColumn("class", "Class", 190)],
     [
         TableColumn(
-            title=incidents.OPEN.name,
+            title=changes.OPEN_INCIDENTS.name,
             empty=style.NOT_SO,
             expression=or_none(
-                f"{incidents.OPEN.now(IN_CLUSTER)} > 0",
+                f"{changes.OPEN_INCIDENTS.now(IN_CLUSTER)} > 0",
                 "class",
-                f"{incidents.OPEN.now(IN_CLUSTER)} > 0",
-                f"{in_range(incidents.CLOSED, labels.INCIDENT)} > 0",
+                f"{changes.OPEN_INCIDENTS.now(IN_CLUSTER)} > 0",
+                f"{in_range(changes.CLOSED_INCIDENTS, derived.INCIDENT)} > 0",
             ),
         ),
         TableColumn(
             title="Closed in this range",
-            expression=while_fresh(f"{in_range(incidents.CLOSED, labels.INCIDENT)} > 0"),
+            expression=while_fresh(f"{in_range(changes.CLOSED_INCIDENTS, derived.INCIDENT)} > 0"),
             empty=style.NOT_SO,
         ),
     ],
-    incidents.OPEN.name,
+    changes.OPEN_INCIDENTS.name,
 )
 
 ROWS: Final = (
@@ -115,7 +114,7 @@ ROWS: Final = (
 def built() -> dict[str, Any]:
     """Build the board."""
     work = f"{brokers.MAINTENANCE.now(IN_CLUSTER)} == 1"
-    failovers = f"{quorum.CONTROLLER_CHANGES.increase(WINDOW, IN_CLUSTER)} > 0"
+    failovers = f"{clusters.CONTROLLER_CHANGES.increase(WINDOW, IN_CLUSTER)} > 0"
     fenced = f"{brokers.FENCED.now(IN_CLUSTER)} == 1"
     return board(
         Board.INCIDENTS,

@@ -9,10 +9,9 @@ from dashboards import style
 from dashboards.board import PanelRow, board, line
 from dashboards.boards import shared
 from dashboards.boards import topics as topic_panels
-from dashboards.links import Board
 from dashboards.promql import Scope, Signal
-from dashboards.queries import IN_CLUSTER, TOPIC, KeyColumn, TableColumn, table
-from dashboards.signals import topics
+from dashboards.queries import IN_CLUSTER, TOPIC, Board, KeyColumn, TableColumn, table
+from dashboards.signals import partitions
 from streaming.contracts.topic_roles import TopicRole, failing
 
 OF_KAFKA: Final = {
@@ -57,7 +56,7 @@ STATES: Final = table(
         TableColumn(title=signal.name, expression=_with_consequence(signal.now(SELECTED)), look=look)
         for signal, look in shared.BY_TOPIC.items()
     ],
-    topics.UNDER_MIN_ISR.name,
+    partitions.TOPIC_UNDER_MIN_ISR.name,
 )
 
 ROWS: Final = (
@@ -66,9 +65,9 @@ ROWS: Final = (
         (
             line(
                 4,
-                _count(topics.OFFLINE, "Offline", style.RED),
-                _count(topics.UNDER_MIN_ISR, "Under min ISR", style.RED),
-                _count(topics.UNDER_REPLICATED, "Under-replicated", style.YELLOW),
+                _count(partitions.TOPIC_OFFLINE, "Offline", style.RED),
+                _count(partitions.TOPIC_UNDER_MIN_ISR, "Under min ISR", style.RED),
+                _count(partitions.TOPIC_UNDER_REPLICATED, "Under-replicated", style.YELLOW),
                 shared.DATA_AGE,
             ),
             (7, ((STATES, 24),)),

@@ -7,11 +7,11 @@ from typing import Any, Final
 from dashboards import style
 from dashboards.board import PanelRow, board, line
 from dashboards.boards import overview, shared
-from dashboards.links import Board
 from dashboards.promql import Signal, Unit
 from dashboards.queries import (
     BROKER,
     IN_CLUSTER,
+    Board,
     CellLook,
     KeyColumn,
     TableColumn,
@@ -25,7 +25,7 @@ from dashboards.queries import (
     while_fresh,
     yes_no,
 )
-from dashboards.signals import clusters, labels, monitor
+from dashboards.signals import clusters, derived, monitor
 from dashboards.style import PanelQuery
 
 _REPORT_AGE: Final = monitor.REPORT_AGE.now(IN_CLUSTER)
@@ -70,13 +70,13 @@ SOURCES: Final = table(
         ),
         TableColumn(
             title="Restarts in range",
-            expression=in_range(monitor.QUERY_RESTARTS, labels.SOURCE),
+            expression=in_range(monitor.QUERY_RESTARTS, derived.SOURCE),
             look=alarm(style.YELLOW),
         ),
         TableColumn(title="Behind", expression=monitor.BEHIND.now(IN_CLUSTER), unit=Unit.BYTES),
         TableColumn(
             title="Quarantined in range",
-            expression=in_range(monitor.QUARANTINED, labels.SOURCE),
+            expression=in_range(monitor.QUARANTINED, derived.SOURCE),
             look=alarm(style.ORANGE),
         ),
     ],

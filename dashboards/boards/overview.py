@@ -7,11 +7,11 @@ from typing import Any, Final
 from dashboards import style
 from dashboards.board import PanelRow, board, line
 from dashboards.boards import shared
-from dashboards.links import Board
 from dashboards.promql import Unit
 from dashboards.queries import (
     CLUSTER,
     IN_CLUSTER,
+    Board,
     KeyColumn,
     TableColumn,
     alarm,

@@ -7,22 +7,23 @@ from typing import Any, Final
 from dashboards import style
 from dashboards.board import PanelRow, board, line
 from dashboards.boards import shared
-from dashboards.links import Board
 from dashboards.promql import Unit
-from dashboards.queries import IN_CLUSTER, KeyColumn, TableColumn, colored, now_in_range, stat, table, yes_no
-from dashboards.signals import clusters, configuration, quorum
+from dashboards.queries import IN_CLUSTER, Board, KeyColumn, TableColumn, colored, now_in_range, stat, table, yes_no
+from dashboards.signals import clusters
 from dashboards.style import PanelQuery
 
 _LATE: Final = 10
-CONTROLLER: Final = stat(quorum.CONTROLLER, style.steps(style.BLUE), f"max({quorum.CONTROLLER.now(IN_CLUSTER)})")
-EPOCH: Final = stat(quorum.CONTROLLER_EPOCH, style.steps(style.BLUE), f"max({quorum.CONTROLLER_EPOCH.now(IN_CLUSTER)})")
-CHANGES: Final = stat(
-    quorum.CONTROLLER_CHANGES,
-    style.steps(style.GREEN, (1, style.YELLOW), (4, style.ORANGE)),
-    now_in_range(quorum.CONTROLLER_CHANGES),
+CONTROLLER: Final = stat(clusters.CONTROLLER, style.steps(style.BLUE), f"max({clusters.CONTROLLER.now(IN_CLUSTER)})")
+EPOCH: Final = stat(
+    clusters.CONTROLLER_EPOCH, style.steps(style.BLUE), f"max({clusters.CONTROLLER_EPOCH.now(IN_CLUSTER)})"
 )
-_VOTERS: Final = f"{quorum.VOTER.now(IN_CLUSTER)} == 1"
-_CAUGHT_UP: Final = f"{quorum.BEHIND.now(IN_CLUSTER)} <= {_LATE} and on (cluster, node) ({_VOTERS})"
+CHANGES: Final = stat(
+    clusters.CONTROLLER_CHANGES,
+    style.steps(style.GREEN, (1, style.YELLOW), (4, style.ORANGE)),
+    now_in_range(clusters.CONTROLLER_CHANGES),
+)
+_VOTERS: Final = f"{clusters.VOTER.now(IN_CLUSTER)} == 1"
+_CAUGHT_UP: Final = f"{clusters.MEMBER_BEHIND.now(IN_CLUSTER)} <= {_LATE} and on (cluster, node) ({_VOTERS})"
 SPARE_VOTERS: Final = style.stat(
     "Voters that may fail",
     f"How many more voters may fail, or fall more than {_LATE} s behind, until there is no majority and no metadata "
@@ -39,28 +40,28 @@ MEMBERS: Final = table(
     "fetched.",
     [KeyColumn("node", "Node", 90)],
     [
-        TableColumn(title=quorum.VOTER.name, expression=quorum.VOTER.now(IN_CLUSTER), look=yes_no(yes=style.BLUE)),
-        TableColumn(title="Records behind", expression=quorum.LAG.now(IN_CLUSTER)),
+        TableColumn(title=clusters.VOTER.name, expression=clusters.VOTER.now(IN_CLUSTER), look=yes_no(yes=style.BLUE)),
+        TableColumn(title="Records behind", expression=clusters.MEMBER_LAG.now(IN_CLUSTER)),
         TableColumn(
-            title=quorum.BEHIND.name,
-            expression=quorum.BEHIND.now(IN_CLUSTER),
+            title=clusters.MEMBER_BEHIND.name,
+            expression=clusters.MEMBER_BEHIND.now(IN_CLUSTER),
             unit=Unit.SECONDS,
             look=colored(style.TEXT, (_LATE, style.ORANGE), (60, style.RED)),
         ),
     ],
-    quorum.BEHIND.name,
+    clusters.MEMBER_BEHIND.name,
 )
 BEHIND: Final = style.timeseries(
     "Members behind the active controller",
-    quorum.BEHIND.meaning,
-    [PanelQuery(quorum.BEHIND.now(IN_CLUSTER), "node {{node}}")],
+    clusters.MEMBER_BEHIND.meaning,
+    [PanelQuery(clusters.MEMBER_BEHIND.now(IN_CLUSTER), "node {{node}}")],
     Unit.SECONDS,
 )
 ACTIVE: Final = style.timeseries(
     "Active controller over time",
     "Node id of the active controller: each step is a failover. Without a line there was none that is known, and no "
     "partition could get another leader.",
-    [PanelQuery(quorum.CONTROLLER.now(IN_CLUSTER), "active controller", style.PURPLE)],
+    [PanelQuery(clusters.CONTROLLER.now(IN_CLUSTER), "active controller", style.PURPLE)],
     Unit.BARE,
 )
 FEATURES: Final = table(
@@ -71,11 +72,9 @@ FEATURES: Final = table(
     clusters.FEATURE_LEVEL.name,
     no_value=style.NOT_REPORTED,
 )
-OLDER: Final = stat(configuration.OLDER_BROKERS, style.alarm_above_zero(style.YELLOW), no_value=style.NOT_REPORTED)
-UNFINISHED: Final = stat(
-    configuration.UNFINISHED_UPGRADE, style.alarm_above_zero(style.YELLOW), no_value=style.NOT_REPORTED
-)
-THROTTLES: Final = stat(configuration.LEFT_THROTTLES, style.alarm_above_zero(style.YELLOW))
+OLDER: Final = stat(clusters.OLDER_BROKERS, style.alarm_above_zero(style.YELLOW), no_value=style.NOT_REPORTED)
+UNFINISHED: Final = stat(clusters.UNFINISHED_UPGRADE, style.alarm_above_zero(style.YELLOW), no_value=style.NOT_REPORTED)
+THROTTLES: Final = stat(clusters.LEFT_THROTTLES, style.alarm_above_zero(style.YELLOW))
 
 ROWS: Final = (
     PanelRow(

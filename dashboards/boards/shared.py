@@ -28,7 +28,7 @@ from dashboards.queries import (
     while_fresh,
     yes_no,
 )
-from dashboards.signals import brokers, changes, clusters, incidents, labels, partitions, quorum, topics
+from dashboards.signals import brokers, changes, clusters, derived, partitions
 from dashboards.style import PanelQuery
 
 _LOOKS: Final = {partitions.LEADER.name: CellLook({"-1": ("none", style.RED)}, style.steps(style.TEXT))}
@@ -64,10 +64,10 @@ ISR_CHANGES: Final = style.timeseries(
 )
 LEADER_CHANGES: Final = style.timeseries(
     "Leader and controller changes",
-    f"{changes.LEADER_CHANGES.meaning} {quorum.CONTROLLER_CHANGES.meaning}",
+    f"{changes.LEADER_CHANGES.meaning} {clusters.CONTROLLER_CHANGES.meaning}",
     [
         per_minute(changes.LEADER_CHANGES, "leaders", style.BLUE),
-        per_minute(quorum.CONTROLLER_CHANGES, "controllers", style.PURPLE),
+        per_minute(clusters.CONTROLLER_CHANGES, "controllers", style.PURPLE),
     ],
     Unit.PER_MINUTE,
 )
@@ -94,11 +94,11 @@ def open_incidents(*more: KeyColumn) -> style.Panel:
     """List the open incidents, with their suspects and consequence."""
     row = {"suspects": style.NONE_AT_RISK, "severity": "info", "incident": "-"}
     shown = {key.label for key in (*_INCIDENT_KEYS, *more)}
-    age = f"time() - min by ({', '.join(['cluster', *sorted(shown)])}) ({incidents.OPENED.now(IN_CLUSTER)})"
+    age = f"time() - min by ({', '.join(['cluster', *sorted(shown)])}) ({changes.INCIDENT_OPENED.now(IN_CLUSTER)})"
     also = {label: value for label, value in row.items() if label in shown}
     age_or_none = or_none(age, "class", also=also)
-    column = TableColumn(title=incidents.OPENED.name, expression=age_or_none, unit=Unit.SECONDS)
-    return table("Open incidents", _INCIDENTS, [*_INCIDENT_KEYS, *more], [column], incidents.OPENED.name)
+    column = TableColumn(title=changes.INCIDENT_OPENED.name, expression=age_or_none, unit=Unit.SECONDS)
+    return table("Open incidents", _INCIDENTS, [*_INCIDENT_KEYS, *more], [column], changes.INCIDENT_OPENED.name)
 
 
 def removals_by(label: str, scope: Scope = IN_CLUSTER) -> style.Panel:
@@ -117,13 +117,13 @@ def removals_by(label: str, scope: Scope = IN_CLUSTER) -> style.Panel:
 
 
 BY_TOPIC: Final = {
-    topics.OFFLINE: alarm(style.RED),
-    topics.UNDER_MIN_ISR: alarm(style.RED),
-    topics.AT_MIN_ISR: CellLook(),
-    topics.UNDER_REPLICATED: colored(style.TEXT, (1, style.ORANGE)),
+    partitions.TOPIC_OFFLINE: alarm(style.RED),
+    partitions.TOPIC_UNDER_MIN_ISR: alarm(style.RED),
+    partitions.TOPIC_AT_MIN_ISR: CellLook(),
+    partitions.TOPIC_UNDER_REPLICATED: colored(style.TEXT, (1, style.ORANGE)),
 }
 """Harm to clients fills its cell; a missing copy colours the text only, so that harm stands out."""
-_LISTED: Final = (topics.OFFLINE, topics.UNDER_MIN_ISR, topics.UNDER_REPLICATED)
+_LISTED: Final = (partitions.TOPIC_OFFLINE, partitions.TOPIC_UNDER_MIN_ISR, partitions.TOPIC_UNDER_REPLICATED)
 
 
 def topics_at_risk(scope: Scope) -> style.Panel:
@@ -133,7 +133,7 @@ def topics_at_risk(scope: Scope) -> style.Panel:
     def count(signal: Signal) -> str:
         """Count of every topic that is listed, 0 included: an empty cell means that it is unknown."""
         counted = f"{signal.now(scope)} and on (cluster, topic) ({listed})"
-        return or_none(counted, "topic", listed) if signal is topics.OFFLINE else counted
+        return or_none(counted, "topic", listed) if signal is partitions.TOPIC_OFFLINE else counted
 
     return table(
         "Topics at risk",
@@ -146,7 +146,7 @@ def topics_at_risk(scope: Scope) -> style.Panel:
             for signal, look in BY_TOPIC.items()
             if signal in _LISTED
         ],
-        topics.UNDER_MIN_ISR.name,
+        partitions.TOPIC_UNDER_MIN_ISR.name,
     )
 
 
@@ -257,7 +257,8 @@ def broker_states(scope: Scope) -> style.Panel:
                 look=colored(style.TEXT, (0.01, style.ORANGE)),
             ),
             TableColumn(
-                title="ISR removals", expression=while_fresh(in_range(brokers.ISR_REMOVALS, labels.BROKER, scope=scope))
+                title="ISR removals",
+                expression=while_fresh(in_range(brokers.ISR_REMOVALS, derived.BROKER, scope=scope)),
             ),
             TableColumn(title=brokers.LED.name, expression=brokers.LED.now(scope)),
             safe_to_stop(scope, yes_no(no=style.ORANGE)),

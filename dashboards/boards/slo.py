@@ -12,13 +12,13 @@ from grafanalib import core
 from dashboards import style
 from dashboards.board import PanelRow, board, line
 from dashboards.boards import shared
-from dashboards.links import Board
 from dashboards.promql import Signal, Unit
 from dashboards.queries import (
     IN_CLUSTER,
     RANGE,
     TOPIC,
     WINDOW,
+    Board,
     TableColumn,
     or_none,
     table,
@@ -26,7 +26,7 @@ from dashboards.queries import (
     while_fresh,
     while_observed,
 )
-from dashboards.signals import clusters, topics, unavailability
+from dashboards.signals import changes, clusters, partitions
 from dashboards.style import PanelQuery
 
 OBJECTIVES: Final = ("99.99", "99.9", "99.999")
@@ -53,7 +53,7 @@ AVAILABLE: Final = style.stat(
     "Writes accepted",
     "Share of partition time in this time range in which partitions accepted writes with acks=all. Choose the range "
     "by the period of the objective, such as the last 30 days.",
-    f"100 * (1 - {_in_range(unavailability.UNDER_MIN_ISR)} / ($__range_s * sum({_PARTITIONS})))",
+    f"100 * (1 - {_in_range(changes.UNDER_MIN_ISR_SECONDS)} / ($__range_s * sum({_PARTITIONS})))",
     style.steps(style.TEXT),
     Unit.PERCENT,
 )
@@ -62,23 +62,23 @@ BUDGET: Final = style.stat(
     "Share of the unavailability that the objective allows in this time range. 0 %: nothing was refused. Above 100 %: "
     "the objective is missed, as it is in a short range after one short outage; put off risky work until it is met "
     "again.",
-    f"{_in_range(unavailability.UNDER_MIN_ISR)} / ($__range_s * sum({_PARTITIONS}) * {_ALLOWED})",
+    f"{_in_range(changes.UNDER_MIN_ISR_SECONDS)} / ($__range_s * sum({_PARTITIONS}) * {_ALLOWED})",
     style.steps(style.GREEN, (0.75, style.ORANGE), (1, style.RED)),
     Unit.SHARE,
 )
-WRITES_REFUSED: Final = _time(unavailability.UNDER_MIN_ISR, (1, style.ORANGE))
-OFFLINE: Final = _time(unavailability.OFFLINE, (60, style.ORANGE))
-UNDER_REPLICATED: Final = _time(unavailability.UNDER_REPLICATED, (3600, style.YELLOW))
-UNKNOWN: Final = _time(unavailability.UNKNOWN, (60, style.ORANGE))
+WRITES_REFUSED: Final = _time(changes.UNDER_MIN_ISR_SECONDS, (1, style.ORANGE))
+OFFLINE: Final = _time(changes.OFFLINE_SECONDS, (60, style.ORANGE))
+UNDER_REPLICATED: Final = _time(changes.UNDER_REPLICATED_SECONDS, (3600, style.YELLOW))
+UNKNOWN: Final = _time(changes.UNKNOWN_SECONDS, (60, style.ORANGE))
 BURN: Final = style.timeseries(
     "Burn rate",
     "How many times faster than the objective allows the budget is spent. 1: it is spent exactly at the end of the "
     "period. 14.4 in both the last hour and the last five minutes: two per cent of a month's budget in an hour, a "
     "reason to page. 6 in six hours: a ticket.",
     [
-        PanelQuery(_burn(unavailability.UNDER_MIN_ISR, "5m"), "last 5 minutes", style.YELLOW),
-        PanelQuery(_burn(unavailability.UNDER_MIN_ISR, "1h"), "last hour", style.ORANGE),
-        PanelQuery(_burn(unavailability.UNDER_MIN_ISR, "6h"), "last 6 hours", style.RED),
+        PanelQuery(_burn(changes.UNDER_MIN_ISR_SECONDS, "5m"), "last 5 minutes", style.YELLOW),
+        PanelQuery(_burn(changes.UNDER_MIN_ISR_SECONDS, "1h"), "last hour", style.ORANGE),
+        PanelQuery(_burn(changes.UNDER_MIN_ISR_SECONDS, "6h"), "last 6 hours", style.RED),
     ],
     Unit.BARE,
 )
@@ -89,14 +89,14 @@ SPENT: Final = style.timeseries(
     [
         PanelQuery(f"sum({while_observed(signal.per_minute(WINDOW, IN_CLUSTER))}) / 60", legend, color)
         for signal, legend, color in (
-            (unavailability.OFFLINE, "offline", style.PURPLE),
-            (unavailability.UNDER_MIN_ISR, "writes refused", style.RED),
-            (unavailability.UNDER_REPLICATED, "under-replicated", style.YELLOW),
+            (changes.OFFLINE_SECONDS, "offline", style.PURPLE),
+            (changes.UNDER_MIN_ISR_SECONDS, "writes refused", style.RED),
+            (changes.UNDER_REPLICATED_SECONDS, "under-replicated", style.YELLOW),
         )
     ],
     Unit.COUNT,
 )
-_REFUSED: Final = f"{topics.UNDER_MIN_ISR_SECONDS.increase(RANGE, IN_CLUSTER)} > 0"
+_REFUSED: Final = f"{partitions.TOPIC_UNDER_MIN_ISR_SECONDS.increase(RANGE, IN_CLUSTER)} > 0"
 TOPICS: Final = table(
     "Topics that refused writes",
     "The twenty topics with the most time under min ISR in this time range, summed over their partitions. Their owners "

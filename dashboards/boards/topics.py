@@ -7,7 +7,6 @@ from typing import Any, Final
 from dashboards import style
 from dashboards.board import PanelRow, board
 from dashboards.boards import shared
-from dashboards.links import Board
 from dashboards.promql import Scope, Signal, Unit
 from dashboards.queries import (
     BROKER,
@@ -15,6 +14,7 @@ from dashboards.queries import (
     PARTITION,
     TOPIC,
     WINDOW,
+    Board,
     KeyColumn,
     TableColumn,
     alarm,
@@ -27,7 +27,7 @@ from dashboards.queries import (
     top,
     while_fresh,
 )
-from dashboards.signals import clusters, configuration, labels, partitions, topics
+from dashboards.signals import clusters, derived, partitions
 from dashboards.style import PanelQuery
 from streaming.contracts.durability import Weakness
 
@@ -39,9 +39,9 @@ def _count(signal: Signal, title: str, color: str) -> style.Panel:
     return style.stat(title, signal.meaning, signal.now(SELECTED, by=()), style.alarm_above_zero(color))
 
 
-OFFLINE: Final = _count(topics.OFFLINE, "Offline partitions", style.RED)
-UNDER_MIN_ISR: Final = _count(topics.UNDER_MIN_ISR, "Under min ISR", style.RED)
-UNDER_REPLICATED: Final = _count(topics.UNDER_REPLICATED, "Under-replicated", style.YELLOW)
+OFFLINE: Final = _count(partitions.TOPIC_OFFLINE, "Offline partitions", style.RED)
+UNDER_MIN_ISR: Final = _count(partitions.TOPIC_UNDER_MIN_ISR, "Under min ISR", style.RED)
+UNDER_REPLICATED: Final = _count(partitions.TOPIC_UNDER_REPLICATED, "Under-replicated", style.YELLOW)
 REASSIGNING: Final = stat(clusters.REASSIGNING, style.steps(style.BLUE))
 BEHIND: Final = table(
     "Replicas that are behind",
@@ -81,12 +81,12 @@ _WEAKNESSES: Final = {
 }
 WEAK: Final = table(
     "Topics with weak settings",
-    f"{configuration.WEAK_TOPICS.meaning} The row none: data is fresh, and no topic has a weakness.",
+    f"{clusters.WEAK_TOPICS.meaning} The row none: data is fresh, and no topic has a weakness.",
     [KeyColumn("weakness", "Weakness", 240, words=_WEAKNESSES)],
     [
         TableColumn(
             title="Topics",
-            expression=or_none(f"{configuration.WEAK_TOPICS.now(IN_CLUSTER)} > 0", "weakness"),
+            expression=or_none(f"{clusters.WEAK_TOPICS.now(IN_CLUSTER)} > 0", "weakness"),
             look=colored(style.TEXT, (1, style.YELLOW)),
         )
     ],
@@ -96,7 +96,7 @@ WEAK: Final = table(
 
 def most(scope: Scope, title: str = "Topics with most changes") -> style.Panel:
     """List the topics that changed most in the time range."""
-    ranked = f"{top(LISTED, in_range(topics.ISR_SHRINKS, labels.TOPIC, scope=scope))}"
+    ranked = f"{top(LISTED, in_range(partitions.TOPIC_ISR_SHRINKS, derived.TOPIC, scope=scope))}"
     among = f"and on (cluster, topic) ({while_fresh(ranked)})"
     return table(
         title,
@@ -105,45 +105,50 @@ def most(scope: Scope, title: str = "Topics with most changes") -> style.Panel:
         "share. Sizes are those of all replicas.",
         [TOPIC],
         [
-            TableColumn(title=topics.ISR_SHRINKS.name, expression=while_fresh(ranked)),
+            TableColumn(title=partitions.TOPIC_ISR_SHRINKS.name, expression=while_fresh(ranked)),
             TableColumn(
-                title=topics.LEADER_CHANGES.name,
-                expression=f"{in_range(topics.LEADER_CHANGES, labels.TOPIC, scope=scope)} {among}",
+                title=partitions.TOPIC_LEADER_CHANGES.name,
+                expression=f"{in_range(partitions.TOPIC_LEADER_CHANGES, derived.TOPIC, scope=scope)} {among}",
             ),
             TableColumn(
-                title=topics.UNCLEAN_ELECTIONS.name,
-                expression=f"{in_range(topics.UNCLEAN_ELECTIONS, labels.TOPIC, scope=scope)} {among}",
+                title=partitions.TOPIC_UNCLEAN_ELECTIONS.name,
+                expression=f"{in_range(partitions.TOPIC_UNCLEAN_ELECTIONS, derived.TOPIC, scope=scope)} {among}",
                 look=alarm(style.RED),
             ),
             TableColumn(
                 title="Time refused",
-                expression=f"{topics.UNDER_MIN_ISR_SECONDS.increase('$__range', scope)} {among}",
+                expression=f"{partitions.TOPIC_UNDER_MIN_ISR_SECONDS.increase('$__range', scope)} {among}",
                 unit=Unit.SECONDS,
                 look=colored(style.TEXT, (1, style.ORANGE)),
             ),
-            TableColumn(title=topics.SIZE.name, expression=f"{topics.SIZE.now(scope)} {among}", unit=Unit.BYTES),
+            TableColumn(
+                title=partitions.TOPIC_SIZE.name,
+                expression=f"{partitions.TOPIC_SIZE.now(scope)} {among}",
+                unit=Unit.BYTES,
+            ),
         ],
-        topics.ISR_SHRINKS.name,
+        partitions.TOPIC_ISR_SHRINKS.name,
     )
 
 
 SHRINKS: Final = style.timeseries(
     "ISR shrinks by topic",
-    topics.ISR_SHRINKS.meaning,
-    [PanelQuery(f"{top(LISTED, topics.ISR_SHRINKS.per_minute(WINDOW, SELECTED))} > 0", "{{topic}}")],
+    partitions.TOPIC_ISR_SHRINKS.meaning,
+    [PanelQuery(f"{top(LISTED, partitions.TOPIC_ISR_SHRINKS.per_minute(WINDOW, SELECTED))} > 0", "{{topic}}")],
     Unit.PER_MINUTE,
     bars=True,
 )
 MOVING: Final = table(
     "Topics being reassigned",
-    f"{topics.REASSIGNING.meaning} The row none: data is fresh, and nothing is reassigned.",
+    f"{partitions.TOPIC_REASSIGNING.meaning} The row none: data is fresh, and nothing is reassigned.",
     [TOPIC],
     [
         TableColumn(
-            title=topics.REASSIGNING.name, expression=or_none(f"{topics.REASSIGNING.now(SELECTED)} > 0", "topic")
+            title=partitions.TOPIC_REASSIGNING.name,
+            expression=or_none(f"{partitions.TOPIC_REASSIGNING.now(SELECTED)} > 0", "topic"),
         )
     ],
-    topics.REASSIGNING.name,
+    partitions.TOPIC_REASSIGNING.name,
 )
 LEFT_TO_COPY: Final = style.timeseries(
     clusters.LEFT_TO_COPY.name,

@@ -1,11 +1,12 @@
-"""Brokers: registration, replicas, the cost of a stop, suspicion."""
+"""Brokers: registration, replicas, the cost of a stop, suspicion, log directories, and what their own agents say."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
-from dashboards.promql import Unit
-from dashboards.signals.derived import signal
+from dashboards.promql import Signal, Unit
+from dashboards.signals.derived import BROKER, signal
 
 INFO: Final = signal("kafka_replication_broker_info")
 REGISTERED: Final = signal("kafka_replication_broker_registered")
@@ -56,3 +57,45 @@ RESPONSE: Final = signal(
     ),
 )
 APPEND: Final = signal("kafka_replication_broker_append_seconds", "Append time")
+
+
+# Log directories of brokers: whether the broker can use them, how full they are, when they will be full.
+
+
+DIRECTORY_ONLINE: Final = signal("kafka_replication_log_directory_online", "Online")
+DIRECTORY_TOTAL: Final = signal("kafka_replication_log_directory_total_bytes", "Size")
+DIRECTORY_USABLE: Final = signal("kafka_replication_log_directory_usable_bytes", "Free")
+DIRECTORY_REPLICA_BYTES: Final = signal("kafka_replication_log_directory_replica_bytes", "Size of replicas")
+DIRECTORY_UNTIL_FULL: Final = signal("kafka_replication_log_directory_until_full_seconds", "Full in")
+
+
+# Metrics of brokers themselves, where an agent is scraped (``collect.broker_metrics``): under their own names.
+
+
+_agent = partial(Signal, labels=BROKER, prefix="kafka_")
+
+LOGS_TO_RECOVER: Final = _agent(
+    "Logs to recover",
+    "log_logmanager_remaininglogstorecover",
+    "Logs that a broker has yet to read after an unclean stop, before it serves. A restart starts over.",
+)
+FAILED_PARTITIONS: Final = _agent(
+    "Partitions given up",
+    "server_replicafetchermanager_failedpartitionscount",
+    "Partitions that the fetchers of a broker have given up after an error: these replicas stay behind.",
+)
+METADATA_LOAD_ERRORS: Final = _agent(
+    "Metadata not loaded",
+    "server_broker_metadata_metrics_metadata_load_error_count",
+    "Errors of a broker, since its start, at reading the metadata log: it may serve by an old state of the cluster.",
+)
+METADATA_APPLY_ERRORS: Final = _agent(
+    "Metadata not applied",
+    "server_broker_metadata_metrics_metadata_apply_error_count",
+    "Errors of a broker, since its start, at applying the metadata log: it may serve by an old state of the cluster.",
+)
+METADATA_ERRORS: Final = _agent(
+    "Metadata errors of controllers",
+    "controller_kafkacontroller_metadataerrorcount",
+    "Errors of a controller, since its start, with records of the metadata log: its state may be wrong.",
+)

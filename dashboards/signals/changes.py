@@ -1,4 +1,4 @@
-"""Counted changes of ISRs and leaders, by cluster."""
+"""Changes of clusters, incidents, and the exact seconds in which partitions were not as they should be."""
 
 from __future__ import annotations
 
@@ -40,5 +40,50 @@ MISSED_CHANGES: Final = signal(
     (
         "Changes inferred from epoch gaps but never observed. With the metadata log there should be none; polling "
         "misses changes that are shorter than its interval."
+    ),
+)
+
+
+# Open and closed incidents, by class.
+
+
+OPEN_INCIDENTS: Final = signal("kafka_replication_cluster_open_incidents", "Open now")
+CLOSED_INCIDENTS: Final = signal("kafka_replication_cluster_closed_incidents_total")
+INCIDENT_OPENED: Final = signal("kafka_replication_incident_opened_timestamp_seconds", "Open for")
+
+
+# Exact seconds in which partitions of a cluster were not as they should be, summed over its partitions.
+
+
+UNDER_MIN_ISR_SECONDS: Final = signal(
+    "kafka_replication_cluster_under_min_isr_seconds_total",
+    "Writes refused",
+    (
+        "Time under min ISR in this time range, summed over partitions: ten partitions for a minute are ten minutes. "
+        "Producers with acks=all were refused there. Exact, however short: independent of scrapes."
+    ),
+)
+OFFLINE_SECONDS: Final = signal(
+    "kafka_replication_cluster_offline_seconds_total",
+    "Offline",
+    (
+        "Time without a leader in this time range, summed over partitions: neither reads nor writes. Elections after "
+        "the loss of a broker take a part of a second each, and are counted, too."
+    ),
+)
+UNDER_REPLICATED_SECONDS: Final = signal(
+    "kafka_replication_cluster_under_replicated_seconds_total",
+    "Under-replicated",
+    (
+        "Time with replicas missing in this time range, summed over partitions. Restarts are part of it; it is a cost "
+        "of redundancy, not of availability."
+    ),
+)
+UNKNOWN_SECONDS: Final = signal(
+    "kafka_replication_cluster_unknown_seconds_total",
+    "Not observed",
+    (
+        "Time in this time range in which partitions were not observed, summed over them. The other numbers lack what "
+        "happened then: with much of it, they say too little."
     ),
 )

@@ -1,4 +1,4 @@
-"""Clusters: partitions in each state of health, brokers, the age of the data."""
+"""Clusters: partitions in each state of health, brokers, data age, settings and versions, the metadata quorum."""
 
 from __future__ import annotations
 
@@ -101,4 +101,65 @@ FEATURE_LEVEL: Final = signal(
     "Level",
     "The level of each feature that the cluster uses, such as metadata.version; 0 is off.",
     unit=Unit.BARE,
+)
+
+
+# Settings and versions: topics that are not durable, throttles left behind, unfinished upgrades.
+
+
+WEAK_TOPICS: Final = signal("kafka_replication_cluster_weak_topics")
+LEFT_THROTTLES: Final = signal(
+    "kafka_replication_cluster_left_throttles",
+    "Throttles left behind",
+    (
+        "Topics and brokers whose replication is throttled though nothing is being reassigned: their followers cannot "
+        "catch up. isrwatch state --settings names them and how to remove the throttle."
+    ),
+)
+UNFINISHED_UPGRADE: Final = signal(
+    "kafka_replication_cluster_unfinished_upgrade",
+    "Upgrade not finished",
+    (
+        "1 while every broker supports a newer metadata.version than the cluster uses: kafka-features upgrade was not "
+        "run after the last broker. What the newer version offers is off until then."
+    ),
+)
+OLDER_BROKERS: Final = signal(
+    "kafka_replication_cluster_older_version_brokers",
+    "Brokers of an older version",
+    "Brokers that run an older version of Kafka than another broker. Normal during an upgrade; finish it soon.",
+)
+TOPIC_LEFT_THROTTLE: Final = signal("kafka_replication_topic_left_throttle_info")
+BROKER_LEFT_THROTTLE: Final = signal("kafka_replication_broker_left_throttle_info")
+
+
+# The quorum of controllers.
+
+
+CONTROLLER: Final = signal(
+    "kafka_replication_cluster_controller",
+    "Active controller",
+    "Node id of the active controller. Its log has the reason of each election.",
+    unit=Unit.BARE,
+)
+CONTROLLER_CHANGES: Final = signal(
+    "kafka_replication_cluster_controller_changes_total",
+    "Controller changes",
+    "Failovers of the active controller. Several in an hour indicate an unstable quorum.",
+)
+CONTROLLER_EPOCH: Final = signal(
+    "kafka_replication_cluster_controller_epoch",
+    "Controller epoch",
+    "Raft epoch of the active controller: it grows with each election of one, also of the same.",
+    unit=Unit.BARE,
+)
+VOTER: Final = signal("kafka_replication_quorum_member_voter", "Voter")
+MEMBER_LAG: Final = signal("kafka_replication_quorum_member_lag_records")
+MEMBER_BEHIND: Final = signal(
+    "kafka_replication_quorum_member_behind_seconds",
+    "Behind for",
+    (
+        "Time since each member had all that the quorum's leader has. A voter that stays behind counts no more: with a "
+        "majority of them behind, no metadata changes. A broker that is behind acts on old metadata."
+    ),
 )

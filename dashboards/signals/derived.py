@@ -34,3 +34,14 @@ def signal(metric: str, name: str = "", meaning: str = "", *, unit: Unit | None 
         unit=unit or _UNITS.get(described.unit, Unit.COUNT),
         copies=copies,
     )
+
+
+# The labels that identify one series, by what it is about: for sums of a board or a rule that no signal makes.
+
+
+CLUSTER: Final = ("cluster",)
+BROKER: Final = ("cluster", "broker")
+TOPIC: Final = ("cluster", "topic")
+INCIDENT: Final = ("cluster", "class")
+SOURCE: Final = ("cluster", "channel", "source")
+GROUP: Final = ("cluster", "group")

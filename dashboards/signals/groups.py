@@ -1,4 +1,4 @@
-"""Groups of every protocol and of Spark's queries: state, members, lag."""
+"""Groups, of every protocol and of Spark's queries, and transactions."""
 
 from __future__ import annotations
 
@@ -26,3 +26,27 @@ LAG_SECONDS: Final = signal(
 )
 RETENTION_USED: Final = signal("kafka_replication_group_retention_used_ratio")
 LOST: Final = signal("kafka_replication_group_lost_records")
+
+
+# Open, late and hanging transactions.
+
+
+OPEN_TRANSACTIONS: Final = signal(
+    "kafka_replication_cluster_open_transactions",
+    "Open transactions",
+    "Transactions that are not complete. Some are always, under load.",
+)
+LATE_TRANSACTIONS: Final = signal(
+    "kafka_replication_cluster_late_transactions",
+    "Late transactions",
+    "Transactions that are open for longer than their timeout: the coordinator should have aborted them.",
+)
+HANGING_TRANSACTIONS: Final = signal(
+    "kafka_replication_cluster_hanging_transactions",
+    "Hanging transactions",
+    (
+        "Transactions that a partition has open and no coordinator will end: consumers with read_committed stop there. "
+        "kafka-transactions abort ends one; the table below has what it needs."
+    ),
+)
+HANGING_TRANSACTION_INFO: Final = signal("kafka_replication_hanging_transaction_info", "Hanging")

@@ -1,4 +1,4 @@
-"""Single partitions and replicas; only those that are not healthy, or changed, have series."""
+"""Partitions, replicas and topics: series of single ones that are not healthy, and counts by topic."""
 
 from __future__ import annotations
 
@@ -28,3 +28,37 @@ UNDER_MIN_ISR_SINCE: Final = signal(
 REPLICA_LAG: Final = signal("kafka_replication_replica_lag_records", "Lag, records")
 REPLICA_BEHIND: Final = signal("kafka_replication_replica_behind_seconds", "Behind for")
 REPLICA_UNTIL_CAUGHT_UP: Final = signal("kafka_replication_replica_until_caught_up_seconds", "Caught up in")
+
+
+# Topics: partitions in each state of health.
+
+
+TOPIC_OFFLINE: Final = signal("kafka_replication_topic_offline_partitions", "Offline")
+TOPIC_UNDER_MIN_ISR: Final = signal(
+    "kafka_replication_topic_under_min_isr_partitions",
+    "Under min ISR",
+    "Partitions of the topic that refuse writes with acks=all.",
+)
+TOPIC_AT_MIN_ISR: Final = signal("kafka_replication_topic_at_min_isr_partitions", "At min ISR")
+TOPIC_UNDER_REPLICATED: Final = signal(
+    "kafka_replication_topic_under_replicated_partitions",
+    "Under-replicated",
+    "Partitions of the topic whose ISR lacks replicas.",
+)
+TOPIC_REASSIGNING: Final = signal(
+    "kafka_replication_topic_reassigning_partitions",
+    "Being reassigned",
+    "Partitions of each topic with a reassignment that is not complete; isrwatch state --reassignments lists them.",
+)
+TOPIC_ISR_SHRINKS: Final = signal(
+    "kafka_replication_topic_isr_shrinks_total",
+    "ISR shrinks",
+    (
+        "ISR shrinks of the topics that have most. One topic alone: its load, its size of batches, or its throttle; "
+        "all alike: a broker that they share."
+    ),
+)
+TOPIC_LEADER_CHANGES: Final = signal("kafka_replication_topic_leader_changes_total", "Leader changes")
+TOPIC_UNCLEAN_ELECTIONS: Final = signal("kafka_replication_topic_unclean_elections_total", "Unclean elections")
+TOPIC_UNDER_MIN_ISR_SECONDS: Final = signal("kafka_replication_topic_under_min_isr_seconds_total")
+TOPIC_SIZE: Final = signal("kafka_replication_topic_size_bytes", "Size")

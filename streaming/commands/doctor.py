@@ -17,8 +17,7 @@ from rich.text import Text
 
 from streaming.cluster_settings import each_cluster, filled
 from streaming.commands.cluster_options import BootstrapServersOption, ClusterOption, with_bootstrap_servers
-from streaming.commands.doctor_findings import SECONDS, Finding, Status, numbered
-from streaming.commands.doctor_machine import CHECKS_OF_THE_MACHINE
+from streaming.commands.doctor_machine import CHECKS_OF_THE_MACHINE, SECONDS, Finding, Status, numbered
 from streaming.errors import ConfigurationError, ConnectionRefused, IsrwatchError
 from streaming.settings import written_secrets
 from streaming.word_wrap import print_wrapped

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming.commands.doctor_findings import SECONDS, Status, numbered
+from streaming.commands.doctor_machine import SECONDS, Status, numbered
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import MIN_ISR, ConfigObserved, SourceKind
 from streaming.contracts.sample_blocks import BrokerOffsetsObserved, SamplesBlock

@@ -6,11 +6,12 @@ import os
 import re
 import shutil
 import time
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.bus.directory import DirectoryReader
-from streaming.commands.doctor_findings import Status, numbered
 from streaming.contracts.identifiers import LogPosition
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import PARTITION_CHANGES, SOURCE_PROGRESS, TABLES
@@ -27,6 +28,37 @@ if TYPE_CHECKING:
 
     from streaming.contracts.columns import Table
     from streaming.settings import Settings
+
+# Findings of the checks of ``isrwatch doctor``, and their words.
+
+
+SECONDS: Final = 5.0
+"""Longest wait for one answer."""
+
+
+class Status(StrEnum):
+    """Result of a check; only a problem keeps isrwatch from working."""
+
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Sentence of one check; ``cluster`` is the one that it is about, of several."""
+
+    check: str
+    status: Status
+    sentence: str
+    cluster: str = ""
+
+
+def numbered(number: int, thing: str) -> str:
+    """Return a number of things in words."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
 
 LEAST_FREE_BYTES: Final = 1 << 30
 ANSWER_SECONDS: Final = 2.0

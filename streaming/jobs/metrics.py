@@ -20,7 +20,7 @@ from streaming.contracts.tables import TABLES
 from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
 from streaming.delta.progress import ProgressTable
 from streaming.jobs.queries import MICROS, now
-from streaming.jobs.session import sentence_of
+from streaming.jobs.spark_errors import sentence_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

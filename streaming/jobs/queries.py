@@ -17,7 +17,7 @@ from streaming.contracts.identifiers import Micros
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.quarantine import reason_kind
 from streaming.errors import ConfigurationError, IsrwatchError
-from streaming.jobs.session import spark_failure
+from streaming.jobs.spark_errors import spark_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

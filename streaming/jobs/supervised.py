@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 
 from streaming.errors import ConfigurationError, NewerFormat, TableRefused
 from streaming.jobs.queries import QueryRun
-from streaming.jobs.session import SparkEnded, sentence_of, spark_failure, trace_of
+from streaming.jobs.spark_errors import SparkEnded, sentence_of, spark_failure, trace_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.commands import doctor_machine
 from streaming.commands.doctor import CHECKS_OF_THE_MACHINE, findings
-from streaming.commands.doctor_findings import Status
+from streaming.commands.doctor_machine import Status
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import SOURCE_PROGRESS
 from streaming.delta.log.definitions import LAYOUT_PROPERTY, arrow_schema

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming.commands import collect, doctor, job, maintenance
-from streaming.commands.doctor_findings import Finding, Status
+from streaming.commands.doctor_machine import Finding, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from dashboards.alerts import AlertSettings
-from dashboards.links import Board
+from dashboards.queries import Board
 from streaming.settings import load
 
 ROOT = Path(__file__).parents[2]

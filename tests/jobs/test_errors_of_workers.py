@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streaming.errors import IsrwatchError, NewerFormat
-from streaming.jobs.session import SparkEnded, sentence_of, spark_failure
+from streaming.jobs.spark_errors import SparkEnded, sentence_of, spark_failure
 
 TRACE = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure
 Traceback (most recent call last):

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from deploy.sandbox.waiting import wait_until
 from streaming.commands.doctor import CHECKS
-from streaming.commands.doctor_findings import Status
+from streaming.commands.doctor_machine import Status
 from streaming.contracts.events import EventKind
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import (

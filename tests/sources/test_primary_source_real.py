@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming.commands.doctor import CHECKS
-from streaming.commands.doctor_findings import Status
+from streaming.commands.doctor_machine import Status
 from streaming.contracts.events import EventKind
 from streaming.contracts.observations import SourceKind
 from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings

@@ -35,7 +35,7 @@ from streaming.delta.quarantine import Quarantine
 from streaming.errors import TableRefused
 from streaming.jobs.driver.decoded_batch import RepeatedBlocks, decode_batch
 from streaming.jobs.queries import BatchResult, Stopwatch, count_reasons
-from streaming.jobs.session import sentence_of
+from streaming.jobs.spark_errors import sentence_of
 from streaming.runtime.memory import collected_after
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from streaming.commands import app, doctor_machine
 from streaming.commands.doctor import CHECKS, CHECKS_OF_THE_MACHINE
-from streaming.commands.doctor_findings import Status, numbered
+from streaming.commands.doctor_machine import Status, numbered
 from streaming.runtime.listening import address_of, listen
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.metadata_log.decoding import NEWEST_METADATA_VERSION

@@ -17,7 +17,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from streaming.commands.doctor import CHECKS
-from streaming.commands.doctor_findings import Status
+from streaming.commands.doctor_machine import Status
 from streaming.contracts.identifiers import Micros
 from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
 from streaming.sources.collector import listener_watch, listeners

@@ -15,7 +15,7 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.cluster_settings import each_cluster
 from streaming.commands.doctor import CHECKS
-from streaming.commands.doctor_findings import Status
+from streaming.commands.doctor_machine import Status
 from streaming.contracts.events import EventKind
 from streaming.contracts.observations import SnapshotReason, SourceKind
 from streaming.runtime.jars import groups

@@ -1,0 +1,67 @@
+"""Failures of Spark as one sentence; an error of ours that was raised within a Python worker is found again."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from typing import Final
+
+from streaming.delta.log.table_lock import is_disk_full
+from streaming.errors import IsrwatchError, NewerFormat
+
+_RAISED: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt): .+$", re.MULTILINE)
+_INTERNALS: Final = re.compile(
+    r"\[\w+\] Query \[[^\]]*\] terminated with exception: "
+    r"|Job aborted due to stage failure: .*most recent failure: Lost task [^)]*\) \([^)]*\): "
+    r"|(?:\w+\.){2,}\w+(?:Error|Exception): "
+    r"| SQLSTATE: \w+$"
+)
+"""Text that Spark writes around a cause: queries by their ids, tasks, classes of Java."""
+OUR_ERROR: Final = re.compile(r"^\W*streaming\.(?:\w+\.)+(?P<name>[A-Z]\w+): (?P<sentence>.+)$", re.MULTILINE)
+
+
+class SparkEnded(IsrwatchError):
+    """Spark ended a stream, or did not start it, for a reason of its own."""
+
+
+def spark_failure(error: BaseException) -> IsrwatchError:
+    """Return what Spark failed with; an error of ours, raised within a Python worker, is not Spark's."""
+    if is_disk_full(error):
+        return IsrwatchError("a disk is full, that of the checkpoint or of Spark's temporary files; free space")
+    if (ours := _our_error_in(str(error))) is None:
+        return SparkEnded(sentence_of(error))
+    # Of all errors in a worker only this one must not lose its class: no restart mends it.
+    return (NewerFormat if ours["name"] == NewerFormat.__name__ else IsrwatchError)(sentence_of(error))
+
+
+def sentence_of(error: BaseException) -> str:
+    r"""Return an error in one sentence: our own where it is one of ours, even from within a Python worker of Spark.
+
+    >>> sentence_of(RuntimeError("[FAILED] Traceback: ...\nstreaming.errors.IsrwatchError: it was cut\n at Spark"))
+    'it was cut'
+    >>> sentence_of(OSError(28, "No space left on device"))
+    '[Errno 28] No space left on device'
+    >>> sentence_of(RuntimeError("org.apache.spark.SparkException: Python worker failed to connect back.\n\tat x"))
+    'Python worker failed to connect back'
+    """
+    text = str(error).strip()
+    return ours["sentence"] if (ours := _our_error_in(text)) else (_cause_in(text) or type(error).__name__)
+
+
+def _cause_in(text: str) -> str:
+    """Return the cause without what Spark writes around it; of an error within a Python worker the line of Python."""
+    of_python, _, _ = text.partition("Traceback (most recent call last)")[2].partition("\n\tat ")
+    first = next(reversed(_RAISED.findall(of_python)), None) or text.partition("\n")[0]
+    return _INTERNALS.sub("", first).strip(" .;")
+
+
+def trace_of(error: BaseException) -> str:
+    """Return where an error came from; empty for an error of ours, whose sentence says all that helps."""
+    if isinstance(error, IsrwatchError) and not isinstance(error, SparkEnded):
+        return ""
+    return "".join(traceback.format_exception(error)).strip()
+
+
+def _our_error_in(text: str) -> re.Match[str] | None:
+    """Return the last error of ours in a traceback: it was raised because of those before it."""
+    return next(reversed(list(OUR_ERROR.finditer(text))), None)
