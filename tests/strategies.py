@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from streaming.contracts.blocks import PartitionsBlock, PartitionsChanged, PartitionsObserved
-from streaming.contracts.codec import FIELDS, KINDS, encode, plain_types
+from streaming.contracts.codec import FIELDS, KINDS, encode, optional_fields, plain_types
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.maintenance import LONGEST_LEASE
 from streaming.contracts.observations import (
@@ -86,7 +86,7 @@ def observations() -> st.SearchStrategy[Observation]:
 def observations_of(draw: st.DrawFn, cls: type[Observation]) -> Observation:
     """Any observation of one kind."""
     values = {
-        item.name: draw(_field(cls, item.name, str(item.type)))
+        item.name: draw(_field(cls, item.name))
         for item in fields(cls)
         if item.name not in {"cause", "evidence", "topic_ids", "partition_counts"}
     }
@@ -95,7 +95,7 @@ def observations_of(draw: st.DrawFn, cls: type[Observation]) -> Observation:
     return cls(**{**values, **draw(_together(cls))})
 
 
-def _field(cls: type[Observation], name: str, annotation: str) -> st.SearchStrategy[Any]:
+def _field(cls: type[Observation], name: str) -> st.SearchStrategy[Any]:
     if name == "topic" and cls.kind in {"partition", "partitions", "partitions_changed"}:
         return _NAME
     if name == "partition":
@@ -103,7 +103,7 @@ def _field(cls: type[Observation], name: str, annotation: str) -> st.SearchStrat
     if name == "reason":
         return st.sampled_from(SnapshotReason)
     strategy = _NAMED.get(name, _PLAIN[plain_types(cls)[name]])
-    return st.none() | strategy if "None" in annotation else strategy
+    return st.none() | strategy if name in optional_fields(cls) else strategy
 
 
 def _together(cls: type[Observation]) -> st.SearchStrategy[dict[str, Any]]:
@@ -174,7 +174,7 @@ def _samples(draw: st.DrawFn, cls: type[SamplesBlock]) -> dict[str, Any]:
     arrays = {
         item.name: array(_NAMED.get(item.name.removesuffix("_by_sample"), of_plain[plain_types(cls)[item.name]]))
         for item in fields(cls)
-        if item.name.endswith("_by_sample") and ("None" not in str(item.type) or draw(st.booleans()))
+        if item.name.endswith("_by_sample") and (item.name not in optional_fields(cls) or draw(st.booleans()))
     }
     nothing = {item.name: None for item in fields(cls) if item.name.endswith("_by_sample") and item.name not in arrays}
     columns: dict[str, Any] = dict(zip(("topic_ids", "topics", "counts"), zip(*topics, strict=True), strict=True))

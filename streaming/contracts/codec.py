@@ -13,10 +13,10 @@ from enum import StrEnum
 from functools import partial
 from itertools import chain
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 from streaming.contracts.blocks import PartitionsChanged, PartitionsObserved
-from streaming.contracts.columns import columns_of
+from streaming.contracts.columns import may_be_none, plain_type
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.group_blocks import BrokerGroupOffsetsObserved, BrokerGroupsObserved
 from streaming.contracts.maintenance import MaintenanceObserved
@@ -102,25 +102,8 @@ KINDS: Final[dict[str, type[Observation]]] = {
     )
 }
 
-# Annotation -> plain type. "int" is 32 bits (Kafka's ids, epochs and indices), "long" 64 bits,
-# as is a sampled int whose column is a long.
-_PLAIN: Final = {
-    "ClusterId": "string", "str": "string", "TopicId": "string", "SourceKind": "string", "ConfigOrigin": "string",
-    "SnapshotReason": "string", "str | None": "string",
-    "Cause": "string", "Cause | None": "string", "Evidence": "string", "Evidence | None": "string",
-    "int": "int", "int | None": "int", "BrokerId": "int", "BrokerId | None": "int",
-    "Micros": "long", "Micros | None": "long", "Offset": "long", "Offset | None": "long", "float": "double",
-    "float | None": "double", "tuple[float, ...] | None": "double[]",
-    "bool": "boolean", "bool | None": "boolean",
-    "tuple[BrokerId, ...]": "int[]", "tuple[int, ...]": "int[]",
-    "tuple[Cause, ...]": "string[]", "tuple[TopicId, ...]": "string[]",
-    "tuple[int, ...] | None": "int[]", "tuple[bool, ...] | None": "boolean[]",
-    "tuple[tuple[BrokerId, ...], ...]": "int[][]", "tuple[tuple[BrokerId, ...], ...] | None": "int[][]",
-    "tuple[Offset, ...] | None": "long[]", "tuple[Micros, ...] | None": "long[]",
-    "tuple[float, ...]": "double[]", "tuple[str, ...]": "string[]",
-    "tuple[str, ...] | None": "string[]",
-}  # fmt: skip
-_LONGS: Final = frozenset({"sequence", "broker_epoch"})
+
+_HINTS: Final = {cls: get_type_hints(cls, include_extras=True) for cls in KINDS.values()}
 
 
 def plain_types(cls: type[Observation]) -> dict[str, str]:
@@ -129,15 +112,21 @@ def plain_types(cls: type[Observation]) -> dict[str, str]:
     Returns:
         field name to one of string, int, long, double, boolean, int[], long[], double[], int[][], string[], boolean[].
     """
-    longs = {*_LONGS, *(column.name for column in columns_of(cls) if column.type == "long")}
-    return {field.name: "long" if field.name in longs else _PLAIN[str(field.type)] for field in fields(cls)}
+    hints = _HINTS[cls]
+    return {item.name: plain_type(hints[item.name]).replace("timestamp", "long") for item in fields(cls)}
+
+
+def optional_fields(cls: type[Observation]) -> frozenset[str]:
+    """Return the fields of one kind that may be None."""
+    hints = _HINTS[cls]
+    return frozenset(item.name for item in fields(cls) if may_be_none(hints[item.name]))
 
 
 # Every field of every kind, once: kinds that share a name share its type.
 FIELDS: Final[dict[str, str]] = {name: plain for cls in KINDS.values() for name, plain in plain_types(cls).items()}
 # The fields that an encoded observation must carry: those without a default that cannot be None.
 REQUIRED: Final[dict[str, tuple[str, ...]]] = {
-    kind: tuple(field.name for field in fields(cls) if field.default is MISSING and "None" not in str(field.type))
+    kind: tuple(item.name for item in fields(cls) if item.default is MISSING and item.name not in optional_fields(cls))
     for kind, cls in KINDS.items()
 }
 

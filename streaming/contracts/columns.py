@@ -6,11 +6,22 @@ columns (a struct), or a list of one such tuple (an array of structs).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Final, NewType, Union, get_args, get_origin, get_type_hints
+
+from streaming.contracts.identifiers import Micros, Offset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_BITS: Final = 64
+Long = Annotated[int, _BITS]
+"""An int of 64 bits; any other has 32."""
+_PLAIN: Final = {
+    str: "string", int: "int", float: "double", bool: "boolean", Micros: "timestamp", Offset: "long",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,32 +65,58 @@ def required(name: str, plain: str, comment: str) -> Column:
     return Column(name, plain, comment, nullable=False)
 
 
-def sampled(plain: str, comment: str, *, nullable: bool | None = None) -> Mapping[str, Any]:
-    """Metadata of a dataclass field that is a column of a table, too; by default null is what may be None."""
-    return {_SAMPLED: (plain, comment, nullable)}
+def plain_type(hint: Any) -> str:  # noqa: ANN401 - any annotation
+    """Return the plain type of a field: of a value, of one that may be None, or of a tuple of them.
+
+    >>> plain_type(Offset), plain_type(Long), plain_type(tuple[tuple[int, ...], ...]), plain_type(float | None)
+    ('long', 'long', 'int[][]', 'double')
+    """
+    if get_origin(hint) is Annotated:
+        value, *notes = get_args(hint)
+        return "long" if _BITS in notes else plain_type(value)
+    if get_origin(hint) is tuple:
+        return f"{plain_type(get_args(hint)[0])}[]"
+    if may_be_none(hint):
+        return plain_type(next(each for each in get_args(hint) if each is not NoneType))
+    if isinstance(hint, NewType):
+        return _PLAIN.get(hint) or plain_type(hint.__supertype__)
+    return "string" if issubclass(hint, StrEnum) else _PLAIN[hint]
+
+
+def may_be_none(hint: Any) -> bool:  # noqa: ANN401 - any annotation
+    """Return whether a field may be None."""
+    if get_origin(hint) is Annotated:
+        return may_be_none(get_args(hint)[0])
+    return get_origin(hint) in (Union, UnionType) and NoneType in get_args(hint)
 
 
 def columns_of(
-    kind: type[Any], *, first: tuple[str, ...] = (), after: Mapping[str, tuple[Column, ...]] | None = None
+    kind: type[Any],
+    *,
+    first: tuple[str, ...] = (),
+    after: Mapping[str, tuple[Column, ...]] | None = None,
+    nullable: tuple[str, ...] = (),
 ) -> tuple[Column, ...]:
-    """Return the columns that the fields of a sampled kind declare.
+    """Return the columns that the fields of a class declare: those with a comment, ``Annotated[type, comment]``.
 
     Args:
-        kind: dataclass of a sample.
+        kind: a NamedTuple, or the dataclass of a sample.
         first: fields whose columns come first; the others follow in the order of the fields.
-        after: columns with what follows from samples, by the field whose column they stand behind.
+        after: columns of what follows from the fields, by the field whose column they stand behind.
+        nullable: columns that may be null although their fields may not be None.
     """
-    declared = {item.name: item for item in fields(kind) if _SAMPLED in item.metadata}
+    hints = {name: hint for name, hint in get_type_hints(kind, include_extras=True).items() if _comment(hint)}
     columns: list[Column] = []
-    for name in dict.fromkeys((*first, *declared)):
-        plain, comment, nullable = declared[name].metadata[_SAMPLED]
-        optional = "None" in str(declared[name].type)
-        columns.append(Column(name, plain, comment, nullable=optional if nullable is None else nullable))
+    for name in dict.fromkeys((*first, *hints)):
+        hint = hints[name]
+        columns.append(Column(name, plain_type(hint), _comment(hint), name in nullable or may_be_none(hint)))
         columns += (after or {}).get(name, ())
     return tuple(columns)
 
 
-_SAMPLED: Final = "sampled"
+def _comment(hint: Any) -> str:  # noqa: ANN401 - any annotation
+    notes = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return next((note for note in notes if isinstance(note, str)), "")
 
 
 CLUSTER: Final = (

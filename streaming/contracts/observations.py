@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Final
 
+from streaming.contracts.columns import Long
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, Offset, TopicId
 from streaming.errors import InvalidObservation
@@ -97,7 +98,7 @@ class Observation:
     cluster: str
     source: str
     authority: SourceKind
-    sequence: int = 0
+    sequence: Long = 0
     occurred_not_before: Micros
     occurred_not_after: Micros
     collected_at: Micros
@@ -208,7 +209,7 @@ class BrokerObserved(Observation):
     metadata_offset: Offset | None = None
     in_snapshot: bool = False
     broker: BrokerId
-    broker_epoch: int | None = None
+    broker_epoch: Long | None = None
     registered: bool = True
     fenced: bool | None = None
     in_controlled_shutdown: bool | None = None

@@ -12,6 +12,7 @@ from streaming.contracts.samples import (
     BrokerMetricObserved,
     BrokerSpeedObserved,
     GroupObserved,
+    GroupOffsetsObserved,
     LogDirectoryObserved,
     QuorumMemberObserved,
     ReplicaOffsetsObserved,
@@ -81,22 +82,18 @@ GROUP_OFFSETS: Final = Table(
         *CLUSTER,
         required("group", "string", "consumer group"),
         *PARTITION_IDENTITY,
-        Column("group_protocol", "string", "classic, consumer, share or streams, or spark"),
-        Column("group_state", "string", "as in groups"),
-        Column("members", "int", "members of the group"),
-        Column("member", "string", "client id of the partition's owner"),
-        Column("committed_offset", "long", "next record the group will read; null while it has committed nothing"),
-        Column("log_start_offset", "long", "offset of the oldest record kept, just before collected_at"),
-        Column("last_stable_offset", "long", "end of what read_committed consumers see, just before collected_at"),
-        Column("high_watermark", "long", "end of what is committed, just before collected_at"),
-        Column("lag", "long", "records up to the high watermark that it has yet to read, never negative"),
-        Column("stable_lag", "long", "the same up to the last stable offset: what read_committed can get"),
-        Column("records_lost", "long", "records that were deleted before it read them"),
-        Column("coordinator", "int", "broker that coordinates the group; -1: none; null in a simulation"),
-        Column(
-            "lag_seconds",
-            "double",
-            "for how long the first record that it has yet to read could have been read; null while unknown",
+        *columns_of(
+            GroupOffsetsObserved,
+            first=(
+                *("group_protocol", "group_state", "members", "member", "committed_offset"),
+                *("log_start_offset", "last_stable_offset", "high_watermark", "lag"),
+            ),
+            after={
+                "lag": (
+                    Column("stable_lag", "long", "the same up to the last stable offset: what read_committed can get"),
+                    Column("records_lost", "long", "records that were deleted before it read them"),
+                )
+            },
         ),
         *SAMPLED,
     ),
@@ -109,7 +106,7 @@ TRANSACTIONS: Final = Table(
     comment="The transactions of producers: open ones, and those that hang",
     columns=(
         *CLUSTER,
-        *columns_of(TransactionObserved, first=("producer_id", "producer_epoch")),
+        *columns_of(TransactionObserved, first=("producer_id", "producer_epoch"), nullable=("transaction_partitions",)),
         *SAMPLED,
     ),
     key=("cluster_id", "producer_id", "producer_epoch"),
@@ -138,7 +135,7 @@ QUORUM_MEMBERS: Final = Table(
     comment="The voters and observers of the metadata quorum, as its leader sees them",
     columns=(
         *CLUSTER,
-        *columns_of(QuorumMemberObserved),
+        *columns_of(QuorumMemberObserved, nullable=("controller", "controller_epoch")),
         *SAMPLED,
     ),
     key=("cluster_id", "node"),

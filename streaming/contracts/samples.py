@@ -5,10 +5,10 @@ Every sample carries the envelope of ``observations.Observation``. None of it de
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
-from streaming.contracts.columns import sampled
+from streaming.contracts.columns import Long
 from streaming.contracts.identifiers import BrokerId, Micros, Offset, TopicId
 from streaming.contracts.observations import Channel, Observation, require
 
@@ -34,18 +34,14 @@ class ReplicaOffsetsObserved(Observation):
     topic_id: TopicId
     topic: str
     partition: int
-    broker: BrokerId = field(metadata=sampled("int", "broker that holds the replica"))
-    log_start_offset: Offset | None = field(default=None, metadata=sampled("long", "offset of the oldest record kept"))
-    last_stable_offset: Offset | None = field(
-        default=None, metadata=sampled("long", "end of what read_committed consumers see")
-    )
-    high_watermark: Offset | None = field(default=None, metadata=sampled("long", "end of what is committed"))
-    log_end_offset: Offset | None = field(default=None, metadata=sampled("long", "offset of the next record"))
-    leader_log_end_offset: Offset | None = field(
-        default=None, metadata=sampled("long", "log end offset of the leader at the same time")
-    )
-    size_bytes: int | None = field(default=None, metadata=sampled("long", "size of its log"))
-    log_dir: str | None = field(default=None, metadata=sampled("string", "log directory on its broker"))
+    broker: Annotated[BrokerId, "broker that holds the replica"]
+    log_start_offset: Annotated[Offset | None, "offset of the oldest record kept"] = None
+    last_stable_offset: Annotated[Offset | None, "end of what read_committed consumers see"] = None
+    high_watermark: Annotated[Offset | None, "end of what is committed"] = None
+    log_end_offset: Annotated[Offset | None, "offset of the next record"] = None
+    leader_log_end_offset: Annotated[Offset | None, "log end offset of the leader at the same time"] = None
+    size_bytes: Annotated[Long | None, "size of its log"] = None
+    log_dir: Annotated[str | None, "log directory on its broker"] = None
 
     def __post_init__(self) -> None:
         """Refuse negative offsets and sizes."""
@@ -68,23 +64,13 @@ class GroupObserved(Observation):
     format: ClassVar[int] = 4
     channel: ClassVar[Channel] = Channel.OFFSETS
 
-    group: str = field(
-        metadata=sampled("string", "consumer, share or streams group, or the configured name of a checkpoint")
-    )
-    group_protocol: str = field(metadata=sampled("string", "classic, consumer, share or streams, or spark"))
-    group_state: str = field(
-        metadata=sampled("string", "as the coordinator reports it; of spark Active within a minute, or Unknown")
-    )
-    members: int | None = field(
-        default=None, metadata=sampled("int", "members of the group; null where the coordinator does not describe it")
-    )
-    assignor: str | None = field(
-        default=None, metadata=sampled("string", "how partitions are assigned; null while none is")
-    )
-    last_progress_at: Micros | None = field(
-        default=None, metadata=sampled("timestamp", "when a query of Spark last began or finished a batch")
-    )
-    coordinator: BrokerId = field(metadata=sampled("int", "broker that coordinates it; -1: none, as of spark"))
+    group: Annotated[str, "consumer, share or streams group, or the configured name of a checkpoint"]
+    group_protocol: Annotated[str, "classic, consumer, share or streams, or spark"]
+    group_state: Annotated[str, "as the coordinator reports it; of spark Active within a minute, or Unknown"]
+    members: Annotated[int | None, "members of the group; null where the coordinator does not describe it"] = None
+    assignor: Annotated[str | None, "how partitions are assigned; null while none is"] = None
+    last_progress_at: Annotated[Micros | None, "when a query of Spark last began or finished a batch"] = None
+    coordinator: Annotated[BrokerId, "broker that coordinates it; -1: none, as of spark"]
 
     def __post_init__(self) -> None:
         """Refuse a group without a name."""
@@ -108,20 +94,26 @@ class GroupOffsetsObserved(Observation):
     channel: ClassVar[Channel] = Channel.OFFSETS
 
     group: str
-    group_protocol: str | None = None
-    group_state: str | None = None
-    members: int | None = None
-    member: str | None = None
-    coordinator: BrokerId | None = None
+    group_protocol: Annotated[str | None, "classic, consumer, share or streams, or spark"] = None
+    group_state: Annotated[str | None, "as in groups"] = None
+    members: Annotated[int | None, "members of the group"] = None
+    member: Annotated[str | None, "client id of the partition's owner"] = None
+    coordinator: Annotated[BrokerId | None, "broker that coordinates the group; -1: none; null in a simulation"] = None
     topic_id: TopicId
     topic: str
     partition: int
-    committed_offset: Offset | None = None
-    lag: Offset | None = None
-    lag_seconds: float | None = None
-    log_start_offset: Offset | None = None
-    last_stable_offset: Offset | None = None
-    high_watermark: Offset | None = None
+    committed_offset: Annotated[
+        Offset | None, "next record the group will read; null while it has committed nothing"
+    ] = None
+    lag: Annotated[Offset | None, "records up to the high watermark that it has yet to read, never negative"] = None
+    lag_seconds: Annotated[
+        float | None, "for how long the first record that it has yet to read could have been read; null while unknown"
+    ] = None
+    log_start_offset: Annotated[Offset | None, "offset of the oldest record kept, just before collected_at"] = None
+    last_stable_offset: Annotated[
+        Offset | None, "end of what read_committed consumers see, just before collected_at"
+    ] = None
+    high_watermark: Annotated[Offset | None, "end of what is committed, just before collected_at"] = None
 
     def __post_init__(self) -> None:
         """Refuse a group without a name, and negative offsets."""
@@ -143,25 +135,18 @@ class TransactionObserved(Observation):
     kind: ClassVar[str] = "transaction"
     channel: ClassVar[Channel] = Channel.OFFSETS
 
-    transactional_id: str | None = field(
-        default=None, metadata=sampled("string", "transactional id, where a coordinator knows it")
-    )
-    producer_id: int = field(metadata=sampled("long", "producer id"))
-    producer_epoch: int = field(metadata=sampled("int", "producer epoch"))
-    coordinator: BrokerId | None = field(default=None, metadata=sampled("int", "broker that coordinates it"))
-    transaction_state: str = field(metadata=sampled("string", "as the coordinator reports it"))
-    timeout_ms: int | None = field(default=None, metadata=sampled("int", "how long it may stay open"))
-    started_at: Micros | None = field(default=None, metadata=sampled("timestamp", "when its first partition was added"))
-    transaction_partitions: tuple[str, ...] = field(
-        default=(), metadata=sampled("string[]", "partitions in the transaction, such as orders-0", nullable=True)
-    )
-    is_hanging: bool = field(
-        default=False, metadata=sampled("boolean", "a partition has it open and no coordinator will end it")
-    )
-    reporter: BrokerId | None = field(
-        default=None,
-        metadata=sampled("int", "broker that reports it: its coordinator, else a leader; null in a simulation"),
-    )
+    transactional_id: Annotated[str | None, "transactional id, where a coordinator knows it"] = None
+    producer_id: Annotated[Long, "producer id"]
+    producer_epoch: Annotated[int, "producer epoch"]
+    coordinator: Annotated[BrokerId | None, "broker that coordinates it"] = None
+    transaction_state: Annotated[str, "as the coordinator reports it"]
+    timeout_ms: Annotated[int | None, "how long it may stay open"] = None
+    started_at: Annotated[Micros | None, "when its first partition was added"] = None
+    transaction_partitions: Annotated[tuple[str, ...], "partitions in the transaction, such as orders-0"] = ()
+    is_hanging: Annotated[bool, "a partition has it open and no coordinator will end it"] = False
+    reporter: Annotated[
+        BrokerId | None, "broker that reports it: its coordinator, else a leader; null in a simulation"
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,13 +156,13 @@ class LogDirectoryObserved(Observation):
     kind: ClassVar[str] = "log_directory"
     channel: ClassVar[Channel] = Channel.OFFSETS
 
-    broker: BrokerId = field(metadata=sampled("int", "broker id"))
-    log_dir: str = field(metadata=sampled("string", "path on the broker"))
-    is_online: bool = field(metadata=sampled("boolean", "whether the broker can use it"))
-    hosted_replicas: int | None = field(default=None, metadata=sampled("int", "replicas in it"))
-    replica_bytes: int | None = field(default=None, metadata=sampled("long", "their size"))
-    total_bytes: int | None = field(default=None, metadata=sampled("long", "size of its volume (KIP-827)"))
-    usable_bytes: int | None = field(default=None, metadata=sampled("long", "free bytes of its volume (KIP-827)"))
+    broker: Annotated[BrokerId, "broker id"]
+    log_dir: Annotated[str, "path on the broker"]
+    is_online: Annotated[bool, "whether the broker can use it"]
+    hosted_replicas: Annotated[int | None, "replicas in it"] = None
+    replica_bytes: Annotated[Long | None, "their size"] = None
+    total_bytes: Annotated[Long | None, "size of its volume (KIP-827)"] = None
+    usable_bytes: Annotated[Long | None, "free bytes of its volume (KIP-827)"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,18 +172,14 @@ class QuorumMemberObserved(Observation):
     kind: ClassVar[str] = "quorum_member"
     channel: ClassVar[Channel] = Channel.OFFSETS
 
-    node: int = field(metadata=sampled("int", "controller or broker id"))
-    is_voter: bool = field(metadata=sampled("boolean", "a voter, or an observer"))
-    controller: int = field(metadata=sampled("int", "leader of the quorum", nullable=True))
-    controller_epoch: int = field(metadata=sampled("int", "its raft epoch", nullable=True))
-    high_watermark: Offset | None = field(
-        default=None, metadata=sampled("long", "end of what is committed to the metadata log")
-    )
-    log_end_offset: Offset | None = field(default=None, metadata=sampled("long", "end of this member's log"))
-    last_fetch_at: Micros | None = field(default=None, metadata=sampled("timestamp", "time of its last fetch"))
-    last_caught_up_at: Micros | None = field(
-        default=None, metadata=sampled("timestamp", "when it last had caught up with the leader")
-    )
+    node: Annotated[int, "controller or broker id"]
+    is_voter: Annotated[bool, "a voter, or an observer"]
+    controller: Annotated[int, "leader of the quorum"]
+    controller_epoch: Annotated[int, "its raft epoch"]
+    high_watermark: Annotated[Offset | None, "end of what is committed to the metadata log"] = None
+    log_end_offset: Annotated[Offset | None, "end of this member's log"] = None
+    last_fetch_at: Annotated[Micros | None, "time of its last fetch"] = None
+    last_caught_up_at: Annotated[Micros | None, "when it last had caught up with the leader"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,27 +198,18 @@ class BrokerSpeedObserved(Observation):
     format: ClassVar[int] = 4
     channel: ClassVar[Channel] = Channel.OFFSETS
 
-    broker: BrokerId = field(metadata=sampled("int", "broker id"))
-    response_micros: int = field(metadata=sampled("int", "median time of a request that touches no log"))
-    slowest_response_micros: int = field(metadata=sampled("int", "the longest of the round"))
-    followed_leaders: int = field(
-        metadata=sampled("int", "leaders that it replicates from, with something to replicate")
-    )
-    followed_leaders_behind: int = field(
-        metadata=sampled("int", "those of them that it is a round behind of, or was removed by")
-    )
-    followers: int = field(metadata=sampled("int", "brokers that replicate from it, with something to replicate"))
-    followers_behind: int = field(
-        metadata=sampled("int", "those of them that are a round behind it, or that it removed")
-    )
-    replicas_behind: int = field(metadata=sampled("int", "in-sync replicas on it that are a round behind"))
-    replicas_out_of_isr: int = field(
-        metadata=sampled("int", "replicas on it that were removed from the ISR since it came up")
-    )
-    append_micros: int | None = field(
-        default=None,
-        metadata=sampled("int", "mean time of an append for a produce request, by its agent; null: none says it"),
-    )
+    broker: Annotated[BrokerId, "broker id"]
+    response_micros: Annotated[int, "median time of a request that touches no log"]
+    slowest_response_micros: Annotated[int, "the longest of the round"]
+    followed_leaders: Annotated[int, "leaders that it replicates from, with something to replicate"]
+    followed_leaders_behind: Annotated[int, "those of them that it is a round behind of, or was removed by"]
+    followers: Annotated[int, "brokers that replicate from it, with something to replicate"]
+    followers_behind: Annotated[int, "those of them that are a round behind it, or that it removed"]
+    replicas_behind: Annotated[int, "in-sync replicas on it that are a round behind"]
+    replicas_out_of_isr: Annotated[int, "replicas on it that were removed from the ISR since it came up"]
+    append_micros: Annotated[
+        int | None, "mean time of an append for a produce request, by its agent; null: none says it"
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,8 +219,6 @@ class BrokerMetricObserved(Observation):
     kind: ClassVar[str] = "broker_metric"
     channel: ClassVar[Channel] = Channel.METRICS
 
-    broker: BrokerId = field(metadata=sampled("int", "broker id"))
-    metric: str = field(
-        metadata=sampled("string", "JMX exporter name in lower case: kafka_server_replicamanager_leadercount")
-    )
-    metric_value: float = field(metadata=sampled("double", "the sample"))
+    broker: Annotated[BrokerId, "broker id"]
+    metric: Annotated[str, "JMX exporter name in lower case: kafka_server_replicamanager_leadercount"]
+    metric_value: Annotated[float, "the sample"]

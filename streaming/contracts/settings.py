@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
-from streaming.contracts.columns import sampled
+from streaming.contracts.columns import Long
 from streaming.contracts.identifiers import BrokerId, TopicId
 from streaming.contracts.observations import Channel, Observation, require
 from streaming.contracts.sample_blocks import SamplesBlock
@@ -23,23 +23,15 @@ class TopicSettingsObserved(Observation):
     channel: ClassVar[Channel] = Channel.OFFSETS
 
     broker: BrokerId
-    topic_id: TopicId = field(metadata=sampled("string", "topic id, as Kafka's tools print it"))
-    topic: str = field(metadata=sampled("string", "topic name"))
-    partition_count: int = field(metadata=sampled("int", "partitions of the topic"))
-    replication_factor: int = field(
-        metadata=sampled("int", "replicas of its smallest partition, those being added included")
-    )
-    min_isr: int | None = field(default=None, metadata=sampled("int", "min.insync.replicas"))
-    allows_unclean_election: bool | None = field(
-        default=None, metadata=sampled("boolean", "unclean.leader.election.enable")
-    )
-    cleanup_policy: str | None = field(default=None, metadata=sampled("string", "cleanup.policy"))
-    leader_throttled_replicas: str | None = field(
-        default=None, metadata=sampled("string", "leader.replication.throttled.replicas; empty: none")
-    )
-    follower_throttled_replicas: str | None = field(
-        default=None, metadata=sampled("string", "follower.replication.throttled.replicas; empty: none")
-    )
+    topic_id: Annotated[TopicId, "topic id, as Kafka's tools print it"]
+    topic: Annotated[str, "topic name"]
+    partition_count: Annotated[int, "partitions of the topic"]
+    replication_factor: Annotated[int, "replicas of its smallest partition, those being added included"]
+    min_isr: Annotated[int | None, "min.insync.replicas"] = None
+    allows_unclean_election: Annotated[bool | None, "unclean.leader.election.enable"] = None
+    cleanup_policy: Annotated[str | None, "cleanup.policy"] = None
+    leader_throttled_replicas: Annotated[str | None, "leader.replication.throttled.replicas; empty: none"] = None
+    follower_throttled_replicas: Annotated[str | None, "follower.replication.throttled.replicas; empty: none"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,17 +71,15 @@ class BrokerSettingsObserved(Observation):
     format: ClassVar[int] = 4
     channel: ClassVar[Channel] = Channel.OFFSETS
 
-    broker: BrokerId = field(metadata=sampled("int", "broker id"))
-    leader_throttled_rate: int | None = field(
-        default=None, metadata=sampled("long", "leader.replication.throttled.rate, bytes per second; null: no limit")
-    )
-    follower_throttled_rate: int | None = field(
-        default=None, metadata=sampled("long", "follower.replication.throttled.rate, in the same way")
-    )
-    replica_lag_time_max_ms: int | None = field(default=None, metadata=sampled("long", "replica.lag.time.max.ms"))
-    broker_session_timeout_ms: int | None = field(default=None, metadata=sampled("long", "broker.session.timeout.ms"))
-    allows_unclean_election: bool | None = field(
-        default=None, metadata=sampled("boolean", "unclean.leader.election.enable, for topics that do not set it")
+    broker: Annotated[BrokerId, "broker id"]
+    leader_throttled_rate: Annotated[
+        Long | None, "leader.replication.throttled.rate, bytes per second; null: no limit"
+    ] = None
+    follower_throttled_rate: Annotated[Long | None, "follower.replication.throttled.rate, in the same way"] = None
+    replica_lag_time_max_ms: Annotated[Long | None, "replica.lag.time.max.ms"] = None
+    broker_session_timeout_ms: Annotated[Long | None, "broker.session.timeout.ms"] = None
+    allows_unclean_election: Annotated[bool | None, "unclean.leader.election.enable, for topics that do not set it"] = (
+        None
     )
 
 
@@ -101,7 +91,7 @@ class BrokerFeatureObserved(Observation):
     format: ClassVar[int] = 4
     channel: ClassVar[Channel] = Channel.OFFSETS
 
-    broker: BrokerId = field(metadata=sampled("int", "broker id"))
-    feature: str = field(metadata=sampled("string", "name, such as metadata.version"))
-    supported_level: int = field(metadata=sampled("int", "highest level that the broker supports"))
-    finalized_level: int = field(metadata=sampled("int", "level that the cluster uses; 0: off"))
+    broker: Annotated[BrokerId, "broker id"]
+    feature: Annotated[str, "name, such as metadata.version"]
+    supported_level: Annotated[int, "highest level that the broker supports"]
+    finalized_level: Annotated[int, "level that the cluster uses; 0: off"]

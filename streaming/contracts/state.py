@@ -12,23 +12,15 @@ frozen dataclasses. All times are UTC microseconds.
 
 from __future__ import annotations
 
-from functools import cache
-from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, get_args, get_origin, get_type_hints
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
-from streaming.contracts.columns import DISKLESS_TOPICS, TOPIC_MIN_ISR, Column
+from streaming.contracts.columns import DISKLESS_TOPICS, TOPIC_MIN_ISR, Column, Long, columns_of
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Micros, Offset, TopicId
 from streaming.contracts.observations import MIN_ISR, ConfigOrigin, SourceKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-# A field's plain type follows from its Python type; an int is 32 bits wide unless it says otherwise.
-Long = Annotated[int, "long"]
-_PLAIN: Final = {
-    str: "string", int: "int", float: "double", bool: "boolean", Micros: "timestamp", Offset: "long",
-    ClusterId: "string", TopicId: "string", BrokerId: "int", SourceKind: "string", ConfigOrigin: "string",
-}  # fmt: skip
 
 
 class PartitionState(NamedTuple):
@@ -242,45 +234,18 @@ class ConfigValue(NamedTuple):
     offset: int | None
 
 
-@cache
-def columns_of(state: type[Any], identity: int = 0) -> tuple[Column, ...]:
-    """Project a state class on columns.
-
-    Args:
-        state: one of the classes above.
-        identity: how many fields at the beginning are left out, because the row has them beside the state.
-    """
-    hints = get_type_hints(state, include_extras=True)
-    return tuple(Column(name, _plain_type(hints[name]), _comment(hints[name])) for name in state._fields[identity:])
+def _columns(state: type[Any], identity: int = 0) -> tuple[Column, ...]:
+    """Return the columns of a state but the first ones, which its row has beside it; a state may be null as a whole."""
+    return tuple(replace(column, nullable=True) for column in columns_of(state)[identity:])
 
 
-def _comment(hint: Any) -> str:  # noqa: ANN401 - any annotation
-    return str(get_args(hint)[-1])
-
-
-def _plain_type(hint: Any) -> str:  # noqa: ANN401 - any annotation
-    """Find the plain type of an annotation: ``Annotated[X | None, comment]``, where X may be ``Annotated`` itself."""
-    described, *notes = get_args(hint)
-    if len(notes) > 1:  # typing flattens Annotated[Annotated[int, "long"], comment]
-        return str(notes[0])
-    variants = [each for each in get_args(described) if each is not NoneType]
-    if get_origin(described) is tuple:
-        return f"{_PLAIN[get_args(described)[0]]}[]"
-    if len(variants) == 1:
-        inner = variants[0]
-        if get_origin(inner) is tuple:
-            return f"{_PLAIN[get_args(inner)[0]]}[]"
-        return str(get_args(inner)[-1]) if get_origin(inner) is Annotated else _PLAIN[inner]
-    return _PLAIN[described]
-
-
-PARTITION_STATE: Final = columns_of(PartitionState, identity=5)
-BROKER_STATE: Final = columns_of(BrokerState, identity=3)
-_OF_CLUSTER: Final = columns_of(ClusterState, identity=2)
+PARTITION_STATE: Final = _columns(PartitionState, identity=5)
+BROKER_STATE: Final = _columns(BrokerState, identity=3)
+_OF_CLUSTER: Final = _columns(ClusterState, identity=2)
 # Delta adds a new field of a struct behind all others: here a column that is new since the last two.
 CLUSTER_STATE: Final = (*_OF_CLUSTER[:-1], TOPIC_MIN_ISR, DISKLESS_TOPICS, _OF_CLUSTER[-1])
-SOURCE_STATE: Final = columns_of(SourceState, identity=4)
-SOURCE_LAG: Final = columns_of(SourceLag)
+SOURCE_STATE: Final = _columns(SourceState, identity=4)
+SOURCE_LAG: Final = _columns(SourceLag)
 
 
 # Totals of a partition for as long as it is remembered, and how an open episode adds to them.

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tests.long.parts import PYTEST
 from tests.times import every_file, head, starts, waits
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ ROOT: Final = Path(__file__).parents[2]
 BUSY_PROCESSES: Final = 2
 # Ends by itself when the process that started it is gone.
 BUSY: Final = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(10_000_000))"
-PYTEST: Final = (
-    "-m pytest -q --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --random-order"
-)
 
 
 def main() -> int:
@@ -69,7 +67,7 @@ def flaky_files() -> list[str]:
 
 def failing(files: list[str]) -> set[str]:
     """Run the files once, and return the tests that failed."""
-    command = [sys.executable, *PYTEST.split(), *files]
+    command = [sys.executable, "-m", *PYTEST.split(), "-q", "--random-order", *files]
     here = {**os.environ, "ISRWATCH_NO_SKIPS": "1"}
     ran = subprocess.run(command, cwd=ROOT, env=here, stdout=subprocess.PIPE, text=True, check=False)
     print(ran.stdout, flush=True)
