@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _BITS: Final = 64
 Long = Annotated[int, _BITS]
 """An int of 64 bits; any other has 32."""
-_PLAIN: Final = {
+_PLAIN: Final[dict[Any, str]] = {
     str: "string", int: "int", float: "double", bool: "boolean", Micros: "timestamp", Offset: "long",
 }  # fmt: skip
 
