@@ -13,6 +13,8 @@ the changes:
 from __future__ import annotations
 
 import math
+import operator
+import threading
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from exporters.metrics.catalogue import CATALOGUE
@@ -302,6 +304,9 @@ class SampleLines(NamedTuple):
 class ClusterSampleLines:
     """The lines of all metrics of samples of one cluster.
 
+    A preparation replaces lines whose rows changed, a scrape those with a sample that got too old. A scrape may have
+    begun before the newest preparation: what it renders from older rows is for itself alone.
+
     Args:
         oldest: up to which age samples are exposed, in seconds, by table.
         chosen: what is left out by choice.
@@ -310,7 +315,8 @@ class ClusterSampleLines:
     def __init__(self, oldest: Mapping[str, float], chosen: SeriesFilter) -> None:
         self._oldest, self._filter = oldest, chosen
         self._inputs: dict[str, tuple[Any, ...]] = {}
-        self._lines: dict[str, SampleLines] = {}
+        self._lines: dict[str, SampleLines] = {}  # by name of a metric, of the rows in ``_inputs``
+        self._both = threading.Lock()  # held while one of the two is replaced
         self._chosen: tuple[Detail | None, set[tuple[str, ...]]] = None, set()
 
     def update(
@@ -319,18 +325,27 @@ class ClusterSampleLines:
         """Render the metrics of which an input changed; ``give_way`` is called between two of them."""
         for metric in SAMPLED_METRICS:
             give_way()
-            inputs, before = _inputs(metric, cluster, detail), self._inputs.get(metric.name)
-            if before is None or any(one is not other for one, other in zip(inputs, before, strict=True)):
-                self._inputs[metric.name] = inputs
-                self._lines[metric.name] = self._rendered(metric, cluster, detail, now)
+            inputs = _inputs(metric, cluster, detail)
+            if not self._is_of(metric, inputs):
+                lines = self._rendered(metric, cluster, detail, now)
+                with self._both:
+                    self._inputs[metric.name], self._lines[metric.name] = inputs, lines
 
     def block(self, metric: SampledMetric, cluster: ClusterSnapshot, detail: Detail, now: int) -> Block:
         """Return the lines of one metric, without those that are too old at ``now``; UTC microseconds."""
         lines = self._lines[metric.name]
         # After the clock was set back, samples may be young enough again.
         if not lines.too_old_at < self._since(metric, now) <= lines.oldest_at:
-            lines = self._lines[metric.name] = self._rendered(metric, cluster, detail, now)
+            lines = self._rendered(metric, cluster, detail, now)
+            with self._both:
+                if self._is_of(metric, _inputs(metric, cluster, detail)):
+                    self._lines[metric.name] = lines
         return lines.block
+
+    def _is_of(self, metric: SampledMetric, inputs: tuple[Any, ...]) -> bool:
+        """Return whether the lines of a metric are of these rows."""
+        before = self._inputs.get(metric.name, ())
+        return len(before) == len(inputs) and all(map(operator.is_, before, inputs))
 
     def shown(self, metric: SampledMetric) -> tuple[float, float]:
         """Return after when and up to when the lines of one metric are as they are, in UTC microseconds."""

@@ -14,6 +14,7 @@ from exporters.metrics.compression import gzipped, plain
 from exporters.metrics.exposition import Exposition, ScrapeTimes
 from exporters.metrics.prepared import Outline, ScrapeRequest
 from exporters.metrics.render_cache import ClusterLines, ClusterSampleLines
+from exporters.metrics.series_filter import SeriesFilter
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth
 from streaming.contracts.sample_tables import QUORUM_MEMBERS, TRANSACTIONS
@@ -21,6 +22,8 @@ from tests.exporters.conftest import restless
 from tests.exporters.metrics.test_exposition import SECOND, STALE_AFTER
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from exporters.read_model.snapshot import ReplicationSnapshot
 
 HEALTH: Final = ExporterHealth("1.2.3", 1, 0.25, 7)
@@ -95,6 +98,29 @@ def test_without_transactions_their_number_is_there_again_once_their_source_is(
         QUORUM_MEMBERS.name, {**rows.owner, "node": 100, "is_voter": True, "source": "s:1", "collected_at": later}
     )
     assert line in page(exposition, reader.refresh(), later, ScrapeRequest())
+
+
+def test_a_scrape_from_before_a_preparation_puts_no_older_sample_back(
+    busy_cluster: Any, rows: Any, fresh: int, snapshot: ReplicationSnapshot
+) -> None:
+    late = fresh + 3600 * SECOND
+    newer_row = {**rows.owner, "node": 100, "is_voter": True, "source": "s:1", "collected_at": late}
+    busy_cluster.put(QUORUM_MEMBERS.name, newer_row)
+    newer = TablesReader(busy_cluster.directory).refresh()
+    interruptions: list[Callable[[], object]] = []
+
+    class Interrupted(SeriesFilter):
+        def of_labels(self, labels: Sequence[str]) -> Callable[[Sequence[str]], bool]:
+            while interruptions and "node" in labels:
+                interruptions.pop()()
+            return super().of_labels(labels)
+
+    exposition = Exposition(STALE_AFTER, chosen=Interrupted())
+    exposition.prepare(snapshot, fresh)
+    interruptions.append(lambda: exposition.prepare(newer, late))
+    page(exposition, snapshot, late, ScrapeRequest())
+    assert not interruptions
+    assert page(exposition, newer, late, ScrapeRequest()) == page(Exposition(STALE_AFTER), newer, late, ScrapeRequest())
 
 
 @pytest.mark.parametrize("request_", REQUESTS[:3])
