@@ -24,7 +24,7 @@ from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPoli
 from streaming.delta.log.queries import plain, query
 from streaming.delta.log.table_log import newest_version
 from streaming.delta.log.writer import APPEND, OVERWRITE, Writer, lost_race
-from streaming.errors import TableRefused
+from streaming.errors import TableRefused, TableUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -65,18 +65,33 @@ class Quarantine:
     def by_source(self) -> Counter[str]:
         """Count the records of each source of this channel."""
         counts: Counter[str] = Counter()
-        for row in self._rows().select(["source", "records"]).to_pylist():
+        for row in self._tried_again(self._rows).select(["source", "records"]).to_pylist():
             counts[row["source"]] += row["records"]
         return counts
 
     def _rows(self) -> pa.Table:
         """Read the rows of this channel, but not the records themselves."""
-        rows = query(
-            self._table,
+        rows = self._read(
             "SELECT source, position, reason_kind, records, raw_bytes, quarantined_at "  # noqa: S608 - our own names
-            f"FROM rows WHERE channel = '{self._channel}' ORDER BY position",
+            f"FROM rows WHERE channel = '{self._channel}' ORDER BY position"
         )
         return plain(rows)
+
+    def _read(self, sql: str) -> pa.Table:
+        """Run SQL over the table as it was looked at last.
+
+        Raises:
+            TableRefused: others wrote meanwhile, and a file that it had then has expired.
+            TableUnreadable: a file is damaged or missing, and no other has written.
+        """
+        try:
+            return query(self._table, sql)
+        except TableUnreadable as error:
+            looked_at = self._table.version()
+            self._table.load_as_version(newest_version(self._path))
+            if self._table.version() == looked_at:
+                raise
+            raise lost_race(self._table.table_uri, "a file that it read has expired meanwhile") from error
 
     def add(self, refused: Sequence[RefusedRecord], now: Micros) -> Counter[str]:
         """Append what is not there yet; return how many records of each source those were.
@@ -98,7 +113,7 @@ class Quarantine:
         """Write the table, which is bounded, whole."""
         self._kept = None
         self._table.update_incremental()
-        rows = query(self._table, "SELECT * FROM rows")
+        rows = self._read("SELECT * FROM rows")
         position = rows["position"]
         for source, at in positions.items():
             is_of_log = pc.and_(pc.equal(rows["channel"], self._channel), pc.equal(rows["source"], source))
@@ -174,7 +189,7 @@ class Quarantine:
         if len(self._table.file_uris()) < FILES_BEFORE_CONDENSING:
             return
         with suppress(TableRefused):
-            rows = query(self._table, "SELECT * FROM rows")
+            rows = self._read("SELECT * FROM rows")
             self._writer.write(condensed(rows, self._days, now), OVERWRITE, {})
 
     def _log(self, source: str) -> str:

@@ -132,6 +132,17 @@ def test_a_writer_whose_version_was_taken_and_expired_since_is_refused_like_any_
     assert quarantined(tmp_path) == {"offsets": RECORDS}
 
 
+def test_files_that_expire_between_the_look_at_the_log_and_their_reading_are_read_as_they_are_now(
+    tmp_path: Path,
+) -> None:
+    late, other = (Quarantine(tmp_path, channel, AT_ONCE) for channel in (Channel.OFFSETS, Channel.METRICS))
+    late.add([record(0)], Micros(1))
+    for number in range(RECORDS):
+        other.add([record(number)], Micros(1))
+
+    assert late.by_source() == {"s": 1}
+
+
 def test_a_log_that_expires_between_two_looks_is_looked_at_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
