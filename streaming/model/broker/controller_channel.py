@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.model.messages.membership import FromController, NotController
+from streaming.model.messages.membership import FromController, MetadataDelta, NotController
 from streaming.model.messages.network import Message, Outbox, controllers
 
 if TYPE_CHECKING:
@@ -67,8 +67,13 @@ class ControllerChannel:
         self.outbox.send(self.controller, request)
 
     def _receive(self, now: int, envelope: FromController) -> None:
-        """Listen to a newer epoch, and to the controller that is connected; to nobody else."""
-        is_newer = envelope.epoch > self.epoch
+        """Listen to a newer epoch from its snapshot on, and to the controller that is connected; to no other.
+
+        A controller that has not noticed yet that the process is a new one sends it what follows a snapshot which went
+        to the one before.
+        """
+        message = envelope.message
+        is_newer = envelope.epoch > self.epoch and not (isinstance(message, MetadataDelta) and not message.snapshot)
         is_connected = self.is_open and (envelope.controller, envelope.epoch) == (self.controller, self.epoch)
         if not self.is_listening or not (is_newer or is_connected):
             return
@@ -76,7 +81,7 @@ class ControllerChannel:
         self.epoch, self.is_open = envelope.epoch, True
         if former != self.controller:
             self._lost(now, former)
-        self._received(now, envelope.message)
+        self._received(now, message)
 
     def disconnected(self, now: int, peer: BrokerId) -> None:
         """A connection broke; if it is the controller's, try the next one."""

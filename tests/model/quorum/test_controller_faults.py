@@ -33,6 +33,12 @@ faults = st.one_of(
 )
 schedules = st.lists(st.tuples(st.integers(1, 1_200), faults), max_size=14)
 
+MISSED_SNAPSHOT = [
+    (1, ("kill", 3)), (1, ("kill", -100)), (1, ("kill", -100)), (787, ("pause", -100)), (390, ("start", -100)),
+    (1, ("pause", 1)), (471, ("kill", -100)), (130, ("kill", -100)), (1, ("kill", -100)), (390, ("kill", -100)),
+]  # fmt: skip
+"""A process of broker 3 that starts while controllers change hears the new one only after its snapshot."""
+
 
 def replayed(it: Any) -> tuple[dict[Any, Any], int]:
     """What the committed batches amount to: the state of each partition, and the log's end. Offsets have no gap."""
@@ -56,6 +62,7 @@ def replayed(it: Any) -> tuple[dict[Any, Any], int]:
 @given(schedule=schedules)
 @example(schedule=[(1, ("pause", -100)), (1_100, ("kill", 1)), (1_100, ("resume", -100))])  # a zombie comes back
 @example(schedule=[(1, ("hold", (-101, -100))), (1, ("hold", (-102, -100))), (1_000, ("kill", 2))])  # nothing commits
+@example(schedule=MISSED_SNAPSHOT)
 def test_statement_20_nothing_uncommitted_is_seen_and_everything_heals(
     lab: Callable[..., Any], linger: int, schedule: list[tuple[int, tuple[str, Any]]]
 ) -> None:
