@@ -1,7 +1,7 @@
 """The state of partitions, brokers, clusters and sources, defined once: fields, meaning, defaults.
 
 The fold computes with these values and the exporter serves them. Columns of the tables, Spark schemas and the reference
-are projections of them (``columns_of``): a field that is defined here is written and read, and one that is not
+are projections of them (``state_columns``): a field that is defined here is written and read, and one that is not
 set has the default from here. The order of fields is the order of columns, also within the structs ``before`` and
 ``after`` of ``partition_changes``; a new field goes to the end of its class, where the job adds it to existing tables
 (``streaming.delta.log.definitions``).
@@ -234,18 +234,18 @@ class ConfigValue(NamedTuple):
     offset: int | None
 
 
-def _columns(state: type[Any], identity: int = 0) -> tuple[Column, ...]:
+def state_columns(state: type[Any], identity: int = 0) -> tuple[Column, ...]:
     """Return the columns of a state but the first ones, which its row has beside it; a state may be null as a whole."""
     return tuple(replace(column, nullable=True) for column in columns_of(state)[identity:])
 
 
-PARTITION_STATE: Final = _columns(PartitionState, identity=5)
-BROKER_STATE: Final = _columns(BrokerState, identity=3)
-_OF_CLUSTER: Final = _columns(ClusterState, identity=2)
+PARTITION_STATE: Final = state_columns(PartitionState, identity=5)
+BROKER_STATE: Final = state_columns(BrokerState, identity=3)
+_OF_CLUSTER: Final = state_columns(ClusterState, identity=2)
 # Delta adds a new field of a struct behind all others: here a column that is new since the last two.
 CLUSTER_STATE: Final = (*_OF_CLUSTER[:-1], TOPIC_MIN_ISR, DISKLESS_TOPICS, _OF_CLUSTER[-1])
-SOURCE_STATE: Final = _columns(SourceState, identity=4)
-SOURCE_LAG: Final = _columns(SourceLag)
+SOURCE_STATE: Final = state_columns(SourceState, identity=4)
+SOURCE_LAG: Final = state_columns(SourceLag)
 
 
 # Totals of a partition for as long as it is remembered, and how an open episode adds to them.

@@ -21,7 +21,7 @@ from streaming.contracts.state import (
     PartitionState,
     SourceLag,
     SourceState,
-    columns_of,
+    state_columns,
 )
 from streaming.contracts.tables import CLUSTER_STATE_TABLE, PARTITION_CHANGES
 from streaming.delta.log.arrow_types import arrow_type
@@ -63,7 +63,7 @@ def states_of_class(draw: st.DrawFn, kind: Any, **fixed: Any) -> Any:
     """Any state of a class: each field with any value of its column, or none where its type allows that."""
     hints = get_type_hints(kind, include_extras=True)
     values = {}
-    for column in columns_of(kind):
+    for column in state_columns(kind):
         strategy = st.sampled_from(SourceKind) if column.name == "authority" else scalars(str(column.type))
         values[column.name] = draw(st.none() | strategy if may_be_none(hints[column.name]) else strategy)
     return kind(**{**values, **fixed})
@@ -75,7 +75,7 @@ def scalars(plain: str) -> st.SearchStrategy[Any]:
 
 def rows_of(states: list[Any], kind: Any) -> pa.Table:
     """Write states as rows of a table whose columns are the fields of their class."""
-    columns = columns_of(kind)
+    columns = state_columns(kind)
     schema = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
     return rows_to_arrow([state._asdict() for state in states], schema)
 
@@ -84,7 +84,7 @@ def rows_of(states: list[Any], kind: Any) -> pa.Table:
 def test_names_types_and_comments_of_columns_are_those_of_the_fields(
     kind: Any, golden: Callable[[str, str], None]
 ) -> None:
-    columns = columns_of(kind)
+    columns = state_columns(kind)
 
     assert tuple(column.name for column in columns) == kind._fields
     assert all(column.comment and column.nullable for column in columns)
@@ -94,7 +94,7 @@ def test_names_types_and_comments_of_columns_are_those_of_the_fields(
 @pytest.mark.parametrize("kind", STATES, ids=by_name)
 def test_the_identity_of_a_state_is_left_out_where_the_row_has_it(kind: Any) -> None:
     for identity in range(len(kind._fields)):
-        assert columns_of(kind, identity) == columns_of(kind)[identity:]
+        assert state_columns(kind, identity) == state_columns(kind)[identity:]
 
 
 def test_every_class_of_states_is_tested_here() -> None:
@@ -121,7 +121,7 @@ def test_every_field_survives_within_a_struct_beside_its_identity(column: str, d
     struct = arrow_schema(PARTITION_CHANGES).field(column).type
     no_configs: list[list[Any]] = [[] for state in states if state is not None]
     others = dict.fromkeys(CONFIG_COLUMNS, no_configs) if kind is ClusterState else {}
-    identity = columns_of(kind)[:beside]
+    identity = state_columns(kind)[:beside]
     empty: dict[str, Any] = {"string": SourceKind.NONE, "int": 0}  # a row of another subject has a source, too
 
     structs = states_to_arrow(states, struct, **others)

@@ -25,7 +25,7 @@ def rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "test_it.py").write_text(ONCE)
     monkeypatch.setattr(flaky, "ROOT", tmp_path)
     monkeypatch.setattr(flaky, "BUSY_PROCESSES", 1)
-    monkeypatch.setattr(flaky, "PYTEST", "-m pytest -q -rf")
+    monkeypatch.setattr(flaky, "PYTEST", "pytest -q -rf")
     return tmp_path
 
 
