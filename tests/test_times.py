@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import tomllib
+from collections import defaultdict
 
 from tests import times
 from tests.plugins.times import told
-from tests.times import every_file, functions_in, quick_files, rendered, starts, taken_over, waits
+from tests.times import (
+    CAPS,
+    LONG_FILES,
+    LONG_SECONDS,
+    MOST_SECONDS,
+    every_file,
+    functions_in,
+    quick_files,
+    recorded,
+    rendered,
+    room_of,
+    starts,
+    taken_over,
+    waits,
+)
 
 HEAD = {"commit": "0123456789ab", "date": "2026-11-01", "cores": 2, "python": "3.11.7"}
 
@@ -41,3 +56,31 @@ def test_what_starts_a_program_is_found() -> None:
     assert not starts("def test_a(): assert 'process'\n")
     assert waits("    time.sleep(1)\n")
     assert functions_in("def test_a(): ...\n\n    async def test_b(): ...\ndef tested(): ...\n") == 2
+
+
+def test_each_file_has_an_entry_and_each_entry_a_file() -> None:
+    names, entries = set(every_file()), set(recorded())
+    assert (names - entries, entries - names) == (set(), set()), "make times ARGS=FILE writes the entry of a file"
+
+
+def test_all_tests_and_those_of_each_room_take_no_longer_than_they_may() -> None:
+    seconds = recorded()
+    rooms: defaultdict[str, float] = defaultdict(float)
+    for name, entry in seconds.items():
+        rooms[room_of(name)] += entry
+    taken = {group: sum(rooms[room] for room in group) for group in CAPS}
+    assert {group: sum_ for group, sum_ in taken.items() if sum_ > CAPS[group]} == {}
+    assert set(rooms) - {room for group in CAPS for room in group} == set()
+    assert sum(seconds.values()) <= MOST_SECONDS
+    assert sum(CAPS.values()) <= MOST_SECONDS
+
+
+def test_a_file_that_takes_longer_than_a_minute_stands_in_a_short_list_with_its_reason() -> None:
+    assert {name for name, entry in recorded().items() if entry > LONG_SECONDS} == set(LONG_FILES)
+    assert len(LONG_FILES) <= 12
+    assert all(LONG_FILES.values())
+
+
+def test_most_test_functions_are_in_quick_files() -> None:
+    counts = {name: functions_in(path.read_text()) for name, path in every_file().items()}
+    assert sum(counts[name] for name in quick_files()) / sum(counts.values()) >= 0.6

@@ -31,6 +31,28 @@ STARTS: Final = re.compile(
 WAITS: Final = re.compile(r"\bsleep\(|\bwait_until\(|\beventually\(|\bdef (?:until|wait_for)\(")
 QUICK_SECONDS: Final = 130.0
 """So many recorded worker-seconds `make quick` runs, in two processes and with fewer examples."""
+CAPS: Final = {
+    ("sources", "swarm"): 680,
+    ("exporters",): 370,
+    ("end_to_end",): 310,
+    ("dashboards",): 190,
+    ("jobs",): 180,
+    ("delta",): 145,
+    ("commands",): 115,
+    ("model", "conformance"): 100,
+    ("changes",): 85,
+    ("web", "runtime", "bus"): 77,
+    ("sandbox",): 55,
+    ("contracts", "deploy", "docs", "drill", "mutants", "plugins", "long", "house"): 50,
+    ("judge", "fuzz"): 28,
+    ("chaos", "chaos_kafka"): 15,
+}
+"""Worker-seconds that folders of tests may take on two quiet cores; "house" are the files in none. Who adds time to one
+takes it away there, or elsewhere together with its cap."""
+MOST_SECONDS: Final = 2400
+LONG_SECONDS: Final = 60.0
+LONG_FILES: Final[dict[str, str]] = {}
+"""Files that take longer than that, each with the reason; twelve at most."""
 
 
 def recorded() -> dict[str, float]:
@@ -51,6 +73,12 @@ def starts(text: str) -> bool:
 def waits(text: str) -> bool:
     """Return whether a test file waits for time to pass."""
     return bool(WAITS.search(text))
+
+
+def room_of(name: str) -> str:
+    """Return the folder of a test file; "house" for a file in none."""
+    folders = Path(name).parts[1:-1]
+    return folders[0] if folders else "house"
 
 
 def functions_in(text: str) -> int:
