@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streaming.changes.advice.slow_brokers import SpeedSample
 from streaming.contracts.blocks import PartitionsChanged, PartitionsObserved
-from streaming.contracts.sample_blocks import SamplesBlock
+from streaming.contracts.identifiers import BrokerId
+from streaming.contracts.sample_blocks import BrokerSpeedsObserved, SamplesBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,6 +20,13 @@ def samples_of(block: SamplesBlock) -> Iterator[Observation]:
     columns = block.values()
     for row in zip(*columns.values(), strict=True):
         yield block.sample(**block.shared(), **dict(zip(columns, row, strict=True)))
+
+
+def speeds_of(block: BrokerSpeedsObserved) -> dict[BrokerId, SpeedSample]:
+    """Return the speed of each broker in a round."""
+    columns, unknown = block.values(), (None,) * len(block)
+    rows = zip(columns["broker"], *(columns.get(name, unknown) for name in SpeedSample._fields), strict=True)
+    return {BrokerId(broker): SpeedSample(*values) for broker, *values in rows}
 
 
 def singly(observations: Iterable[Observation]) -> Iterator[Observation]:

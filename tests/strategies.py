@@ -28,7 +28,8 @@ from streaming.contracts.observations import (
     SnapshotReason,
     SourceKind,
 )
-from streaming.contracts.sample_blocks import SamplesBlock
+from streaming.contracts.sample_blocks import BlockArray, SamplesBlock, SamplesByTopic, arrays_of
+from streaming.contracts.samples import GroupOffsetsObserved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _INT = st.integers(-(2**31), 2**31 - 1)
+_COUNT = st.integers(0, 2**31 - 1)
 _LONG = st.integers(-(2**63), 2**63 - 1)
 _NAME = st.text(min_size=1, max_size=8)
 _BROKERS = st.lists(st.integers(0, 9), max_size=4).map(tuple)
@@ -88,7 +90,7 @@ def observations_of(draw: st.DrawFn, cls: type[Observation]) -> Observation:
     values = {
         item.name: draw(_field(cls, item.name))
         for item in fields(cls)
-        if item.name not in {"cause", "evidence", "topic_ids", "partition_counts"}
+        if item.name not in {"cause", "evidence", "topic_ids", "partition_counts", "arrays"}
     }
     window = sorted([draw(_MOMENT), draw(_MOMENT)])
     values |= {"occurred_not_before": window[0], "occurred_not_after": window[1], "collected_at": draw(_MOMENT)}
@@ -99,7 +101,9 @@ def _field(cls: type[Observation], name: str) -> st.SearchStrategy[Any]:
     if name == "topic" and cls.kind in {"partition", "partitions", "partitions_changed"}:
         return _NAME
     if name == "partition":
-        return st.integers(0, 2**31 - 1)
+        return _COUNT
+    if cls is GroupOffsetsObserved and name == "members":
+        return st.none() | _COUNT
     if name == "reason":
         return st.sampled_from(SnapshotReason)
     strategy = _NAMED.get(name, _PLAIN[plain_types(cls)[name]])
@@ -158,41 +162,25 @@ def _arrays(draw: st.DrawFn) -> dict[str, Any]:
 @st.composite
 def _samples(draw: st.DrawFn, cls: type[SamplesBlock]) -> dict[str, Any]:
     """The parallel arrays of a block of samples, and how many are of each topic."""
-    topics = draw(st.lists(st.tuples(_NAME, _NAME, st.integers(1, 3)), min_size=1, max_size=3))
-    count = sum(number for _, _, number in topics)
+    topics = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
+    count = sum(topics)
 
-    def array(of: st.SearchStrategy[Any]) -> Any:
-        return draw(st.lists(of, min_size=count, max_size=count).map(tuple))
+    def array(of: st.SearchStrategy[Any], like: BlockArray, size: int) -> tuple[Any, ...]:
+        return tuple(draw(st.lists(st.none() | of if like.is_optional else of, min_size=size, max_size=size)))
 
     of_plain: dict[str, st.SearchStrategy[Any]] = {
-        "int[]": st.integers(0, 2**31 - 1),
+        "int[]": _COUNT,
         "long[]": _OFFSET,
         "double[]": _PLAIN["double"],
         "string[]": _NAME,
         "boolean[]": st.booleans(),
     }
     arrays = {
-        item.name: array(_NAMED.get(item.name.removesuffix("_by_sample"), of_plain[plain_types(cls)[item.name]]))
-        for item in fields(cls)
-        if item.name.endswith("_by_sample") and (item.name not in optional_fields(cls) or draw(st.booleans()))
+        name: array(_NAMED.get(name, of_plain[each.plain]), each, len(topics) if name in cls.by_topic else count)
+        for name, each in arrays_of(cls).items()
+        if not each.is_optional or draw(st.booleans())
     }
-    nothing = {item.name: None for item in fields(cls) if item.name.endswith("_by_sample") and item.name not in arrays}
-    columns: dict[str, Any] = dict(zip(("topic_ids", "topics", "counts"), zip(*topics, strict=True), strict=True))
-    if cls.kind == "broker_offsets":
-        return {**nothing, **arrays, **_renamed(columns, counts="replica_counts")}
-    if cls.kind == "broker_group_offsets":
-        names = [draw(st.lists(_NAME, min_size=len(topics), max_size=len(topics)).map(tuple)) for _ in range(3)]
-        groups = dict(zip(("groups", "group_protocols", "group_states"), names, strict=True))
-        members = {"member_counts": draw(st.none() | st.just(columns["counts"]))}
-        return {**nothing, **arrays, **groups, **members, **_renamed(columns, counts="partition_counts")}
-    if cls.kind == "broker_speeds":
-        agents = tuple(draw(st.sets(st.sampled_from(arrays["broker_by_sample"]))))
-        arrays |= {"agents_of_brokers": agents, "append_micros_of_agents": tuple(draw(_OFFSET) % 2**31 for _ in agents)}
-    return {**nothing, **arrays}
-
-
-def _renamed(values: Mapping[str, Any], **names: str) -> dict[str, Any]:
-    return {names.get(name, name): value for name, value in values.items()}
+    return {"arrays": arrays, **({"samples_by_topic": tuple(topics)} if issubclass(cls, SamplesByTopic) else {})}
 
 
 @st.composite

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, get_type_hints
 from streaming.contracts.blocks import PartitionsChanged, PartitionsObserved
 from streaming.contracts.columns import may_be_none, plain_type
 from streaming.contracts.events import Cause, Evidence
-from streaming.contracts.group_blocks import BrokerGroupOffsetsObserved, BrokerGroupsObserved
 from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import (
     SCHEMA_VERSION,
@@ -37,10 +36,15 @@ from streaming.contracts.observations import (
     TopicRemoved,
 )
 from streaming.contracts.sample_blocks import (
+    BrokerGroupOffsetsObserved,
+    BrokerGroupsObserved,
     BrokerMetricsObserved,
     BrokerOffsetsObserved,
     BrokerSpeedsObserved,
+    SamplesBlock,
+    TopicsSettingsObserved,
     TransactionsReported,
+    arrays_of,
 )
 from streaming.contracts.samples import (
     BrokerMetricObserved,
@@ -52,12 +56,7 @@ from streaming.contracts.samples import (
     ReplicaOffsetsObserved,
     TransactionObserved,
 )
-from streaming.contracts.settings import (
-    BrokerFeatureObserved,
-    BrokerSettingsObserved,
-    TopicSettingsObserved,
-    TopicsSettingsObserved,
-)
+from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved, TopicSettingsObserved
 from streaming.errors import InvalidObservation, NewerFormat
 
 if TYPE_CHECKING:
@@ -104,29 +103,34 @@ KINDS: Final[dict[str, type[Observation]]] = {
 
 
 _HINTS: Final = {cls: get_type_hints(cls, include_extras=True) for cls in KINDS.values()}
+# The fields of each kind but the arrays of a block of samples, which follow from the samples.
+_OWN: Final = {cls: tuple(item for item in fields(cls) if item.name != "arrays") for cls in KINDS.values()}
+_ARRAYS: Final = {cls: arrays_of(cls) if issubclass(cls, SamplesBlock) else {} for cls in KINDS.values()}
 
 
 def plain_types(cls: type[Observation]) -> dict[str, str]:
-    """Return the plain type of each field of one kind, in the order of the class.
+    """Return the plain type of each field of one kind, in the order of the class; then of the arrays of its samples.
 
     Returns:
         field name to one of string, int, long, double, boolean, int[], long[], double[], int[][], string[], boolean[].
     """
     hints = _HINTS[cls]
-    return {item.name: plain_type(hints[item.name]).replace("timestamp", "long") for item in fields(cls)}
+    own = {item.name: plain_type(hints[item.name]).replace("timestamp", "long") for item in _OWN[cls]}
+    return own | {array.name: array.plain for array in _ARRAYS[cls].values()}
 
 
 def optional_fields(cls: type[Observation]) -> frozenset[str]:
-    """Return the fields of one kind that may be None."""
+    """Return the fields of one kind that may be None, and the arrays that may have None in them."""
     hints = _HINTS[cls]
-    return frozenset(item.name for item in fields(cls) if may_be_none(hints[item.name]))
+    own = (item.name for item in _OWN[cls] if may_be_none(hints[item.name]))
+    return frozenset({*own, *(array.name for array in _ARRAYS[cls].values() if array.is_optional)})
 
 
 # Every field of every kind, once: kinds that share a name share its type.
 FIELDS: Final[dict[str, str]] = {name: plain for cls in KINDS.values() for name, plain in plain_types(cls).items()}
 # The fields that an encoded observation must carry: those without a default that cannot be None.
 REQUIRED: Final[dict[str, tuple[str, ...]]] = {
-    kind: tuple(item.name for item in fields(cls) if item.default is MISSING and item.name not in optional_fields(cls))
+    kind: tuple(item.name for item in _OWN[cls] if item.default is MISSING and item.name not in optional_fields(cls))
     for kind, cls in KINDS.items()
 }
 
@@ -167,7 +171,10 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     "boolean[]": lambda value: isinstance(value, (list, tuple)) and set(map(type, value)) <= {bool},
     "int[]": lambda value: isinstance(value, (list, tuple)) and _are_integers(value),
     "long[]": lambda value: isinstance(value, (list, tuple)) and _are_integers(value, 64),
-    "double[]": lambda value: isinstance(value, (list, tuple)) and all(map(_CHECKS["double"], value)),
+    "double[]": lambda value: (
+        isinstance(value, (list, tuple))
+        and (all(map(isfinite, value)) if set(map(type, value)) == {float} else all(map(_CHECKS["double"], value)))
+    ),
     "int[][]": lambda value: (
         isinstance(value, (list, tuple))
         and set(map(type, value)) <= {list, tuple}
@@ -177,13 +184,25 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
 }
 
 
+def _or_none(are_right: Callable[[Any], bool], values: Any) -> bool:  # noqa: ANN401 - any value of a JSON object
+    """Return whether this is an array of right values and None, as one of a block where a sample may have None."""
+    return are_right(values) or (
+        isinstance(values, (list, tuple))
+        and None in values
+        and are_right([each for each in values if each is not None])
+    )
+
+
 def encode(observation: Observation) -> bytes:
     """Write one observation as compact JSON in UTF-8."""
     payload: dict[str, Any] = {"v": observation.format, "kind": observation.kind}
-    for name, *_ in _SIGNATURES[observation.kind]:
-        value = getattr(observation, name)
+    for item in _OWN[type(observation)]:
+        value = getattr(observation, item.name)
         if value is not None:
-            payload[name] = value
+            payload[item.name] = value
+    if isinstance(observation, SamplesBlock):
+        arrays = arrays_of(type(observation))
+        payload |= {arrays[name].name: values for name, values in observation.arrays.items()}
     return json.dumps(payload, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -232,7 +251,11 @@ def from_fields(values: Mapping[str, Any]) -> Observation:
         raise InvalidObservation(f"undecodable at its source: {values.get('reason')}")
     if cls is None:
         raise InvalidObservation(f"unknown kind {kind!r}")
-    return cls(**_arguments(cls, values))
+    arguments = _arguments(cls, values)
+    if arrays := _ARRAYS[cls]:
+        present = {name: array.name for name, array in arrays.items() if array.name in arguments}
+        arguments["arrays"] = {name: arguments.pop(spelled) for name, spelled in present.items()}
+    return cls(**arguments)
 
 
 def _arguments(cls: type[Observation], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -249,6 +272,12 @@ def _arguments(cls: type[Observation], values: Mapping[str, Any]) -> dict[str, A
     return arguments
 
 
+def _check(cls: type[Observation], name: str, plain: str) -> Callable[[Any], bool]:
+    """Return the check of the values of a field, or of an array, that are not None."""
+    has_none = any(array.is_optional for array in _ARRAYS[cls].values() if array.name == name)
+    return partial(_or_none, _CHECKS[plain]) if has_none else _CHECKS[plain]
+
+
 def _typed(name: str, plain: str) -> Callable[[Any], Any] | None:
     """Return the function that converts a JSON value to a field; None where they are the same."""
     if name == "candidates":
@@ -258,7 +287,7 @@ def _typed(name: str, plain: str) -> Callable[[Any], Any] | None:
     if plain.endswith("[][]"):
         return lambda value: tuple(map(tuple, value))
     if plain == "double[]":
-        return lambda value: tuple(map(float, value))
+        return lambda value: tuple([each if each is None else float(each) for each in value])
     return tuple if plain.endswith("[]") else float if plain == "double" else None
 
 
@@ -272,7 +301,7 @@ def _member(enum: type[StrEnum], name: str, value: str) -> StrEnum:
 # Name, plain type, whether it is required, check and conversion of each field, in the order of its class.
 _SIGNATURES: Final = {
     kind: tuple(
-        (name, plain, name in REQUIRED[kind], _CHECKS[plain], _typed(name, plain))
+        (name, plain, name in REQUIRED[kind], _check(cls, name, plain), _typed(name, plain))
         for name, plain in plain_types(cls).items()
     )
     for kind, cls in KINDS.items()

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _BITS: Final = 64
 Long = Annotated[int, _BITS]
 """An int of 64 bits; any other has 32."""
+SIGNED: Final = object()
+"""Notes a number of a sample that may be negative."""
 _PLAIN: Final[dict[Any, str]] = {
     str: "string", int: "int", float: "double", bool: "boolean", Micros: "timestamp", Offset: "long",
 }  # fmt: skip

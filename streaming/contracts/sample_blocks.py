@@ -1,243 +1,282 @@
 """Blocks of samples: what one broker reported at one moment travels as one observation, with parallel arrays.
 
 A round of samples has every replica of the cluster in it. As a block it says what its samples have in common once,
-and it becomes columns of a table without an object per sample.
+and it becomes columns of a table without an object per sample. Which arrays a block has, and what they may hold,
+follows from the fields of its samples (:func:`arrays_of`): a new value is declared there alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from itertools import chain, groupby, repeat
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, get_type_hints
 
-from streaming.contracts.identifiers import BrokerId, Offset, TopicId
+from streaming.contracts.columns import may_be_none, plain_type
+from streaming.contracts.identifiers import BrokerId
 from streaming.contracts.observations import Channel, Observation, require
 from streaming.contracts.samples import (
     BrokerMetricObserved,
     BrokerSpeedObserved,
+    GroupObserved,
+    GroupOffsetsObserved,
     ReplicaOffsetsObserved,
     TransactionObserved,
+    never_negative,
 )
+from streaming.contracts.settings import TopicSettingsObserved
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator
 
 # A record of the bus must stay small enough to be read as one.
 SAMPLES_PER_BLOCK: Final = 10_000
+
+_ENVELOPE: Final = tuple(item.name for item in fields(Observation))
+_ARRAYS: Final[dict[str, dict[str, BlockArray]]] = {}
+_NAMES: Final = frozenset({"group", "metric", "topic", "topic_id"})
+"""What names something is never empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplesBlock(Observation):
     """Samples of one kind, from one broker and one moment.
 
-    Every ``…_by_sample`` has one value per sample; None stands for what was not reported of any of them.
+    Attributes:
+        sample: their kind.
+        reporter: the field of a sample that names ``broker``; empty if each is of a broker of its own.
+        by_topic: the fields of a sample that stand once for consecutive samples of a topic.
+        may_be_empty: a block without samples says that there are none (any more).
+        is_always_empty: samples of this kind travel singly.
+        arrays: by field of a sample, one value per sample. What is reported of none of them is left out.
     """
 
     format: ClassVar[int] = 2
     sample: ClassVar[type[Observation]]
+    reporter: ClassVar[str] = "broker"
+    by_topic: ClassVar[tuple[str, ...]] = ()
     may_be_empty: ClassVar[bool] = False
+    is_always_empty: ClassVar[bool] = False
 
     broker: BrokerId
+    arrays: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse a block without samples, unless that is an answer, and arrays that its kind cannot have."""
+        Observation.__post_init__(self)
+        count, known = len(self), arrays_of(type(self))
+        require(count > 0 or self.may_be_empty, "there are no samples")
+        require(self.arrays.keys() <= known.keys(), f"{self.kind} has none of {self.arrays.keys() - known.keys()}")
+        for name, array in known.items():
+            values = self.arrays.get(name)
+            if values is None:
+                require(array.is_optional or not self.arrays, f"{array.name} is missing")
+                continue
+            require(name in self.by_topic or len(values) == count, f"{array.name} has not one value per sample")
+            require(name not in _NAMES or all(values), f"{name} is empty")
+            if array.is_never_negative:
+                require(_least(values) >= 0, f"{name} is negative")
 
     def __len__(self) -> int:
         """Return how many samples there are."""
-        return len(next(iter(self._arrays().values())))
+        return len(next((values for name, values in self.arrays.items() if name not in self.by_topic), ()))
 
-    def values(self) -> dict[str, Sequence[Any]]:
+    def values(self) -> Mapping[str, Sequence[Any]]:
         """Return the samples as columns: field of a sample to one value per sample."""
-        return self._arrays()
+        return self.arrays
 
     def shared(self) -> dict[str, Any]:
         """Return the fields that all the samples have in common."""
-        return {name: getattr(self, name) for name in (*_ENVELOPE, "broker")}
+        shared = {name: getattr(self, name) for name in _ENVELOPE}
+        return {**shared, self.reporter: self.broker} if self.reporter else shared
 
-    def _arrays(self) -> dict[str, Sequence[Any]]:
-        """Return what is reported of every sample."""
-        names = (item.name for item in fields(self) if item.name.endswith(_SUFFIX))
-        return {name.removesuffix(_SUFFIX): value for name in names if (value := getattr(self, name)) is not None}
 
-    def _require_parallel(self, count: int) -> None:
-        """Refuse a block without samples, unless that is an answer, and arrays that are not parallel."""
-        require(count > 0 or self.may_be_empty, "there are no samples")
-        for name, values in self._arrays().items():
-            require(len(values) == count, f"{name}{_SUFFIX} has not one value per sample")
+def _least(numbers: Sequence[Any]) -> float:
+    """Return the smallest of numbers, some of which may be None; 0 of none. Most often none of thousands is None."""
+    try:
+        return min(numbers, default=0) or 0
+    except TypeError:
+        return min(filter(None, numbers), default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerOffsetsObserved(SamplesBlock):
-    """Log positions of the replicas on one broker, topic by topic; see :class:`samples.ReplicaOffsetsObserved`.
+class SamplesByTopic(SamplesBlock):
+    """Samples that stand topic by topic: the arrays of ``by_topic`` have one value per topic.
 
-    ``replica_counts`` says how many of the samples are of each topic.
+    ``samples_by_topic`` says how many of the samples are of each.
     """
+
+    samples_by_topic: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse a topic without samples, too, and numbers of them that do not add up."""
+        SamplesBlock.__post_init__(self)
+        counts = self.samples_by_topic
+        require(all(count > 0 for count in counts), "a topic has no samples")
+        require(sum(counts) == len(self), "samples_by_topic do not add up to the samples")
+        for name in self.by_topic:
+            require(len(self.arrays.get(name, counts)) == len(counts), f"{name}_by_topic has not one value per topic")
+
+    def values(self) -> dict[str, Sequence[Any]]:
+        """Return the samples as columns."""
+        counts, in_runs = self.samples_by_topic, self.arrays.keys() & self.by_topic
+        repeated = {name: [*chain.from_iterable(map(repeat, self.arrays[name], counts))] for name in in_runs}
+        return {**self.arrays, **repeated}
+
+
+class BlockArray(NamedTuple):
+    """An array of blocks of one kind.
+
+    Attributes:
+        name: in a record.
+        plain: the type of the array.
+        is_optional: it may be left out, and its values may be None.
+        is_never_negative: its values are numbers that cannot be negative.
+    """
+
+    name: str
+    plain: str
+    is_optional: bool
+    is_never_negative: bool
+
+
+def arrays_of(block: type[SamplesBlock]) -> dict[str, BlockArray]:
+    """Return the arrays that blocks of one kind have, by field of a sample: all that samples need not share."""
+    if block.kind not in _ARRAYS:
+        _ARRAYS[block.kind] = {} if block.is_always_empty else _derived(block)
+    return _ARRAYS[block.kind]
+
+
+def _derived(block: type[SamplesBlock]) -> dict[str, BlockArray]:
+    hints, positive = get_type_hints(block.sample, include_extras=True), never_negative(block.sample)
+    return {
+        item.name: BlockArray(
+            f"{item.name}_by_{'topic' if item.name in block.by_topic else 'sample'}",
+            f"{plain_type(hints[item.name])}[]".replace("timestamp", "long"),
+            may_be_none(hints[item.name]),
+            item.name in positive,
+        )
+        for item in fields(block.sample)
+        if item.name not in _ENVELOPE and item.name != block.reporter
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerOffsetsObserved(SamplesByTopic):
+    """Log positions of the replicas on one broker."""
 
     kind: ClassVar[str] = "broker_offsets"
     channel: ClassVar[Channel] = Channel.OFFSETS
     sample: ClassVar[type[Observation]] = ReplicaOffsetsObserved
-
-    topic_ids: tuple[TopicId, ...]
-    topics: tuple[str, ...]
-    replica_counts: tuple[int, ...]
-    partition_by_sample: tuple[int, ...]
-    log_start_offset_by_sample: tuple[Offset, ...] | None = None
-    last_stable_offset_by_sample: tuple[Offset, ...] | None = None
-    high_watermark_by_sample: tuple[Offset, ...] | None = None
-    log_end_offset_by_sample: tuple[Offset, ...] | None = None
-    leader_log_end_offset_by_sample: tuple[Offset, ...] | None = None
-    size_bytes_by_sample: tuple[Offset, ...] | None = None
-    log_dir_by_sample: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what is not parallel, and negative offsets and sizes."""
-        Observation.__post_init__(self)
-        require(len(self.topic_ids) == len(self.topics) == len(self.replica_counts), "topics differ in length")
-        require(all(self.topic_ids) and all(self.topics), "topic_id or topic is empty")
-        require(all(count > 0 for count in self.replica_counts), "a topic has no samples")
-        self._require_parallel(sum(self.replica_counts))
-        for name, values in self._arrays().items():
-            require(name == "log_dir" or min(values) >= 0, f"{name} is negative")
-
-    def values(self) -> dict[str, Sequence[Any]]:
-        """Return the samples as columns."""
-        return {
-            "topic_id": [*chain.from_iterable(map(repeat, self.topic_ids, self.replica_counts))],
-            "topic": [*chain.from_iterable(map(repeat, self.topics, self.replica_counts))],
-            **self._arrays(),
-        }
+    by_topic: ClassVar[tuple[str, ...]] = ("topic_id", "topic")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerMetricsObserved(SamplesBlock):
-    """Values of one broker's own metrics; see :class:`samples.BrokerMetricObserved`."""
+    """Values of one broker's own metrics."""
 
     kind: ClassVar[str] = "broker_metrics"
     channel: ClassVar[Channel] = Channel.METRICS
     sample: ClassVar[type[Observation]] = BrokerMetricObserved
 
-    metric_by_sample: tuple[str, ...]
-    metric_value_by_sample: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        """Refuse what is not parallel, and a metric without a name."""
-        Observation.__post_init__(self)
-        self._require_parallel(len(self.metric_by_sample))
-        require(all(self.metric_by_sample), "metric is empty")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSpeedsObserved(SamplesBlock):
-    """A round: every broker that responded; see :class:`samples.BrokerSpeedObserved`. ``broker`` responded last.
-
-    ``append_micros_of_agents`` are the times of appends of ``agents_of_brokers``, those of which an agent gives one.
-    """
+    """A round: every broker that responded. ``broker`` responded last."""
 
     kind: ClassVar[str] = "broker_speeds"
     format: ClassVar[int] = 4
     channel: ClassVar[Channel] = Channel.OFFSETS
     sample: ClassVar[type[Observation]] = BrokerSpeedObserved
-
-    broker_by_sample: tuple[int, ...]
-    response_micros_by_sample: tuple[int, ...]
-    slowest_response_micros_by_sample: tuple[int, ...]
-    followed_leaders_by_sample: tuple[int, ...]
-    followed_leaders_behind_by_sample: tuple[int, ...]
-    followers_by_sample: tuple[int, ...]
-    followers_behind_by_sample: tuple[int, ...]
-    replicas_behind_by_sample: tuple[int, ...]
-    replicas_out_of_isr_by_sample: tuple[int, ...]
-    agents_of_brokers: tuple[int, ...] = ()
-    append_micros_of_agents: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Refuse what is not parallel, and negative times and counts."""
-        Observation.__post_init__(self)
-        self._require_parallel(len(self.broker_by_sample))
-        require(len(self.agents_of_brokers) == len(self.append_micros_of_agents), "agents have not one time each")
-        for name, values in {**self._arrays(), "append_micros": self.append_micros_of_agents}.items():
-            require(min(values, default=0) >= 0, f"{name} is negative")
-
-    def values(self) -> dict[str, Sequence[Any]]:
-        """Return the samples as columns."""
-        append_micros = dict(zip(self.agents_of_brokers, self.append_micros_of_agents, strict=True))
-        return {**self._arrays(), "append_micros": [append_micros.get(broker) for broker in self.broker_by_sample]}
-
-    def shared(self) -> dict[str, Any]:
-        """Return the fields that all the samples have in common: each is of a broker of its own."""
-        return {name: value for name, value in SamplesBlock.shared(self).items() if name != "broker"}
+    reporter: ClassVar[str] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionsReported(SamplesBlock):
-    """A broker has reported all its transactions of this moment, singly: what it reported before is over.
-
-    A block without samples. See :class:`samples.TransactionObserved`.
-    """
+    """A broker has reported all its transactions of this moment, singly: what it reported before is over."""
 
     kind: ClassVar[str] = "transactions_reported"
     format: ClassVar[int] = 4
     channel: ClassVar[Channel] = Channel.OFFSETS
     sample: ClassVar[type[Observation]] = TransactionObserved
+    reporter: ClassVar[str] = "reporter"
+    may_be_empty: ClassVar[bool] = True
+    is_always_empty: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerGroupsObserved(SamplesBlock):
+    """Groups, from the broker that coordinates them: all that it has at this moment, in one block or more."""
+
+    kind: ClassVar[str] = "broker_groups"
+    format: ClassVar[int] = 4
+    channel: ClassVar[Channel] = Channel.OFFSETS
+    sample: ClassVar[type[Observation]] = GroupObserved
+    reporter: ClassVar[str] = "coordinator"
     may_be_empty: ClassVar[bool] = True
 
-    def __len__(self) -> int:
-        """Return that there are none."""
-        return 0
 
-    def shared(self) -> dict[str, Any]:
-        """Return the fields that samples would have in common."""
-        shared = SamplesBlock.shared(self)
-        shared["reporter"] = shared.pop("broker")
-        return shared
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerGroupOffsetsObserved(SamplesByTopic):
+    """Committed offsets of the groups of one coordinator, in the same way: group by group, then topic by topic.
+
+    Three hundred groups in a hundred partitions each are 30,000 samples a round.
+    """
+
+    kind: ClassVar[str] = "broker_group_offsets"
+    format: ClassVar[int] = 4
+    channel: ClassVar[Channel] = Channel.OFFSETS
+    sample: ClassVar[type[Observation]] = GroupOffsetsObserved
+    reporter: ClassVar[str] = "coordinator"
+    by_topic: ClassVar[tuple[str, ...]] = ("group", "group_protocol", "group_state", "members", "topic_id", "topic")
+    may_be_empty: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsSettingsObserved(SamplesBlock):
+    """The settings of several topics."""
+
+    kind: ClassVar[str] = "topics_settings"
+    format: ClassVar[int] = 4
+    channel: ClassVar[Channel] = Channel.OFFSETS
+    sample: ClassVar[type[Observation]] = TopicSettingsObserved
 
 
 def speeds_in_block(speeds: Sequence[BrokerSpeedObserved]) -> BrokerSpeedsObserved:
     """Gather the brokers of one round, which have one envelope; the last of them responded last."""
-    names = [item.name.removesuffix(_SUFFIX) for item in fields(BrokerSpeedsObserved) if item.name.endswith(_SUFFIX)]
-    arrays: Mapping[str, Any] = {f"{name}{_SUFFIX}": tuple(getattr(each, name) for each in speeds) for name in names}
-    append_micros = {each.broker: each.append_micros for each in speeds if each.append_micros is not None}
-    return BrokerSpeedsObserved(
-        **{name: getattr(speeds[-1], name) for name in (*_ENVELOPE, "broker")},
-        **arrays,
-        agents_of_brokers=tuple(append_micros),
-        append_micros_of_agents=tuple(append_micros.values()),
-    )
-
-
-_SUFFIX: Final = "_by_sample"
-_ENVELOPE: Final = tuple(item.name for item in fields(Observation))
-_POSITIONS: Final = tuple(
-    item.name.removesuffix(_SUFFIX)
-    for item in fields(BrokerOffsetsObserved)
-    if item.name.endswith(_SUFFIX) and item.name != "partition_by_sample"
-)
+    last = speeds[-1]
+    return BrokerSpeedsObserved(**_envelope_of(last), broker=last.broker, arrays=_arrays(BrokerSpeedsObserved, speeds))
 
 
 def offsets_in_blocks(samples: Iterable[ReplicaOffsetsObserved]) -> Iterator[BrokerOffsetsObserved]:
-    """Gather log positions of one moment, with one envelope, into blocks: one per broker and kind of report."""
-    in_order = sorted(samples, key=lambda each: (each.broker, _reported(each), each.topic_id, each.partition))
-    for _, together in groupby(in_order, lambda each: (each.broker, _reported(each))):
+    """Gather log positions of one moment, with one envelope, into blocks: of one broker each."""
+    in_order = sorted(samples, key=attrgetter("broker", "topic_id", "partition"))
+    for broker, together in groupby(in_order, attrgetter("broker")):
         gathered = list(together)
         for start in range(0, len(gathered), SAMPLES_PER_BLOCK):
-            yield _offsets_block(gathered[start : start + SAMPLES_PER_BLOCK])
+            some = gathered[start : start + SAMPLES_PER_BLOCK]
+            of_topics = [list(same) for _, same in groupby(some, attrgetter("topic_id", "topic"))]
+            by_topic = _arrays(BrokerOffsetsObserved, [same[0] for same in of_topics])
+            yield BrokerOffsetsObserved(
+                **_envelope_of(some[0]),
+                broker=broker,
+                samples_by_topic=tuple(map(len, of_topics)),
+                arrays={
+                    **_arrays(BrokerOffsetsObserved, some),
+                    **{name: by_topic[name] for name in BrokerOffsetsObserved.by_topic},
+                },
+            )
 
 
-def _reported(sample: ReplicaOffsetsObserved) -> tuple[bool, ...]:
-    """Return which positions are reported: those of a block are all reported, or all not."""
-    return tuple(getattr(sample, name) is not None for name in _POSITIONS)
+def _envelope_of(sample: Observation) -> dict[str, Any]:
+    return {name: getattr(sample, name) for name in _ENVELOPE}
 
 
-def _offsets_block(samples: Sequence[ReplicaOffsetsObserved]) -> BrokerOffsetsObserved:
-    first = samples[0]
-    topics = [(key, sum(1 for _ in same)) for key, same in groupby(samples, attrgetter("topic_id", "topic"))]
-    arrays: Mapping[str, Any] = {
-        f"{name}{_SUFFIX}": tuple(getattr(each, name) for each in samples)
-        for name in ("partition", *_POSITIONS)
-        if getattr(first, name) is not None
-    }
-    return BrokerOffsetsObserved(
-        **{name: getattr(first, name) for name in (*_ENVELOPE, "broker")},
-        topic_ids=tuple(topic_id for (topic_id, _), _ in topics),
-        topics=tuple(topic for (_, topic), _ in topics),
-        replica_counts=tuple(count for _, count in topics),
-        **arrays,
-    )
+def _arrays(block: type[SamplesBlock], samples: Sequence[Observation]) -> dict[str, tuple[Any, ...]]:
+    return reported({name: tuple(getattr(each, name) for each in samples) for name in arrays_of(block)})
+
+
+def reported(arrays: Mapping[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
+    """Leave out the arrays that have nothing but None."""
+    return {name: values for name, values in arrays.items() if any(value is not None for value in values)}

@@ -5,19 +5,35 @@ Every sample carries the envelope of ``observations.Observation``. None of it de
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from dataclasses import dataclass, fields
+from typing import Annotated, ClassVar, Final, get_args, get_type_hints
 
-from streaming.contracts.columns import Long
+from streaming.contracts.columns import SIGNED, Long, plain_type
 from streaming.contracts.identifiers import BrokerId, Micros, Offset, TopicId
 from streaming.contracts.observations import Channel, Observation, require
 
+_NUMBERS: Final = frozenset({"int", "long", "double", "timestamp"})
 
-def _not_negative(observation: Observation, *names: str) -> None:
-    """Refuse negative offsets and sizes: clients spell all kinds of "unknown" with them."""
-    for name in names:
-        offset = getattr(observation, name)
-        require(offset is None or offset >= 0, f"{name} is negative: {offset}")
+
+def never_negative(kind: type[Observation]) -> tuple[str, ...]:
+    """Return the numbers of samples of one kind that cannot be negative: all but those noted as ``SIGNED``.
+
+    Clients spell all kinds of "unknown" with negative numbers.
+    """
+    hints, envelope = get_type_hints(kind, include_extras=True), Observation.__dataclass_fields__
+    return tuple(
+        item.name
+        for item in fields(kind)
+        if item.name not in envelope
+        and plain_type(hints[item.name]) in _NUMBERS
+        and SIGNED not in get_args(hints[item.name])
+    )
+
+
+def _refuse_negative(observation: Observation) -> None:
+    for name in _NEVER_NEGATIVE[observation.kind]:
+        number = getattr(observation, name)
+        require(number is None or number >= 0, f"{name} is negative: {number}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +50,7 @@ class ReplicaOffsetsObserved(Observation):
     topic_id: TopicId
     topic: str
     partition: int
-    broker: Annotated[BrokerId, "broker that holds the replica"]
+    broker: Annotated[BrokerId, SIGNED, "broker that holds the replica"]
     log_start_offset: Annotated[Offset | None, "offset of the oldest record kept"] = None
     last_stable_offset: Annotated[Offset | None, "end of what read_committed consumers see"] = None
     high_watermark: Annotated[Offset | None, "end of what is committed"] = None
@@ -46,8 +62,7 @@ class ReplicaOffsetsObserved(Observation):
     def __post_init__(self) -> None:
         """Refuse negative offsets and sizes."""
         Observation.__post_init__(self)
-        _not_negative(self, "log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset")
-        _not_negative(self, "leader_log_end_offset", "size_bytes")
+        _refuse_negative(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +85,7 @@ class GroupObserved(Observation):
     members: Annotated[int | None, "members of the group; null where the coordinator does not describe it"] = None
     assignor: Annotated[str | None, "how partitions are assigned; null while none is"] = None
     last_progress_at: Annotated[Micros | None, "when a query of Spark last began or finished a batch"] = None
-    coordinator: Annotated[BrokerId, "broker that coordinates it; -1: none, as of spark"]
+    coordinator: Annotated[BrokerId, SIGNED, "broker that coordinates it; -1: none, as of spark"]
 
     def __post_init__(self) -> None:
         """Refuse a group without a name."""
@@ -98,7 +113,9 @@ class GroupOffsetsObserved(Observation):
     group_state: Annotated[str | None, "as in groups"] = None
     members: Annotated[int | None, "members of the group"] = None
     member: Annotated[str | None, "client id of the partition's owner"] = None
-    coordinator: Annotated[BrokerId | None, "broker that coordinates the group; -1: none; null in a simulation"] = None
+    coordinator: Annotated[
+        BrokerId | None, SIGNED, "broker that coordinates the group; -1: none; null in a simulation"
+    ] = None
     topic_id: TopicId
     topic: str
     partition: int
@@ -119,8 +136,7 @@ class GroupOffsetsObserved(Observation):
         """Refuse a group without a name, and negative offsets."""
         Observation.__post_init__(self)
         require(bool(self.group), "group is empty")
-        _not_negative(self, "committed_offset", "lag", "lag_seconds")
-        _not_negative(self, "log_start_offset", "last_stable_offset", "high_watermark")
+        _refuse_negative(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,4 +237,7 @@ class BrokerMetricObserved(Observation):
 
     broker: Annotated[BrokerId, "broker id"]
     metric: Annotated[str, "JMX exporter name in lower case: kafka_server_replicamanager_leadercount"]
-    metric_value: Annotated[float, "the sample"]
+    metric_value: Annotated[float, SIGNED, "the sample"]
+
+
+_NEVER_NEGATIVE: Final = {kind.kind: never_negative(kind) for kind in (ReplicaOffsetsObserved, GroupOffsetsObserved)}

@@ -7,8 +7,7 @@ from typing import Annotated, ClassVar
 
 from streaming.contracts.columns import Long
 from streaming.contracts.identifiers import BrokerId, TopicId
-from streaming.contracts.observations import Channel, Observation, require
-from streaming.contracts.sample_blocks import SamplesBlock
+from streaming.contracts.observations import Channel, Observation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,32 +31,6 @@ class TopicSettingsObserved(Observation):
     cleanup_policy: Annotated[str | None, "cleanup.policy"] = None
     leader_throttled_replicas: Annotated[str | None, "leader.replication.throttled.replicas; empty: none"] = None
     follower_throttled_replicas: Annotated[str | None, "follower.replication.throttled.replicas; empty: none"] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicsSettingsObserved(SamplesBlock):
-    """The settings of several topics; see :class:`TopicSettingsObserved`."""
-
-    kind: ClassVar[str] = "topics_settings"
-    format: ClassVar[int] = 4
-    channel: ClassVar[Channel] = Channel.OFFSETS
-    sample: ClassVar[type[Observation]] = TopicSettingsObserved
-
-    topic_id_by_sample: tuple[TopicId, ...]
-    topic_by_sample: tuple[str, ...]
-    partition_count_by_sample: tuple[int, ...]
-    replication_factor_by_sample: tuple[int, ...]
-    min_isr_by_sample: tuple[int, ...] | None = None
-    allows_unclean_election_by_sample: tuple[bool, ...] | None = None
-    cleanup_policy_by_sample: tuple[str, ...] | None = None
-    leader_throttled_replicas_by_sample: tuple[str, ...] | None = None
-    follower_throttled_replicas_by_sample: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what is not parallel."""
-        Observation.__post_init__(self)
-        self._require_parallel(len(self.topic_id_by_sample))
-        require(all(self.topic_id_by_sample) and all(self.topic_by_sample), "topic_id or topic is empty")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -214,8 +214,10 @@ class BrokerMetricsSource:
             BrokerMetricsObserved(
                 **envelope,
                 broker=broker,
-                metric_by_sample=tuple(sorted(samples)),
-                metric_value_by_sample=tuple(samples[metric] for metric in sorted(samples)),
+                arrays={
+                    "metric": tuple(sorted(samples)),
+                    "metric_value": tuple(samples[metric] for metric in sorted(samples)),
+                },
             )
             for broker, samples in ((endpoint.broker, exposition.own), *exposition.of_brokers.items())
         ]

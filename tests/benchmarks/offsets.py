@@ -69,12 +69,14 @@ def block(topics: Topics, broker: int, partitions: Sequence[int], moment: int, s
     return BrokerOffsetsObserved(
         cluster_id="MkU3OEVBNTcwNTJENDM2Qk", cluster="bench", source=SOURCE, authority=SourceKind.NONE,
         sequence=sequence, occurred_not_before=moment, occurred_not_after=moment, collected_at=moment, broker=broker,
-        topic_ids=tuple(f"AAAAAAAAAAAAAAAA{topic:06d}" for topic in counts),
-        topics=tuple(f"orders-{topic:06d}" for topic in counts), replica_counts=tuple(counts.values()),
-        partition_by_sample=tuple(partition - topics.firsts[topics.of(partition)] for partition in partitions),
-        log_start_offset_by_sample=(1,) * len(partitions), last_stable_offset_by_sample=ends,
-        high_watermark_by_sample=ends, log_end_offset_by_sample=ends,
-        leader_log_end_offset_by_sample=tuple(end + 5 for end in ends),
+        samples_by_topic=tuple(counts.values()),
+        arrays={
+            "topic_id": tuple(f"AAAAAAAAAAAAAAAA{topic:06d}" for topic in counts),
+            "topic": tuple(f"orders-{topic:06d}" for topic in counts),
+            "partition": tuple(partition - topics.firsts[topics.of(partition)] for partition in partitions),
+            "log_start_offset": (1,) * len(partitions), "last_stable_offset": ends,
+            "high_watermark": ends, "log_end_offset": ends, "leader_log_end_offset": tuple(end + 5 for end in ends),
+        },
     )  # fmt: skip
 
 

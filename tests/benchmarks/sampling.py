@@ -155,9 +155,8 @@ def walls_of(observed: list[Observation]) -> Iterator[float]:
     """Give the seconds of each round, from the question to the leaders, with which it begins, to its last answer."""
     # Requests that measure the speed of a broker are spread over the round.
     observed = [each for each in observed if not isinstance(each, BrokerSpeedsObserved)]
-    of_leaders = (
-        each for each in observed if isinstance(each, BrokerOffsetsObserved) and each.high_watermark_by_sample
-    )
+    blocks = (each for each in observed if isinstance(each, BrokerOffsetsObserved))
+    of_leaders = (each for each in blocks if "high_watermark" in each.arrays)
     asked = sorted({each.occurred_not_before for each in of_leaders})
     starts = [at for before, at in pairwise([0, *asked]) if at - before > _AT_ONCE]
     for start, after in pairwise([*starts, 1 << 62]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -68,23 +69,50 @@ def test_a_sample_in_a_block_costs_a_fraction_of_one_alone() -> None:
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        ({"replica_counts": (2,)}, "partition_by_sample has not one value per sample"),
-        ({"replica_counts": (0,)}, "a topic has no samples"),
-        ({"topic_ids": (), "topics": (), "replica_counts": ()}, "there are no samples"),
-        ({"topics": ("a", "b")}, "topics differ in length"),
-        ({"topics": ("",)}, "topic_id or topic is empty"),
-        ({"log_start_offset_by_sample": (-1,)}, "log_start_offset is negative"),
-        ({"high_watermark_by_sample": (1, 2)}, "high_watermark_by_sample has not one value per sample"),
+        ({}, "there are no samples"),
+        ({"topic": None}, "topic_by_topic is missing"),
+        ({"partition": (0, 1)}, "samples_by_topic do not add up to the samples"),
+        ({"topic": ("a", "b")}, "topic_by_topic has not one value per topic"),
+        ({"topic": ("",)}, "topic is empty"),
+        ({"partition": (-1,)}, "partition is negative"),
+        ({"log_start_offset": (-1,)}, "log_start_offset is negative"),
+        ({"high_watermark": (1, 2)}, "high_watermark_by_sample has not one value per sample"),
+        ({"weather": (1,)}, "broker_offsets has none of {'weather'}"),
     ],
 )
-def test_a_block_that_cannot_be_is_refused(wrong: dict[str, Sequence[Any]], reason: str) -> None:
-    right = {"topic_ids": ("t",), "topics": ("orders",), "replica_counts": (1,), "partition_by_sample": (0,)}
+def test_a_block_that_cannot_be_is_refused(wrong: dict[str, Sequence[Any] | None], reason: str) -> None:
+    right = {"topic_id": ("t",), "topic": ("orders",), "partition": (0,)}
+    arrays = {name: values for name, values in (right | wrong).items() if values is not None} if wrong else {}
     with pytest.raises(InvalidObservation, match=reason):
-        BrokerOffsetsObserved(**ENVELOPE, broker=1, **{**right, **wrong})
+        BrokerOffsetsObserved(**ENVELOPE, broker=1, samples_by_topic=(1,), arrays=arrays)
+
+
+def test_a_topic_without_samples_is_refused() -> None:
+    arrays = {"topic_id": ("t", "u"), "topic": ("t", "u"), "partition": (0,)}
+    with pytest.raises(InvalidObservation, match="a topic has no samples"):
+        BrokerOffsetsObserved(**ENVELOPE, broker=1, samples_by_topic=(1, 0), arrays=arrays)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"partition_by_sample": [None]}, r"broker_offsets: partition_by_sample is not int\[\]: \[None\]"),
+        ({"size_bytes_by_sample": [True]}, r"broker_offsets: size_bytes_by_sample is not long\[\]: \[True\]"),
+        ({"log_dir_by_sample": [1]}, r"broker_offsets: log_dir_by_sample is not string\[\]: \[1\]"),
+        ({"log_end_offset_by_sample": [2**63]}, "broker_offsets: log_end_offset_by_sample is not long"),
+        ({"partition_by_sample": None}, "partition_by_sample is missing"),
+    ],
+)
+def test_a_record_of_a_block_has_the_types_of_its_samples(wrong: dict[str, Any], reason: str) -> None:
+    (block,) = offsets_in_blocks([offsets("orders", 0, log_end_offset=4)])
+    record = json.loads(encode(block))
+    assert decode(json.dumps(record | {"size_bytes_by_sample": [None]}).encode()).arrays["size_bytes"] == (None,)  # type: ignore[attr-defined]
+    with pytest.raises(InvalidObservation, match=reason):
+        decode(json.dumps(record | wrong).encode())
 
 
 def test_metrics_without_a_name_or_value_are_refused() -> None:
     with pytest.raises(InvalidObservation, match="metric is empty"):
-        BrokerMetricsObserved(**ENVELOPE, broker=1, metric_by_sample=("",), metric_value_by_sample=(1.0,))
+        BrokerMetricsObserved(**ENVELOPE, broker=1, arrays={"metric": ("",), "metric_value": (1.0,)})
     with pytest.raises(InvalidObservation, match="metric_value_by_sample has not one value per sample"):
-        BrokerMetricsObserved(**ENVELOPE, broker=1, metric_by_sample=("m",), metric_value_by_sample=())
+        BrokerMetricsObserved(**ENVELOPE, broker=1, arrays={"metric": ("m",), "metric_value": ()})

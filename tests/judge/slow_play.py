@@ -21,6 +21,7 @@ from streaming.model.messages.network import CONTROLLER
 from streaming.sources.simulated import SimulatedSource
 from streaming.sources.simulated.scenario import Action, Fault
 from streaming.sources.simulated.simulation import WARM_UP_MS
+from tests.blocks import speeds_of
 from tests.judge import faults
 from tests.judge.agents import Agents
 from tests.judge.clusters import drawn_cluster
@@ -173,16 +174,7 @@ def _rounds(source: SimulatedSource, seconds: float) -> Iterator[tuple[float, Ro
     for at in range(0, round(seconds) + ROUND_SECONDS, ROUND_SECONDS):
         for block in source.poll(Micros(START + at * SECOND)):
             if isinstance(block, BrokerSpeedsObserved):
-                columns = block.values()
-                yield (
-                    at,
-                    {
-                        BrokerId(columns["broker"][place]): SpeedSample(
-                            *(columns[name][place] for name in SpeedSample._fields)
-                        )
-                        for place in range(len(block))
-                    },
-                )
+                yield at, speeds_of(block)
 
 
 _Drawn = tuple[Trouble, frozenset[BrokerId]]

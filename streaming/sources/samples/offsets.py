@@ -9,13 +9,14 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, Micros
-from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK, BrokerOffsetsObserved
+from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK, BrokerOffsetsObserved, reported
 from streaming.sources.permissions import DESCRIBE_TOPICS, PermissionDenied
 from streaming.sources.protocol.connection import RawRequest, RawResponse, compact_array, compact_string
 from streaming.sources.protocol.primitives import INT8, INT32
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 def offset_blocks(
     broker: BrokerId, fields: Mapping[str, ByPartition], topic_ids: Mapping[str, TopicId], envelope: Mapping[str, Any]
 ) -> Iterator[BrokerOffsetsObserved]:
-    """Gather what is reported into blocks: one per set of fields that a replica has, as most have the same.
+    """Gather what is reported into blocks.
 
     Args:
         broker: holds the replicas.
@@ -53,53 +54,29 @@ def offset_blocks(
         envelope: the fields that all observations share.
     """
     replicas = sorted(
-        (reported, topic_ids[topic], topic, number)
+        (topic_ids[topic], topic, number)
         for topic in {topic for by_topic in fields.values() for topic in by_topic} & topic_ids.keys()
-        for reported, number in _reported(topic, fields)
+        for number in set[int]().union(*(fields[name].get(topic, ()) for name in _PLACES if name in fields))
     )
-    for reported, same in groupby(replicas, lambda each: each[0]):
-        gathered = [each[1:] for each in same]
-        for start in range(0, len(gathered), SAMPLES_PER_BLOCK):
-            yield _block(broker, reported, gathered[start : start + SAMPLES_PER_BLOCK], fields, envelope)
+    for start in range(0, len(replicas), SAMPLES_PER_BLOCK):
+        some = [
+            (key, [number for *_, number in same])
+            for key, same in groupby(replicas[start : start + SAMPLES_PER_BLOCK], itemgetter(0, 1))
+        ]
+        arrays: dict[str, tuple[Any, ...]] = {
+            "topic_id": tuple(topic_id for (topic_id, _), _ in some),
+            "topic": tuple(topic for (_, topic), _ in some),
+            "partition": tuple(chain.from_iterable(numbers for _, numbers in some)),
+        }
+        for name, by_topic in fields.items():
+            of_topics = (map(by_topic.get(topic, {}).get, numbers) for (_, topic), numbers in some)
+            arrays[name] = tuple(chain.from_iterable(of_topics))
+        counts = tuple(len(numbers) for _, numbers in some)
+        yield BrokerOffsetsObserved(**envelope, broker=broker, samples_by_topic=counts, arrays=reported(arrays))
 
 
-def _reported(topic: str, fields: Mapping[str, ByPartition]) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Give the partitions of a topic that have a log end or start, with the fields that are reported of each."""
-    of_topic = {name: by_topic[topic] for name, by_topic in fields.items() if topic in by_topic}
-    places = [of_topic[name] for name in ("log_end_offset", "log_start_offset", "high_watermark") if name in of_topic]
-    if not places:
-        return
-    numbers = set[int]().union(*places)
-    everywhere = tuple(name for name, values in of_topic.items() if numbers <= values.keys())
-    if len(everywhere) == len(of_topic):
-        yield from ((everywhere, number) for number in numbers)
-        return
-    for number in numbers:
-        yield tuple(name for name, values in of_topic.items() if number in values), number
-
-
-def _block(
-    broker: BrokerId,
-    reported: tuple[str, ...],
-    replicas: list[tuple[TopicId, str, int]],
-    fields: Mapping[str, ByPartition],
-    envelope: Mapping[str, Any],
-) -> BrokerOffsetsObserved:
-    topics = [(key, sum(1 for _ in same)) for key, same in groupby(replicas, lambda each: each[:2])]
-    arrays: dict[str, Any] = {
-        f"{name}_by_sample": tuple([by_topic[topic][number] for _, topic, number in replicas])
-        for name in reported
-        for by_topic in [fields[name]]
-    }
-    return BrokerOffsetsObserved(
-        **envelope,
-        broker=broker,
-        topic_ids=tuple(topic_id for (topic_id, _), _ in topics),
-        topics=tuple(topic for (_, topic), _ in topics),
-        replica_counts=tuple(count for _, count in topics),
-        partition_by_sample=tuple(number for _, _, number in replicas),
-        **arrays,
-    )
+_PLACES: Final = ("log_end_offset", "log_start_offset", "high_watermark")
+"""What is reported of every replica that is there."""
 
 
 # ListOffsets: the offsets of many partitions of one broker, in one request for each kind of offset.

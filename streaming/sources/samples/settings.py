@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from streaming.contracts.observations import MIN_ISR, is_true
-from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK
-from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved, TopicsSettingsObserved
+from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK, TopicsSettingsObserved, reported
+from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved
 from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPIC_CONFIGS, PermissionDenied
 from streaming.sources.protocol.connection import CLIENT_ID, CLUSTER_AUTHORIZATION_FAILED, Resource, describe_configs
 from streaming.sources.samples.kind import NEVER, AnswerContent
@@ -156,22 +155,18 @@ def _read(fields: Mapping[str, tuple[str, Callable[[str], Any]]], described: Res
 def _blocks(
     broker: BrokerId, view: ClusterView, described: Mapping[str, ResourceConfig], envelope: Mapping[str, Any]
 ) -> Iterator[TopicsSettingsObserved]:
-    """Gather topics into blocks: one per set of fields that a topic has, as all have the same."""
+    """Gather topics into blocks."""
     rows = [(_read(_OF_TOPIC, each), topic) for topic, each in described.items() if view.topics.get(topic)]
-    for reported, same in groupby(sorted(rows, key=lambda row: [*row[0]]), lambda row: [*row[0]]):
-        together = [*same]
-        for start in range(0, len(together), SAMPLES_PER_BLOCK):
-            some = together[start : start + SAMPLES_PER_BLOCK]
-            arrays: dict[str, Any] = {f"{name}_by_sample": tuple(row[name] for row, _ in some) for name in reported}
-            yield TopicsSettingsObserved(
-                **envelope,
-                broker=broker,
-                topic_id_by_sample=tuple(view.topic_ids[topic] for _, topic in some),
-                topic_by_sample=tuple(topic for _, topic in some),
-                partition_count_by_sample=tuple(view.partition_count(topic) for _, topic in some),
-                replication_factor_by_sample=tuple(_replication_factor(view, topic) for _, topic in some),
-                **arrays,
-            )
+    for start in range(0, len(rows), SAMPLES_PER_BLOCK):
+        some = rows[start : start + SAMPLES_PER_BLOCK]
+        arrays = {
+            "topic_id": tuple(view.topic_ids[topic] for _, topic in some),
+            "topic": tuple(topic for _, topic in some),
+            "partition_count": tuple(view.partition_count(topic) for _, topic in some),
+            "replication_factor": tuple(_replication_factor(view, topic) for _, topic in some),
+            **{name: tuple(row.get(name) for row, _ in some) for name in _OF_TOPIC},
+        }
+        yield TopicsSettingsObserved(**envelope, broker=broker, arrays=reported(arrays))
 
 
 def _replication_factor(view: ClusterView, topic: str) -> int:

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 from streaming.contracts.health import replication_factor
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, Offset, TopicId, TopicPartition
 from streaming.contracts.observations import CLUSTER_TIMES, ConfigObserved, ConfigOrigin, SourceKind
-from streaming.contracts.sample_blocks import BrokerMetricsObserved, offsets_in_blocks, speeds_in_block
+from streaming.contracts.sample_blocks import (
+    BrokerMetricsObserved,
+    TopicsSettingsObserved,
+    offsets_in_blocks,
+    speeds_in_block,
+)
 from streaming.contracts.samples import (
     BrokerSpeedObserved,
     GroupObserved,
@@ -22,7 +27,7 @@ from streaming.contracts.samples import (
     ReplicaOffsetsObserved,
     TransactionObserved,
 )
-from streaming.contracts.settings import BrokerSettingsObserved, TopicsSettingsObserved
+from streaming.contracts.settings import BrokerSettingsObserved
 from streaming.model.cluster.descriptions import (
     UndecidedTransaction,
     described_groups,
@@ -279,16 +284,16 @@ class Reports:
         for key, partition in registry.partitions.items():
             count = replication_factor(partition.replicas, partition.adding_replicas)
             factors[key.topic_id] = min(count, factors.get(key.topic_id, count))
-        return TopicsSettingsObserved(
-            **envelope,
-            topic_id_by_sample=tuple(topic.topic_id for topic in topics),
-            topic_by_sample=tuple(topic.topic for topic in topics),
-            partition_count_by_sample=tuple(topic.partitions for topic in topics),
-            replication_factor_by_sample=tuple(factors[topic.topic_id] for topic in topics),
-            min_isr_by_sample=tuple(topic.min_isr for topic in topics),
-            allows_unclean_election_by_sample=tuple(topic.unclean for topic in topics),
-            cleanup_policy_by_sample=tuple(registry.configs.get((topic.topic, _CLEANUP), "delete") for topic in topics),
-        )
+        arrays = {
+            "topic_id": tuple(topic.topic_id for topic in topics),
+            "topic": tuple(topic.topic for topic in topics),
+            "partition_count": tuple(topic.partitions for topic in topics),
+            "replication_factor": tuple(factors[topic.topic_id] for topic in topics),
+            "min_isr": tuple(topic.min_isr for topic in topics),
+            "allows_unclean_election": tuple(topic.unclean for topic in topics),
+            "cleanup_policy": tuple(registry.configs.get((topic.topic, _CLEANUP), "delete") for topic in topics),
+        }
+        return TopicsSettingsObserved(**envelope, arrays=arrays)
 
     def metrics(self, now: Micros) -> list[Observation]:
         """Give every metric of every broker."""
@@ -297,8 +302,10 @@ class Reports:
             BrokerMetricsObserved(
                 **envelope,
                 broker=broker.broker,
-                metric_by_sample=tuple(METRICS),
-                metric_value_by_sample=tuple(float(count(broker)) for count in METRICS.values()),
+                arrays={
+                    "metric": tuple(METRICS),
+                    "metric_value": tuple(float(count(broker)) for count in METRICS.values()),
+                },
             )
             for broker in self._simulated.reachable()
         ]

@@ -13,6 +13,7 @@ from streaming.changes.advice.reconciliation import METRIC_OF, Meter
 from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import DISKLESS, Channel, ConfigObserved, PartitionObserved, SourceKind
+from streaming.contracts.sample_blocks import TopicsSettingsObserved
 from streaming.contracts.samples import (
     BrokerMetricObserved,
     GroupOffsetsObserved,
@@ -20,12 +21,7 @@ from streaming.contracts.samples import (
     ReplicaOffsetsObserved,
     TransactionObserved,
 )
-from streaming.contracts.settings import (
-    BrokerFeatureObserved,
-    BrokerSettingsObserved,
-    TopicSettingsObserved,
-    TopicsSettingsObserved,
-)
+from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved, TopicSettingsObserved
 from streaming.contracts.state import PartitionState, SourceLag
 from streaming.delta.changes.reader import only_sources
 from streaming.delta.progress import ProgressTable
@@ -353,13 +349,15 @@ def test_settings_have_their_tables_and_topics_what_follows_from_theirs(tmp_path
     envelope = {**Story("samples:a").envelope(), "broker": 1}
     topics = TopicsSettingsObserved(
         **envelope,
-        topic_id_by_sample=("t", "u", "v"),
-        topic_by_sample=("orders", "__consumer_offsets", "connect-configs"),
-        partition_count_by_sample=(6, 50, 1),
-        replication_factor_by_sample=(3, 1, 3),
-        min_isr_by_sample=(2, 1, 1),
-        allows_unclean_election_by_sample=(False, False, True),
-        cleanup_policy_by_sample=("delete", "compact", "delete"),
+        arrays={
+            "topic_id": ("t", "u", "v"),
+            "topic": ("orders", "__consumer_offsets", "connect-configs"),
+            "partition_count": (6, 50, 1),
+            "replication_factor": (3, 1, 3),
+            "min_isr": (2, 1, 1),
+            "allows_unclean_election": (False, False, True),
+            "cleanup_policy": ("delete", "compact", "delete"),
+        },
     )
     single = TopicSettingsObserved(**envelope, topic_id="w", topic="single", partition_count=1, replication_factor=1)
     broker = BrokerSettingsObserved(**envelope, leader_throttled_rate=2**40, broker_session_timeout_ms=9000)
@@ -386,7 +384,7 @@ def test_settings_have_their_tables_and_topics_what_follows_from_theirs(tmp_path
     later = replace(
         topics,
         collected_at=topics.collected_at + 1,
-        **{f"{name}_by_sample": getattr(topics, f"{name}_by_sample")[:1] for name in topics.values()},
+        arrays={name: values[:1] for name, values in topics.arrays.items()},
     )
     batch.apply(published([later], start=4))
     assert [row["topic"] for row in rows(tmp_path, "topic_settings")] == ["orders"], "the others were deleted"

@@ -16,19 +16,20 @@ from hypothesis import strategies as st
 
 from streaming.bus.frames import BusFrame, DamagedRange
 from streaming.contracts.codec import encode
-from streaming.contracts.group_blocks import BrokerGroupOffsetsObserved, BrokerGroupsObserved
 from streaming.contracts.identifiers import Offset
 from streaming.contracts.observations import END_OF_TIME, Channel, Observation, SourceKind
 from streaming.contracts.sample_blocks import (
+    BrokerGroupOffsetsObserved,
+    BrokerGroupsObserved,
     BrokerMetricsObserved,
     BrokerOffsetsObserved,
     BrokerSpeedsObserved,
     SamplesBlock,
+    TopicsSettingsObserved,
     TransactionsReported,
     offsets_in_blocks,
 )
 from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
-from streaming.contracts.settings import TopicsSettingsObserved
 from streaming.errors import InvalidObservation
 from streaming.jobs.driver.decoded_batch import decode_row
 from streaming.jobs.driver.samples import TABLE_OF, Samples, read_samples
@@ -176,12 +177,7 @@ def test_samples_in_blocks_and_singly_stay_in_the_order_of_the_log() -> None:
 
 
 def test_a_block_without_samples_is_one_row_of_who_has_none() -> None:
-    empty: Any = BrokerGroupOffsetsObserved(
-        **ENVELOPE,
-        broker=4,
-        **dict.fromkeys(("groups", "group_protocols", "group_states", "topic_ids", "topics", "partition_counts"), ()),
-        partition_by_sample=(),
-    )
+    empty: Any = BrokerGroupOffsetsObserved(**ENVELOPE, broker=4, samples_by_topic=())
     rows = batch([encode(empty)])
     for read in (rows, from_workers(rows, Channel.OFFSETS)):
         (row,) = read_samples(read, kinds_of(Channel.OFFSETS), Channel.OFFSETS).columns[empty.sample].to_pylist()

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.contracts import health
-from streaming.contracts.group_blocks import BrokerGroupsObserved
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.observations import SourceKind
+from streaming.contracts.sample_blocks import BrokerGroupsObserved
 from streaming.contracts.samples import GroupOffsetsObserved
 from streaming.errors import ConnectionRefused
 from streaming.sources.permissions import DESCRIBE_GROUPS, PermissionDenied
@@ -299,7 +299,7 @@ def test_a_group_without_a_name_as_old_clients_commit_to_is_left_out() -> None:
     asked = ready()
     answer = answered(asked, {"": {"orders": {0: 3}}, "g ü": {"orders": {0: 4}}})
     groups, offsets = shown(asked, BrokerAnswer("groups", ONE, Micros(1), answer))
-    assert (groups.group_by_sample, offsets.groups) == (("g ü",), ("g ü",))
+    assert (groups.arrays["group"], offsets.arrays["group"]) == (("g ü",), ("g ü",))
 
 
 def test_brokers_before_the_request_of_many_groups_are_not_asked() -> None:

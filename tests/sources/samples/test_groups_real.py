@@ -11,9 +11,9 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient
 
 from deploy.sandbox.waiting import wait_until
-from streaming.contracts.group_blocks import BrokerGroupsObserved
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
+from streaming.contracts.sample_blocks import BrokerGroupsObserved
 from streaming.jobs.driver.samples import NewestBatch
 from streaming.sources.protocol.addresses import Address, Peers
 from streaming.sources.protocol.connection import dialer
@@ -324,9 +324,8 @@ def test_a_hung_broker_costs_only_its_own_groups_until_they_have_another_coordin
     cluster.pause(hung)
     try:
         seen = collecting.observe(3.0)  # less than its session
-        reports = Counter(
-            group for block in seen if isinstance(block, BrokerGroupsObserved) for group in block.group_by_sample
-        )
+        blocks = (block for block in seen if isinstance(block, BrokerGroupsObserved))
+        reports = Counter(group for block in blocks for group in block.arrays.get("group", ()))
         # Where shares are waited for, the other groups of that broker are asked before, once in each turn of a second.
         waiting = {group for group, broker in coordinators.items() if broker == coordinators["shared"]}
         assert all(reports[group] >= (1 if group in waiting else 2) for group in others), reports

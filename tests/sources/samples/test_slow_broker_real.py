@@ -13,7 +13,7 @@ import pytest
 
 from deploy.sandbox import Sandbox, plan_cluster
 from deploy.sandbox.writer import TopicWriter
-from streaming.changes.advice.slow_brokers import LEAST_HISTORY, BrokerSpeed, SpeedSample, after_round
+from streaming.changes.advice.slow_brokers import LEAST_HISTORY, BrokerSpeed, after_round
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.sample_blocks import BrokerSpeedsObserved
 from streaming.sources.protocol.addresses import Peers, parse_servers
@@ -23,6 +23,7 @@ from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.offsets import OffsetsKind
 from streaming.sources.samples.source import SamplesSource
 from streaming.sources.samples.speed import SpeedKind
+from tests.blocks import speeds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -85,10 +86,7 @@ class Watched:
                     self._conclude(block)
 
     def _conclude(self, block: BrokerSpeedsObserved) -> None:
-        columns = block.values()
-        rows = zip(columns["broker"], *(columns[name] for name in SpeedSample._fields), strict=True)
-        samples = {BrokerId(broker): SpeedSample(*values) for broker, *values in rows}
-        self.speeds |= after_round(self.speeds, samples, block.collected_at)
+        self.speeds |= after_round(self.speeds, speeds_of(block), block.collected_at)
         self.called |= {broker for broker, speed in self.speeds.items() if speed.is_slow}
         self.rounds += 1
 

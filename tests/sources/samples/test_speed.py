@@ -19,6 +19,7 @@ from streaming.sources.samples.offsets import OffsetsKind
 from streaming.sources.samples.source import SamplesSource
 from streaming.sources.samples.speed import SpeedKind
 from streaming.sources.source import monotonic
+from tests.blocks import speeds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -69,11 +70,8 @@ def rounds(source: SamplesSource, count: int) -> list[dict[BrokerId, SpeedSample
     deadline = time.monotonic() + PATIENCE
     while len(found) < count:
         assert time.monotonic() < deadline, found[-2:]
-        for block in source.poll(Micros(time.time_ns() // 1000)):
-            if isinstance(block, BrokerSpeedsObserved):
-                columns = block.values()
-                rows = zip(columns["broker"], *(columns[name] for name in SpeedSample._fields), strict=True)
-                found.append({BrokerId(broker): SpeedSample(*values) for broker, *values in rows})
+        blocks = source.poll(Micros(time.time_ns() // 1000))
+        found += [speeds_of(block) for block in blocks if isinstance(block, BrokerSpeedsObserved)]
     return found
 
 

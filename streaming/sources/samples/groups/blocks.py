@@ -5,12 +5,16 @@ from __future__ import annotations
 import struct
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain, groupby
+from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streaming.contracts.group_blocks import BrokerGroupOffsetsObserved, BrokerGroupsObserved
-from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK
+from streaming.contracts.sample_blocks import (
+    SAMPLES_PER_BLOCK,
+    BrokerGroupOffsetsObserved,
+    BrokerGroupsObserved,
+    reported,
+)
 from streaming.errors import InvalidObservation
 from streaming.sources.protocol.connection import RawRequest, RawResponse, compact_array, compact_string
 from streaming.sources.protocol.primitives import INT16, INT32, INT64
@@ -70,15 +74,13 @@ def with_lag_seconds(
 
 
 class _Piece(NamedTuple):
-    """Partitions of one topic of one group that have the same fields.
+    """Partitions of one topic of one group.
 
     Attributes:
-        reported: the fields that all of them have.
         key: group, topic id and topic.
-        columns: by field, one value per partition.
+        columns: by field of a sample, one value per partition.
     """
 
-    reported: tuple[str, ...]
     key: tuple[str, TopicId, str]
     columns: Mapping[str, Sequence[Any]]
 
@@ -86,35 +88,24 @@ class _Piece(NamedTuple):
 def group_blocks(
     broker: BrokerId, groups: Mapping[str, DescribedGroup], envelope: Mapping[str, Any]
 ) -> Iterator[BrokerGroupsObserved]:
-    """Gather groups into blocks: one per set of fields that a group has; without any, a block without samples."""
-    if not groups:
-        yield BrokerGroupsObserved(
-            **envelope, broker=broker, group_by_sample=(), group_protocol_by_sample=(), group_state_by_sample=()
-        )
-    described = sorted(
-        (group.members is not None, group.assignor is not None, name, group) for name, group in groups.items()
-    )
-    for (has_members, has_assignor), same in groupby(described, itemgetter(0, 1)):
-        gathered = [each[2:] for each in same]
-        for start in range(0, len(gathered), SAMPLES_PER_BLOCK):
-            piece = gathered[start : start + SAMPLES_PER_BLOCK]
-            yield BrokerGroupsObserved(
-                **envelope,
-                broker=broker,
-                group_by_sample=tuple(name for name, _ in piece),
-                group_protocol_by_sample=tuple(group.protocol for _, group in piece),
-                group_state_by_sample=tuple(group.state for _, group in piece),
-                members_by_sample=tuple(group.members or 0 for _, group in piece) if has_members else None,
-                assignor_by_sample=tuple(group.assignor or "" for _, group in piece) if has_assignor else None,
-            )
+    """Gather groups into blocks; without any, a block without samples."""
+    described = sorted(groups.items(), key=itemgetter(0))
+    for start in range(0, len(described) or 1, SAMPLES_PER_BLOCK):
+        piece = described[start : start + SAMPLES_PER_BLOCK]
+        arrays = {
+            "group": tuple(name for name, _ in piece),
+            "group_protocol": tuple(group.protocol for _, group in piece),
+            "group_state": tuple(group.state for _, group in piece),
+            "members": tuple(group.members for _, group in piece),
+            "assignor": tuple(group.assignor for _, group in piece),
+        }
+        yield BrokerGroupsObserved(**envelope, broker=broker, arrays=reported(arrays))
 
 
 def group_offset_blocks(
     broker: BrokerId, answer: CoordinatorAnswer, topic_ids: Mapping[str, TopicId], envelope: Mapping[str, Any]
 ) -> Iterator[BrokerGroupOffsetsObserved]:
-    """Gather what groups have committed or been assigned into blocks: one per set of fields that is reported.
-
-    Without any, a block without samples.
+    """Gather what groups have committed or been assigned into blocks; without any, a block without samples.
 
     Args:
         broker: the coordinator.
@@ -122,55 +113,30 @@ def group_offset_blocks(
         topic_ids: by topic; what is of another topic is left out.
         envelope: the fields that all observations share.
     """
-    pieces = sorted(
-        (piece for name, group in answer.groups.items() for piece in _pieces(name, group, answer, topic_ids)),
-        key=itemgetter(0, 1),
-    )
-    if not pieces:
-        yield _block(broker, (), [], answer.groups, envelope)
-    for reported, same in groupby(pieces, itemgetter(0)):
-        for packed in _packed(same):
-            yield _block(broker, reported, packed, answer.groups, envelope)
+    pieces = [piece for name in answer.groups for piece in _pieces(name, answer, topic_ids)]
+    for packed in _packed(sorted(pieces, key=itemgetter(0))):
+        yield _block(broker, packed, answer.groups, envelope)
 
 
-def _pieces(
-    name: str, group: DescribedGroup, answer: CoordinatorAnswer, topic_ids: Mapping[str, TopicId]
-) -> Iterator[_Piece]:
+def _pieces(name: str, answer: CoordinatorAnswer, topic_ids: Mapping[str, TopicId]) -> Iterator[_Piece]:
     """Give the partitions of a group, topic by topic, cut into pieces that fit into a block."""
-    of_group = ("members",) if group.members is not None else ()
     own: dict[str, Mapping[str, Mapping[int, Any]]] = {
-        "member": group.owners,
+        "member": answer.groups[name].owners,
         "committed_offset": answer.committed.get(name, {}),
         "lag": answer.lags.get(name, {}),
         "lag_seconds": answer.lag_seconds.get(name, {}),
     }
     for topic in {topic for by_topic in own.values() for topic in by_topic} & topic_ids.keys():
         fields = {field: by_topic.get(topic, {}) for field, by_topic in {**own, **answer.positions}.items()}
-        numbers_of_topic = sorted({number for field in own for number in fields[field]})
-        key = (name, topic_ids[topic], topic)
-        for reported, numbers in _alike(numbers_of_topic, fields):
-            for start in range(0, len(numbers), SAMPLES_PER_BLOCK):
-                of_piece = numbers[start : start + SAMPLES_PER_BLOCK]
-                columns = {field: [*map(fields[field].__getitem__, of_piece)] for field in reported}
-                yield _Piece((*of_group, *reported), key, {"partition": of_piece, **columns})
+        numbers = sorted({number for field in own for number in fields[field]})
+        for start in range(0, len(numbers), SAMPLES_PER_BLOCK):
+            some = numbers[start : start + SAMPLES_PER_BLOCK]
+            columns = {field: [*map(values.get, some)] for field, values in fields.items()}
+            yield _Piece((name, topic_ids[topic], topic), {"partition": some, **columns})
 
 
-def _alike(numbers: list[int], fields: Mapping[str, Mapping[int, Any]]) -> Iterator[tuple[tuple[str, ...], list[int]]]:
-    """Gather partitions by the fields that are reported of them; most often all are alike."""
-    some = {name: values for name, values in fields.items() if not values.keys().isdisjoint(numbers)}
-    together = set(numbers)
-    if all(together <= values.keys() for values in some.values()):
-        if numbers:
-            yield tuple(some), numbers
-        return
-    alike: dict[tuple[str, ...], list[int]] = {}
-    for number in numbers:
-        alike.setdefault(tuple(name for name, values in some.items() if number in values), []).append(number)
-    yield from alike.items()
-
-
-def _packed(pieces: Iterator[_Piece]) -> Iterator[list[_Piece]]:
-    """Pack pieces into blocks."""
+def _packed(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
+    """Pack pieces into blocks, one at least."""
     packed, count = list[_Piece](), 0
     for piece in pieces:
         size = len(piece.columns["partition"])
@@ -179,34 +145,30 @@ def _packed(pieces: Iterator[_Piece]) -> Iterator[list[_Piece]]:
             packed, count = [], 0
         packed.append(piece)
         count += size
-    if packed:
-        yield packed
+    yield packed
 
 
 def _block(
-    broker: BrokerId,
-    reported: tuple[str, ...],
-    pieces: list[_Piece],
-    groups: Mapping[str, DescribedGroup],
-    envelope: Mapping[str, Any],
+    broker: BrokerId, pieces: list[_Piece], groups: Mapping[str, DescribedGroup], envelope: Mapping[str, Any]
 ) -> BrokerGroupOffsetsObserved:
     described = [groups[piece.key[0]] for piece in pieces]
-    arrays: dict[str, Any] = {
-        f"{name}_by_sample": tuple(chain.from_iterable(piece.columns[name] for piece in pieces))
-        for name in ("partition", *reported)
-        if name != "members"
+    arrays = {
+        "group": tuple(piece.key[0] for piece in pieces),
+        "group_protocol": tuple(group.protocol for group in described),
+        "group_state": tuple(group.state for group in described),
+        "members": tuple(group.members for group in described),
+        "topic_id": tuple(piece.key[1] for piece in pieces),
+        "topic": tuple(piece.key[2] for piece in pieces),
+        **{
+            name: tuple(chain.from_iterable(piece.columns[name] for piece in pieces))
+            for name in (pieces[0].columns if pieces else ())
+        },
     }
     return BrokerGroupOffsetsObserved(
         **envelope,
         broker=broker,
-        groups=tuple(piece.key[0] for piece in pieces),
-        group_protocols=tuple(group.protocol for group in described),
-        group_states=tuple(group.state for group in described),
-        member_counts=tuple(group.members or 0 for group in described) if "members" in reported else None,
-        topic_ids=tuple(piece.key[1] for piece in pieces),
-        topics=tuple(piece.key[2] for piece in pieces),
-        partition_counts=tuple(len(piece.columns["partition"]) for piece in pieces),
-        **arrays,
+        samples_by_topic=tuple(len(piece.columns["partition"]) for piece in pieces),
+        arrays=reported(arrays),
     )
 
 

@@ -12,8 +12,8 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streaming.contracts.group_blocks import BrokerGroupsObserved
 from streaming.contracts.identifiers import NO_BROKER, Micros
+from streaming.contracts.sample_blocks import BrokerGroupsObserved, reported
 from streaming.sources.samples.groups.blocks import CoordinatorAnswer, group_offset_blocks, with_lag_seconds
 from streaming.sources.samples.groups.described import DescribedGroup
 from streaming.sources.samples.kind import AnswerContent
@@ -178,14 +178,13 @@ def _blocks(
         name: ACTIVE if abs(envelope["collected_at"] - each.progress_at) < ACTIVE_MICROS else UNKNOWN
         for name, each in checkpoints.items()
     }
-    yield BrokerGroupsObserved(
-        **envelope,
-        broker=NO_BROKER,
-        group_by_sample=tuple(states),
-        group_protocol_by_sample=(PROTOCOL,) * len(states),
-        group_state_by_sample=tuple(states.values()),
-        last_progress_at_by_sample=tuple(each.progress_at for each in checkpoints.values()) or None,
-    )
+    arrays = {
+        "group": tuple(states),
+        "group_protocol": (PROTOCOL,) * len(states),
+        "group_state": tuple(states.values()),
+        "last_progress_at": tuple(each.progress_at for each in checkpoints.values()),
+    }
+    yield BrokerGroupsObserved(**envelope, broker=NO_BROKER, arrays=reported(arrays))
     answer = CoordinatorAnswer(
         {name: DescribedGroup(PROTOCOL, state) for name, state in states.items()},
         committed={name: each.committed for name, each in checkpoints.items()},
