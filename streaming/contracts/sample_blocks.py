@@ -36,7 +36,7 @@ SAMPLES_PER_BLOCK: Final = 10_000
 _ENVELOPE: Final = tuple(item.name for item in fields(Observation))
 _ARRAYS: Final[dict[str, dict[str, BlockArray]]] = {}
 _NAMES: Final = frozenset({"group", "metric", "topic", "topic_id"})
-"""What names something is never empty."""
+"""Fields that name something: they are never empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +65,11 @@ class SamplesBlock(Observation):
     def __post_init__(self) -> None:
         """Refuse a block without samples, unless that is an answer, and arrays that its kind cannot have."""
         Observation.__post_init__(self)
-        count, known = len(self), arrays_of(type(self))
+        count, possible = len(self), arrays_of(type(self))
         require(count > 0 or self.may_be_empty, "there are no samples")
-        require(self.arrays.keys() <= known.keys(), f"{self.kind} has none of {self.arrays.keys() - known.keys()}")
-        for name, array in known.items():
+        odd = self.arrays.keys() - possible.keys()
+        require(not odd, f"{self.kind} has none of {odd}")
+        for name, array in possible.items():
             values = self.arrays.get(name)
             if values is None:
                 require(array.is_optional or not self.arrays, f"{array.name} is missing")

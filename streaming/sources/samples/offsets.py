@@ -76,7 +76,7 @@ def offset_blocks(
 
 
 _PLACES: Final = ("log_end_offset", "log_start_offset", "high_watermark")
-"""What is reported of every replica that is there."""
+"""Fields of which one at least is reported of every replica that is there."""
 
 
 # ListOffsets: the offsets of many partitions of one broker, in one request for each kind of offset.
