@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.chaos_kafka.answers import (
-    Answers,
-    Directory,
-    Group,
-    Offsets,
-    Placed,
-    Quorum,
-    Settings,
-    Transaction,
-)
+from tests.chaos_kafka.answers import Answers, Directory, Group, Offsets, Placed, Quorum, Settings, Transaction
 from tests.chaos_kafka.samples import at, lacks_hanging, sample_differences
 
 if TYPE_CHECKING:

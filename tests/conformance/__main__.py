@@ -62,8 +62,7 @@ def conform(  # noqa: PLR0913 - options
         str | None, typer.Option(help="Check a running cluster: brokers as host:port,host:port.")
     ] = None,
     seconds: Annotated[
-        float | None,
-        typer.Option("--for", min=0.001, metavar="SECONDS", help="Running cluster: stop after this time."),
+        float | None, typer.Option("--for", min=0.001, metavar="SECONDS", help="Running cluster: stop after this time.")
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Running cluster: until Ctrl-C; default: to the end of the log.")

@@ -122,8 +122,7 @@ def test_every_invariant_says_what_it_states_and_where_it_comes_from() -> None:
 
 
 @pytest.mark.parametrize(
-    "broken",
-    [{"partition_epoch": 7}, {"partition_epoch": 9}, {"leader_epoch": -1}, {"leader_epoch": 6}, {"leader": 2}],
+    "broken", [{"partition_epoch": 7}, {"partition_epoch": 9}, {"leader_epoch": -1}, {"leader_epoch": 6}, {"leader": 2}]
 )
 def test_epochs_grow_can_be_broken(patient: Patient, broken: dict[str, int]) -> None:
     topic, before = patient.registry.topics[patient.key.topic_id], patient.it.state(patient.key)

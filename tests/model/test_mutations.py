@@ -168,12 +168,7 @@ MUTATIONS = {
         1,
         # 2 has what is committed, but was not told so; 3 is fenced, and 2 hears of the smaller ISR. Harm needs the
         # truncation of its time: a follower that states its last epoch loses nothing by beginning anew.
-        [
-            (0, "write", (5, 1)),
-            (2, "hold", (1, 2)),
-            (0, "hold", (3, CONTROLLER)),
-            (2_500, "write", (0, 1)),
-        ],
+        [(0, "write", (5, 1)), (2, "hold", (1, 2)), (0, "hold", (3, CONTROLLER)), (2_500, "write", (0, 1))],
         "ValidHighWatermark",
         Truncation.HIGH_WATERMARK,
     ),

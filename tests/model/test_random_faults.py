@@ -31,10 +31,7 @@ schedules = st.lists(st.tuples(st.integers(1, 1_200), faults), max_size=12)
 
 
 @pytest.mark.parametrize("elr", [True, False])
-@settings(
-    max_examples=examples(4),
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@settings(max_examples=examples(4), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(schedule=schedules)
 @example(schedule=[(1, ("kill", 1)), (1_000, ("kill", 1))])  # a leader restarts within its session
 def test_nothing_breaks_and_everything_heals(

@@ -37,10 +37,7 @@ schedules = st.lists(st.tuples(st.integers(1, 2_400), faults), max_size=12)
 
 
 @pytest.mark.parametrize("preset", ["legacy-0.8", "legacy-2.4", "zk-3.x"])
-@settings(
-    max_examples=examples(2),
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@settings(max_examples=examples(2), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(schedule=schedules)
 @example(schedule=[(1, ("pause", 1)), (2_400, ("resume", 1))])  # the controller wakes up and is none any more
 @example(schedule=[(1, ("hold", (1, -100))), (2_400, ("kill", 3)), (100, ("release", (1, -100)))])

@@ -57,8 +57,7 @@ class Follower:
 
 
 @pytest.mark.parametrize(
-    ("truncation", "end", "states_epoch"),
-    [(Truncation.HIGH_WATERMARK, 3, -1), (Truncation.FETCH, 5, 0)],
+    ("truncation", "end", "states_epoch"), [(Truncation.HIGH_WATERMARK, 3, -1), (Truncation.FETCH, 5, 0)]
 )
 def test_a_follower_fetches_from_where_its_log_ends(truncation: Truncation, end: int, states_epoch: int) -> None:
     follower = Follower(truncation=truncation)

@@ -12,13 +12,7 @@ from hypothesis import strategies as st
 
 from streaming.contracts.identifiers import BrokerEpoch, BrokerId
 from streaming.model.constants import Error, RefusedRequest
-from streaming.model.controller.placement import (
-    JavaRandom,
-    UsableBroker,
-    check_assignments,
-    place,
-    usable_brokers,
-)
+from streaming.model.controller.placement import JavaRandom, UsableBroker, check_assignments, place, usable_brokers
 from streaming.model.messages.registrations import BrokerRegistration
 from tests.examples import examples
 from tests.plugins.transcript_vectors import kafkas_mock_random, usable

@@ -27,12 +27,7 @@ if TYPE_CHECKING:
     from streaming.model.coordinators.assignors import Assignment, Assignor
 
 # Those that give every partition a reader at once; cooperative-sticky needs a second round.
-AT_ONCE = {
-    "range": range_,
-    "roundrobin": round_robin,
-    "sticky": sticky,
-    "uniform": uniform,
-}
+AT_ONCE = {"range": range_, "roundrobin": round_robin, "sticky": sticky, "uniform": uniform}
 KEEPING = {"sticky": sticky, "uniform": uniform}
 
 Counts = dict[TopicId, int]

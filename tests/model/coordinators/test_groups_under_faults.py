@@ -94,10 +94,7 @@ class World:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@settings(
-    max_examples=examples(3),
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@settings(max_examples=examples(3), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(schedule=schedules)
 @example(schedule=[(212, ("kill", 1)), (6_000, ("hold", (CONTROLLER, 2)))])
 def test_no_partition_has_two_readers_and_no_commit_is_lost(

@@ -55,10 +55,7 @@ def replayed(it: Any) -> tuple[dict[Any, Any], int]:
 
 
 @pytest.mark.parametrize("linger", [0, 25])
-@settings(
-    max_examples=examples(4),
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@settings(max_examples=examples(4), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(schedule=schedules)
 @example(schedule=[(1, ("pause", -100)), (1_100, ("kill", 1)), (1_100, ("resume", -100))])  # a zombie comes back
 @example(schedule=[(1, ("hold", (-101, -100))), (1, ("hold", (-102, -100))), (1_000, ("kill", 2))])  # nothing commits

@@ -21,8 +21,7 @@ def test_no_role_but_the_leader_resigns_and_only_candidates_win_an_epoch() -> No
 
 
 @pytest.mark.parametrize(
-    ("ends", "expected"),
-    [([7], 7), ([7, 5, 3], 5), ([7, -1, -1], -1), ([9, 9, 3, 2, 1], 3), ([4, 2], 2)],
+    ("ends", "expected"), [([7], 7), ([7, 5, 3], 5), ([7, -1, -1], -1), ([9, 9, 3, 2, 1], 3), ([4, 2], 2)]
 )
 def test_the_high_watermark_is_what_a_majority_has(ends: list[int], expected: int) -> None:
     assert committed_by(ends) == expected

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from streaming.model.messages.quorum import VoteRequest
 
 UNHURRIED = settings(
-    max_examples=examples(20),
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 # Mostly what keeps a quorum alive, and enough of what hurts it.
 ACTIONS = ["deliver"] * 8 + ["ring"] * 4 + ["append"] * 3 + ["drop", "crash", "start", "resign"]

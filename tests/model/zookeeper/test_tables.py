@@ -13,12 +13,7 @@ NONE, NEW, ONLINE, OFFLINE = PartitionState
 
 @pytest.mark.parametrize(
     ("state", "from_there"),
-    [
-        (NONE, {NEW}),
-        (NEW, {ONLINE, OFFLINE}),
-        (ONLINE, {ONLINE, OFFLINE}),
-        (OFFLINE, {ONLINE, OFFLINE, NONE}),
-    ],
+    [(NONE, {NEW}), (NEW, {ONLINE, OFFLINE}), (ONLINE, {ONLINE, OFFLINE}), (OFFLINE, {ONLINE, OFFLINE, NONE})],
 )
 def test_a_partition_takes_only_the_states_of_the_table(state: PartitionState, from_there: set[PartitionState]) -> None:
     for following in PartitionState:
