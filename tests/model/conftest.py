@@ -9,10 +9,11 @@ from tests.plugins import (
     transcript_storage,
     transcript_vectors,
 )
-from tests.plugins.laboratory import lab
+from tests.plugins.laboratory import it, lab
 from tests.plugins.transcript import transcript
 
 __all__ = [
+    "it",
     "lab",
     "transcript",
     "transcript_commands",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -10,9 +10,6 @@ from streaming.contracts.records import RECOVERED, RECOVERING
 from streaming.model.constants import Switches
 from streaming.model.controller.change import Candidates, Election, Mode, Outcome, Target, build, elect
 from streaming.model.messages.registrations import PartitionRegistration as Registration
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def target(
@@ -114,15 +111,13 @@ def move_away_and_back(it: Any) -> None:
     it.run(it.cluster.now + 15_000)
 
 
-def test_a_replica_that_was_moved_away_and_comes_back_empty_is_still_eligible_as_in_kafka(
-    lab: Callable[..., Any],
-) -> None:
+def test_a_replica_that_was_moved_away_and_comes_back_empty_is_still_eligible_as_in_kafka(lab: Any) -> None:
     """A flaw of Kafka 4.3.1: broker 2 would win a clean election with an empty log. The watch stops it before."""
     with pytest.raises(AssertionError, match="LeaderCandidateCompleteness"):
         move_away_and_back(lab())
 
 
-def test_were_dropped_replicas_forgotten_nobody_would_lead_and_nothing_would_be_lost(lab: Callable[..., Any]) -> None:
+def test_were_dropped_replicas_forgotten_nobody_would_lead_and_nothing_would_be_lost(lab: Any) -> None:
     it = lab(switches=Switches(elr_forgets_dropped_replicas=True))
     move_away_and_back(it)
     state = it.state(it.key("t", 1))

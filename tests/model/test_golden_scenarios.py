@@ -5,15 +5,12 @@ Times in ms. Window 30 s, checks at multiples of 15 s, session 9 s, heartbeats e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streaming.contracts.events import Cause
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
-
-def test_a_follower_that_is_always_one_batch_behind_stays(lab: Callable[..., Any]) -> None:
+def test_a_follower_that_is_always_one_batch_behind_stays(lab: Any) -> None:
     """G12: the second branch of the caught-up rule."""
     it = lab(latency_ms=25, replica_lag_time_max_ms=2_000)
     (key,) = it.topic("t", [(1, 2)])
@@ -23,7 +20,7 @@ def test_a_follower_that_is_always_one_batch_behind_stays(lab: Callable[..., Any
     assert it.steps(key) == []
 
 
-def test_a_follower_slower_than_the_writers_leaves_within_one_and_a_half_windows(lab: Callable[..., Any]) -> None:
+def test_a_follower_slower_than_the_writers_leaves_within_one_and_a_half_windows(lab: Any) -> None:
     """G13: it reads 90 % of what is written, so its last caught-up time stands still."""
     it = lab(replica_fetch_max_records=100)
     (key,) = it.topic("t", [(1, 2)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,9 +12,6 @@ from streaming.model.constants import Constants
 from streaming.model.controller.placement import JavaRandom
 from streaming.model.controller.topics import NewTopic
 from streaming.model.coordinators.internal_topics import InternalTopic, changelog, connect, coordinators_topics
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.mark.parametrize(
@@ -43,9 +40,8 @@ def create(it: Any, topic: InternalTopic) -> None:
     it.cluster.admin.create_topic(NewTopic(topic.name, TopicId(topic.name), assignments), topic.config)
 
 
-def test_statement_27_a_changelog_has_the_partitions_of_its_source_and_is_compacted(lab: Callable[..., Any]) -> None:
+def test_statement_27_a_changelog_has_the_partitions_of_its_source_and_is_compacted(it: Any) -> None:
     """Only as safe as its replication factor: with the default of 1 the store is gone with its broker."""
-    it = lab()
     careless = changelog("orders", "totals", 4)
     careful = changelog("orders", "windows", 4, replication_factor=3, windowed=True)
     create(it, careless)
@@ -64,13 +60,12 @@ def test_statement_27_a_changelog_has_the_partitions_of_its_source_and_is_compac
     assert (bool(alone), kept) == (True, [])
 
 
-def test_statement_28_connect_keeps_three_topics_whose_names_are_configured(lab: Callable[..., Any]) -> None:
+def test_statement_28_connect_keeps_three_topics_whose_names_are_configured(it: Any) -> None:
     assert [(it.name, it.partitions, it.replication_factor, it.cleanup) for it in connect()] == [
         ("connect-configs", 1, 3, "compact"),
         ("connect-offsets", 25, 3, "compact"),
         ("connect-status", 5, 3, "compact"),
     ]
-    it = lab()
     for topic in connect("__config", "__offsets", "__status"):
         create(it, topic)
     registry = it.cluster.controller.registry

@@ -104,7 +104,7 @@ BREAKS: dict[str, Callable[[Patient], object]] = {
 
 
 @pytest.fixture
-def patient(lab: Callable[..., Any]) -> Patient:
+def patient(lab: Any) -> Patient:
     return Patient(lab())
 
 
@@ -169,7 +169,7 @@ def test_a_violation_stops_the_cluster_at_the_step_that_breaks_the_promise(patie
     assert patient.it.cluster.now < 2_010
 
 
-def test_an_unclean_election_excuses_the_loss_and_nothing_that_follows(lab: Callable[..., Any]) -> None:
+def test_an_unclean_election_excuses_the_loss_and_nothing_that_follows(lab: Any) -> None:
     it = lab(eligible_leader_replicas=False)
     (key,) = it.topic("t", [(1, 2)], unclean=True)
     it.write(key, 10)
@@ -187,8 +187,7 @@ def test_an_unclean_election_excuses_the_loss_and_nothing_that_follows(lab: Call
     assert len(it.watch.memories[key].acked) == it.log_end(2, key) == 10
 
 
-def test_what_should_come_true_is_named_while_it_has_not(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_what_should_come_true_is_named_while_it_has_not(it: Any) -> None:
     (key,) = it.topic("t", [(1, 2, 3)], min_isr=2)
     it.run(2_000)
     assert unsettled(it.cluster, it.watch) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streaming.contracts.events import Cause
 from streaming.contracts.records import (
@@ -19,9 +19,6 @@ from streaming.contracts.records import (
     Topic,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 LIVE = {"broker_session_timeout_ms": 6_000, "replica_lag_time_max_ms": 2_500}
 
 
@@ -29,8 +26,7 @@ def kinds(batch: tuple[Any, ...]) -> list[type]:
     return [type(record) for record in batch]
 
 
-def test_creating_a_topic_writes_topic_config_and_partitions_in_one_batch(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_creating_a_topic_writes_topic_config_and_partitions_in_one_batch(it: Any) -> None:
     it.topic("t", [(1, 2, 3), (2, 3, 1)], min_isr=2)
     (batch,) = it.batches_since(500)
     assert kinds(batch) == [Topic, Config, ClearElr, Partition, Partition]
@@ -40,8 +36,7 @@ def test_creating_a_topic_writes_topic_config_and_partitions_in_one_batch(lab: C
     ]
 
 
-def test_deleting_a_topic_writes_one_record_and_removes_every_replica(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_deleting_a_topic_writes_one_record_and_removes_every_replica(it: Any) -> None:
     keys = it.topic("t", [(1, 2, 3), (2, 3, 1)])
     it.keep_writing(keys[0], 1, 10)
     it.run(1_000)
@@ -52,15 +47,13 @@ def test_deleting_a_topic_writes_one_record_and_removes_every_replica(lab: Calla
     assert [it.causes(key) for key in keys] == [[Cause.DELETED], [Cause.DELETED]]
 
 
-def test_the_log_has_a_heartbeat_each_half_second(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_the_log_has_a_heartbeat_each_half_second(it: Any) -> None:
     it.run(10_000)
     times = [commit.now for commit in it.commits if commit.batch.records == (NoOp(),)]
     assert times == list(range(500, 10_001, 500))
 
 
-def test_offsets_are_consecutive(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_offsets_are_consecutive(it: Any) -> None:
     it.topic("t", [(1, 2, 3)])
     it.run(5_000)
     following = 0
@@ -69,7 +62,7 @@ def test_offsets_are_consecutive(lab: Callable[..., Any]) -> None:
         following += len(commit.batch.records)
 
 
-def test_a_leader_that_stood_still_expels_healthy_followers(lab: Callable[..., Any]) -> None:
+def test_a_leader_that_stood_still_expels_healthy_followers(lab: Any) -> None:
     it = lab(**LIVE)
     (key,) = it.topic("t", [(1, 2, 3)], min_isr=2)
     it.keep_writing(key, 1, 50)
@@ -85,7 +78,7 @@ def test_a_leader_that_stood_still_expels_healthy_followers(lab: Callable[..., A
     assert set(it.state(key).isr) == {1, 2, 3}
 
 
-def test_a_freeze_longer_than_the_session_keeps_the_broker_epoch(lab: Callable[..., Any]) -> None:
+def test_a_freeze_longer_than_the_session_keeps_the_broker_epoch(lab: Any) -> None:
     it = lab(broker_session_timeout_ms=6_000)
     (key,) = it.topic("t", [(1, 2, 3)])
     it.keep_writing(key, 1, 50)
@@ -103,7 +96,7 @@ def test_a_freeze_longer_than_the_session_keeps_the_broker_epoch(lab: Callable[.
     assert it.causes(key) == [Cause.FENCED, Cause.EXPAND]
 
 
-def test_a_quick_restart_joins_before_it_is_registered_and_is_fenced_afterwards(lab: Callable[..., Any]) -> None:
+def test_a_quick_restart_joins_before_it_is_registered_and_is_fenced_afterwards(lab: Any) -> None:
     it = lab(**LIVE)
     (key,) = it.topic("t", [(1, 2, 3)])
     it.keep_writing(key, 1, 50)
@@ -122,7 +115,7 @@ def test_a_quick_restart_joins_before_it_is_registered_and_is_fenced_afterwards(
     assert 14_000 < times[1] < times[2] < registered < times[3]
 
 
-def test_nobody_left_then_an_eligible_replica_returns(lab: Callable[..., Any]) -> None:
+def test_nobody_left_then_an_eligible_replica_returns(lab: Any) -> None:
     it = lab(broker_heartbeat_interval_ms=500)
     (key,) = it.topic("t", [(1, 2)], min_isr=2)
     it.run(10_000)
@@ -144,8 +137,7 @@ def test_nobody_left_then_an_eligible_replica_returns(lab: Callable[..., Any]) -
     assert it.causes(key)[-1] == Cause.ELR_ELECTION
 
 
-def test_an_unclean_leader_recovers_with_its_next_isr_change(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_an_unclean_leader_recovers_with_its_next_isr_change(it: Any) -> None:
     (key,) = it.topic("t", [(1, 2)], unclean=True)
     it.keep_writing(key, 1, 100)
     it.run(10_000)

@@ -28,7 +28,7 @@ def test_the_newest_preset_is_the_defaults_and_the_table_says_who_differs() -> N
     ("preset", "session_ms"), [("legacy-2.4", 6_000), ("zk-3.x", 18_000), ("kraft-3.9", 9_000), ("kraft-4.x", 9_000)]
 )
 def test_statement_11_the_session_of_each_version_decides_when_a_dead_broker_is_missed(
-    lab: Callable[..., Any], preset: str, session_ms: int
+    lab: Any, preset: str, session_ms: int
 ) -> None:
     it = lab(preset=preset, start_up_ms=0)
     (key,) = it.topic("t", [(1, 2, 3)])
@@ -43,7 +43,7 @@ def test_statement_11_the_session_of_each_version_decides_when_a_dead_broker_is_
 
 @pytest.mark.parametrize(("preset", "window_ms"), [("legacy-2.4", 10_000), ("zk-3.x", 30_000), ("kraft-4.x", 30_000)])
 def test_statement_12_the_window_of_each_version_decides_when_a_lagging_follower_leaves(
-    lab: Callable[..., Any], preset: str, window_ms: int
+    lab: Any, preset: str, window_ms: int
 ) -> None:
     it = lab(preset=preset, start_up_ms=0)
     (key,) = it.topic("t", [(1, 2, 3)])

@@ -6,16 +6,13 @@ after every step. Hypothesis prints the schedule of a failure, and how to repeat
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BROKERS = (1, 2, 3)
 SHORT = {"broker_session_timeout_ms": 1_600, "replica_lag_time_max_ms": 1_000, "broker_heartbeat_interval_ms": 300}
@@ -35,9 +32,7 @@ schedules = st.lists(st.tuples(st.integers(1, 1_200), faults), max_size=12)
 @given(schedule=schedules)
 @example(schedule=[(1, ("kill", 1)), (1_000, ("kill", 1))])  # a leader restarts within its session
 def test_nothing_breaks_and_everything_heals(
-    lab: Callable[..., Any],
-    elr: bool,  # noqa: FBT001 - a parameter of the test
-    schedule: list[tuple[int, tuple[str, Any]]],
+    lab: Any, *, elr: bool, schedule: list[tuple[int, tuple[str, Any]]]
 ) -> None:
     it = lab(eligible_leader_replicas=elr, **SHORT)
     keys = [

@@ -61,7 +61,7 @@ def test_a_second_move_starts_from_the_replicas_as_they_stand() -> None:
 @pytest.mark.parametrize(
     ("isr", "expected_isr", "unclean"), [("1234", "12", False), ("34", "1", True), ("2", "2", False)]
 )
-def test_the_way_back_takes_out_what_was_added(isr: str, expected_isr: str, unclean: bool) -> None:  # noqa: FBT001
+def test_the_way_back_takes_out_what_was_added(isr: str, expected_isr: str, *, unclean: bool) -> None:
     moving = Registration(ids("3412"), ids(isr), 3, adding_replicas=ids("34"), removing_replicas=ids("12"))  # type: ignore[arg-type]
     back = revert(moving)
     assert (back.assignment, back.isr, back.unclean) == (assignment("12"), ids(expected_isr), unclean)

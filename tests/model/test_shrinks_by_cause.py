@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streaming.contracts.events import Cause
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
-
-def test_shrinks_have_many_causes_and_brokers_count_only_their_own_statement_35(lab: Callable[..., Any]) -> None:
+def test_shrinks_have_many_causes_and_brokers_count_only_their_own_statement_35(lab: Any) -> None:
     it = lab(replica_lag_time_max_ms=12_000)
     (key,) = it.topic("t", [(1, 2, 3)])
     it.keep_writing(key, 1, 100)

@@ -114,7 +114,7 @@ def test_a_leader_in_recovery_is_alone_and_does_not_fall_back_into_it(
         ("eligibility_check", item(), True),
     ],
 )
-def test_each_check_can_be_switched_off(switch: str, proposed: AlterPartitionItem, fenced: bool) -> None:  # noqa: FBT001
+def test_each_check_can_be_switched_off(switch: str, proposed: AlterPartitionItem, *, fenced: bool) -> None:
     brokers = BROKERS | {BrokerId(3): BROKERS[BrokerId(3)]._replace(fenced=fenced)}
     proposal = Proposal(BrokerId(1), proposed, PARTITION, brokers)
     assert verdict(proposal) is not Error.NONE

@@ -6,16 +6,13 @@ controller, and be cut off, frozen or killed as such.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BROKERS = (1, 2, 3)
 SHORT = {
@@ -43,7 +40,7 @@ schedules = st.lists(st.tuples(st.integers(1, 2_400), faults), max_size=12)
 @example(schedule=[(1, ("hold", (1, -100))), (2_400, ("kill", 3)), (100, ("release", (1, -100)))])
 @example(schedule=[(1, ("hold", (-100, 1))), (2_400, ("kill", 2)), (100, ("release", (-100, 1)))])
 def test_nothing_breaks_and_everything_heals_on_zookeeper(
-    lab: Callable[..., Any], preset: str, schedule: list[tuple[int, tuple[str, Any]]]
+    lab: Any, preset: str, schedule: list[tuple[int, tuple[str, Any]]]
 ) -> None:
     it = lab(preset=preset, **SHORT)
     keys = [*it.topic("a", [(1, 2, 3), (2, 3, 1)], min_isr=2), *it.topic("b", [(3, 1)]), *it.topic("c", [(2, 3)])]

@@ -259,3 +259,9 @@ def lab() -> Callable[..., Lab]:
         return Lab(brokers, replace(PRESETS[preset] if preset else QUICK, **constants), latency_ms)
 
     return make
+
+
+@pytest.fixture
+def it(lab: Callable[..., Lab]) -> Lab:
+    """Make the usual one: three brokers."""
+    return lab()

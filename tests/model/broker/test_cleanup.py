@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from streaming.contracts.identifiers import BrokerId
+from streaming.contracts.identifiers import BrokerId, TopicPartition
 from streaming.model.constants import Error
 from streaming.model.messages.clients import ALL_COMMITTED, DeleteRecordsRequest, DeleteRecordsResponse, Header
 from streaming.model.messages.network import Outbox
 from streaming.model.storage.batch import Batch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streaming.contracts.identifiers import TopicPartition
 
 ADMINISTRATOR = BrokerId(-7)
 
@@ -43,7 +38,7 @@ def starts(it: Any, key: TopicPartition) -> list[int]:
     return [disk.replicas[key].log.start for disk in it.cluster.disks.values()]
 
 
-def test_statement_29_a_log_is_segments_and_each_replica_deletes_its_own(lab: Callable[..., Any]) -> None:
+def test_statement_29_a_log_is_segments_and_each_replica_deletes_its_own(lab: Any) -> None:
     it = lab(log_retention_check_interval_ms=1_000, log_initial_task_delay_ms=1_000)
     key = it.topic("t", [(1, 2, 3)], segment_bytes=10_240, retention_ms=20_000)[0]
     for second in range(1, 6):
@@ -61,21 +56,19 @@ def test_statement_29_a_log_is_segments_and_each_replica_deletes_its_own(lab: Ca
     assert it.log_end(1, key) == 51
 
 
-def test_statement_29_a_broker_has_one_replica_of_a_partition_at_most(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_statement_29_a_broker_has_one_replica_of_a_partition_at_most(it: Any) -> None:
     it.topic("t", [(1, 2, 3), (2, 3, 1)])
     for disk in it.cluster.disks.values():
         assert len(disk.replicas) == 2
 
 
-def test_statement_30_a_replica_is_on_one_disk_and_gone_with_it(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_statement_30_a_replica_is_on_one_disk_and_gone_with_it(it: Any) -> None:
     keys = it.topic("t", [(1, 2, 3), (2, 3, 1)])
     it.cluster.wipe(3)
     assert [set(disk.replicas) for disk in it.cluster.disks.values()] == [set(keys), set(keys), set()]
 
 
-def test_retention_waits_for_the_high_watermark(lab: Callable[..., Any]) -> None:
+def test_retention_waits_for_the_high_watermark(lab: Any) -> None:
     it = lab(log_retention_check_interval_ms=1_000, log_initial_task_delay_ms=1_000, replica_lag_time_max_ms=100_000)
     key = it.topic("t", [(1, 2)], segment_bytes=10_240, retention_ms=2_000)[0]
     it.run(1_000)
@@ -89,7 +82,7 @@ def test_retention_waits_for_the_high_watermark(lab: Callable[..., Any]) -> None
     assert it.cluster.disks[1].replicas[key].log.start == 30
 
 
-def test_a_follower_that_is_behind_the_log_start_begins_anew_there(lab: Callable[..., Any]) -> None:
+def test_a_follower_that_is_behind_the_log_start_begins_anew_there(lab: Any) -> None:
     it = lab(log_retention_check_interval_ms=1_000, log_initial_task_delay_ms=1_000)
     key = it.topic("t", [(1, 2)], segment_bytes=10_240, retention_ms=5_000)[0]
     it.write(key, 10)
@@ -111,10 +104,7 @@ def administrator() -> Administrator:
     return Administrator()
 
 
-def test_records_are_deleted_up_to_the_high_watermark_on_every_replica(
-    lab: Callable[..., Any], administrator: Administrator
-) -> None:
-    it = lab()
+def test_records_are_deleted_up_to_the_high_watermark_on_every_replica(it: Any, administrator: Administrator) -> None:
     key = it.topic("t", [(1, 2, 3)])[0]
     it.cluster.connect(ADMINISTRATOR, administrator)
     it.write(key, 10)
@@ -130,14 +120,13 @@ def test_records_are_deleted_up_to_the_high_watermark_on_every_replica(
     assert starts(it, key) == [10, 10, 10]
 
 
-def test_records_of_a_compacted_topic_are_not_deleted(lab: Callable[..., Any], administrator: Administrator) -> None:
-    it = lab()
+def test_records_of_a_compacted_topic_are_not_deleted(it: Any, administrator: Administrator) -> None:
     key = it.topic("t", [(1, 2, 3)], cleanup_policy="compact")[0]
     it.cluster.connect(ADMINISTRATOR, administrator)
     assert administrator.delete(it, 1, key, ALL_COMMITTED) == (Error.POLICY_VIOLATION, -1)
 
 
-def test_statement_36_compaction_leaves_gaps_on_every_replica_and_changes_no_offset(lab: Callable[..., Any]) -> None:
+def test_statement_36_compaction_leaves_gaps_on_every_replica_and_changes_no_offset(lab: Any) -> None:
     it = lab(log_retention_check_interval_ms=1_000, log_initial_task_delay_ms=1_000)
     key = it.topic("t", [(1, 2)], segment_bytes=2_048, cleanup_policy="compact")[0]
     leadership = it.cluster.brokers[1].leadership
@@ -156,7 +145,7 @@ def test_statement_36_compaction_leaves_gaps_on_every_replica_and_changes_no_off
         assert (log.start, log.end) == (0, 8)
 
 
-def test_a_changed_configuration_reaches_logs_that_exist(lab: Callable[..., Any]) -> None:
+def test_a_changed_configuration_reaches_logs_that_exist(lab: Any) -> None:
     it = lab(log_retention_check_interval_ms=1_000, log_initial_task_delay_ms=1_000)
     key = it.topic("t", [(1, 2, 3)])[0]
     it.write(key, 10)
@@ -166,7 +155,7 @@ def test_a_changed_configuration_reaches_logs_that_exist(lab: Callable[..., Any]
     assert starts(it, key) == [10, 10, 10]
 
 
-def test_looking_after_idle_logs_costs_nothing(lab: Callable[..., Any]) -> None:
+def test_looking_after_idle_logs_costs_nothing(lab: Any) -> None:
     it = lab(log_retention_check_interval_ms=1_000, log_initial_task_delay_ms=1_000)
     it.topic("t", [(1, 2, 3)] * 50)
     for broker in it.cluster.brokers.values():

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streaming.model.messages.replication import FetchRequest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
-
-def test_a_follower_keeps_one_fetch_open_and_waits_for_data_statement_06(lab: Callable[..., Any]) -> None:
+def test_a_follower_keeps_one_fetch_open_and_waits_for_data_statement_06(lab: Any) -> None:
     """One request in 500 ms while nothing is written, however many partitions; an answer at once when something is."""
     it = lab(brokers=(1, 2))
     keys = it.topic("t", [(1, 2)] * 20)

@@ -94,7 +94,7 @@ def test_an_empty_log_has_nothing_to_ask() -> None:
 
 
 @pytest.mark.parametrize(("discard_stale_fetches", "end"), [(True, 5), (False, 7)])
-def test_an_answer_of_the_former_leader_is_void(discard_stale_fetches: bool, end: int) -> None:  # noqa: FBT001 - a parameter of the test
+def test_an_answer_of_the_former_leader_is_void(*, discard_stale_fetches: bool, end: int) -> None:
     follower = Follower(discard_stale_fetches=discard_stale_fetches)
     request = follower.follow(OLD, 0)
     follower.follow(NEW, 1)
@@ -103,7 +103,7 @@ def test_an_answer_of_the_former_leader_is_void(discard_stale_fetches: bool, end
 
 
 @pytest.mark.parametrize(("discard_stale_fetches", "end"), [(True, 5), (False, 7)])
-def test_an_answer_of_the_former_epoch_is_void(discard_stale_fetches: bool, end: int) -> None:  # noqa: FBT001 - a parameter of the test
+def test_an_answer_of_the_former_epoch_is_void(*, discard_stale_fetches: bool, end: int) -> None:
     follower = Follower(discard_stale_fetches=discard_stale_fetches)
     request = follower.follow(OLD, 0)
     follower.following.follow(KEY, OLD, 1)
@@ -120,7 +120,7 @@ def test_an_answer_to_another_position_is_void_in_any_case() -> None:
 
 
 @pytest.mark.parametrize(("epoch", "restarts"), [(0, False), (1, False), (2, True)])
-def test_only_a_higher_leader_epoch_restarts_a_fetch(epoch: int, restarts: bool) -> None:  # noqa: FBT001 - a parameter of the test
+def test_only_a_higher_leader_epoch_restarts_a_fetch(epoch: int, *, restarts: bool) -> None:
     for only_higher in (True, False):
         follower = Follower(truncation=Truncation.HIGH_WATERMARK, restart_fetchers_on_higher_epoch_only=only_higher)
         request = follower.follow(NEW, 1)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from streaming.model.constants import Switches, Truncation
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
-
-def test_statement_08_a_record_may_be_on_some_replicas_only_and_goes_if_it_was_not_committed(
-    lab: Callable[..., Any],
-) -> None:
+def test_statement_08_a_record_may_be_on_some_replicas_only_and_goes_if_it_was_not_committed(lab: Any) -> None:
     it = lab(eligible_leader_replicas=False)
     key = it.topic("t", [(1, 2, 3)])[0]
     it.write(key, 10)
@@ -36,8 +31,7 @@ def test_statement_08_a_record_may_be_on_some_replicas_only_and_goes_if_it_was_n
     assert {tuple(disk.replicas[key].log.epochs) for disk in it.cluster.disks.values()} == {((0, 0), (1, 10))}
 
 
-def test_statement_36_offsets_are_dense_in_order_and_never_used_twice(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_statement_36_offsets_are_dense_in_order_and_never_used_twice(it: Any) -> None:
     key = it.topic("t", [(1, 2, 3)])[0]
     ends = []
     for count in (3, 1, 5):
@@ -48,9 +42,7 @@ def test_statement_36_offsets_are_dense_in_order_and_never_used_twice(lab: Calla
 
 
 @pytest.mark.parametrize("truncation", list(Truncation))
-def test_a_shorter_leader_after_an_unclean_election_cuts_its_followers(
-    lab: Callable[..., Any], truncation: Truncation
-) -> None:
+def test_a_shorter_leader_after_an_unclean_election_cuts_its_followers(lab: Any, truncation: Truncation) -> None:
     """Without epochs in fetches, the position beyond the leader's log is what tells (OFFSET_OUT_OF_RANGE)."""
     it = lab(eligible_leader_replicas=False, switches=Switches(truncation=truncation))
     key = it.topic("t", [(1, 2)], unclean=True)[0]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streaming.contracts.identifiers import BrokerId, TopicId, TopicPartition
 from streaming.model.clients.client import Client
 from streaming.model.messages.clients import TRANSACTION_STATE, CoordinatorKey
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NODE = BrokerId(1_000)
 
@@ -36,8 +33,7 @@ def seek(lab: Any, wanted: TopicPartition | CoordinatorKey, *bootstrap: int) -> 
     return seeker
 
 
-def test_a_broker_that_hosts_the_partition_tells_its_leader(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_a_broker_that_hosts_the_partition_tells_its_leader(it: Any) -> None:
     _, second = it.topic("t", [(1, 2, 3), (2, 3, 1)])
     for broker in (1, 2, 3):
         seeker = seek(it, second, broker)
@@ -46,16 +42,14 @@ def test_a_broker_that_hosts_the_partition_tells_its_leader(lab: Callable[..., A
         assert seeker.leader_epoch_of(second) == 0
 
 
-def test_a_broker_that_does_not_host_the_partition_knows_its_leader_too(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_a_broker_that_does_not_host_the_partition_knows_its_leader_too(it: Any) -> None:
     (key,) = it.topic("t", [(2, 3)])
     seeker = seek(it, key, 1)
     it.run(it.cluster.now + 10)
     assert seeker.known[-1][1] == 2
 
 
-def test_a_broken_connection_makes_it_ask_the_next_broker_until_there_is_a_leader(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_a_broken_connection_makes_it_ask_the_next_broker_until_there_is_a_leader(it: Any) -> None:
     (key,) = it.topic("t", [(1, 2, 3)])
     seeker = seek(it, key, 1, 2, 3)
     it.run(1_000)
@@ -71,7 +65,7 @@ def test_a_broken_connection_makes_it_ask_the_next_broker_until_there_is_a_leade
     assert seeker.leader_epoch_of(key) == 1
 
 
-def test_a_broker_that_does_not_answer_costs_a_request_timeout(lab: Callable[..., Any]) -> None:
+def test_a_broker_that_does_not_answer_costs_a_request_timeout(lab: Any) -> None:
     it = lab(request_timeout_ms=2_000)
     (key,) = it.topic("t", [(1, 2, 3)])
     it.cluster.pause(3)
@@ -81,8 +75,7 @@ def test_a_broker_that_does_not_answer_costs_a_request_timeout(lab: Callable[...
     assert [(asked, None), (asked + 2_000 + 100 + 2, 1)] == seeker.known
 
 
-def test_an_unknown_topic_is_asked_for_again_and_again(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_an_unknown_topic_is_asked_for_again_and_again(it: Any) -> None:
     key = TopicPartition(TopicId("later"), 0)
     seeker = seek(it, key, 1)
     it.run(3_000)
@@ -92,8 +85,7 @@ def test_an_unknown_topic_is_asked_for_again_and_again(lab: Callable[..., Any]) 
     assert seeker.known[-1][1] == 3
 
 
-def test_the_coordinator_is_the_leader_of_the_partition_that_the_key_hashes_to(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_the_coordinator_is_the_leader_of_the_partition_that_the_key_hashes_to(it: Any) -> None:
     seeker = seek(it, CoordinatorKey(TRANSACTION_STATE, "console-consumer-1"), 1)
     it.run(1_000)
     assert seeker.known == [(500, None)], "COORDINATOR_NOT_AVAILABLE while the topic is missing"

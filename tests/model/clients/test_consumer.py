@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,16 +14,12 @@ from streaming.model.storage.batch import Batch, Marker
 from streaming.model.storage.log import Span
 from streaming.model.storage.producer_state import AbortedTransaction
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 def spans(consumer: Any, key: Any) -> list[Span]:
     return consumer.consumed[key].spans if key in consumer.consumed else []
 
 
-def test_statement_07_a_consumer_sees_a_record_once_all_of_the_isr_have_it(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_statement_07_a_consumer_sees_a_record_once_all_of_the_isr_have_it(it: Any) -> None:
     (key,) = it.topic("t", [(1, 2, 3)], min_isr=2)
     consumer = it.reader(key)
     it.write(key, 5)
@@ -38,9 +34,8 @@ def test_statement_07_a_consumer_sees_a_record_once_all_of_the_isr_have_it(lab: 
     assert spans(consumer, key) == [Span(0, 0, 8)]
 
 
-def test_a_consumer_waits_for_records_and_gets_them_at_once(lab: Callable[..., Any]) -> None:
+def test_a_consumer_waits_for_records_and_gets_them_at_once(it: Any) -> None:
     """A long poll: committed 2 ms after the write (an answer brings it, the next fetch proves it), 1 ms to travel."""
-    it = lab()
     (key,) = it.topic("t", [(1, 2, 3)])
     consumer = it.reader(key)
     it.run(2_000)
@@ -51,8 +46,7 @@ def test_a_consumer_waits_for_records_and_gets_them_at_once(lab: Callable[..., A
     assert spans(consumer, key) == [Span(0, 0, 1)]
 
 
-def test_statement_05_only_the_leader_serves_clients(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_statement_05_only_the_leader_serves_clients(it: Any) -> None:
     (key,) = it.topic("t", [(1, 2, 3)])
     consumer = it.reader(key, rack="b")
     it.write(key, 5)
@@ -64,7 +58,7 @@ def test_statement_05_only_the_leader_serves_clients(lab: Callable[..., Any]) ->
 
 
 @pytest.fixture
-def racks(lab: Callable[..., Any]) -> Any:
+def racks(lab: Any) -> Any:
     """Three brokers, each in a rack of its own, with follower fetching (KIP-392)."""
     it = lab(brokers=(), kip_392_follower_fetching=True)
     for broker, rack in ((1, "a"), (2, "b"), (3, "c")):
@@ -124,9 +118,8 @@ def test_a_follower_shows_no_more_than_its_own_high_watermark(racks: Any) -> Non
     ],
 )
 def test_auto_offset_reset_says_where_to_begin(
-    lab: Callable[..., Any], policy: ResetPolicy, seen: list[Span], state: FetchState
+    it: Any, policy: ResetPolicy, seen: list[Span], state: FetchState
 ) -> None:
-    it = lab()
     (key,) = it.topic("t", [(1, 2, 3)])
     it.write(key, 7)
     it.run(1_000)
@@ -140,10 +133,7 @@ def test_auto_offset_reset_says_where_to_begin(
 @pytest.mark.parametrize(
     ("policy", "state"), [(ResetPolicy.EARLIEST, FetchState.FETCHING), (ResetPolicy.NONE, FetchState.FAILED)]
 )
-def test_an_offset_that_the_log_does_not_have_is_out_of_range(
-    lab: Callable[..., Any], policy: ResetPolicy, state: FetchState
-) -> None:
-    it = lab()
+def test_an_offset_that_the_log_does_not_have_is_out_of_range(it: Any, policy: ResetPolicy, state: FetchState) -> None:
     (key,) = it.topic("t", [(1, 2, 3)])
     it.write(key, 7)
     consumer = it.reader(key, reset=policy)
@@ -165,9 +155,7 @@ def unclean_fail_over(it: Any, key: Any) -> None:
 
 
 @pytest.mark.parametrize("policy", [ResetPolicy.LATEST, ResetPolicy.NONE])
-def test_n20_a_consumer_notices_that_a_new_leader_lacks_what_it_read(
-    lab: Callable[..., Any], policy: ResetPolicy
-) -> None:
+def test_n20_a_consumer_notices_that_a_new_leader_lacks_what_it_read(lab: Any, policy: ResetPolicy) -> None:
     """N20, KIP-320: it asks where the epoch it read ends, and goes on there, or fails without a reset policy."""
     it = lab(eligible_leader_replicas=False)
     (key,) = it.topic("t", [(1, 2)], unclean=True)
@@ -188,9 +176,7 @@ def test_n20_a_consumer_notices_that_a_new_leader_lacks_what_it_read(
 
 @pytest.mark.parametrize(("kip_207", "goes_back"), [(True, False), (False, True)])
 def test_n6_the_latest_offset_goes_back_after_a_fail_over_without_kip_207(
-    lab: Callable[..., Any],
-    kip_207: bool,  # noqa: FBT001 - parametrised
-    goes_back: bool,  # noqa: FBT001 - parametrised
+    lab: Any, *, kip_207: bool, goes_back: bool
 ) -> None:
     """N6 (KAFKA-2334): the new leader's high watermark lags its own log, for its ISR member has not fetched yet."""
     switches = lab().constants.switches
@@ -217,8 +203,7 @@ def test_n6_the_latest_offset_goes_back_after_a_fail_over_without_kip_207(
     assert late.positions[key].offset == 15
 
 
-def test_a_consumer_finds_the_new_leader_and_reads_on_where_it_was(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_a_consumer_finds_the_new_leader_and_reads_on_where_it_was(it: Any) -> None:
     (key,) = it.topic("t", [(1, 2, 3)])
     it.keep_writing(key, 1, 100)
     consumer = it.reader(key)
@@ -230,9 +215,8 @@ def test_a_consumer_finds_the_new_leader_and_reads_on_where_it_was(lab: Callable
     assert consumer.fetching.truncations == []
 
 
-def test_a_zombie_leader_shows_nothing_new(lab: Callable[..., Any]) -> None:
+def test_a_zombie_leader_shows_nothing_new(it: Any) -> None:
     """N12: cut off from the rest it takes writes of acks=1, but its high watermark stands still."""
-    it = lab()
     (key,) = it.topic("t", [(1, 2, 3)])
     consumer = it.reader(key)
     it.write(key, 3)
@@ -254,10 +238,9 @@ def test_a_zombie_leader_shows_nothing_new(lab: Callable[..., Any]) -> None:
     ],
 )
 def test_statement_24_a_reader_of_committed_records_sees_nothing_of_an_aborted_transaction(
-    lab: Callable[..., Any], isolation: IsolationLevel, while_open: list[Span], in_the_end: list[Span]
+    it: Any, isolation: IsolationLevel, while_open: list[Span], in_the_end: list[Span]
 ) -> None:
     """It waits for the end of the transaction, and then reads past it."""
-    it = lab()
     it.topic(TRANSACTION_STATE, [(3, 1, 2)], min_isr=2)
     (key,) = it.topic("t", [(1, 2, 3)])
     producer, consumer = it.transactional("payments"), it.reader(key, isolation=isolation)
@@ -274,8 +257,7 @@ def test_statement_24_a_reader_of_committed_records_sees_nothing_of_an_aborted_t
     assert spans(consumer, key) == in_the_end
 
 
-def test_a_reader_that_begins_within_an_aborted_batch_reads_past_it(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_a_reader_that_begins_within_an_aborted_batch_reads_past_it(it: Any) -> None:
     it.topic(TRANSACTION_STATE, [(3, 1, 2)], min_isr=2)
     (key,) = it.topic("t", [(1, 2, 3)])
     producer = it.transactional("payments")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -10,16 +10,10 @@ from streaming.model.constants import Error, Switches
 from streaming.model.messages.clients import Acks
 from streaming.model.messages.network import CONTROLLER
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 @pytest.mark.parametrize(("acks", "answered_after"), [(Acks.NONE, 0), (Acks.LEADER, 2), (Acks.ALL, 4)])
-def test_statement_22_acks_decide_when_the_producer_is_told(
-    lab: Callable[..., Any], acks: Acks, answered_after: int
-) -> None:
+def test_statement_22_acks_decide_when_the_producer_is_told(it: Any, acks: Acks, answered_after: int) -> None:
     """0: when it has sent. 1: there and back. all: a follower gets it by one fetch and proves it by the next."""
-    it = lab()
     (key,) = it.topic("t", [(1, 2, 3)])
     producer = it.producer(acks=acks, idempotence=False)
     it.send(producer, key)
@@ -30,7 +24,7 @@ def test_statement_22_acks_decide_when_the_producer_is_told(
     assert [it.log_end(broker, key) for broker in (1, 2, 3)] == [2, 2, 2]
 
 
-def test_statement_21_followers_pull_alike_whatever_the_acks(lab: Callable[..., Any]) -> None:
+def test_statement_21_followers_pull_alike_whatever_the_acks(lab: Any) -> None:
     """Synchronous and asynchronous replication differ in the moment of the answer only."""
     seen = []
     for acks in (Acks.LEADER, Acks.ALL):
@@ -43,8 +37,7 @@ def test_statement_21_followers_pull_alike_whatever_the_acks(lab: Callable[..., 
     assert seen[0] == seen[1]
 
 
-def test_statement_07_a_record_is_committed_once_all_of_the_isr_have_it(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_statement_07_a_record_is_committed_once_all_of_the_isr_have_it(it: Any) -> None:
     (key,) = it.topic("t", [(1, 2, 3)], min_isr=2)
     producer = it.producer()
     it.hold(1, 3)
@@ -56,9 +49,8 @@ def test_statement_07_a_record_is_committed_once_all_of_the_isr_have_it(lab: Cal
     assert (it.log_end(3, key), it.high_watermark(1, key), sent.error) == (1, 1, Error.NONE)
 
 
-def test_statement_14_acks_all_is_refused_below_the_minimum_and_nothing_is_appended(lab: Callable[..., Any]) -> None:
+def test_statement_14_acks_all_is_refused_below_the_minimum_and_nothing_is_appended(it: Any) -> None:
     """NOT_ENOUGH_REPLICAS is retried until the ISR has recovered; acks=1 is not held up."""
-    it = lab()
     (key,) = it.topic("t", [(1, 2, 3)], min_isr=2)
     it.cluster.kill(2)
     it.cluster.kill(3)
@@ -76,9 +68,7 @@ def test_statement_14_acks_all_is_refused_below_the_minimum_and_nothing_is_appen
     assert (it.log_end(1, key), it.high_watermark(1, key), careful.error) == (2, 2, Error.NONE)
 
 
-def test_an_isr_that_falls_below_the_minimum_after_the_append_lets_the_request_time_out(
-    lab: Callable[..., Any],
-) -> None:
+def test_an_isr_that_falls_below_the_minimum_after_the_append_lets_the_request_time_out(lab: Any) -> None:
     """The high watermark stands still, so nothing is known before the time is over; the record stays in the log."""
     it = lab(delivery_timeout_ms=30_000, request_timeout_ms=40_000, replica_lag_time_max_ms=10_000)
     (key,) = it.topic("t", [(1, 2)], min_isr=2)
@@ -93,7 +83,7 @@ def test_an_isr_that_falls_below_the_minimum_after_the_append_lets_the_request_t
     assert (sent.error, sent.attempts, it.log_end(1, key)) == (Error.REQUEST_TIMED_OUT, 1, 2)
 
 
-def test_n10_without_the_frozen_high_watermark_a_failed_write_is_visible(lab: Callable[..., Any]) -> None:
+def test_n10_without_the_frozen_high_watermark_a_failed_write_is_visible(lab: Any) -> None:
     """N10: KAFKA-15583. NOT_ENOUGH_REPLICAS_AFTER_APPEND: the producer is told no, readers are shown the record."""
     it = lab(
         delivery_timeout_ms=20_000, replica_lag_time_max_ms=10_000,
@@ -112,13 +102,8 @@ def test_n10_without_the_frozen_high_watermark_a_failed_write_is_visible(lab: Ca
 
 
 @pytest.mark.parametrize(("idempotence", "copies"), [(True, 1), (False, 2)])
-def test_statement_23_the_producer_sends_again_to_the_new_leader(
-    lab: Callable[..., Any],
-    idempotence: bool,  # noqa: FBT001 - parametrised
-    copies: int,
-) -> None:
+def test_statement_23_the_producer_sends_again_to_the_new_leader(it: Any, *, idempotence: bool, copies: int) -> None:
     """N21: the old leader dies between the commit and the answer; without idempotence the record stands twice."""
-    it = lab()
     (key,) = it.topic("t", [(1, 2, 3)])
     producer = it.producer(idempotence=idempotence)
     it.send(producer, key)
@@ -133,9 +118,8 @@ def test_statement_23_the_producer_sends_again_to_the_new_leader(
     assert sent.base_offset == 1 if idempotence else 2
 
 
-def test_n11_a_record_of_acks_one_is_lost_when_its_leader_fails_before_any_fetch(lab: Callable[..., Any]) -> None:
+def test_n11_a_record_of_acks_one_is_lost_when_its_leader_fails_before_any_fetch(it: Any) -> None:
     """N11: expected; nothing is wrong with the cluster."""
-    it = lab()
     (key,) = it.topic("t", [(1, 2, 3)])
     producer = it.producer(acks=Acks.LEADER, idempotence=False)
     it.send(producer, key)
@@ -154,9 +138,7 @@ def test_n11_a_record_of_acks_one_is_lost_when_its_leader_fails_before_any_fetch
     assert [it.log_end(broker, key) for broker in (1, 2, 3)] == [1, 1, 1]
 
 
-def test_n12_a_zombie_leader_takes_acks_one_and_loses_it_when_it_hears_of_its_successor(
-    lab: Callable[..., Any],
-) -> None:
+def test_n12_a_zombie_leader_takes_acks_one_and_loses_it_when_it_hears_of_its_successor(lab: Any) -> None:
     """N12: cut off from the controller and its followers; acks=all is never acknowledged by it."""
     it = lab(delivery_timeout_ms=60_000)
     (key,) = it.topic("t", [(1, 2, 3)])
@@ -180,7 +162,7 @@ def test_n12_a_zombie_leader_takes_acks_one_and_loses_it_when_it_hears_of_its_su
         assert [batch.values for batch in it.batches(broker, key)] == [(), (), ("kept",)]
 
 
-def test_statement_16_the_slowest_of_the_isr_delays_every_commit_until_it_leaves(lab: Callable[..., Any]) -> None:
+def test_statement_16_the_slowest_of_the_isr_delays_every_commit_until_it_leaves(lab: Any) -> None:
     """G6: caught up at 3.0, written at 4.0, expelled by the check at 45; it may be acknowledged then."""
     it = lab(request_timeout_ms=60_000)
     (key,) = it.topic("t", [(1, 2, 3)])
@@ -201,9 +183,8 @@ def test_statement_16_the_slowest_of_the_isr_delays_every_commit_until_it_leaves
     assert (quick.decided_ms - quick.created_ms, it.state(key).isr) == (4, (1, 2))
 
 
-def test_g6_the_leader_answers_after_the_request_timeout(lab: Callable[..., Any]) -> None:
+def test_g6_the_leader_answers_after_the_request_timeout(it: Any) -> None:
     """G6: with 30 s, REQUEST_TIMED_OUT comes at 34; the record stands, and stands twice after the retry."""
-    it = lab()
     (key,) = it.topic("t", [(1, 2, 3)])
     producer = it.producer(idempotence=False)
     it.keep_writing(key, 1, 100)
@@ -218,9 +199,8 @@ def test_g6_the_leader_answers_after_the_request_timeout(lab: Callable[..., Any]
     assert [batch.values for batch in it.batches(1, key)] == [("late",), ("late",)]
 
 
-def test_statement_24_a_retry_is_recognised_among_the_last_five_batches(lab: Callable[..., Any]) -> None:
+def test_statement_24_a_retry_is_recognised_among_the_last_five_batches(it: Any) -> None:
     """Five requests lose their answers; all five are sent again and none is written again, nor out of order."""
-    it = lab()
     (key,) = it.topic("t", [(1, 2, 3)])
     producer = it.producer()
     it.send(producer, key)
@@ -235,7 +215,7 @@ def test_statement_24_a_retry_is_recognised_among_the_last_five_batches(lab: Cal
     assert [batch.values for batch in it.batches(2, key)] == [(), *((number,) for number in range(7))]
 
 
-def test_a_producer_gives_up_after_its_delivery_timeout_and_goes_on_in_a_new_epoch(lab: Callable[..., Any]) -> None:
+def test_a_producer_gives_up_after_its_delivery_timeout_and_goes_on_in_a_new_epoch(lab: Any) -> None:
     it = lab(delivery_timeout_ms=5_000, request_timeout_ms=2_000)
     (key,) = it.topic("t", [(1, 2, 3)])
     producer = it.producer()
@@ -252,8 +232,7 @@ def test_a_producer_gives_up_after_its_delivery_timeout_and_goes_on_in_a_new_epo
     assert [(it.producer_epoch, it.base_sequence) for it in it.batches(2, key)] == [(0, 0), (1, 0)]
 
 
-def test_sessions_have_ids_of_blocks_of_a_thousand(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_sessions_have_ids_of_blocks_of_a_thousand(it: Any) -> None:
     (key,) = it.topic("t", [(1, 2, 3)])
     first, second = it.producer(), it.producer(1_001)
     it.send(first, key)

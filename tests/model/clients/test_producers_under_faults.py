@@ -13,7 +13,7 @@ from streaming.model.constants import Error
 from streaming.model.messages.clients import TRANSACTION_STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 BROKERS = (1, 2, 3)
 
@@ -42,9 +42,7 @@ def values_in(it: Any, key: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_statement_24_an_idempotent_producer_writes_each_record_once_and_in_order(
-    lab: Callable[..., Any], seed: int
-) -> None:
+def test_statement_24_an_idempotent_producer_writes_each_record_once_and_in_order(lab: Any, seed: int) -> None:
     random, it = Random(seed), lab()
     (key,) = it.topic("t", [(1, 2, 3)], min_isr=2)
     producer = it.producer()
@@ -73,7 +71,7 @@ def shown(it: Any, key: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("seed", range(4))
-def test_transactions_are_shown_whole_or_not_at_all(lab: Callable[..., Any], seed: int, version: int) -> None:
+def test_transactions_are_shown_whole_or_not_at_all(lab: Any, seed: int, version: int) -> None:
     """The producer commits every other transaction; brokers fail as they like."""
     random, it = Random(seed), lab(transaction_version=version)
     it.topic(TRANSACTION_STATE, [(3, 1, 2)], min_isr=2)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from streaming.model.constants import Switches
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 @pytest.mark.parametrize(("incarnation_check", "incarnation"), [(True, "incarnation-3"), (False, "incarnation-2")])
 def test_the_answer_to_a_process_that_ended_is_not_taken_by_the_next_one(
-    lab: Callable[..., Any],
-    incarnation_check: bool,  # noqa: FBT001 - a parameter of the test
-    incarnation: str,
+    lab: Any, *, incarnation_check: bool, incarnation: str
 ) -> None:
     """Without the check the second process runs under the registration of the first, clean stop and all."""
     it = lab(brokers=(1,), latency_ms=50, switches=Switches(incarnation_check=incarnation_check))
@@ -33,9 +28,8 @@ def test_the_answer_to_a_process_that_ended_is_not_taken_by_the_next_one(
     assert process.incarnation_id == "incarnation-3"
 
 
-def test_a_broker_that_stopped_cleanly_has_to_wait_its_own_session_out(lab: Callable[..., Any]) -> None:
+def test_a_broker_that_stopped_cleanly_has_to_wait_its_own_session_out(it: Any) -> None:
     """As in 4.3.1: DUPLICATE_BROKER_REGISTRATION, whoever asks and however the one before went."""
-    it = lab()
     (key,) = it.topic("t", [(1, 2, 3)])
     it.run(5_000)
     it.cluster.stop(1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -11,12 +11,8 @@ from streaming.contracts.events import Cause
 from streaming.model.constants import Error, RefusedRequest
 from streaming.model.controller.placement import JavaRandom
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
-
-def test_statement_01_a_partition_has_one_leader_among_its_replicas_or_none(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_statement_01_a_partition_has_one_leader_among_its_replicas_or_none(it: Any) -> None:
     (key,) = it.topic("t", [(1, 2, 3)])
     assert len(it.state(key).replicas) == 3
     assert it.state(key).leader in it.state(key).replicas
@@ -26,7 +22,7 @@ def test_statement_01_a_partition_has_one_leader_among_its_replicas_or_none(lab:
     assert (it.state(key).leader, it.state(key).replicas) == (-1, (1, 2, 3))
 
 
-def test_statement_02_the_factor_comes_with_the_topic_and_changes_by_reassignment_only(lab: Callable[..., Any]) -> None:
+def test_statement_02_the_factor_comes_with_the_topic_and_changes_by_reassignment_only(lab: Any) -> None:
     it = lab(default_replication_factor=2)
     ((placed),) = it.cluster.admin.place(JavaRandom(Random(0).getrandbits))
     assert len(placed) == 2
@@ -41,7 +37,7 @@ def test_statement_02_the_factor_comes_with_the_topic_and_changes_by_reassignmen
     assert len(it.state(first).isr) == 3
 
 
-def test_statement_03_a_single_broker_has_one_replica_and_a_fenced_one_counts(lab: Callable[..., Any]) -> None:
+def test_statement_03_a_single_broker_has_one_replica_and_a_fenced_one_counts(lab: Any) -> None:
     it = lab(brokers=(1,))
     with pytest.raises(RefusedRequest) as refused:
         it.cluster.admin.place(JavaRandom(Random(0).getrandbits), 1, 2)
@@ -54,8 +50,7 @@ def test_statement_03_a_single_broker_has_one_replica_and_a_fenced_one_counts(la
     assert placed == ((1, 2),) * 5
 
 
-def test_statement_04_two_partitions_leave_one_of_three_brokers_following(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_statement_04_two_partitions_leave_one_of_three_brokers_following(it: Any) -> None:
     it.topic("t", [(1, 2, 3), (2, 3, 1)])
     assert [len(it.cluster.brokers[broker].led_partitions()) for broker in (1, 2, 3)] == [1, 1, 0]
     it.topic("u", [(1, 2, 3), (2, 3, 1), (3, 1, 2)])
@@ -64,9 +59,8 @@ def test_statement_04_two_partitions_leave_one_of_three_brokers_following(lab: C
 
 @pytest.mark.parametrize(("min_isr", "written"), [(1, 5), (2, 0), (3, 0)])
 def test_statement_34_two_of_three_brokers_may_fail_but_not_for_writers_that_want_two(
-    lab: Callable[..., Any], min_isr: int, written: int
+    it: Any, min_isr: int, written: int
 ) -> None:
-    it = lab()
     (key,) = it.topic("t", [(1, 2, 3)], min_isr=min_isr)
     it.write(key, 10)
     for broker in (1, 2):
@@ -81,7 +75,7 @@ def test_statement_34_two_of_three_brokers_may_fail_but_not_for_writers_that_wan
 
 @pytest.mark.parametrize(("min_isr", "kept"), [(1, 10), (2, 20)])
 def test_statement_09_one_failure_less_than_replicas_is_survived_but_data_only_below_the_minimum(
-    lab: Callable[..., Any], min_isr: int, kept: int
+    lab: Any, min_isr: int, kept: int
 ) -> None:
     """With a minimum of 1 the last replica standing acknowledges alone; what it acknowledged is lost with its disk."""
     it = lab(brokers=(1, 2), eligible_leader_replicas=False)
@@ -99,8 +93,7 @@ def test_statement_09_one_failure_less_than_replicas_is_survived_but_data_only_b
     assert it.log_end(2, key) == kept
 
 
-def test_statement_17_a_follower_in_sync_takes_over_and_keeps_what_was_committed(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_statement_17_a_follower_in_sync_takes_over_and_keeps_what_was_committed(it: Any) -> None:
     (key,) = it.topic("t", [(1, 2, 3)])
     it.write(key, 10)
     it.run(5_000)
@@ -114,7 +107,7 @@ def test_statement_17_a_follower_in_sync_takes_over_and_keeps_what_was_committed
     assert (it.state(key).leader, it.log_end(3, key)) == (3, 20)
 
 
-def test_statement_33_a_failure_moves_leaders_and_in_sync_replicas_but_no_replica(lab: Callable[..., Any]) -> None:
+def test_statement_33_a_failure_moves_leaders_and_in_sync_replicas_but_no_replica(lab: Any) -> None:
     it = lab(brokers=(1, 2, 3, 4))
     keys = it.topic("t", [(1, 2, 3), (2, 3, 1), (3, 1, 2)])
     before = [it.state(key).replicas for key in keys]
@@ -131,9 +124,8 @@ def test_statement_33_a_failure_moves_leaders_and_in_sync_replicas_but_no_replic
 
 @pytest.mark.parametrize(("partition", "heir"), [(0, 2), (1, 3)])
 def test_statement_39_the_next_in_replica_order_leads_not_the_broker_that_led_nothing(
-    lab: Callable[..., Any], partition: int, heir: int
+    it: Any, partition: int, heir: int
 ) -> None:
-    it = lab()
     key = it.topic("t", [(1, 2, 3), (2, 3, 1)])[partition]
     it.run(10_000)
     it.cluster.kill(it.state(key).leader)
@@ -141,7 +133,7 @@ def test_statement_39_the_next_in_replica_order_leads_not_the_broker_that_led_no
     assert it.state(key).leader == heir
 
 
-def test_statement_30_a_replica_is_on_one_disk_and_offline_with_it(lab: Callable[..., Any]) -> None:
+def test_statement_30_a_replica_is_on_one_disk_and_offline_with_it(lab: Any) -> None:
     it = lab(log_dirs=2)
     keys = it.topic("t", [(1, 2, 3)] * 4)
     log_dirs = it.cluster.disks[1].log_dirs

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import PartitionObserved, SnapshotReason
 from streaming.model.controller.change import Mode
 from streaming.sources.metadata_log.image import ClusterImage
 from tests.blocks import singly
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def told(it: Any) -> dict[tuple[str, int], tuple[object, ...]]:
@@ -42,7 +39,7 @@ def true(it: Any) -> dict[tuple[str, int], tuple[object, ...]]:
     }
 
 
-def test_the_records_tell_every_state_on_the_way(lab: Callable[..., Any]) -> None:
+def test_the_records_tell_every_state_on_the_way(lab: Any) -> None:
     it = lab(brokers=(1, 2, 3, 4), log_dirs=2)
     first, second = it.topic("t", [(1, 2, 3), (2, 3, 1)], min_isr=3)
     admin, seen = it.cluster.admin, []

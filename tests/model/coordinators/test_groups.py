@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,9 +14,6 @@ from streaming.model.coordinators.group_state import GroupState
 from streaming.model.invariants.groups import GroupWatch
 from streaming.model.messages.clients import CONSUMER_OFFSETS
 from streaming.model.storage.log import Span
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 EAGER = {"assignors": ("range",)}
 COOPERATIVE = {"assignors": ("cooperative-sticky",)}
@@ -54,10 +51,9 @@ def view(it: Any) -> dict[int, Any]:
 
 @PROTOCOLS
 def test_statement_32_each_partition_is_read_by_one_member_and_goes_on_when_it_fails(
-    lab: Callable[..., Any], protocol: dict[str, Any]
+    it: Any, protocol: dict[str, Any]
 ) -> None:
     """A killed member is noticed after its session of 45 s."""
-    it = lab()
     keys = world(it)
     watch = GroupWatch(it.cluster)
     first = it.member("g", "t", **protocol)
@@ -80,9 +76,7 @@ def test_statement_32_each_partition_is_read_by_one_member_and_goes_on_when_it_f
 
 
 @PROTOCOLS
-def test_statement_38_members_beyond_the_number_of_partitions_stay_idle(
-    lab: Callable[..., Any], protocol: dict[str, Any]
-) -> None:
+def test_statement_38_members_beyond_the_number_of_partitions_stay_idle(lab: Any, protocol: dict[str, Any]) -> None:
     """More partitions give the idle member work, once the others have heard of them."""
     it = lab(metadata_max_age_ms=10_000)
     it.topic(CONSUMER_OFFSETS, [(1, 2, 3)])
@@ -96,8 +90,7 @@ def test_statement_38_members_beyond_the_number_of_partitions_stay_idle(
 
 
 @PROTOCOLS
-def test_a_member_that_leaves_is_not_waited_for(lab: Callable[..., Any], protocol: dict[str, Any]) -> None:
-    it = lab()
+def test_a_member_that_leaves_is_not_waited_for(it: Any, protocol: dict[str, Any]) -> None:
     world(it)
     members = [it.member("g", "t", node=2_000 + number, **protocol) for number in range(2)]
     it.run(15_000)
@@ -108,9 +101,8 @@ def test_a_member_that_leaves_is_not_waited_for(lab: Callable[..., Any], protoco
     assert owned(members[1]) == [[0, 1, 2, 3]]
 
 
-def test_the_first_rebalance_waits_for_still_more_members(lab: Callable[..., Any]) -> None:
+def test_the_first_rebalance_waits_for_still_more_members(it: Any) -> None:
     """3 s after the first member, and 3 s more for each that comes meanwhile: one rebalance for all of them."""
-    it = lab()
     world(it)
     first = it.member("g", "t", **EAGER)
     it.run(2_000)
@@ -121,7 +113,7 @@ def test_the_first_rebalance_waits_for_still_more_members(lab: Callable[..., Any
     assert (owned(first, second), first.membership.generation) == ([[0, 1], [2, 3]], 1)
 
 
-def test_eager_members_stop_during_a_rebalance_and_cooperative_ones_go_on(lab: Callable[..., Any]) -> None:
+def test_eager_members_stop_during_a_rebalance_and_cooperative_ones_go_on(lab: Any) -> None:
     """A joining member makes the group rebalance while the other cannot answer: what is read meanwhile."""
     read = {}
     for name, protocol in (("eager", EAGER), ("cooperative", COOPERATIVE)):
@@ -136,9 +128,8 @@ def test_eager_members_stop_during_a_rebalance_and_cooperative_ones_go_on(lab: C
     assert (read["eager"] < 40, read["cooperative"] > 55) == (True, True), "two a second, and the rebalance is at 15 s"
 
 
-def test_cooperative_members_hand_over_in_a_second_rebalance(lab: Callable[..., Any]) -> None:
+def test_cooperative_members_hand_over_in_a_second_rebalance(it: Any) -> None:
     """KIP-429: the owner gives up in the first generation, the newcomer gets it in the second."""
-    it = lab()
     world(it)
     first = it.member("g", "t", **COOPERATIVE)
     it.run(10_000)
@@ -156,9 +147,8 @@ def test_cooperative_members_hand_over_in_a_second_rebalance(lab: Callable[..., 
     assert seen[-1] == (3, [[0, 1], [2, 3]])
 
 
-def test_a_consumer_group_moves_partition_by_partition(lab: Callable[..., Any]) -> None:
+def test_a_consumer_group_moves_partition_by_partition(it: Any) -> None:
     """KIP-848: the newcomer is in the new epoch at once, and gets what is free when the owner has given it up."""
-    it = lab()
     world(it)
     first = it.member("g", "t", **CONSUMER)
     it.run(10_000)
@@ -176,11 +166,8 @@ def test_a_consumer_group_moves_partition_by_partition(lab: Callable[..., Any]) 
 
 
 @PROTOCOLS
-def test_a_member_that_was_away_too_long_is_fenced_and_joins_anew(
-    lab: Callable[..., Any], protocol: dict[str, Any]
-) -> None:
+def test_a_member_that_was_away_too_long_is_fenced_and_joins_anew(it: Any, protocol: dict[str, Any]) -> None:
     """A zombie: what it read meanwhile it may not commit."""
-    it = lab()
     world(it)
     watch = GroupWatch(it.cluster)
     members = [it.member("g", "t", node=2_000 + number, **protocol) for number in range(2)]
@@ -201,11 +188,8 @@ def test_a_member_that_was_away_too_long_is_fenced_and_joins_anew(
 
 
 @PROTOCOLS
-def test_statement_25_a_commit_is_replicated_and_read_by_whoever_takes_over(
-    lab: Callable[..., Any], protocol: dict[str, Any]
-) -> None:
+def test_statement_25_a_commit_is_replicated_and_read_by_whoever_takes_over(it: Any, protocol: dict[str, Any]) -> None:
     """The coordinator dies; the next leader of the partition has read everything, the members stay what they are."""
-    it = lab()
     keys = world(it)
     member = it.member("g", "t", **protocol)
     it.run(20_000)
@@ -223,8 +207,7 @@ def test_statement_25_a_commit_is_replicated_and_read_by_whoever_takes_over(
         assert each.committed <= (each.high_watermark or 0)
 
 
-def test_statement_25_the_coordinator_is_who_leads_the_groups_partition(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_statement_25_the_coordinator_is_who_leads_the_groups_partition(it: Any) -> None:
     world(it, offsets=((1, 2, 3), (2, 3, 1), (3, 1, 2)))
     for number, group in enumerate(("orders-consumer", "console-consumer-1", "payments")):
         it.member(group, "t", node=2_000 + number, **CONSUMER)
@@ -241,9 +224,7 @@ def test_statement_25_the_coordinator_is_who_leads_the_groups_partition(lab: Cal
 
 
 @PROTOCOLS
-def test_a_compacted_partition_tells_the_next_coordinator_the_same(
-    lab: Callable[..., Any], protocol: dict[str, Any]
-) -> None:
+def test_a_compacted_partition_tells_the_next_coordinator_the_same(lab: Any, protocol: dict[str, Any]) -> None:
     it = lab(log_retention_check_interval_ms=1_000)
     it.topic(CONSUMER_OFFSETS, [(1, 2, 3)], cleanup_policy="compact", segment_ms=5_000)
     (key,) = it.topic("t", [(1, 2, 3)])
@@ -260,7 +241,7 @@ def test_a_compacted_partition_tells_the_next_coordinator_the_same(
     assert there.member == member.membership.member_id
 
 
-def test_with_zookeeper_groups_are_the_same(lab: Callable[..., Any]) -> None:
+def test_with_zookeeper_groups_are_the_same(lab: Any) -> None:
     """Before 4.0 the brokers had no consumer protocol, but the coordinator was found, and replaced, in the same way."""
     it = lab(preset="zk-3.x")
     keys = world(it, 2)
@@ -274,9 +255,7 @@ def test_with_zookeeper_groups_are_the_same(lab: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize(("waits", "kept"), [(True, True), (False, False)])
 def test_n30_an_acknowledged_commit_is_lost_unless_the_coordinator_waits_for_it(
-    lab: Callable[..., Any],
-    waits: bool,  # noqa: FBT001 - parametrised
-    kept: bool,  # noqa: FBT001 - parametrised
+    lab: Any, *, waits: bool, kept: bool
 ) -> None:
     """N30 (KAFKA-20634): its followers do not have the record yet when it is acknowledged."""
     switches = lab().constants.switches
@@ -311,8 +290,7 @@ def commit(it: Any, member: Any, until: int) -> list[Error]:
     return told
 
 
-def test_a_commit_is_refused_while_the_isr_is_below_the_minimum(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_a_commit_is_refused_while_the_isr_is_below_the_minimum(it: Any) -> None:
     it.topic(CONSUMER_OFFSETS, [(1, 2, 3)], min_isr=2)
     (key,) = it.topic("t", [(1, 2, 3)])
     member = it.member("g", "t", auto_commit_interval_ms=None, **CONSUMER)
@@ -329,7 +307,7 @@ def test_a_commit_is_refused_while_the_isr_is_below_the_minimum(lab: Callable[..
     assert view(it)[0].committed == 5
 
 
-def test_n20_after_an_unclean_election_a_committed_offset_lies_beyond_the_log(lab: Callable[..., Any]) -> None:
+def test_n20_after_an_unclean_election_a_committed_offset_lies_beyond_the_log(lab: Any) -> None:
     """N20: without the validation of KIP-320 the next reader is out of range, and starts over."""
     switches = lab().constants.switches
     it = lab(eligible_leader_replicas=False, switches=type(switches)(epoch_fencing=False))
@@ -354,8 +332,7 @@ def test_n20_after_an_unclean_election_a_committed_offset_lies_beyond_the_log(la
     assert heir.positions[key].error is Error.OFFSET_OUT_OF_RANGE
 
 
-def test_commits_without_a_membership_are_taken_while_the_group_is_empty(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_commits_without_a_membership_are_taken_while_the_group_is_empty(it: Any) -> None:
     world(it)
     member = it.member("g", "t", **CONSUMER)
     it.run(5_000)
@@ -373,7 +350,7 @@ def test_commits_without_a_membership_are_taken_while_the_group_is_empty(lab: Ca
     assert commit(it, stranger, 21_000) == [Error.NONE]
 
 
-def test_offsets_of_an_empty_group_expire_a_week_after_its_end(lab: Callable[..., Any]) -> None:
+def test_offsets_of_an_empty_group_expire_a_week_after_its_end(lab: Any) -> None:
     """Looked at each ten minutes; then nothing is left of the group. Times are a thousandth here."""
     it = lab(offsets_retention_ms=604_800, offsets_retention_check_interval_ms=600)
     it.topic(CONSUMER_OFFSETS, [(1, 2, 3)])
@@ -393,9 +370,8 @@ def test_offsets_of_an_empty_group_expire_a_week_after_its_end(lab: Callable[...
 
 @PROTOCOLS
 def test_a_new_group_begins_where_the_policy_says_and_an_old_one_where_it_stopped(
-    lab: Callable[..., Any], protocol: dict[str, Any]
+    it: Any, protocol: dict[str, Any]
 ) -> None:
-    it = lab()
     it.topic(CONSUMER_OFFSETS, [(1, 2, 3)])
     (key,) = it.topic("t", [(1, 2, 3)])
     it.write(key, 5)

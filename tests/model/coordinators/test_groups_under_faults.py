@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -14,9 +14,6 @@ from streaming.model.invariants.groups import GroupWatch
 from streaming.model.messages.clients import CONSUMER_OFFSETS
 from streaming.model.messages.network import CONTROLLER
 from tests.examples import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BROKERS, MEMBERS = (1, 2, 3), (2_000, 2_001, 2_002)
 SHORT = {
@@ -98,7 +95,7 @@ class World:
 @given(schedule=schedules)
 @example(schedule=[(212, ("kill", 1)), (6_000, ("hold", (CONTROLLER, 2)))])
 def test_no_partition_has_two_readers_and_no_commit_is_lost(
-    lab: Callable[..., Any], protocol: str, schedule: list[tuple[int, tuple[str, Any]]]
+    lab: Any, protocol: str, schedule: list[tuple[int, tuple[str, Any]]]
 ) -> None:
     world = World(lab(**SHORT), protocol)
     for wait, fault in schedule:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,13 +12,10 @@ from streaming.model.coordinators.transaction_log import State
 from streaming.model.messages.clients import TRANSACTION_STATE
 from streaming.model.storage.batch import Marker
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 VERSIONS = pytest.mark.parametrize("version", [0, 1, 2])
 
 
-def setting(lab: Callable[..., Any], **options: Any) -> tuple[Any, Any, Any]:
+def setting(lab: Any, **options: Any) -> tuple[Any, Any, Any]:
     """Three brokers, the coordinator on 3, two partitions led by 1 and 2."""
     it = lab(**options)
     it.topic(TRANSACTION_STATE, [(3, 1, 2)], min_isr=2)
@@ -47,9 +44,7 @@ def written(it: Any, broker: int, key: Any) -> list[Any]:
 
 @VERSIONS
 @pytest.mark.parametrize("marker", [Marker.COMMIT, Marker.ABORT])
-def test_statement_24_partitions_are_committed_or_aborted_together(
-    lab: Callable[..., Any], version: int, marker: Marker
-) -> None:
+def test_statement_24_partitions_are_committed_or_aborted_together(lab: Any, version: int, marker: Marker) -> None:
     it, first, second = setting(lab, transaction_version=version)
     producer = it.transactional("payments")
     it.run(2_000)
@@ -75,7 +70,7 @@ def test_statement_24_partitions_are_committed_or_aborted_together(
 
 
 @VERSIONS
-def test_one_transaction_follows_another(lab: Callable[..., Any], version: int) -> None:
+def test_one_transaction_follows_another(lab: Any, version: int) -> None:
     """Only version 2 raises the epoch each time."""
     it, first, _ = setting(lab, transaction_version=version)
     producer = it.transactional("payments")
@@ -96,9 +91,7 @@ def test_one_transaction_follows_another(lab: Callable[..., Any], version: int) 
         assert identity == [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (0, 5)]
 
 
-def test_statement_26_the_coordinator_is_the_leader_of_a_partition_of_transaction_state(
-    lab: Callable[..., Any],
-) -> None:
+def test_statement_26_the_coordinator_is_the_leader_of_a_partition_of_transaction_state(lab: Any) -> None:
     """What it knows is a replicated log: the next leader reads it, and finishes what was decided."""
     it, _, _ = setting(lab, brokers=(1, 2, 3, 4))
     (key,) = it.topic("u", [(4, 1, 2)])
@@ -119,7 +112,7 @@ def test_statement_26_the_coordinator_is_the_leader_of_a_partition_of_transactio
 
 
 @VERSIONS
-def test_a_new_session_fences_the_old_one_and_aborts_its_transaction(lab: Callable[..., Any], version: int) -> None:
+def test_a_new_session_fences_the_old_one_and_aborts_its_transaction(lab: Any, version: int) -> None:
     it, first, _ = setting(lab, transaction_version=version)
     old = it.transactional("payments")
     it.run(2_000)
@@ -141,7 +134,7 @@ def test_a_new_session_fences_the_old_one_and_aborts_its_transaction(lab: Callab
     assert written(it, 1, first) == ["old", Marker.ABORT, "new", Marker.COMMIT]
 
 
-def test_a_fenced_producer_cannot_write(lab: Callable[..., Any]) -> None:
+def test_a_fenced_producer_cannot_write(lab: Any) -> None:
     it, first, _ = setting(lab)
     old = it.transactional("payments")
     it.run(2_000)
@@ -154,9 +147,7 @@ def test_a_fenced_producer_cannot_write(lab: Callable[..., Any]) -> None:
 
 
 @VERSIONS
-def test_a_transaction_that_is_open_for_too_long_is_aborted_by_its_coordinator(
-    lab: Callable[..., Any], version: int
-) -> None:
+def test_a_transaction_that_is_open_for_too_long_is_aborted_by_its_coordinator(lab: Any, version: int) -> None:
     """Looked at each 10 s from the coordinator's election on."""
     it, first, _ = setting(lab, transaction_version=version, transaction_timeout_ms=15_000)
     producer = it.transactional("payments")
@@ -173,7 +164,7 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted_by_its_coordinator(
     assert (producer.phase, producer.fatal) == (Phase.FATAL, Error.PRODUCER_FENCED)
 
 
-def test_nothing_is_decided_below_the_minimum_isr_of_the_coordinators_log(lab: Callable[..., Any]) -> None:
+def test_nothing_is_decided_below_the_minimum_isr_of_the_coordinators_log(lab: Any) -> None:
     it, first, _ = setting(lab)
     producer = it.transactional("payments")
     it.run(2_000)
@@ -193,7 +184,7 @@ def test_nothing_is_decided_below_the_minimum_isr_of_the_coordinators_log(lab: C
     assert written(it, leader, first) == ["debit", Marker.COMMIT]
 
 
-def test_a_transaction_that_loses_a_batch_can_only_be_aborted(lab: Callable[..., Any]) -> None:
+def test_a_transaction_that_loses_a_batch_can_only_be_aborted(lab: Any) -> None:
     it, first, second = setting(lab, delivery_timeout_ms=3_000, request_timeout_ms=2_000)
     producer = it.transactional("payments")
     it.run(2_000)

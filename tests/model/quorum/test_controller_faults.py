@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CONTROLLERS = (-100, -101, -102)
 BROKERS = (1, 2, 3)
@@ -61,7 +58,7 @@ def replayed(it: Any) -> tuple[dict[Any, Any], int]:
 @example(schedule=[(1, ("hold", (-101, -100))), (1, ("hold", (-102, -100))), (1_000, ("kill", 2))])  # nothing commits
 @example(schedule=MISSED_SNAPSHOT)
 def test_statement_20_nothing_uncommitted_is_seen_and_everything_heals(
-    lab: Callable[..., Any], linger: int, schedule: list[tuple[int, tuple[str, Any]]]
+    lab: Any, linger: int, schedule: list[tuple[int, tuple[str, Any]]]
 ) -> None:
     it = lab(controllers=3, controller_quorum_append_linger_ms=linger, **SHORT)
     keys = [*it.topic("a", [(1, 2, 3), (2, 3, 1)], min_isr=2), *it.topic("b", [(3, 1)])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,14 +13,11 @@ from streaming.model.controller.registry import Registry
 from streaming.model.controller.topics import NewTopic
 from streaming.model.messages.registrations import BrokerRegistration, PartitionRegistration, TopicRegistration
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 KEY = TopicPartition(TopicId("t"), 0)
 TOPIC = TopicRegistration(topic="t", topic_id=TopicId("t"), partitions=1)
 
 
-def test_statement_20_no_batch_is_seen_and_no_broker_told_before_a_majority_has_it(lab: Callable[..., Any]) -> None:
+def test_statement_20_no_batch_is_seen_and_no_broker_told_before_a_majority_has_it(lab: Any) -> None:
     it = lab(controllers=3)
     for follower in (-101, -102):
         it.hold(follower, -100)
@@ -36,7 +33,7 @@ def test_statement_20_no_batch_is_seen_and_no_broker_told_before_a_majority_has_
     assert (steps, KEY in it.cluster.disks[BrokerId(1)].replicas) == ([KEY], True)
 
 
-def test_what_only_a_deposed_controller_had_is_undone(lab: Callable[..., Any]) -> None:
+def test_what_only_a_deposed_controller_had_is_undone(lab: Any) -> None:
     it = lab(controllers=3)
     for follower in (-101, -102):
         it.hold(follower, -100)
@@ -70,7 +67,7 @@ def test_a_registry_goes_back_with_its_indexes() -> None:
     assert registry.partitions == {KEY: one}
 
 
-def test_operations_within_the_linger_share_a_batch_with_the_time_it_was_opened(lab: Callable[..., Any]) -> None:
+def test_operations_within_the_linger_share_a_batch_with_the_time_it_was_opened(lab: Any) -> None:
     it = lab(controller_quorum_append_linger_ms=25)
     it.run(1_100)
     for name in ("a", "b"):
@@ -82,7 +79,7 @@ def test_operations_within_the_linger_share_a_batch_with_the_time_it_was_opened(
     assert (commit.now, len(commit.batch.records), len(commit.transitions)) == (1_100, 4, 2)
 
 
-def test_an_administrator_is_refused_while_nobody_is_active(lab: Callable[..., Any]) -> None:
+def test_an_administrator_is_refused_while_nobody_is_active(lab: Any) -> None:
     it = lab(controllers=3)
     it.cluster.kill(-100)
     with pytest.raises(RefusedRequest) as refused:
@@ -90,8 +87,7 @@ def test_an_administrator_is_refused_while_nobody_is_active(lab: Callable[..., A
     assert refused.value.error is Error.NOT_CONTROLLER
 
 
-def test_a_single_controller_that_restarts_leads_a_new_epoch_and_nobody_is_fenced(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_a_single_controller_that_restarts_leads_a_new_epoch_and_nobody_is_fenced(it: Any) -> None:
     (key,) = it.topic("t", [(1, 2, 3)])
     it.run(2_000)
     it.cluster.kill(-100)
@@ -105,7 +101,7 @@ def test_a_single_controller_that_restarts_leads_a_new_epoch_and_nobody_is_fence
     assert (it.state(key).isr, it.cluster.controllers.describe(it.cluster.now).epoch) == ((1, 2, 3), 2)
 
 
-def test_a_broker_whose_registration_was_answered_to_nobody_keeps_its_epoch(lab: Callable[..., Any]) -> None:
+def test_a_broker_whose_registration_was_answered_to_nobody_keeps_its_epoch(lab: Any) -> None:
     it = lab(controllers=3)
     it.hold(-100, 4)
     it.start(4)
@@ -116,7 +112,7 @@ def test_a_broker_whose_registration_was_answered_to_nobody_keeps_its_epoch(lab:
     assert (it.cluster.brokers[4].lifecycle.epoch, it.cluster.controller.registry.brokers[4].fenced) == (epoch, False)
 
 
-def test_the_active_controller_tells_of_voters_and_observers(lab: Callable[..., Any]) -> None:
+def test_the_active_controller_tells_of_voters_and_observers(lab: Any) -> None:
     it = lab(controllers=3)
     it.cluster.kill(-102)
     it.run(10_000)
@@ -138,7 +134,7 @@ def test_the_active_controller_tells_of_voters_and_observers(lab: Callable[..., 
     assert it.cluster.controllers.describe(20_000) is None
 
 
-def test_three_idle_controllers_send_eight_messages_a_second(lab: Callable[..., Any]) -> None:
+def test_three_idle_controllers_send_eight_messages_a_second(lab: Any) -> None:
     it = lab(controllers=3)
     it.run(2_000)
     sent = []
@@ -154,7 +150,7 @@ def test_three_idle_controllers_send_eight_messages_a_second(lab: Callable[..., 
     assert len(among) == 80
 
 
-def test_a_log_keeps_only_what_some_voter_lacks(lab: Callable[..., Any]) -> None:
+def test_a_log_keeps_only_what_some_voter_lacks(lab: Any) -> None:
     it = lab(controllers=3)
     it.run(60_000)
     assert [len(process.raft.log.entries) <= 2 for process in it.cluster.controllers.running.values()] == [True] * 3

@@ -87,7 +87,7 @@ def test_a_leader_without_a_majority_resigns(table: Any) -> None:
 
 
 @pytest.mark.parametrize(("pre_vote", "epoch"), [(True, 1), (False, 2)])
-def test_a_voter_that_was_cut_off_disturbs_nobody_if_it_asks_first(table: Any, pre_vote: bool, epoch: int) -> None:  # noqa: FBT001 - a parameter of the test
+def test_a_voter_that_was_cut_off_disturbs_nobody_if_it_asks_first(table: Any, *, pre_vote: bool, epoch: int) -> None:
     it = table(pre_vote=pre_vote)
     it.pass_time(1_000)
     it.pass_time(4_000, (2, 0), (2, 1))

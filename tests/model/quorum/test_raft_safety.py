@@ -34,11 +34,7 @@ schedules = st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 1_000)),
 @UNHURRIED
 @given(schedule=schedules, seed=st.integers(0, 1_000))
 def test_statement_20_nothing_committed_is_ever_lost_and_no_epoch_has_two_leaders(
-    table: Callable[..., Any],
-    voters: int,
-    pre_vote: bool,  # noqa: FBT001 - a parameter of the test
-    schedule: list[tuple[str, int]],
-    seed: int,
+    table: Callable[..., Any], voters: int, *, pre_vote: bool, schedule: list[tuple[str, int]], seed: int
 ) -> None:
     random = Random(seed)
     it = table(voters, lambda _, below: random.randrange(below), pre_vote=pre_vote)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any
 
 ALONE = {"eligible_leader_replicas": False}
 
 
-def test_a_killed_process_finds_the_high_watermark_of_the_last_checkpoint(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_a_killed_process_finds_the_high_watermark_of_the_last_checkpoint(it: Any) -> None:
     key = it.topic("t", [(1, 2, 3)])[0]
     it.write(key, 5)
     it.run(5_100)
@@ -22,8 +18,7 @@ def test_a_killed_process_finds_the_high_watermark_of_the_last_checkpoint(lab: C
     assert (it.high_watermark(2, key), it.log_end(2, key)) == (5, 8)
 
 
-def test_a_clean_stop_checkpoints_exactly(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_a_clean_stop_checkpoints_exactly(it: Any) -> None:
     key = it.topic("t", [(1, 2, 3)])[0]
     it.run(5_100)
     it.write(key, 3)
@@ -34,7 +29,7 @@ def test_a_clean_stop_checkpoints_exactly(lab: Callable[..., Any]) -> None:
     assert (it.high_watermark(2, key), it.log_end(2, key)) == (3, 3)
 
 
-def test_a_restarted_leader_rebuilds_its_high_watermark_from_fetches(lab: Callable[..., Any]) -> None:
+def test_a_restarted_leader_rebuilds_its_high_watermark_from_fetches(lab: Any) -> None:
     it = lab(**ALONE)
     key = it.topic("t", [(1, 2)])[0]
     it.write(key, 4)
@@ -47,11 +42,8 @@ def test_a_restarted_leader_rebuilds_its_high_watermark_from_fetches(lab: Callab
     it.run_until(lambda: it.high_watermark(it.state(key).leader, key) == 4)
 
 
-def test_statement_37_power_loss_takes_what_was_not_flushed_and_a_killed_process_does_not(
-    lab: Callable[..., Any],
-) -> None:
+def test_statement_37_power_loss_takes_what_was_not_flushed_and_a_killed_process_does_not(it: Any) -> None:
     """Kafka flushes nothing by itself; when the operating system does is the caller's choice."""
-    it = lab()
     key = it.topic("t", [(1, 2, 3)])[0]
     it.write(key, 5)
     it.run(2_000)
@@ -68,8 +60,7 @@ def test_statement_37_power_loss_takes_what_was_not_flushed_and_a_killed_process
     assert {it.log_end(broker, key) for broker in (1, 2, 3)} == {8}
 
 
-def test_a_clean_stop_flushes(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_a_clean_stop_flushes(it: Any) -> None:
     key = it.topic("t", [(1, 2, 3)])[0]
     it.write(key, 5)
     it.run(2_000)
@@ -79,8 +70,7 @@ def test_a_clean_stop_flushes(lab: Callable[..., Any]) -> None:
     assert it.log_end(3, key) == 5
 
 
-def test_a_replaced_disk_is_empty_and_fills_again(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_a_replaced_disk_is_empty_and_fills_again(it: Any) -> None:
     key = it.topic("t", [(1, 2, 3)])[0]
     it.write(key, 5)
     it.run(2_000)
@@ -92,8 +82,7 @@ def test_a_replaced_disk_is_empty_and_fills_again(lab: Callable[..., Any]) -> No
     assert it.log_end(3, key) == 5
 
 
-def test_checkpoints_cost_as_much_as_there_are_replicas_that_moved(lab: Callable[..., Any]) -> None:
-    it = lab()
+def test_checkpoints_cost_as_much_as_there_are_replicas_that_moved(it: Any) -> None:
     keys = it.topic("t", [(1, 2, 3)] * 20)
     it.run(6_000)
     it.write(keys[0], 5)

@@ -5,16 +5,13 @@ Brokers 1, 2 and 3 start in this order on a network of 1 ms, so broker 1 is the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from streaming.contracts.events import Cause
 from streaming.contracts.records import LeaderChange, Partition, PartitionChange
 from streaming.model.messages.network import CONTROLLER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 QUIET = {"start_up_ms": 0, "auto_leader_rebalance_enable": False}
 OLD_AND_NEW = pytest.mark.parametrize("preset", ["legacy-2.4", "zk-3.x"])
@@ -25,7 +22,7 @@ def active(it: Any) -> set[int]:
     return {node for node, broker in it.cluster.brokers.items() if broker.controller.active == node}
 
 
-def test_statement_19_zookeeper_keeps_leader_and_isr_and_counts_their_versions(lab: Callable[..., Any]) -> None:
+def test_statement_19_zookeeper_keeps_leader_and_isr_and_counts_their_versions(lab: Any) -> None:
     it = lab(preset="legacy-2.4", **QUIET)
     (key,) = it.topic("t", [(1, 2, 3)])
     it.keep_writing(key, 1, 100)
@@ -47,9 +44,8 @@ def test_statement_19_zookeeper_keeps_leader_and_isr_and_counts_their_versions(l
     ]
 
 
-def test_statement_20_with_kraft_the_same_steps_are_records_of_a_metadata_log(lab: Callable[..., Any]) -> None:
+def test_statement_20_with_kraft_the_same_steps_are_records_of_a_metadata_log(it: Any) -> None:
     """Every offset is there once, whoever wrote; on ZooKeeper the batches only tell what a reader would see."""
-    it = lab()
     (key,) = it.topic("t", [(1, 2, 3)])
     it.cluster.kill(3)
     it.run(30_000)
@@ -61,7 +57,7 @@ def test_statement_20_with_kraft_the_same_steps_are_records_of_a_metadata_log(la
 
 
 @OLD_AND_NEW
-def test_statement_10_a_member_leaves_by_its_session_or_by_its_lag(lab: Callable[..., Any], preset: str) -> None:
+def test_statement_10_a_member_leaves_by_its_session_or_by_its_lag(lab: Any, preset: str) -> None:
     it = lab(preset=preset, **QUIET)
     (key,) = it.topic("t", [(1, 2, 3)])
     it.keep_writing(key, 1, 100)
@@ -74,7 +70,7 @@ def test_statement_10_a_member_leaves_by_its_session_or_by_its_lag(lab: Callable
 
 
 @OLD_AND_NEW
-def test_statement_15_who_returns_joins_once_it_has_what_is_committed(lab: Callable[..., Any], preset: str) -> None:
+def test_statement_15_who_returns_joins_once_it_has_what_is_committed(lab: Any, preset: str) -> None:
     it = lab(preset=preset, replica_fetch_max_records=100, **QUIET)
     (key,) = it.topic("t", [(1, 2, 3)])
     it.keep_writing(key, 1_000, 200)
@@ -91,7 +87,7 @@ def test_statement_15_who_returns_joins_once_it_has_what_is_committed(lab: Calla
 
 
 @OLD_AND_NEW
-def test_the_controller_is_one_of_the_brokers_and_another_follows_it(lab: Callable[..., Any], preset: str) -> None:
+def test_the_controller_is_one_of_the_brokers_and_another_follows_it(lab: Any, preset: str) -> None:
     it = lab(preset=preset, **QUIET)
     first, second = it.topic("t", [(1, 2, 3), (2, 3, 1)])
     assert active(it) == {1}
@@ -105,7 +101,7 @@ def test_the_controller_is_one_of_the_brokers_and_another_follows_it(lab: Callab
     assert (it.state(second).leader, it.state(second).isr) == (2, (2, 3))
 
 
-def test_nothing_is_elected_while_there_is_no_controller(lab: Callable[..., Any]) -> None:
+def test_nothing_is_elected_while_there_is_no_controller(lab: Any) -> None:
     """A leader dies together with the controller: its partitions wait for the next controller, not longer."""
     it = lab(preset="zk-3.x", **QUIET)
     (key,) = it.topic("t", [(1, 2, 3)])
@@ -118,7 +114,7 @@ def test_nothing_is_elected_while_there_is_no_controller(lab: Callable[..., Any]
     assert [(step.after.leader, step.after.leader_epoch) for _, step in it.steps(key)] == [(-1, 1), (2, 2)]
 
 
-def test_a_controller_that_was_frozen_is_obeyed_by_nobody(lab: Callable[..., Any]) -> None:
+def test_a_controller_that_was_frozen_is_obeyed_by_nobody(lab: Any) -> None:
     it = lab(preset="zk-3.x", **QUIET)
     (key,) = it.topic("t", [(2, 3, 1)])
     it.run(10_000)
@@ -139,7 +135,7 @@ def test_a_controller_that_was_frozen_is_obeyed_by_nobody(lab: Callable[..., Any
     assert it.state(key).isr == (1, 3)
 
 
-def test_a_leader_cut_off_from_zookeeper_leads_on_until_somebody_tells_it(lab: Callable[..., Any]) -> None:
+def test_a_leader_cut_off_from_zookeeper_leads_on_until_somebody_tells_it(lab: Any) -> None:
     """N12 on ZooKeeper: what it takes meanwhile with acks=1 is truncated later."""
     it = lab(preset="zk-3.x", **QUIET)
     (key,) = it.topic("t", [(3, 1, 2)])
@@ -157,7 +153,7 @@ def test_a_leader_cut_off_from_zookeeper_leads_on_until_somebody_tells_it(lab: C
     assert it.state(key).isr == (1, 2, 3)
 
 
-def test_the_last_member_stays_in_the_isr_of_a_partition_that_nobody_leads(lab: Callable[..., Any]) -> None:
+def test_the_last_member_stays_in_the_isr_of_a_partition_that_nobody_leads(lab: Any) -> None:
     """N19."""
     it = lab(preset="zk-3.x", **QUIET)
     (key,) = it.topic("t", [(3,)])
@@ -172,9 +168,7 @@ def test_the_last_member_stays_in_the_isr_of_a_partition_that_nobody_leads(lab: 
 
 @OLD_AND_NEW
 @pytest.mark.parametrize("broker", [1, 2])
-def test_a_controlled_shutdown_leaves_nothing_without_a_leader(
-    lab: Callable[..., Any], preset: str, broker: int
-) -> None:
+def test_a_controlled_shutdown_leaves_nothing_without_a_leader(lab: Any, preset: str, broker: int) -> None:
     """Be it the controller's own broker or another."""
     it = lab(preset=preset, **QUIET)
     first, second = it.topic("t", [(1, 2, 3), (2, 3, 1)])
@@ -190,7 +184,7 @@ def test_a_controlled_shutdown_leaves_nothing_without_a_leader(
         assert it.causes(key) == [Cause.CONTROLLED_SHUTDOWN]
 
 
-def test_a_broker_that_nobody_lets_go_goes_after_three_attempts(lab: Callable[..., Any]) -> None:
+def test_a_broker_that_nobody_lets_go_goes_after_three_attempts(lab: Any) -> None:
     it = lab(preset="zk-3.x", **QUIET)
     (key,) = it.topic("t", [(2, 3)])
     it.run(10_000)
@@ -204,7 +198,7 @@ def test_a_broker_that_nobody_lets_go_goes_after_three_attempts(lab: Callable[..
     assert (it.state(key).leader, it.state(key).isr) == (-1, (2,))
 
 
-def test_the_controller_hears_of_isrs_in_batches(lab: Callable[..., Any]) -> None:
+def test_the_controller_hears_of_isrs_in_batches(lab: Any) -> None:
     """Before 2.7: told at the first look after five quiet seconds; until then its memory is of the past."""
     it = lab(preset="legacy-2.4", **QUIET)
     (key,) = it.topic("t", [(2, 3, 1)])
@@ -221,9 +215,7 @@ def test_the_controller_hears_of_isrs_in_batches(lab: Callable[..., Any]) -> Non
 
 
 @pytest.mark.parametrize(("tolerated", "leader"), [(40, 3), (50, 1)])
-def test_leaders_return_where_more_than_the_tolerated_share_is_missing(
-    lab: Callable[..., Any], tolerated: int, leader: int
-) -> None:
+def test_leaders_return_where_more_than_the_tolerated_share_is_missing(lab: Any, tolerated: int, leader: int) -> None:
     """Half of what broker 3 should lead is led by another; looked at 5 s after the election, then each 300 s."""
     it = lab(preset="zk-3.x", start_up_ms=0, leader_imbalance_per_broker_percentage=tolerated)
     (moved,) = it.topic("a", [(3, 1, 2)])
@@ -240,7 +232,7 @@ def test_leaders_return_where_more_than_the_tolerated_share_is_missing(
 
 
 @OLD_AND_NEW
-def test_a_deleted_topic_leaves_nothing_behind(lab: Callable[..., Any], preset: str) -> None:
+def test_a_deleted_topic_leaves_nothing_behind(lab: Any, preset: str) -> None:
     it = lab(preset=preset, **QUIET)
     (key,) = it.topic("t", [(1, 2, 3)])
     it.run(10_000)
@@ -255,7 +247,7 @@ def test_a_deleted_topic_leaves_nothing_behind(lab: Callable[..., Any], preset: 
     assert not any(key in disk.replicas for disk in it.cluster.disks.values())
 
 
-def test_statement_18_the_first_that_registered_leads_only_by_the_historical_rule(lab: Callable[..., Any]) -> None:
+def test_statement_18_the_first_that_registered_leads_only_by_the_historical_rule(lab: Any) -> None:
     """Brokers registered in the order 1, 2, 3; the replicas stand in the order 1, 3, 2."""
     for preset, leader in (("legacy-0.8", 2), ("legacy-2.4", 3)):
         it = lab(preset=preset, **QUIET)
@@ -268,7 +260,7 @@ def test_statement_18_the_first_that_registered_leads_only_by_the_historical_rul
 
 @pytest.mark.parametrize(("preset", "shrinks"), [("legacy-0.8", 2), ("legacy-2.4", 0)])
 def test_statement_13_bursts_throw_followers_out_only_where_lag_is_counted_in_messages(
-    lab: Callable[..., Any], preset: str, shrinks: int
+    lab: Any, preset: str, shrinks: int
 ) -> None:
     """N23: 9,000 records just before the leader looks, twice."""
     it = lab(preset=preset, latency_ms=2, **QUIET)
@@ -281,7 +273,7 @@ def test_statement_13_bursts_throw_followers_out_only_where_lag_is_counted_in_me
     assert set(it.state(key).isr) == {1, 2, 3}
 
 
-def test_an_unclean_election_is_allowed_by_default_in_0_8(lab: Callable[..., Any]) -> None:
+def test_an_unclean_election_is_allowed_by_default_in_0_8(lab: Any) -> None:
     it = lab(preset="legacy-0.8", **QUIET)
     (key,) = it.topic("t", [(2, 3)])
     it.cluster.kill(3)
