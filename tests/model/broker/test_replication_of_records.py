@@ -1,4 +1,4 @@
-"""Records on their way through the replicas: some have them earlier than others, and some never get them."""
+"""Records on their way through the replicas, which pull them: some have them earlier than others, some never."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from streaming.model.constants import Switches, Truncation
+from streaming.model.messages.replication import FetchRequest
 
 
 def test_statement_08_a_record_may_be_on_some_replicas_only_and_goes_if_it_was_not_committed(lab: Any) -> None:
@@ -60,3 +61,34 @@ def test_a_shorter_leader_after_an_unclean_election_cuts_its_followers(lab: Any,
     it.start(1)
     it.run(36_000)
     assert it.log_end(1, key) == 10
+
+
+def test_a_follower_keeps_one_fetch_open_and_waits_for_data_statement_06(lab: Any) -> None:
+    """One request in 500 ms while nothing is written, however many partitions; an answer at once when something is."""
+    it = lab(brokers=(1, 2))
+    keys = it.topic("t", [(1, 2)] * 20)
+    it.run(2_000)
+    fetches = count_fetches(it)
+    it.run(7_000)
+    idle = len(fetches)
+    assert 9 <= idle <= 10
+    written = it.cluster.now
+    it.write(keys[7])
+    it.run(written + 10)
+    assert it.log_end(2, keys[7]) == 1
+    assert len(fetches) > idle
+
+
+def count_fetches(it: Any) -> list[FetchRequest]:
+    """Every fetch that reaches broker 1 from now on."""
+    seen: list[FetchRequest] = []
+    broker = it.cluster.brokers[1]
+    receive = broker.receive
+
+    def counting(now: int, payload: Any) -> None:
+        if isinstance(payload, FetchRequest):
+            seen.append(payload)
+        receive(now, payload)
+
+    broker.receive = counting
+    return seen

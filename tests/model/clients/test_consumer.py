@@ -9,7 +9,6 @@ import pytest
 from streaming.model.clients.positions import MAY_FOLLOW, FetchState, Position, ResetPolicy, returned
 from streaming.model.constants import Error
 from streaming.model.messages.clients import TRANSACTION_STATE, ConsumerFetchedPartition, IsolationLevel
-from streaming.model.messages.network import CONTROLLER
 from streaming.model.storage.batch import Batch, Marker
 from streaming.model.storage.log import Span
 from streaming.model.storage.producer_state import AbortedTransaction
@@ -57,47 +56,12 @@ def test_statement_05_only_the_leader_serves_clients(it: Any) -> None:
     assert (it.high_watermark(2, key), spans(consumer, key)) == (10, [Span(0, 0, 5)])
 
 
-@pytest.fixture
-def racks(lab: Any) -> Any:
-    """Three brokers, each in a rack of its own, with follower fetching (KIP-392)."""
+def test_a_follower_shows_no_more_than_its_own_high_watermark(lab: Any) -> None:
+    """KIP-392: it learns of it by its next fetch, so what it serves is older than what the leader would."""
     it = lab(brokers=(), kip_392_follower_fetching=True)
     for broker, rack in ((1, "a"), (2, "b"), (3, "c")):
         it.start(broker, rack)
     it.run(1_000)
-    return it
-
-
-def test_statement_05_with_a_rack_a_consumer_reads_from_the_follower_nearby(racks: Any) -> None:
-    """KIP-392: the leader sends it there; nothing that the leader says later is needed."""
-    it = racks
-    (key,) = it.topic("t", [(1, 2, 3)])
-    near, far = it.reader(key, rack="b"), it.reader(key, node=2_001, rack="a")
-    it.write(key, 5)
-    it.run(3_000)
-    assert (near.positions[key].preferred, far.positions[key].preferred) == (2, None)
-    it.hold(1, near.node)
-    it.write(key, 5)
-    it.run(4_000)
-    assert spans(near, key) == spans(far, key) == [Span(0, 0, 10)]
-
-
-def test_a_follower_that_left_the_isr_or_the_cluster_is_not_read_from(racks: Any) -> None:
-    it = racks
-    (key,) = it.topic("t", [(1, 2, 3)])
-    consumer = it.reader(key, rack="b")
-    it.write(key, 5)
-    it.run(3_000)
-    it.cluster.kill(2)
-    it.run(20_000)
-    it.write(key, 5)
-    it.run(21_000)
-    assert it.state(key).isr == (1, 3)
-    assert (consumer.positions[key].preferred, spans(consumer, key)) == (None, [Span(0, 0, 10)])
-
-
-def test_a_follower_shows_no_more_than_its_own_high_watermark(racks: Any) -> None:
-    """It learns of the high watermark by its next fetch: what it serves is older than what the leader would."""
-    it = racks
     (key,) = it.topic("t", [(1, 2, 3)])
     consumer = it.reader(key, rack="b")
     it.write(key, 5)
@@ -174,35 +138,6 @@ def test_n20_a_consumer_notices_that_a_new_leader_lacks_what_it_read(lab: Any, p
     assert consumer.positions[key].state is expected
 
 
-@pytest.mark.parametrize(("kip_207", "goes_back"), [(True, False), (False, True)])
-def test_n6_the_latest_offset_goes_back_after_a_fail_over_without_kip_207(
-    lab: Any, *, kip_207: bool, goes_back: bool
-) -> None:
-    """N6 (KAFKA-2334): the new leader's high watermark lags its own log, for its ISR member has not fetched yet."""
-    switches = lab().constants.switches
-    it = lab(switches=type(switches)(monotonic_latest_offset=kip_207))
-    (key,) = it.topic("t", [(1, 2, 3)])
-    it.write(key, 10)
-    it.run(2_000)
-    it.write(key, 5)
-    it.run_until(lambda: it.high_watermark(1, key) == 15)
-    for link in ((2, 3), (3, 2)):
-        it.hold(*link)
-    it.cluster.kill(1)
-    it.run(15_000)
-    assert (it.state(key).leader, it.high_watermark(2, key), it.log_end(2, key)) == (2, 10, 15)
-    late = it.reader(key, reset=ResetPolicy.LATEST)
-    it.run(it.cluster.now + 1_000)
-    if goes_back:
-        assert late.positions[key].offset == 10
-    else:
-        assert late.positions[key].state is FetchState.AWAIT_RESET
-    for link in ((2, 3), (3, 2)):
-        it.release(*link)
-    it.run(it.cluster.now + 5_000)
-    assert late.positions[key].offset == 15
-
-
 def test_a_consumer_finds_the_new_leader_and_reads_on_where_it_was(it: Any) -> None:
     (key,) = it.topic("t", [(1, 2, 3)])
     it.keep_writing(key, 1, 100)
@@ -213,21 +148,6 @@ def test_a_consumer_finds_the_new_leader_and_reads_on_where_it_was(it: Any) -> N
     (first, second) = spans(consumer, key)
     assert (first.start, first.end, second.end) == (0, second.start, it.high_watermark(2, key))
     assert consumer.fetching.truncations == []
-
-
-def test_a_zombie_leader_shows_nothing_new(it: Any) -> None:
-    """N12: cut off from the rest it takes writes of acks=1, but its high watermark stands still."""
-    (key,) = it.topic("t", [(1, 2, 3)])
-    consumer = it.reader(key)
-    it.write(key, 3)
-    it.run(1_000)
-    for link in ((CONTROLLER, 1), (1, CONTROLLER), (1, 2), (1, 3)):
-        it.hold(*link)
-    it.run(15_000)
-    it.cluster.brokers[1].append(it.cluster.now, [(key, 4)], acks_all=False)
-    it.cluster.flush(1)
-    it.run(16_000)
-    assert (it.log_end(1, key), spans(consumer, key)) == (7, [Span(0, 0, 3)])
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from streaming.model.constants import Error, Switches
+from streaming.model.constants import Error
 from streaming.model.messages.clients import Acks
-from streaming.model.messages.network import CONTROLLER
 
 
 @pytest.mark.parametrize(("acks", "answered_after"), [(Acks.NONE, 0), (Acks.LEADER, 2), (Acks.ALL, 4)])
@@ -68,39 +67,6 @@ def test_statement_14_acks_all_is_refused_below_the_minimum_and_nothing_is_appen
     assert (it.log_end(1, key), it.high_watermark(1, key), careful.error) == (2, 2, Error.NONE)
 
 
-def test_an_isr_that_falls_below_the_minimum_after_the_append_lets_the_request_time_out(lab: Any) -> None:
-    """The high watermark stands still, so nothing is known before the time is over; the record stays in the log."""
-    it = lab(delivery_timeout_ms=30_000, request_timeout_ms=40_000, replica_lag_time_max_ms=10_000)
-    (key,) = it.topic("t", [(1, 2)], min_isr=2)
-    producer = it.producer(idempotence=False)
-    it.send(producer, key)
-    it.run(1_000)
-    it.hold(1, 2)
-    sent = it.send(producer, key)
-    it.run(30_999)
-    assert (it.state(key).isr, sent.error) == ((1,), None)
-    it.run(31_000)
-    assert (sent.error, sent.attempts, it.log_end(1, key)) == (Error.REQUEST_TIMED_OUT, 1, 2)
-
-
-def test_n10_without_the_frozen_high_watermark_a_failed_write_is_visible(lab: Any) -> None:
-    """N10: KAFKA-15583. NOT_ENOUGH_REPLICAS_AFTER_APPEND: the producer is told no, readers are shown the record."""
-    it = lab(
-        delivery_timeout_ms=20_000, replica_lag_time_max_ms=10_000,
-        switches=Switches(freeze_high_watermark_under_min_isr=False),
-    )  # fmt: skip
-    (key,) = it.topic("t", [(1, 2)], min_isr=2)
-    producer = it.producer(idempotence=False)
-    it.send(producer, key)
-    it.run(1_000)
-    it.hold(1, 2)
-    sent = it.send(producer, key)
-    it.run(60_000)
-    assert (it.high_watermark(1, key), it.log_end(1, key)) == (2, 2)
-    assert sent.error is Error.REQUEST_TIMED_OUT, "its retries met NOT_ENOUGH_REPLICAS until its patience ended"
-    assert sent.attempts > 10
-
-
 @pytest.mark.parametrize(("idempotence", "copies"), [(True, 1), (False, 2)])
 def test_statement_23_the_producer_sends_again_to_the_new_leader(it: Any, *, idempotence: bool, copies: int) -> None:
     """N21: the old leader dies between the commit and the answer; without idempotence the record stands twice."""
@@ -116,50 +82,6 @@ def test_statement_23_the_producer_sends_again_to_the_new_leader(it: Any, *, ide
     assert (it.state(key).leader, sent.error) == (2, Error.NONE)
     assert [batch.values for batch in it.batches(2, key)].count(("once",)) == copies
     assert sent.base_offset == 1 if idempotence else 2
-
-
-def test_n11_a_record_of_acks_one_is_lost_when_its_leader_fails_before_any_fetch(it: Any) -> None:
-    """N11: expected; nothing is wrong with the cluster."""
-    (key,) = it.topic("t", [(1, 2, 3)])
-    producer = it.producer(acks=Acks.LEADER, idempotence=False)
-    it.send(producer, key)
-    it.run(1_000)
-    it.hold(1, 2)
-    it.hold(1, 3)
-    sent = it.send(producer, key)
-    it.run(1_010)
-    assert sent.error is Error.NONE
-    it.cluster.kill(1)
-    it.run(20_000)
-    it.release(1, 2)
-    it.release(1, 3)
-    it.start(1)
-    it.run(30_000)
-    assert [it.log_end(broker, key) for broker in (1, 2, 3)] == [1, 1, 1]
-
-
-def test_n12_a_zombie_leader_takes_acks_one_and_loses_it_when_it_hears_of_its_successor(lab: Any) -> None:
-    """N12: cut off from the controller and its followers; acks=all is never acknowledged by it."""
-    it = lab(delivery_timeout_ms=60_000)
-    (key,) = it.topic("t", [(1, 2, 3)])
-    hasty, careful = it.producer(acks=Acks.LEADER, idempotence=False), it.producer(1_001)
-    it.send(hasty, key)
-    it.send(careful, key)
-    it.run(1_000)
-    cut = [(CONTROLLER, 1), (1, CONTROLLER), (1, 2), (1, 3)]
-    for link in cut:
-        it.hold(*link)
-    it.run(15_000)
-    assert it.state(key).leader == 2
-    lost, kept = it.send(hasty, key, values=("lost",)), it.send(careful, key, values=("kept",))
-    it.run(16_000)
-    assert (lost.error, lost.base_offset, kept.error) == (Error.NONE, 2, None)
-    for link in cut:
-        it.release(*link)
-    it.run(40_000)
-    assert kept.error is Error.NONE
-    for broker in (1, 2, 3):
-        assert [batch.values for batch in it.batches(broker, key)] == [(), (), ("kept",)]
 
 
 def test_statement_16_the_slowest_of_the_isr_delays_every_commit_until_it_leaves(lab: Any) -> None:
@@ -181,22 +103,6 @@ def test_statement_16_the_slowest_of_the_isr_delays_every_commit_until_it_leaves
     quick = it.send(producer, key)
     it.run(45_199)
     assert (quick.decided_ms - quick.created_ms, it.state(key).isr) == (4, (1, 2))
-
-
-def test_g6_the_leader_answers_after_the_request_timeout(it: Any) -> None:
-    """G6: with 30 s, REQUEST_TIMED_OUT comes at 34; the record stands, and stands twice after the retry."""
-    (key,) = it.topic("t", [(1, 2, 3)])
-    producer = it.producer(idempotence=False)
-    it.keep_writing(key, 1, 100)
-    it.run(3_000)
-    it.hold(1, 3)
-    it.run(4_000)
-    sent = it.send(producer, key, values=("late",))
-    it.run(33_999)
-    assert (sent.attempts, len(it.batches(1, key))) == (1, 1)
-    it.run(46_000)
-    assert (sent.attempts, sent.error) == (2, Error.NONE)
-    assert [batch.values for batch in it.batches(1, key)] == [("late",), ("late",)]
 
 
 def test_statement_24_a_retry_is_recognised_among_the_last_five_batches(it: Any) -> None:

@@ -20,31 +20,9 @@ from tests.plugins.transcript_vectors import kafkas_mock_random, usable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streaming.model.controller.placement import Assignments
-
 
 def cluster(text: str) -> list[UsableBroker]:
     return usable(text.split())
-
-
-def shown(assignments: Assignments) -> str:
-    return " ".join(",".join(map(str, replicas)) for replicas in assignments)
-
-
-@pytest.mark.parametrize(
-    ("brokers", "replication_factor", "expected"),
-    [
-        ("0 1 2 3", 3, "2,3,0 3,0,1 0,1,2 1,2,3 1,0,2"),
-        ("0 1f 2 3 4", 4, "3,4,0,2 4,0,2,3 0,2,3,4 2,3,4,0 0,4,3,2"),
-        ("1f 2 3", 3, "3,2,1 2,3,1 3,2,1 2,3,1"),
-        ("10@1 11@1 20f@2 21@2 30@3 31@3", 4, "11,21,31,10 21,30,10,20 31,11,21,30"),
-        ("10@1 11@1 20f@2 21f@2 30f@3 31f@3 40f@4 41@4", 4, "41,11,21,30 10,20,31,41 41,21,30,11"),
-        ("0 1f", 1, "0 0 0"),
-    ],
-)
-def test_replicas_are_striped_over_racks_and_brokers(brokers: str, replication_factor: int, expected: str) -> None:
-    partitions = len(expected.split())
-    assert shown(place(cluster(brokers), partitions, replication_factor, kafkas_mock_random())) == expected
 
 
 def test_all_pairs_of_leader_and_follower_occur_for_the_order_is_shuffled_once_all_have_led() -> None:

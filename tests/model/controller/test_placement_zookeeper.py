@@ -18,21 +18,6 @@ def brokers(*ids: int) -> list[UsableBroker]:
     return [UsableBroker(BrokerId(broker)) for broker in ids]
 
 
-@pytest.mark.parametrize(
-    ("ids", "partitions", "expected"),
-    [
-        ((1, 2, 3), 2, "123 231"),
-        ((3, 1, 2), 3, "123 231 312"),
-        ((0, 1, 2, 3, 4), 10, "012 123 234 340 401 023 134 240 301 412"),
-    ],
-)
-def test_statement_04_brokers_take_turns_to_lead_and_followers_shift(
-    ids: tuple[int, ...], partitions: int, expected: str
-) -> None:
-    assigned = assign_replicas(brokers(*ids), partitions, 3)
-    assert " ".join("".join(map(str, replicas)) for replicas in assigned) == expected
-
-
 def test_racks_alternate() -> None:
     assigned = assign_replicas(SIX_IN_THREE_RACKS, 7, 3)
     assert " ".join("".join(map(str, replicas)) for replicas in assigned) == "031 315 154 542 420 203 042"

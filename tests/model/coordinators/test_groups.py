@@ -147,24 +147,6 @@ def test_cooperative_members_hand_over_in_a_second_rebalance(it: Any) -> None:
     assert seen[-1] == (3, [[0, 1], [2, 3]])
 
 
-def test_a_consumer_group_moves_partition_by_partition(it: Any) -> None:
-    """KIP-848: the newcomer is in the new epoch at once, and gets what is free when the owner has given it up."""
-    world(it)
-    first = it.member("g", "t", **CONSUMER)
-    it.run(10_000)
-    second = it.member("g", "t", node=2_001, **CONSUMER)
-    it.run(10_100)
-    (group,) = {each.state for each in group_offsets(it.cluster)}
-    assert (group, second.membership.generation, owned(first, second)) == (
-        GroupState.RECONCILING,
-        2,
-        [[0, 1, 2, 3], []],
-    )
-    it.run(20_000)
-    (group,) = {each.state for each in group_offsets(it.cluster)}
-    assert (group, first.membership.generation, owned(first, second)) == (GroupState.STABLE, 2, [[0, 1], [2, 3]])
-
-
 @PROTOCOLS
 def test_a_member_that_was_away_too_long_is_fenced_and_joins_anew(it: Any, protocol: dict[str, Any]) -> None:
     """A zombie: what it read meanwhile it may not commit."""
@@ -251,33 +233,6 @@ def test_with_zookeeper_groups_are_the_same(lab: Any) -> None:
     it.run(60_000)
     assert owned(member) == [[0, 1]]
     assert [each.committed >= 70 for each in view(it).values()] == [True] * len(keys)
-
-
-@pytest.mark.parametrize(("waits", "kept"), [(True, True), (False, False)])
-def test_n30_an_acknowledged_commit_is_lost_unless_the_coordinator_waits_for_it(
-    lab: Any, *, waits: bool, kept: bool
-) -> None:
-    """N30 (KAFKA-20634): its followers do not have the record yet when it is acknowledged."""
-    switches = lab().constants.switches
-    it = lab(switches=type(switches)(coordinator_waits_for_commit=waits))
-    (key,) = world(it, 1)
-    watch = GroupWatch(it.cluster)
-    member = it.member("g", "t", auto_commit_interval_ms=None, **CONSUMER)
-    commit(it, member, 10_000)
-    acknowledged = member.committing.committed[key].offset
-    for follower in (2, 3):
-        it.hold(1, follower)
-    told = commit(it, member, 12_000)
-    assert told == ([] if waits else [Error.NONE])
-    watch.check()
-    it.cluster.kill(1)
-    it.run(30_000)
-    (there,) = view(it).values()
-    assert there.committed == acknowledged
-    assert (there.committed == member.committing.committed[key].offset) is kept
-    if not kept:
-        with pytest.raises(AssertionError, match="AcknowledgedCommitsStay"):
-            watch.check()
 
 
 def commit(it: Any, member: Any, until: int) -> list[Error]:

@@ -33,19 +33,6 @@ def test_statement_20_no_batch_is_seen_and_no_broker_told_before_a_majority_has_
     assert (steps, KEY in it.cluster.disks[BrokerId(1)].replicas) == ([KEY], True)
 
 
-def test_what_only_a_deposed_controller_had_is_undone(lab: Any) -> None:
-    it = lab(controllers=3)
-    for follower in (-101, -102):
-        it.hold(follower, -100)
-        it.hold(-100, follower)
-    it.cluster.admin.create_topic(NewTopic("t", KEY.topic_id, ((1, 2, 3),)), {})
-    it.run(8_000)
-    assert it.cluster.controllers.active not in {None, -100}
-    assert not it.cluster.controller.registry.partitions
-    assert it.cluster.controller.registry.topic_named("t") is None
-    assert it.cluster.controller.registry.hosted_by(1) == []
-
-
 def test_a_registry_goes_back_with_its_indexes() -> None:
     registry = Registry()
     registry.journal.is_kept = True

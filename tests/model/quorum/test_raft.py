@@ -33,17 +33,6 @@ def test_statement_20_one_voter_leads_at_once_and_commits_alone(table: Any) -> N
     assert (roles(it), it.running[0].epoch, it.running[0].high_watermark) == (["LEADER"], 1, 2)
 
 
-def test_statement_20_the_metadata_log_is_replicated_by_raft(table: Any) -> None:
-    it = table()
-    it.pass_time(10)
-    assert roles(it) == ["LEADER", "FOLLOWER", "FOLLOWER"]
-    it.append(0)
-    assert it.running[0].high_watermark == 1
-    it.deliver_all()
-    assert [it.disks[node].log.end for node in it.voters] == [2, 2, 2]
-    assert it.running[0].high_watermark == 2
-
-
 def test_a_batch_is_committed_by_a_majority_and_not_by_less(table: Any) -> None:
     it = table(5)
     it.pass_time(10)
@@ -56,16 +45,6 @@ def test_a_batch_is_committed_by_a_majority_and_not_by_less(table: Any) -> None:
     it.append(0)
     it.deliver_all()
     assert (it.disks[1].log.end, it.running[0].high_watermark) == (3, 2)
-
-
-def test_a_dead_leader_is_missed_after_the_fetch_timeout(table: Any) -> None:
-    it = table()
-    it.pass_time(1_250)
-    it.crash(0)
-    it.pass_time(3_100)  # both miss it at the same moment and vote for themselves; the shorter timeout tries again
-    it.pass_time(6_000)
-    assert sorted(roles(it)) == ["-", "FOLLOWER", "LEADER"]
-    assert it.leader().epoch >= 2
 
 
 def test_a_leader_that_stops_names_its_successor(table: Any) -> None:
@@ -94,34 +73,6 @@ def test_a_voter_that_was_cut_off_disturbs_nobody_if_it_asks_first(table: Any, *
     it.pass_time(9_000)
     assert it.leader().epoch >= epoch
     assert (it.leader().epoch == 1) is pre_vote
-
-
-def test_nobody_votes_for_a_log_that_lacks_what_it_has(table: Any) -> None:
-    it = table()
-    it.pass_time(1_000)
-    it.append(0)
-    it.deliver_all((0, 2))
-    assert [it.disks[node].log.end for node in it.voters] == [2, 2, 1] or it.disks[1].log.end > it.disks[2].log.end
-    it.crash(0)
-    it.pass_time(12_000)
-    assert it.running[1].role is Role.LEADER
-
-
-def test_what_only_a_deposed_leader_has_is_cut_off_when_it_returns(table: Any) -> None:
-    it = table()
-    it.pass_time(1_000)
-    it.append(0)
-    it.append(0)
-    it.mail.clear()
-    end = it.disks[0].log.end
-    it.crash(0)
-    it.pass_time(8_000)
-    it.append(it.leader().leader)
-    it.start(0)
-    it.pass_time(12_000)
-    assert [it.disks[node].log.end for node in it.voters] == [it.disks[0].log.end] * 3
-    assert end > 2
-    assert ("write", 1) not in [entry.payload for entry in it.disks[0].log.entries]
 
 
 def test_copies_of_an_earlier_epoch_are_not_counted_before_this_epoch_has_a_copy(table: Any) -> None:
