@@ -32,14 +32,11 @@ from tests.chaos.schedule import drawn
 )
 def test_nothing_is_lost_and_nothing_is_doubled(harms: tuple[str, ...]) -> None:
     script = [sys.executable, "-m", "tests.chaos", "--seed", "1", "--harms", ",".join(harms)]
-
     run = subprocess.run(script, capture_output=True, text=True, check=False)
-
     assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-3000:]
 
 
 def test_a_seed_is_a_schedule_and_every_harm_is_drawn() -> None:
     schedules = [drawn(seed) for seed in range(100)]
-
     assert schedules == [drawn(seed) for seed in range(100)]
     assert {act.harm for schedule in schedules for act in schedule.acts} == set(HARMS)

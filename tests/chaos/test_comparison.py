@@ -71,9 +71,7 @@ def test_a_doubled_row_is_found(stage: ChaosStage, expected: Path, table: str) -
     rows = DeltaTable(stage.pipeline.tables / table).to_pyarrow_table()
     partitions = rows.filter(pc.field("subject") == "partition") if "subject" in rows.column_names else rows
     write_deltalake(stage.pipeline.tables / table, partitions.slice(0, 1), mode="append")
-
     found = list(differences(stage, expected))
-
     assert any(sentence.startswith(f"{table}: 1 rows too many, 0 missing") for sentence in found), found
 
 
@@ -81,15 +79,11 @@ def test_a_doubled_row_is_found(stage: ChaosStage, expected: Path, table: str) -
 def test_a_lost_row_is_found(stage: ChaosStage, expected: Path, table: str) -> None:
     rows = DeltaTable(stage.pipeline.tables / table).to_pyarrow_table()
     write_deltalake(stage.pipeline.tables / table, rows.slice(1), mode="overwrite")
-
     found = list(differences(stage, expected))
-
     assert any(sentence.startswith(f"{table}: 0 rows too many, 1 missing") for sentence in found), found
 
 
 def test_what_was_refused_and_is_not_in_quarantine_is_found(stage: ChaosStage, expected: Path) -> None:
     stage.publish_refused(Channel.METRICS, b"refused, and never applied")
-
     found = list(differences(stage, expected))
-
     assert [sentence.partition(":")[0] for sentence in found] == ["how much was refused"]

@@ -107,7 +107,6 @@ def partition_rows(rows: list[Row]) -> list[Row]:
 
 def test_the_output_of_kafkas_tool_becomes_the_steps_of_each_partition() -> None:
     found = truth_of(_records(DUMP))
-
     elected = WHOLE._replace(leader=2, isr=(2,), leader_epoch=1, partition_epoch=1, elr=(3,))
     assert found.history == {ORDERS: [Step(8, WHOLE), Step(10, elected)]}
     assert found.names == {ORDERS[0]: "orders"}
@@ -117,9 +116,7 @@ def test_the_output_of_kafkas_tool_becomes_the_steps_of_each_partition() -> None
 
 def test_a_leader_that_is_elected_again_has_a_new_leader_epoch_and_an_empty_list_is_a_value() -> None:
     before = WHOLE._replace(elr=(3,), last_known_elr=(3,), leader_recovering=True)
-
     after = merged(before, {"leader": 1, "lastKnownElr": [], "leaderRecoveryState": 0})
-
     assert after == before._replace(leader_epoch=1, partition_epoch=1, last_known_elr=(), leader_recovering=False)
     assert merged(before, {}) == before._replace(partition_epoch=1)
 
@@ -142,10 +139,8 @@ def test_clearing_the_elr_is_a_step_of_the_partitions_that_have_one_and_of_no_ot
         *topic(2, "payments", "B", eligibleLeaderReplicas=[2]),
         *topic(4, "audit", "C"),
     ]
-
     of_one = truth_of([*both, record(6, "CLEAR_ELR_RECORD", topicName="orders")])
     of_all = truth_of([*both, record(6, "CLEAR_ELR_RECORD", topicName="")])
-
     assert {key[0] for key, steps in of_one.history.items() if len(steps) == 2} == {"A"}
     assert {key[0] for key, steps in of_all.history.items() if len(steps) == 2} == {"A", "B"}
     assert of_one.at_end()["A", 0][-3:] == ((), (), False)
@@ -155,9 +150,7 @@ def test_clearing_the_elr_is_a_step_of_the_partitions_that_have_one_and_of_no_ot
 def test_a_deleted_topic_ends_and_takes_its_configuration_along() -> None:
     minimum = record(2, "CONFIG_RECORD", resourceType=2, resourceName="orders", name="min.insync.replicas", value="2")
     removed = record(3, "REMOVE_TOPIC_RECORD", topicId="A")
-
     found = truth_of([*topic(0, "orders", "A"), minimum, removed, *topic(4, "orders", "B")])
-
     assert found.history["A", 0] == [Step(1, found.history["A", 0][0].facts), Step(3, None)]
     assert set(found.at_end()) == {("B", 0)}
     assert found.min_isr == {"orders": 1}
@@ -171,7 +164,6 @@ def test_what_the_steps_of_a_log_were_is_counted() -> None:
     moved = moving._replace(replicas=(1, 4, 3), adding_replicas=(), removing_replicas=())
     back = moving._replace(adding_replicas=(), removing_replicas=())
     steps = [WHOLE, lone, offline, unclean, moving, moved, moving, back, None]
-
     assert kinds({ORDERS: [Step(offset, facts) for offset, facts in enumerate(steps)]}) == {
         "created": 1,
         "shrunk": 2,
@@ -196,7 +188,6 @@ def test_what_the_pipeline_makes_of_a_recorded_log_is_what_kafkas_tool_reads(
     name: str, first: int, recorded_log: Callable[[str], list[RecordBatch]]
 ) -> None:
     rows, states = tables_of(tuple(recorded_log(name)), first)
-
     assert list(log_differences(truth_of(dumped(name)), rows, states)) == []
     assert sum(map(len, recorded(rows)[0].values())) > 10
 
@@ -205,9 +196,7 @@ def test_a_lost_step_is_found(truth: Truth, tables: tuple[list[Row], list[Row]])
     rows, states = tables
     lost = partition_rows(rows)[3]
     rows.remove(lost)
-
     found = list(log_differences(truth, rows, states))
-
     assert len(found) == 1
     assert f"{lost['topic']}-{lost['partition']} ({lost['topic_id']})" in found[0]
 
@@ -216,9 +205,7 @@ def test_a_doubled_step_is_found(truth: Truth, tables: tuple[list[Row], list[Row
     rows, states = tables
     doubled = partition_rows(rows)[-1]
     rows.append({**doubled, "ordinal": doubled["ordinal"] + 1_000_000})
-
     (found,) = log_differences(truth, rows, states)
-
     assert "only in the table: offset" in found
 
 
@@ -227,9 +214,7 @@ def test_a_step_that_differs_in_one_fact_is_found(name: str, truth: Truth, table
     rows, states = tables
     after = next(row for row in partition_rows(rows) if not row["after"]["is_deleted"])["after"]
     after[name] = [9] if isinstance(after[name], list) else (not after[name] if name == "leader_recovering" else 9)
-
     (found,) = log_differences(truth, rows, states)
-
     assert f"{name} {(9,) if isinstance(after[name], list) else after[name]}" in found.rpartition("table:")[2]
 
 
@@ -242,7 +227,6 @@ def test_steps_in_another_order_are_found(truth: Truth, tables: tuple[list[Row],
         if row["topic_id"] == last["topic_id"] and row["partition"] == last["partition"]
     )
     first["ordinal"], second["ordinal"] = second["ordinal"], first["ordinal"]
-
     assert len(list(log_differences(truth, rows, states))) == 1
 
 
@@ -253,9 +237,7 @@ def test_a_wrong_state_and_a_state_too_many_and_too_few_are_found(
     live = [state for state in states if not state["is_deleted"]]
     live[0]["isr"] = []
     live[1]["topic_id"] = "another"
-
     found = list(log_differences(truth, rows, states))
-
     assert [line.partition(",")[0].partition(":")[0].partition(" (")[0] for line in found] == [
         "the states of the log's tables have partitions that do not exist",
         "the states of the log's tables lack partitions",
@@ -268,9 +250,7 @@ def test_changes_said_to_be_missed_and_violations_are_found(truth: Truth, tables
     row = partition_rows(rows)[0]
     row["missed"] = 2
     row["events"] = [{"event": "protocol_violation", "detail": "leader 1 is not in the ISR"}]
-
     found = list(log_differences(truth, rows, states))
-
     assert found[0] == "the log's tables say that 2 changes were missed, and none was"
     assert found[1].endswith(": leader 1 is not in the ISR")
 
@@ -280,7 +260,6 @@ def test_a_snapshot_of_kafka_decides_about_the_epochs() -> None:
     later = record(3, "PARTITION_CHANGE_RECORD", topicId="A", partitionId=0, isr=[1])
     found = truth_of([*steps, later])
     right = topic(0, "orders", "A", isr=[1, 2], partitionEpoch=1)
-
     assert list(snapshot_differences(found, 3, right)) == []
     assert len(list(snapshot_differences(found, 4, right))) == 1
     (wrong,) = snapshot_differences(found, 3, topic(0, "orders", "A", isr=[1, 2], partitionEpoch=2))
@@ -309,7 +288,6 @@ def elections(count: int) -> list[DumpedRecord]:
 
 def test_the_last_view_of_a_poller_has_no_epochs_and_the_isr_in_any_order() -> None:
     found = truth_of(topic(0, "orders", "A", isr=[2, 1], partitionEpoch=7))
-
     assert list(polled_differences(found, [polled(isr=[1, 2])])) == []
     assert list(polled_differences(found, [polled(isr=[1, 2], leader_epoch=0)])) == []
     assert list(polled_differences(found, [polled(isr=[1, 2], elr=[2])])) == []
@@ -326,7 +304,6 @@ def test_the_last_view_of_a_poller_has_no_epochs_and_the_isr_in_any_order() -> N
 )  # fmt: skip
 def test_a_view_that_differs_is_found(wrong: Row) -> None:
     found = truth_of(topic(0, "orders", "A"))
-
     assert list(polled_differences(found, [polled()])) == []
     assert list(polled_differences(found, [polled(**wrong)])) != []
 
@@ -346,14 +323,12 @@ def test_a_view_that_differs_is_found(wrong: Row) -> None:
 )
 def test_missed_elections_are_counted_by_the_epochs_of_the_log(rows: list[Row], expected: Missed) -> None:
     found = truth_of([*topic(0, "orders", "A"), *elections(5)])
-
     assert missed_by_poller(found, rows) == {("A", 0): expected}
     assert bool(list(missed_differences(found, rows))) == (expected.actual != (expected.expected or 0))
 
 
 def test_a_poller_without_epochs_has_nothing_to_count() -> None:
     found = truth_of(topic(0, "orders", "A"))
-
     assert list(missed_differences(found, [change(0, None, 1)])) == [
         "the poller missed None elections of orders-0 (A) and counts 1"
     ]
@@ -362,7 +337,6 @@ def test_a_poller_without_epochs_has_nothing_to_count() -> None:
 def test_a_wrong_minimum_is_found() -> None:
     minimum = record(2, "CONFIG_RECORD", resourceType=2, resourceName="orders", name="min.insync.replicas", value="3")
     found = truth_of([*topic(0, "orders", "A"), minimum])
-
     assert list(min_isr_differences(found, [polled(min_isr_effective=2)], "they")) == []
     assert list(min_isr_differences(found, [polled(min_isr_effective=3)], "they")) == [
         "they say that orders-0 has the min ISR 3, it is 2"

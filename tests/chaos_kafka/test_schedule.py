@@ -17,7 +17,6 @@ NAMES = tuple(HARMS)
 
 def test_a_seed_is_a_schedule_and_another_seed_another_one() -> None:
     schedules = [drawn(seed, 30, NAMES) for seed in range(50)]
-
     assert schedules == [drawn(seed, 30, NAMES) for seed in range(50)]
     assert len({str(schedule).partition(",")[2] for schedule in schedules}) == 50
 
@@ -25,14 +24,12 @@ def test_a_seed_is_a_schedule_and_another_seed_another_one() -> None:
 def test_thirty_faults_have_every_harm_and_none_more_than_twice() -> None:
     for seed in range(20):
         count = Counter(act.harm for act in drawn(seed, 30, NAMES).acts)
-
         assert set(count) == set(HARMS)
         assert set(count.values()) <= {1, 2}
 
 
 def test_every_one_of_our_programs_dies_and_every_node_is_chosen() -> None:
     acts = [act for seed in range(20) for act in drawn(seed, 30, NAMES).acts]
-
     assert {(act.own.side, act.own.program) for act in acts if act.own} == {
         ("log", "collector"),
         ("log", "job"),
@@ -46,14 +43,12 @@ def test_every_one_of_our_programs_dies_and_every_node_is_chosen() -> None:
 
 def test_faults_are_shorter_and_longer_than_the_session_of_a_broker() -> None:
     seconds = [act.seconds for act in drawn(1, 100, NAMES, longest=10.0).acts]
-
     assert min(seconds) < 2.0
     assert 8.0 < max(seconds) <= 10.0
 
 
 def test_a_small_cluster_has_only_nodes_of_its_own() -> None:
     acts = drawn(1, 30, ("kill", "kill_controller"), SMALL).acts
-
     assert {act.harm for act in acts} == {"kill", "kill_controller"}
     assert {act.controller for act in acts} <= {ACTIVE, 101}
     assert {tuple(sorted(act.brokers)) for act in acts} == {(1, 2, 3)}
@@ -68,7 +63,6 @@ def test_only_runs_of_the_same_kind_are_left_out_by_their_last_verdict(tmp_path:
         "BROKEN seed 8, 30 faults (9 s): kept in /tmp/y\n"
         "equal seed 9, 30 faults without Spark (300 s): 12 steps\n"
     )
-
     assert verdicts_in(results, "30 faults") == {7: "equal", 8: "BROKEN"}
     assert verdicts_in(results, "30 faults without Spark") == {9: "equal"}
     assert verdicts_in(tmp_path / "none.txt", "30 faults") == {}

@@ -52,12 +52,10 @@ def test_what_was_told_as_something_else_is_said(fault: str, rows: list[dict[str
 
 def test_the_broker_that_was_chosen_is_the_one_to_blame() -> None:
     fault = FAULTS["controller_and_broker"]
-
     assert fault.wrong([told("broker_loss", 2)], chosen=2) == ""
     assert fault.wrong([told("broker_loss", 1)], chosen=2) == "told broker_loss of [1]"
 
 
 def test_nothing_planned_is_allowed_beside_a_crash_but_what_was_planned_of_it() -> None:
     planned = {name for name, fault in FAULTS.items() if fault.allowed & PLANNED_CLASSES}
-
     assert planned == {"rolling_restart_with_crash", "disk_lost", "decommission"}

@@ -78,7 +78,6 @@ def reported(kind: str, *brokers: int, begin: float = 12, end: float = 50) -> Re
 
 def test_an_incident_that_is_reported_of_another_broker_is_missed_and_extra() -> None:
     verdict = judged([(expected("broker_loss", brokers={1}),)], [reported("slow_follower", 2)])
-
     assert [one.reported_kind for one in verdict.findings] == ["missed"]
     assert [each.kind for each in verdict.extra] == ["slow_follower"]
     assert verdict.findings[0].is_silent
@@ -87,7 +86,6 @@ def test_an_incident_that_is_reported_of_another_broker_is_missed_and_extra() ->
 def test_two_crashes_may_be_reported_as_one_loss_or_as_two() -> None:
     cascade = [(expected("broker_loss", brokers={1, 2}, end=300),)]
     apart = [reported("broker_loss", 1), reported("broker_loss", 2, begin=200, end=300)]
-
     assert judged(cascade, [reported("broker_loss", 1, 2, end=300)]).errors == 0
     assert judged(cascade, apart).errors == 0
     assert judged(cascade, apart[:1]).errors == 1  # broker 2 was not named
@@ -95,14 +93,12 @@ def test_two_crashes_may_be_reported_as_one_loss_or_as_two() -> None:
 
 def test_a_crash_that_is_reported_as_planned_work_is_silent_harm() -> None:
     verdict = judged([(expected("broker_loss", brokers={1, 2}),)], [reported("rolling_restart", 1, 2)])
-
     assert verdict.findings[0].is_silent
     assert not verdict.findings[0].kind_right
 
 
 def test_a_clean_restart_that_is_reported_as_a_loss_is_a_false_alarm() -> None:
     verdict = judged([(expected("controlled_shutdown", brokers={1}, harm=False),)], [reported("broker_loss", 1)])
-
     assert verdict.findings[0].is_false_alarm
 
 
@@ -110,7 +106,6 @@ def test_a_clean_stop_that_no_record_proves_may_be_reported_as_a_loss_of_its_bro
     turns = replace(
         expected("rolling_restart", brokers={1, 2}, harm=False), must=frozenset({1}), unproven=frozenset({2})
     )
-
     assert judged([(turns,)], [reported("rolling_restart", 1, 2)]).errors == 0
     assert judged([(turns,)], [reported("rolling_restart", 1), reported("broker_loss", 2)]).errors == 0
     assert judged([(turns,)], [reported("broker_loss", 1, 2)]).findings[0].is_false_alarm
@@ -120,7 +115,6 @@ def test_a_clean_stop_that_no_record_proves_may_be_reported_with_another_loss_bu
     stop = replace(expected("controlled_shutdown", brokers={2}, harm=False), must=frozenset(), unproven=frozenset({2}))
     proven = expected("controlled_shutdown", brokers={2}, harm=False)
     crash = expected("broker_loss", brokers={1})
-
     assert judged([(crash, stop)], [reported("broker_loss", 1, 2)]).errors == 0
     assert judged([(crash, stop)], [reported("broker_loss", 1, 2, 3)]).errors > 0
     assert judged([(crash, proven)], [reported("broker_loss", 1, 2)]).errors > 0
@@ -132,7 +126,6 @@ def test_a_clean_stop_that_no_record_proves_may_be_reported_with_another_loss_bu
 
 def test_two_losses_at_once_may_be_reported_as_one_that_names_all() -> None:
     both = [(expected("broker_loss", brokers={1}), expected("rack_loss", brokers={2, 3}))]
-
     assert judged(both, [reported("broker_loss", 1, 2, 3)]).errors == 0
     assert judged(both, [reported("broker_loss", 1)]).errors > 0
     assert judged(both, [reported("broker_loss", 1, 2), reported("broker_loss", 3)]).errors == 0
@@ -143,11 +136,9 @@ def test_harm_is_not_silent_where_an_alarming_incident_explains_all_of_it_and_th
     removals = frozenset({frozenset({1, 2}), frozenset({5, 3})})
     split = replace(expected("network_split", brokers={1, 5}), removals=removals)
     both = [(split, expected("slow_follower", brokers={6}))]
-
     explained = judged(both, [reported("slow_follower", 1, 5, 6)]).findings[0]
     hidden = judged(both, [reported("slow_follower", 1, 6)]).findings[0]
     later = judged(both, [reported("slow_follower", 1, 5, 6, begin=40)]).findings[0]
-
     assert (explained.is_silent, explained.kind_right, explained.reported_kind) == (False, False, "slow_follower")
     assert (hidden.is_silent, later.is_silent) == (True, True)
 
@@ -155,16 +146,13 @@ def test_harm_is_not_silent_where_an_alarming_incident_explains_all_of_it_and_th
 @pytest.mark.parametrize("seed", [863037663552, pytest.param(793559221300, marks=pytest.mark.long)])
 def test_what_is_stopped_later_is_not_why_a_broker_lagged(seed: int) -> None:
     play = played(seed)
-
     assert play.troubles[0].kind == "split"
     assert [one.harm & {"refused"} for one in effects_of(play).of] == [{"refused"}, set()]
 
 
 def test_a_slow_disk_is_not_why_a_broker_lagged_that_was_cut_off_all_the_time() -> None:
     play = played(503129481043, ("split", "slow_disk"))
-
     split, slow_disk = effects_of(play).of
-
     assert split.reports
     assert slow_disk.reports == []
 
@@ -172,9 +160,7 @@ def test_a_slow_disk_is_not_why_a_broker_lagged_that_was_cut_off_all_the_time() 
 @pytest.mark.parametrize(("seed", "link"), [(189579013426, "2 and 6"), (1062825957586, "1 and 3")])
 def test_a_link_that_is_lost_on_one_side_of_a_cut_is_named_beside_it(seed: int, link: str) -> None:
     play = played(seed)
-
     (row,) = (row for row in play.incidents if row["incident_class"] == "network_split")
-
     assert f"(replication between brokers {link} lagged, too): " in row["summary"]
     assert not any(one["is_silent"] for one in result_of(play, 0.0)["findings"])
 
@@ -182,7 +168,6 @@ def test_a_link_that_is_lost_on_one_side_of_a_cut_is_named_beside_it(seed: int, 
 def test_of_several_sets_that_are_right_the_one_counts_that_fits() -> None:
     one, other = (expected("controlled_shutdown", brokers={broker}, harm=False) for broker in (1, 2))
     together = expected("rolling_restart", brokers={1, 2}, harm=False)
-
     assert judged([(together,), (one, other)], [reported("rolling_restart", 1, 2)]).errors == 0
     assert (
         judged(
@@ -195,9 +180,7 @@ def test_of_several_sets_that_are_right_the_one_counts_that_fits() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_of_every_fault_no_harm_is_silent_no_alarm_is_false_and_no_cause_is_proven_wrong(kind: str) -> None:
     play = played(SEED, (kind,))
-
     result = result_of(play, 0.0)
-
     assert [one.kind for one in play.troubles] == [kind]
     assert (result["unexplained"], result["wrong_proven"]) == (0, [])
     assert [one["trouble"] for one in result["findings"] if one["is_silent"]] == []
@@ -207,9 +190,7 @@ def test_of_every_fault_no_harm_is_silent_no_alarm_is_false_and_no_cause_is_prov
 
 def test_results_are_rendered_with_their_intervals() -> None:
     results = [result_of(played(SEED, ("crash",)), 1.0), result_of(played(SEED, ("stop",)), 1.0)]
-
     page = rendered(results, "# Heading")
-
     assert "95 %" in page
     assert "| broker_loss |" in page
 

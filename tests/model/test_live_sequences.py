@@ -108,13 +108,11 @@ def test_shrinks_have_many_causes_and_brokers_count_only_their_own_statement_35(
     it = lab(replica_lag_time_max_ms=12_000)
     (key,) = it.topic("t", [(1, 2, 3)])
     it.keep_writing(key, 1, 100)
-
     it.hold(1, 3)
     it.run(30_000)
     it.release(1, 3)
     it.run(32_000)
     assert (it.causes(key), it.shrinks()) == ([Cause.LAG, Cause.EXPAND], 1)
-
     it.cluster.kill(2)
     it.run(45_000)
     it.start(2)
