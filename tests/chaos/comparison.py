@@ -73,7 +73,6 @@ def _whole(bus: Path, channel: Channel) -> pa.Table:
 
 
 def differences(stage: ChaosStage, expected: Path) -> Iterator[str]:
-    """Yield what differs first, table by table."""
     tables = stage.pipeline.tables
     of_bus = {"quarantine"} if stage.lost_bus else set()
     # Rounds of one collector follow each other; of two, it depends on the order of their logs whose are compared.

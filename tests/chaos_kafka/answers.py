@@ -20,7 +20,6 @@ from streaming.runtime.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from types import TracebackType
 
 TopicPartition = tuple[str, int]
 UNDECIDED: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
@@ -139,9 +138,7 @@ class KafkasAdmin:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._gateway.close()
         self._process.kill()
         self._process.wait()

@@ -12,7 +12,6 @@ from tests.sources.samples.late_producer import leave_hanging
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import TracebackType
 
 LAGS_BY: Final = 7
 HUNG: Final = "hung"
@@ -95,9 +94,7 @@ class Clients:
         self.hanging.append(left.producer_id)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for member in self._members:
             member.end()
         for member in self._members:

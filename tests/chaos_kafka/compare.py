@@ -62,7 +62,6 @@ class Truth(NamedTuple):
         return image_at(self.history, None)
 
     def last_offset(self) -> int:
-        """Return the offset of the last step."""
         return max((steps[-1].offset for steps in self.history.values()), default=-1)
 
 
@@ -350,7 +349,6 @@ def _missed(steps: Sequence[Step], rows: Sequence[Row]) -> Missed:
 
 
 def missed_differences(truth: Truth, rows: Iterable[Row]) -> Iterator[str]:
-    """Compare both counts."""
     yield from _some(
         f"the poller missed {missed.expected} elections of {_name(key, truth)} and counts {missed.actual}"
         for key, missed in sorted(missed_by_poller(truth, rows).items())

@@ -120,7 +120,6 @@ def sampled(stage: KafkaStage, say: Callable[[str], None], seconds: float, *, is
 
 
 def counted(tables: Mapping[str, Sequence[Row]]) -> str:
-    """Say how many rows there are."""
     return ", ".join(f"{len(rows)} {name}" for name, rows in tables.items())
 
 

@@ -36,11 +36,9 @@ class Shape(NamedTuple):
     version: str = NEWEST
 
     def broker_ids(self) -> tuple[int, ...]:
-        """Return the ids of the brokers."""
         return tuple(range(1, self.brokers + 1))
 
     def controller_ids(self) -> tuple[int, ...]:
-        """Return the ids of the controllers."""
         return tuple(range(FIRST_CONTROLLER, FIRST_CONTROLLER + self.controllers))
 
     def topics(self) -> dict[str, Topic]:

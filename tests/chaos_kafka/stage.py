@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
     from pathlib import Path
-    from types import TracebackType
 
     from deploy.sandbox import PartitionDescription
     from deploy.sandbox.plan import Plan
@@ -186,10 +185,8 @@ class KafkaStage:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
 
     # ------------------------------------------------------------------ what a fault asks for
 
@@ -315,7 +312,6 @@ class KafkaStage:
             return None
 
     def sampled(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the tables of the samples."""
         side = self.sides[LOG]
         if not self._spark:
             side.fold_samples()

@@ -34,7 +34,6 @@ class Stretch(NamedTuple):
 
     @property
     def begins_at(self) -> int:
-        """Offset of the first change."""
         return self.opened_at + 1
 
 

@@ -87,7 +87,6 @@ class Replay:
         return chain.from_iterable(combinations(suspects, count) for count in range(len(suspects) + 1))
 
     def topic_called(self, name: str) -> TopicRegistration | None:
-        """Find a topic by its name."""
         return self.registry.topics.get(self._ids[name]) if name in self._ids else None
 
     def subject_of(self, record: MetadataRecord) -> str:

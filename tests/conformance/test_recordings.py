@@ -1,4 +1,4 @@
-"""What real Kafka 4.3.1 clusters wrote is what the model's controller would have written."""
+"""What real Kafka 4.3.1 clusters wrote, and what the built-in scenarios write, is explained by actions of the model."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from streaming.sources.simulated.timeline import step_text
 from tests.conformance.actions import Action, ActionName
 from tests.conformance.checker import Checker
 from tests.conformance.quirks import Quirk
+from tests.conformance.truth import actions_of
+from tests.plays import SCENARIOS, played
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,3 +79,12 @@ def test_a_broker_that_was_moved_away_and_came_back_with_nothing_won_a_clean_ele
     assert (dropped.after.replicas, dropped.after.elr) == ((3,), (1, 2))
     assert (back.after.replicas, back.after.isr, back.after.adding_replicas) == ((3, 2), (3,), (2,))
     assert (elected.after.leader, elected.after.isr, elected.cause) == (2, (2,), Cause.ELR_ELECTION)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_record_of_a_scenario_is_an_action(name: str) -> None:
+    checker = Checker(min_insync_replicas=1, unclean_leader_election=False)
+    actions: list[Action] = []
+    for commit in played(name).commits:
+        actions += actions_of(checker, commit)
+    assert len(actions) > 100

@@ -16,7 +16,6 @@ from tests.plugins.pipeline import Pipeline
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-    from types import TracebackType
 
 BROKERS: Final = (1, 2, 3, 4, 5)
 DISK_BROKER: Final = 4
@@ -111,10 +110,8 @@ class DrillStage:
             stack.enter_context(writer)
         self.pipeline.eventually(lambda: self.pipeline.rows("partition_changes"), "a first commit", job)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
 
     # ------------------------------------------------------------------ the disk
 
@@ -146,8 +143,6 @@ class DrillStage:
         wait_until(is_full, "every ISR to be full", seconds=seconds, every=0.5)
 
     def wait_left(self, broker: int, seconds: float = 120.0) -> None:
-        """Wait until a broker is in no ISR."""
-
         def has_left() -> bool:
             return all(broker not in partition.isr for partition in self.sandbox.admin.describe().values())
 
@@ -166,8 +161,6 @@ class DrillStage:
         ]
 
     def controller(self) -> int:
-        """Return the active controller."""
-
         def active() -> list[int]:
             return [row["controller"] for row in self.pipeline.rows("cluster_state") if row["controller"] is not None]
 

@@ -24,7 +24,6 @@ _WORST: Final = 15
 
 
 def alerts_sent(results: Sequence[Result]) -> Sent:
-    """Send what fired to Alertmanager."""
     with tempfile.TemporaryDirectory(prefix="isrwatch-judge-") as folder:
         return notified({_name(result): result["firings"] for result in results}, Path(folder))
 
@@ -155,7 +154,6 @@ def _complaints(result: Result) -> str:
 
 
 def alerts_heading(played: str, cost: str) -> str:
-    """Write what was done, above the tables."""
     return f"""# Who is woken, judged
 
 {played} Rendered by

@@ -68,7 +68,6 @@ class Scrapes:
     """Scrapes a play every 15 s: the series, and the incidents that were open at each scrape."""
 
     def __init__(self, names: frozenset[str]) -> None:
-        """Start without a scrape."""
         self.series = ScrapedSeries()
         self.open: dict[int, list[OpenIncident]] = {}
         self._exposed = ExposedPlay(names)

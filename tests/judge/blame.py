@@ -39,7 +39,6 @@ class Step(NamedTuple):
 
     @property
     def cause(self) -> Cause:
-        """The true one."""
         return self.after.cause
 
 

@@ -43,7 +43,6 @@ class CruiseControl:
         self._scores = Counter[str | int]()
 
     def slow_after(self, samples: Mapping[BrokerId, SpeedSample]) -> frozenset[BrokerId]:
-        """Return which brokers are reported after a round."""
         values = {
             broker: (sample.response_micros, sample.behind_percent, sample.append_micros)
             for broker, sample in samples.items()

@@ -75,7 +75,6 @@ class ExpectedIncident:
 
     @property
     def kind(self) -> str:
-        """The class that it is counted as."""
         return self.kinds[0]
 
 

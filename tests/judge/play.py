@@ -119,21 +119,38 @@ class Play:
     offsets: dict[CauseKey, int | None] = field(default_factory=dict)
 
 
+def source_of(scenario: Scenario, seed: int, *, watched: bool = False) -> SimulatedSource:
+    return SimulatedSource(
+        scenario,
+        seed=seed,
+        cluster_id=ClusterId("judged"),
+        cluster="judged",
+        name="metadata_log:judge",
+        epoch=Micros(START),
+        watched=watched,
+    )
+
+
+def stand_of(random: Random, source: SimulatedSource, scenario: Scenario) -> Stand:
+    """Give the cluster of a source, for drawers to choose from."""
+    names = {topic_id: topic.topic for topic_id, topic in source.topics().items()}
+    partitions = source.partitions()
+    return Stand(
+        random=random,
+        scenario=scenario,
+        partitions=partitions,
+        topic_of={key: names[key.topic_id] for key in partitions},
+        active=source.simulation.cluster.controllers.active or CONTROLLER,
+    )
+
+
 def played(seed: int, kinds: tuple[str, ...] = (), watch: Callable[[Batch], None] | None = None) -> Play:
     """Play a seed; with ``kinds`` these faults instead of drawn ones. ``watch`` gets what each micro-batch commits."""
     random = Random(f"{seed} judge")
     for draw in range(_DRAWS):
         wanted = kinds or _kinds(random)
         cluster = drawn_cluster(random, wanted)
-        source = SimulatedSource(
-            cluster.scenario,
-            seed=seed * _DRAWS + draw,
-            cluster_id=ClusterId("judged"),
-            cluster="judged",
-            name="metadata_log:judge",
-            epoch=Micros(START),
-            watched=not LOSE_RECORDS.isdisjoint(wanted),
-        )
+        source = source_of(cluster.scenario, seed * _DRAWS + draw, watched=not LOSE_RECORDS.isdisjoint(wanted))
         troubles = _troubles(random, source, cluster.scenario, wanted)
         if troubles is not None:
             seconds = max(act.at for trouble in troubles for act in trouble.acts) + TAIL_SECONDS
@@ -163,15 +180,7 @@ def _troubles(
     random: Random, source: SimulatedSource, scenario: Scenario, kinds: tuple[str, ...]
 ) -> tuple[Trouble, ...] | None:
     """Draw the faults one after the other, on different brokers; None if one of them cannot happen."""
-    names = {topic_id: topic.topic for topic_id, topic in source.topics().items()}
-    partitions = source.partitions()
-    stand = Stand(
-        random=random,
-        scenario=scenario,
-        partitions=partitions,
-        topic_of={key: names[key.topic_id] for key in partitions},
-        active=source.simulation.cluster.controllers.active or CONTROLLER,
-    )
+    stand = stand_of(random, source, scenario)
     drawn: list[Trouble] = []
     for kind in kinds:
         left = replace(stand, taken=frozenset(b for one in drawn for b in one.brokers))
@@ -196,7 +205,7 @@ def _begin(random: Random, earlier: list[Trouble]) -> float:
 def _run(play: Play, source: SimulatedSource, watch: Callable[[Batch], None] | None) -> None:
     simulation = source.simulation
     for act in sorted((act for trouble in play.troubles for act in trouble.acts), key=lambda act: act.at):
-        simulation.agenda.at(WARM_UP_MS + round(act.at * 1_000), partial(_do, source, act))
+        simulation.agenda.at(WARM_UP_MS + round(act.at * 1_000), partial(do, source, act))
     simulation.agenda.every(_LOOK_MS, WARM_UP_MS, partial(_look, play, simulation))
     settings = JobSettings()
     gaps = IncidentGaps(
@@ -227,7 +236,7 @@ def _run(play: Play, source: SimulatedSource, watch: Callable[[Batch], None] | N
     )
 
 
-def _do(source: SimulatedSource, act: Act) -> None:
+def do(source: SimulatedSource, act: Act) -> None:
     simulation = source.simulation
     if act.if_empty is not None and any(act.if_empty in state.replicas for state in source.partitions().values()):
         return

@@ -65,14 +65,12 @@ class Clock:
     """Notes when each message came."""
 
     def __init__(self, webhook: Webhook) -> None:
-        """Begin now."""
         self._webhook, self._began = webhook, time.monotonic()
         self.messages: list[Message] = []
         self._seen = 0
 
     @property
     def second(self) -> float:
-        """Seconds since the begin."""
         return time.monotonic() - self._began
 
     def take(self) -> Iterator[Message]:
@@ -163,14 +161,12 @@ def wrong(scenario: str, messages: Sequence[Message], pages: frozenset[str]) -> 
 
 
 def page_alerts() -> frozenset[str]:
-    """Name the alerts that wake somebody."""
     groups: list[dict[str, Any]] = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
     rules = [rule for group in groups for rule in group["rules"] if "alert" in rule]
     return frozenset(rule["alert"] for rule in rules if rule["labels"]["severity"] == "page")
 
 
 def main() -> None:
-    """Run the scenarios, and judge them."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("scenarios", nargs="*", default=SCENARIOS)
     options.add_argument("--minutes", type=float, default=15)

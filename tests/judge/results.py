@@ -145,7 +145,6 @@ def confusion(results: Iterable[Result]) -> Counter[tuple[str, str]]:
 
 
 def rendered(results: Sequence[Result], heading: str) -> str:
-    """Write all tables, as Markdown."""
     polled = [result for result in results if result["is_polled"]]
     results = [result for result in results if not result["is_polled"]]
     parts = [heading, *_aims(results), "", *_classes(results), "", *_suspects(results), "", *_cause_table(results), ""]

@@ -15,9 +15,8 @@ from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.changes.advice.slow_brokers import LEAST_PEERS, BrokerSpeed, SpeedSample, after_round
-from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
+from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.sample_blocks import BrokerSpeedsObserved
-from streaming.model.messages.network import CONTROLLER
 from streaming.sources.simulated import SimulatedSource
 from streaming.sources.simulated.scenario import Action, Fault
 from streaming.sources.simulated.simulation import WARM_UP_MS
@@ -27,13 +26,11 @@ from tests.judge.agents import Agents
 from tests.judge.clusters import drawn_cluster
 from tests.judge.cruise_control import CruiseControl
 from tests.judge.faults import Stand
-from tests.judge.play import SECOND, START
+from tests.judge.play import SECOND, START, do, source_of, stand_of
 from tests.judge.trouble import Act, Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-
-    from streaming.sources.simulated.scenario import Scenario
 
     Round = dict[BrokerId, SpeedSample]
 
@@ -89,7 +86,6 @@ class SlowPlay:
 
 
 def slow_played(seed: int) -> SlowPlay:
-    """Play a seed."""
     random = Random(f"{seed} slow")
     return _drawn_times(seed, random) if random.random() < HALF else _in_the_model(seed, random)
 
@@ -119,21 +115,14 @@ def _in_the_model(seed: int, random: Random) -> SlowPlay:
             continue  # two of three that receive slowly from the third are one that sends slowly
         if kind in {*_SLOW, "half"} and cluster.scenario.topics[0].records_per_second < LEAST_RATE:
             continue  # a link carries whole records per second: of few there is no share
-        source = SimulatedSource(
-            cluster.scenario,
-            seed=seed * _DRAWS + draw,
-            cluster_id=ClusterId("judged"),
-            cluster="judged",
-            name="judge",
-            epoch=Micros(START),
-        )
-        drawn = _DRAWERS[kind][1](_stand(random, source, cluster.scenario))
+        source = source_of(cluster.scenario, seed * _DRAWS + draw)
+        drawn = _DRAWERS[kind][1](stand_of(random, source, cluster.scenario))
         if drawn is None:
             continue
         trouble, must = drawn
         trouble = trouble.shifted(round(QUIET_SECONDS + random.uniform(0, 30), 3))
         for act in trouble.acts:
-            source.simulation.agenda.at(WARM_UP_MS + round(act.at * 1_000), partial(_do, source, act))
+            source.simulation.agenda.at(WARM_UP_MS + round(act.at * 1_000), partial(do, source, act))
         rounds = _rounds(source, trouble.end + TAIL_SECONDS)
         if has_agents := random.random() < AGENTS:
             agents = Agents(random, cluster.scenario.brokers, lambda _: random.lognormvariate(1.0, 0.5))
@@ -151,23 +140,6 @@ def _in_the_model(seed: int, random: Random) -> SlowPlay:
             called=_called(rounds),
         )
     raise ValueError(f"no cluster for {kind}")
-
-
-def _stand(random: Random, source: SimulatedSource, scenario: Scenario) -> Stand:
-    names = {topic_id: topic.topic for topic_id, topic in source.topics().items()}
-    partitions = source.partitions()
-    return Stand(
-        random=random,
-        scenario=scenario,
-        partitions=partitions,
-        topic_of={key: names[key.topic_id] for key in partitions},
-        active=source.simulation.cluster.controllers.active or CONTROLLER,
-    )
-
-
-def _do(source: SimulatedSource, act: Act) -> None:
-    if isinstance(act.what, Fault):
-        source.simulation.inflict(act.what)
 
 
 def _rounds(source: SimulatedSource, seconds: float) -> Iterator[tuple[float, Round]]:

@@ -64,7 +64,6 @@ def slow_judged(seed: int, _: tuple[str, ...] = ()) -> Result:
 
 
 def slow_rendered(results: Sequence[Result], heading: str) -> str:
-    """Write the table, as Markdown."""
     kinds = sorted({result["kind"] for result in results}, key=lambda kind: (not _must(results, kind), kind))
     lines = [heading + _INTRODUCTION]
     lines.append(

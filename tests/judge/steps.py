@@ -73,7 +73,6 @@ class Effect:
     partitions: set[TopicPartition] = field(default_factory=set)
 
     def touch(self, step: Step) -> None:
-        """Count a step."""
         self.first = step.at if self.first is None else self.first
         self.last = step.at
         self.partitions.add(step.key)
@@ -116,7 +115,6 @@ class _Account:
         self.minima = {plan.name: plan.min_insync_replicas for plan in play.scenario.topics}
 
     def take(self, step: Step) -> None:
-        """Account for one step."""
         self.states[step.key] = step.after
         blamed = {place for broker in step.removed for place in self._blame(step, broker)}
         if not step.removed:
@@ -249,7 +247,6 @@ class _Account:
 
 
 def effects_of(play: Play) -> Effects:
-    """Account for a whole play."""
     account = _Account(play)
     for step in steps_of(play):
         account.take(step)

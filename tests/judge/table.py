@@ -54,7 +54,6 @@ class Table:
     turn_seconds: float
 
     def of(self, fault: str) -> list[Outcome]:
-        """Give the rows of a fault."""
         return [outcome for outcome in self.outcomes if outcome.fault == fault]
 
 

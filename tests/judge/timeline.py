@@ -26,7 +26,6 @@ class _Shape(NamedTuple):
 
 
 def timeline(play: Play) -> Iterator[str]:
-    """Give the lines of a play."""
     scenario, constants = play.scenario, play.scenario.constants
     yield f"seed {play.seed}, {play.preset}: brokers {list(scenario.brokers)}, racks {scenario.racks or 'none'}"
     yield (

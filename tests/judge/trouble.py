@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.sources.simulated.scenario import Action, Fault, TopicPlan
@@ -43,7 +43,6 @@ class Act(NamedTuple):
     if_empty: BrokerId | None = None
 
     def sentence(self) -> str:
-        """Say it."""
         if isinstance(self.what, Fault):
             return self.what.sentence()
         return f"{'delete' if self.deletes else 'create'} topic {self.what.name}"
@@ -77,16 +76,12 @@ class Trouble:
 
     def shifted(self, seconds: float) -> Trouble:
         """The same, later."""
-        return Trouble(
-            kind=self.kind,
-            what=self.what,
+        return replace(
+            self,
             begin=self.begin + seconds,
             end=self.end + seconds,
-            acts=tuple(_shifted(act, seconds) for act in self.acts),
-            brokers=self.brokers,
+            acts=tuple(act._replace(at=act.at + seconds) for act in self.acts),
             absences=tuple(Absence(one, stop + seconds, start + seconds) for one, stop, start in self.absences),
-            side=self.side,
-            topics=self.topics,
         )
 
     def span_of(self, broker: BrokerId) -> tuple[float, float]:
@@ -111,7 +106,3 @@ class Trouble:
             absence.broker == broker and absence.stopped - LINGER_SECONDS <= moment <= absence.started + grace
             for absence in self.absences
         )
-
-
-def _shifted(act: Act, seconds: float) -> Act:
-    return act._replace(at=act.at + seconds)

@@ -26,7 +26,6 @@ class Span(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long it lasted."""
         return self.end - self.begin
 
 

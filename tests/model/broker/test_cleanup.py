@@ -56,18 +56,6 @@ def test_statement_29_a_log_is_segments_and_each_replica_deletes_its_own(lab: An
     assert it.log_end(1, key) == 51
 
 
-def test_statement_29_a_broker_has_one_replica_of_a_partition_at_most(it: Any) -> None:
-    it.topic("t", [(1, 2, 3), (2, 3, 1)])
-    for disk in it.cluster.disks.values():
-        assert len(disk.replicas) == 2
-
-
-def test_statement_30_a_replica_is_on_one_disk_and_gone_with_it(it: Any) -> None:
-    keys = it.topic("t", [(1, 2, 3), (2, 3, 1)])
-    it.cluster.wipe(3)
-    assert [set(disk.replicas) for disk in it.cluster.disks.values()] == [set(keys), set(keys), set()]
-
-
 def test_retention_waits_for_the_high_watermark(lab: Any) -> None:
     it = lab(log_retention_check_interval_ms=1_000, log_initial_task_delay_ms=1_000, replica_lag_time_max_ms=100_000)
     key = it.topic("t", [(1, 2)], segment_bytes=10_240, retention_ms=2_000)[0]

@@ -99,15 +99,6 @@ def test_the_order_of_members_does_not_matter(assignor: Assignor, group: tuple[C
     assert assignor(topics, subscriptions) == assignor(topics, subscriptions[::-1])
 
 
-@pytest.mark.parametrize("assignor", (CLASSIC_ASSIGNORS | SERVER_ASSIGNORS).values())
-def test_statement_38_members_beyond_the_partition_count_stay_idle_until_partitions_are_added(
-    assignor: Assignor,
-) -> None:
-    group = members("a", "b", "c", "d", "e")
-    assert sorted(loads(assignor({TopicId("t"): 3}, group))) == [0, 0, 1, 1, 1]
-    assert sorted(loads(assignor({TopicId("t"): 5}, group))) == [1, 1, 1, 1, 1]
-
-
 @pytest.mark.parametrize("assignor", [round_robin, sticky, uniform])
 @QUICK
 @given(group=groups(alike=True))
@@ -181,15 +172,6 @@ def test_cooperative_sticky_is_complete_and_balanced_after_the_second_round(
     second = cooperative_sticky(topics, owning(subscriptions, first, 9))
     assert all(set(first[member]) <= set(second[member]) for member in first)
     assert sorted(loads(second)) == sorted(loads(sticky(topics, subscriptions)))
-
-
-def test_a_partition_changes_hands_in_two_rounds() -> None:
-    topics = {TopicId("t"): 4}
-    alone = cooperative_sticky(topics, members("a"))
-    joined = owning(members("a"), alone) + members("b")
-    first = cooperative_sticky(topics, joined)
-    assert shown(first) == {"a": "t0 t1", "b": ""}
-    assert shown(cooperative_sticky(topics, owning(joined, first, 2))) == {"a": "t0 t1", "b": "t2 t3"}
 
 
 def test_range_gives_stretches_and_the_first_members_one_more() -> None:

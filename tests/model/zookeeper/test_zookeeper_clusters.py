@@ -44,18 +44,6 @@ def test_statement_19_zookeeper_keeps_leader_and_isr_and_counts_their_versions(l
     ]
 
 
-def test_statement_20_with_kraft_the_same_steps_are_records_of_a_metadata_log(it: Any) -> None:
-    """Every offset is there once, whoever wrote; on ZooKeeper the batches only tell what a reader would see."""
-    (key,) = it.topic("t", [(1, 2, 3)])
-    it.cluster.kill(3)
-    it.run(30_000)
-    offsets = [commit.batch.base_offset + n for commit in it.commits for n in range(len(commit.batch.records))]
-    assert offsets == list(range(len(offsets)))
-    assert it.state(key).partition_epoch == sum(
-        isinstance(record, PartitionChange) for commit in it.commits for record in commit.batch.records
-    )
-
-
 @OLD_AND_NEW
 def test_statement_10_a_member_leaves_by_its_session_or_by_its_lag(lab: Any, preset: str) -> None:
     it = lab(preset=preset, **QUIET)
