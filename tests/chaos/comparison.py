@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,15 +22,10 @@ from streaming.jobs.driver.incidents import IncidentsBatch
 from streaming.jobs.driver.replication import ReplicationBatch
 from streaming.jobs.driver.samples import NewestBatch
 from streaming.settings import JobSettings
+from tests.chaos.stage import ChaosStage
 from tests.end_to_end.model_trace import recorded, steps
 from tests.plugins.logs import rows_of_log
 from tests.plugins.pipeline import rows_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.chaos.stage import ChaosStage
 
 # How batches were cut, and which of two equal collectors was applied first, stands in the tables, and may differ.
 EVERYWHERE = frozenset({"as_of_version", "quarantined_at", "version", "ordinal", "committed_at"})

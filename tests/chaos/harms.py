@@ -7,11 +7,11 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
@@ -22,12 +22,7 @@ from streaming.contracts.tables import SOURCE_PROGRESS
 from streaming.delta.log import durable
 from streaming.delta.log.table_log import newest_version, written_by
 from streaming.errors import BusFull
-from tests.chaos.stage import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.chaos.stage import ChaosStage
+from tests.chaos.stage import PATIENCE, ChaosStage
 
 WRITE = os.write
 

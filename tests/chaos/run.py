@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.chaos.comparison import differences, undisturbed
 from tests.chaos.harms import HARMS
+from tests.chaos.schedule import Schedule
 from tests.chaos.stage import PATIENCE, ChaosStage
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.chaos.schedule import Schedule
 
 
 def played(schedule: Schedule, directory: Path) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
@@ -15,10 +16,6 @@ from tests.chaos.comparison import differences, undisturbed
 from tests.chaos.harms import copy_collector, kill_collector, publish_nonsense
 from tests.chaos.schedule import Schedule
 from tests.chaos.stage import ChaosStage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture(scope="module")

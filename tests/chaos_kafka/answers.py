@@ -6,9 +6,10 @@ whole set of answers here costs a tenth of a second. Depends on py4j, which come
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import pyspark
 from py4j import java_gateway, protocol
@@ -17,9 +18,6 @@ from py4j.protocol import Py4JError
 
 from streaming.runtime.jars import SANDBOX, jar_paths
 from streaming.runtime.java import find_java
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 TopicPartition = tuple[str, int]
 UNDECIDED: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.sources.samples.late_producer import leave_hanging
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 LAGS_BY: Final = 7
 HUNG: Final = "hung"

@@ -8,13 +8,11 @@ that Kafka has written of the same log.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from deploy.sandbox.dump import DumpedRecord
+from deploy.sandbox.dump import DumpedRecord
 
 Key = tuple[str, int]
 """Topic id and partition."""

@@ -7,13 +7,11 @@ the controllers and the clients as well needs rules of the network, and those ne
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.chaos_kafka.schedule import KafkaAct
-    from tests.chaos_kafka.stage import KafkaStage
+from tests.chaos_kafka.schedule import KafkaAct
+from tests.chaos_kafka.stage import KafkaStage
 
 LONGEST_CANCEL_SECONDS: Final = 3.0
 

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import time
 import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from streaming.errors import IsrwatchError
 from tests.chaos_kafka import compare
+from tests.chaos_kafka.answers import Answers
+from tests.chaos_kafka.compare import Row, Truth
 from tests.chaos_kafka.harms import HARMS
 from tests.chaos_kafka.samples import Unequal, at, lacks_hanging, sample_differences
-from tests.chaos_kafka.schedule import LOG, POLL
+from tests.chaos_kafka.schedule import LOG, POLL, KafkaAct, KafkaSchedule
 from tests.chaos_kafka.stage import Impossible, KafkaStage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from tests.chaos_kafka.answers import Answers
-    from tests.chaos_kafka.compare import Row, Truth
-    from tests.chaos_kafka.schedule import KafkaAct, KafkaSchedule
 
 SECONDS_TO_SETTLE = {True: 180.0, False: 60.0}
 """With Spark, and without."""

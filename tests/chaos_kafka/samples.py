@@ -7,15 +7,12 @@ says that it is gone, with their age.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from tests.chaos_kafka.answers import Answers, Placed
 from tests.chaos_kafka.compare import Row
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from tests.chaos_kafka.answers import Answers, Placed
 
 TABLES: Final = (
     "replica_offsets",

@@ -7,16 +7,19 @@ buses are folded at the end, in this process.
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, Self
+from pathlib import Path
+from typing import Any, Final, Self
 
 import pyarrow as pa
 from confluent_kafka import KafkaException
 from kafka.errors import KafkaError
 
+from deploy.sandbox import PartitionDescription
 from deploy.sandbox.cluster import Sandbox
-from deploy.sandbox.plan import NEWEST, plan_cluster, random_id
+from deploy.sandbox.plan import NEWEST, Plan, plan_cluster, random_id
 from deploy.sandbox.waiting import wait_until
 from deploy.sandbox.writer import TopicWriter
 from streaming.bus.directory import DirectoryReader
@@ -27,22 +30,12 @@ from streaming.sources.metadata_log.quorum import Bootstrap
 from streaming.sources.protocol.addresses import parse_servers
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import Security
-from tests.chaos_kafka.answers import KafkasAdmin, Unanswered
+from tests.chaos_kafka.answers import Answers, KafkasAdmin, Unanswered
 from tests.chaos_kafka.clients import HUNG, Clients
 from tests.chaos_kafka.samples import TABLES
-from tests.chaos_kafka.schedule import ACTIVE, COLLECTOR, JOB, LOG, POLL, Shape
+from tests.chaos_kafka.schedule import ACTIVE, COLLECTOR, JOB, LOG, POLL, KafkaAct, OwnDeath, Shape
 from tests.plugins.logs import rows_of_log
 from tests.plugins.pipeline import Pipeline, Program
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from concurrent.futures import Future
-    from pathlib import Path
-
-    from deploy.sandbox import PartitionDescription
-    from deploy.sandbox.plan import Plan
-    from tests.chaos_kafka.answers import Answers
-    from tests.chaos_kafka.schedule import KafkaAct, OwnDeath
 
 # Snapshots are small and frequent, so that there is one near the end; none of the log is deleted for it.
 # Leaders do not ask whether a transaction is open, as before Kafka 3.6, so one can be left hanging.

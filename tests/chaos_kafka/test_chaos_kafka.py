@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.chaos_kafka.run import Verdict, played
 from tests.chaos_kafka.schedule import SMALL, drawn
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HARMS = ("kill", "pause", "recreate", "min_isr", "reassign", "cancel", "add_partitions")
 

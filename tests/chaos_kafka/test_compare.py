@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import gzip
 import json
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,12 +17,15 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.observations import SnapshotReason
+from streaming.contracts.records import RecordBatch
 from streaming.delta.changes.log import changes_to_arrow, in_commit
 from streaming.sources.metadata_log.image import ClusterImage
 from tests.chaos_kafka.compare import (
     Facts,
     Missed,
+    Row,
     Step,
+    Truth,
     created,
     kinds,
     log_differences,
@@ -34,12 +38,6 @@ from tests.chaos_kafka.compare import (
     snapshot_differences,
     truth_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streaming.contracts.records import RecordBatch
-    from tests.chaos_kafka.compare import Row, Truth
 
 RECORDED = Path(__file__).parents[1] / "fixtures" / "metadata_records"
 DUMP = """\

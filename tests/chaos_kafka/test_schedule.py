@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.chaos_kafka.__main__ import verdicts_in
 from tests.chaos_kafka.harms import HARMS
 from tests.chaos_kafka.schedule import ACTIVE, FULL, SMALL, drawn
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NAMES = tuple(HARMS)
 

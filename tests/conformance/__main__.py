@@ -19,16 +19,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.conformance.checker import Checker
 from tests.conformance.logs import LogFiles, NotReadable
 from tests.conformance.quirks import Quirk
 from tests.conformance.replay import Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from streaming.contracts.events import Cause
-    from streaming.contracts.identifiers import BrokerId
-    from streaming.contracts.records import MetadataRecord, PartitionChange
-    from streaming.model.messages.registrations import Transition
-    from tests.conformance.quirks import Quirk
+from streaming.contracts.events import Cause
+from streaming.contracts.identifiers import BrokerId
+from streaming.contracts.records import MetadataRecord, PartitionChange
+from streaming.model.messages.registrations import Transition
+from tests.conformance.quirks import Quirk
 
 
 class ActionName(StrEnum):

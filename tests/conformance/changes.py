@@ -6,8 +6,9 @@ that opens it, or those before the record that closes it. What is left stands al
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import TopicPartition
@@ -15,13 +16,8 @@ from streaming.contracts.records import MetadataRecord, PartitionChange, Registe
 from streaming.model.messages.registrations import Transition
 from tests.conformance.actions import Action, ActionName, Alternative, Deviation, Missing
 from tests.conformance.quirks import Quirk
-from tests.conformance.replay import Refused
+from tests.conformance.replay import Refused, Replay
 from tests.conformance.steps import ALONE, Case, Match, Reason, closed_by, match, opened_by, would_write
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from tests.conformance.replay import Replay
 
 
 class Stretch(NamedTuple):

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from streaming.contracts.records import UndecodableRecord
+from streaming.contracts.records import MetadataRecord, RecordBatch, UndecodableRecord
 from tests.conformance.actions import Action, Deviation, Explanation
 from tests.conformance.changes import Changes, Stretch, stretches
 from tests.conformance.records import Preconditions, name_of
 from tests.conformance.replay import Refused, Replay
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streaming.contracts.records import MetadataRecord, RecordBatch
 
 
 class Checker:

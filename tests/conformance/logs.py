@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from streaming.contracts.identifiers import Offset
 from streaming.contracts.records import RecordBatch, UndecodableRecord
 from streaming.sources.metadata_log.decoding import EncodedBatch, decode, decode_batches, split
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 TOPIC_FOLDER: Final = "__cluster_metadata-0"
 _CHECKPOINT: Final = re.compile(r"(\d{20})-\d{10}\.checkpoint")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
+from streaming.contracts.identifiers import BrokerId
 from streaming.contracts.records import (
     RESOURCE_TOPIC,
     BrokerRegistrationChange,
@@ -26,12 +28,7 @@ from streaming.model.controller.membership import TABLE, BrokerState, state_of
 from streaming.model.controller.topics import MIN_ISR
 from streaming.model.messages.registrations import PartitionRegistration
 from tests.conformance.actions import ActionName
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streaming.contracts.identifiers import BrokerId
-    from tests.conformance.replay import Replay
+from tests.conformance.replay import Replay
 
 _BEGIN: Final = 23
 

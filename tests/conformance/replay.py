@@ -6,10 +6,11 @@ cannot be applied at all is refused.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import singledispatchmethod
 from itertools import chain, combinations
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerId, Micros, TopicId, TopicPartition
@@ -34,9 +35,6 @@ from streaming.model.controller.metadata_writer import MetadataWriter
 from streaming.model.controller.topics import MIN_ISR
 from streaming.model.messages.network import Outbox
 from streaming.model.messages.registrations import BrokerRegistration, PartitionRegistration, TopicRegistration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 UNCLEAN: Final = "unclean.leader.election.enable"
 _ELR: Final = "eligible.leader.replicas.version"

@@ -5,12 +5,13 @@ The rules themselves are those of ``streaming.model.controller``; this file only
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from streaming.contracts.events import Cause
-from streaming.contracts.identifiers import NO_LEADER
+from streaming.contracts.identifiers import NO_LEADER, BrokerId, TopicPartition
 from streaming.contracts.records import (
     BrokerRegistrationChange,
     MetadataRecord,
@@ -20,20 +21,14 @@ from streaming.contracts.records import (
 )
 from streaming.model.constants import Error
 from streaming.model.controller.alter_partition import Proposal, verdict
-from streaming.model.controller.change import Mode, assignment_of, reassign, record_of, revert
+from streaming.model.controller.change import Mode, Outcome, assignment_of, reassign, record_of, revert
 from streaming.model.controller.metadata_writer import CAUSE_OF_ELECTION, DEFAULT, StepOptions
+from streaming.model.controller.registry import Registry
+from streaming.model.messages.registrations import PartitionRegistration, TopicRegistration
 from streaming.model.messages.replication import ANY_BROKER_EPOCH, AlterPartitionItem
 from tests.conformance.actions import ActionName, Alternative
 from tests.conformance.quirks import Quirk
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from streaming.contracts.identifiers import BrokerId, TopicPartition
-    from streaming.model.controller.change import Outcome
-    from streaming.model.controller.registry import Registry
-    from streaming.model.messages.registrations import PartitionRegistration, TopicRegistration
-    from tests.conformance.replay import Replay, Settings
+from tests.conformance.replay import Replay, Settings
 
 
 class Case(NamedTuple):

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import gzip
 import struct
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from streaming.contracts.records import NoOp, PartitionChange
 from streaming.sources.metadata_log.decoding import EncodedBatch, decode, split
 from tests.conformance.__main__ import main
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "metadata_log"
 SEGMENT = gzip.decompress((FIXTURES / "operators_and_faults.log.gz").read_bytes())

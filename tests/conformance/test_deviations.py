@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -25,9 +26,6 @@ from streaming.contracts.records import (
 )
 from tests.conformance.actions import ActionName
 from tests.conformance.checker import Checker
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 ISR = "min.insync.replicas"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,11 +16,8 @@ from deploy.sandbox import Sandbox, TopicWriter, plan_cluster, wait_until
 from streaming.contracts.events import Cause
 from streaming.sources.metadata_log.decoding import decode_batches
 from streaming.sources.simulated.timeline import step_text
-from tests.conformance.actions import ActionName
+from tests.conformance.actions import ActionName, Explanation
 from tests.conformance.checker import Checker
-
-if TYPE_CHECKING:
-    from tests.conformance.actions import Explanation
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,6 @@ from tests.conformance.checker import Checker
 from tests.conformance.quirks import Quirk
 from tests.conformance.truth import actions_of
 from tests.plays import SCENARIOS, played
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 RECORDINGS = ("one_controller", "replication_links", "controller_failover", "operators_and_faults")
 

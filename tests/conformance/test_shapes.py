@@ -5,7 +5,8 @@ The rows are those that were seen on a real cluster; its own log is told by the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,6 @@ from streaming.contracts.records import (
     UnregisterBroker,
 )
 from streaming.model.controller.change import Mode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytest_plugins = ["tests.plugins.laboratory"]
 

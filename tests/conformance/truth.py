@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from streaming.contracts.identifiers import TopicPartition
-    from streaming.model.controller.metadata_writer import Commit
-    from tests.conformance.actions import Action
-    from tests.conformance.checker import Checker
+from streaming.contracts.identifiers import TopicPartition
+from streaming.model.controller.metadata_writer import Commit
+from tests.conformance.actions import Action
+from tests.conformance.checker import Checker
 
 
 def actions_of(checker: Checker, commit: Commit) -> tuple[Action, ...]:

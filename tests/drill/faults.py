@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 from streaming.contracts.events import IncidentClass
-from tests.drill.stage import BROKERS, COMBINED, DEFAULTS, DISK_BROKER, SHORT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.drill.stage import DrillCluster, DrillStage
+from tests.drill.stage import BROKERS, COMBINED, DEFAULTS, DISK_BROKER, SHORT, DrillCluster, DrillStage
 
 Told = tuple[IncidentClass, frozenset[int]]
 """Class and suspects."""

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
 
 from deploy.sandbox.cluster import Sandbox
 from deploy.sandbox.plan import plan_cluster, random_id
 from deploy.sandbox.waiting import wait_until
 from deploy.sandbox.writer import TopicWriter
 from tests.plugins.pipeline import Pipeline
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 BROKERS: Final = (1, 2, 3, 4, 5)
 DISK_BROKER: Final = 4

@@ -24,10 +24,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tests.judge.alert_results import alert_rendered, alerts_heading, alerts_sent
 from tests.judge.alerts import alerted
@@ -37,9 +38,6 @@ from tests.judge.play import played
 from tests.judge.results import Result, rendered, result_of
 from tests.judge.slow_results import slow_judged, slow_rendered
 from tests.judge.timeline import timeline
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 CHECKOUT: Final = Path(__file__).parents[2]
 _STEP: Final = 50

@@ -7,16 +7,13 @@ itself takes the scrapes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final, NamedTuple
 
+from streaming.changes.advice.slow_brokers import SpeedSample
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.sources.broker_metrics import AppendTimes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from random import Random
-
-    from streaming.changes.advice.slow_brokers import SpeedSample
 
 SCRAPE_SECONDS: Final = 15
 _STEP_SECONDS: Final = 5

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tests.judge.alerts import MAY, MUST, MUST_NOT
-from tests.judge.notifications import SPEED, notified
+from tests.judge.notifications import SPEED, Notification, notified
 from tests.judge.results import share
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tests.judge.notifications import Notification
 
 Result = dict[str, Any]
 Sent = dict[str, list["Notification"]]

@@ -12,23 +12,17 @@ import re
 import tempfile
 import time
 import traceback
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from exporters.backtest.evaluation import firings
+from exporters.backtest.evaluation import Firing, firings
 from exporters.backtest.rule_files import Judgement, RuleFile
 from exporters.backtest.series import ScrapedSeries
-from tests.judge.expected import expectations
-from tests.judge.play import BATCH_SECONDS, SECOND, START, played
+from tests.judge.expected import ExpectedIncident, expectations
+from tests.judge.play import BATCH_SECONDS, SECOND, START, Batch, Play, played
 from tests.judge.unavailable import unavailable, unclean_elections
 from tests.plugins.exposed_play import ExposedPlay
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from exporters.backtest.evaluation import Firing
-    from tests.judge.expected import ExpectedIncident
-    from tests.judge.play import Batch, Play
 
 RULES: Final = Path(__file__).parents[2] / "dashboards" / "generated" / "alerts.yml"
 SCRAPE_SECONDS: Final = 15

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from streaming.contracts.events import Cause
-from tests.judge.trouble import LINGER_SECONDS
-
-if TYPE_CHECKING:
-    from streaming.contracts.identifiers import BrokerId, TopicPartition
-    from streaming.model.messages.registrations import PartitionRegistration
-    from streaming.sources.simulated.source import TraceEntry
-    from tests.judge.trouble import Trouble
+from streaming.contracts.identifiers import BrokerId, TopicPartition
+from streaming.model.messages.registrations import PartitionRegistration
+from streaming.sources.simulated.source import TraceEntry
+from tests.judge.trouble import LINGER_SECONDS, Trouble
 
 LAG: Final = frozenset({Cause.LAG, Cause.LEADER_STALL})
 _ORDERED: Final = frozenset({Cause.CONTROLLED_SHUTDOWN, Cause.FENCED, Cause.RESTART, Cause.UNREGISTERED})

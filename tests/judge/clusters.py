@@ -6,18 +6,14 @@ and controllers there are is a matter of size, not of defaults.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from random import Random
+from typing import Final, NamedTuple
 
 from streaming.contracts.identifiers import BrokerId
-from streaming.model.constants import NEWEST, PRESETS
+from streaming.model.constants import NEWEST, PRESETS, Constants
 from streaming.sources.simulated.scenario import Placement, Scenario, TopicPlan
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from random import Random
-
-    from streaming.model.constants import Constants
 
 FOR_EVER: Final = 86_400.0
 COMBINED: Final = (100, 101, 102)

@@ -11,8 +11,9 @@ and at least one broker may be reported in a small cluster, as ours does it.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from statistics import median, quantiles
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streaming.changes.advice.slow_brokers import (
     APPEND_FLOOR_MICROS,
@@ -23,11 +24,7 @@ from streaming.changes.advice.slow_brokers import (
     SpeedSample,
     most_slow,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from streaming.contracts.identifiers import BrokerId
+from streaming.contracts.identifiers import BrokerId
 
 _MARGIN: Final = 3
 _SCORE: Final = 5

@@ -22,21 +22,16 @@ that is reported as a harmful class is the second.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streaming.contracts.events import Cause
-from streaming.contracts.identifiers import NO_LEADER
+from streaming.contracts.identifiers import NO_LEADER, BrokerId
+from tests.judge.play import Play
 from tests.judge.steps import Effect, Effects, effects_of, pairs_in
-from tests.judge.table import TABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streaming.contracts.identifiers import BrokerId
-    from tests.judge.play import Play
-    from tests.judge.table import Outcome
-    from tests.judge.trouble import Trouble
+from tests.judge.table import TABLE, Outcome
+from tests.judge.trouble import Trouble
 
 _GONE: Final = frozenset({Cause.FENCED, Cause.RESTART, Cause.UNCLEAN_RESTART})
 _LOSSES: Final = frozenset({"broker_loss", "rack_loss", "unclean_election"})

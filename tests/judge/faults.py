@@ -5,21 +5,16 @@ A drawer gives a ``Trouble`` that begins at 0, or None where the cluster has not
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from random import Random
+from typing import Final
 
-from streaming.contracts.identifiers import BrokerId
+from streaming.contracts.identifiers import BrokerId, TopicPartition
 from streaming.model.messages.network import CONTROLLER
-from streaming.sources.simulated.scenario import Action, Fault, TopicPlan
+from streaming.model.messages.registrations import PartitionRegistration
+from streaming.sources.simulated.scenario import Action, Fault, Scenario, TopicPlan
 from tests.judge.trouble import NEVER, Absence, Act, Trouble
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
-    from random import Random
-
-    from streaming.contracts.identifiers import TopicPartition
-    from streaming.model.messages.registrations import PartitionRegistration
-    from streaming.sources.simulated.scenario import Scenario
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,10 @@ from __future__ import annotations
 import hashlib
 import time
 import traceback
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from tests.judge.play import played
 from tests.judge.results import Result, result_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def seeds(root: str, count: int) -> Iterator[int]:

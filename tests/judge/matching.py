@@ -10,16 +10,13 @@ class is wrong, its suspects mostly are, but nobody is left in peace. The rest i
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from streaming.contracts.identifiers import BrokerId
+from tests.judge.expected import Expectation, ExpectedIncident
 from tests.judge.table import TABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tests.judge.expected import Expectation, ExpectedIncident
 
 START_MICROS: Final = 1_700_000_000_000_000
 BEFORE_SECONDS, AFTER_SECONDS = 1.0, 20.0

@@ -12,16 +12,14 @@ import re
 import time
 import urllib.request
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import yaml
 
 from tests.plugins.local_http import collecting_webhook
 from tests.plugins.prometheus import running_alertmanager
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 CONFIGURATION: Final = Path(__file__).parents[2] / "deploy" / "alertmanager" / "alertmanager.yml"
 SPEED: Final = 30

@@ -6,7 +6,7 @@ ordered cannot be proven of it, so of these plays only this is asked: is harm ev
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.observations import (
@@ -18,9 +18,7 @@ from streaming.contracts.observations import (
     SourceKind,
 )
 from streaming.sources.polling.view import ClusterView, PartitionView, has_same_members, snapshot, steps
-
-if TYPE_CHECKING:
-    from streaming.sources.simulated.simulation import Simulation
+from streaming.sources.simulated.simulation import Simulation
 
 NAME = "admin:judge"
 

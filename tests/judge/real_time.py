@@ -17,23 +17,19 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import yaml
 
 from streaming.sources.simulated import load_scenario
 from tests.judge.alerts import RULES
 from tests.judge.notifications import shipped
-from tests.plugins.local_http import collecting_webhook
+from tests.plugins.local_http import Webhook, collecting_webhook
 from tests.plugins.pipeline import Pipeline
 from tests.plugins.prometheus import running_alertmanager, running_prometheus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tests.plugins.local_http import Webhook
 
 SCENARIOS: Final = ("under_min_isr", "unclean_election", "network_split", "rolling_restart", "flapping_follower")
 PAGE: Final = Path(__file__).parents[2] / "docs" / "real_time_alerts.md"

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
 from streaming.contracts.events import Cause, Evidence
 from tests.judge.expected import expectations
-from tests.judge.matching import judged, reported_incidents
+from tests.judge.matching import Finding, ReportedIncident, judged, reported_incidents
+from tests.judge.play import Play
 from tests.judge.steps import steps_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from tests.judge.matching import Finding, ReportedIncident
-    from tests.judge.play import Play
 
 Result = dict[str, Any]
 NOTHING, MISSED = "nothing", "missed"

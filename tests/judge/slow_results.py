@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 import traceback
+from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.judge.results import Result, share
 from tests.judge.slow_play import RULES, slow_played
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 FEWEST: Final = 3
 _INTRODUCTION = """

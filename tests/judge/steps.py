@@ -8,22 +8,19 @@ brokers are back, only tell how long it lasted.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from streaming.contracts.events import Cause
 from streaming.contracts.health import effective_min_isr
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, TopicPartition
+from streaming.model.messages.registrations import PartitionRegistration
 from streaming.sources.simulated.scenario import Action, Fault
+from streaming.sources.simulated.source import TraceEntry
 from tests.judge.blame import LAG, Step, explains, is_ordered, was_parted
+from tests.judge.play import Play
 from tests.judge.trouble import LINGER_SECONDS, LOSE_RECORDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from streaming.model.messages.registrations import PartitionRegistration
-    from streaming.sources.simulated.source import TraceEntry
-    from tests.judge.play import Play
 
 START_MICROS: Final = 1_700_000_000_000_000
 ELECTION_SECONDS: Final = 1.0

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from tests.judge.matching import reported_incidents
+from tests.judge.play import Play
 from tests.judge.steps import steps_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.judge.play import Play
 
 
 class _Shape(NamedTuple):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from streaming.contracts.identifiers import BrokerId
 from streaming.sources.simulated.scenario import Action, Fault, TopicPlan
-
-if TYPE_CHECKING:
-    from streaming.contracts.identifiers import BrokerId
 
 NEVER: Final = math.inf
 LINGER_SECONDS: Final = 0.05

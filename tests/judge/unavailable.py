@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from streaming.contracts.events import Cause
 from streaming.contracts.health import effective_min_isr
 from streaming.contracts.identifiers import NO_LEADER, TopicPartition
+from streaming.model.messages.registrations import PartitionRegistration
 from streaming.sources.simulated.scenario import Action, Fault
+from streaming.sources.simulated.source import TraceEntry
+from tests.judge.play import Play
 from tests.judge.steps import START_MICROS, steps_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from streaming.model.messages.registrations import PartitionRegistration
-    from streaming.sources.simulated.source import TraceEntry
-    from tests.judge.play import Play
 
 
 class Span(NamedTuple):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,6 @@ from streaming.model.messages.registrations import Transition
 from streaming.model.storage.batch import Batch, Marker
 from streaming.model.storage.log import Log, Records, Span, first_difference, holds, spans_of
 from tests.swarm.settled import unsettled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TRANSACTIONAL = Batch(0, 1, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
 OTHER = IsrProposal((1, 2), Cause.LAG)  # type: ignore[arg-type]

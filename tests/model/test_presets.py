@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from streaming.model.constants import PRESETS, Constants, table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def test_the_table_of_presets_is_the_one_that_was_read(golden: Callable[[str, str], None]) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from streaming.model.clients.transactional_producer import Phase
 from streaming.model.constants import Error
 from streaming.model.messages.clients import TRANSACTION_STATE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 BROKERS = (1, 2, 3)
 

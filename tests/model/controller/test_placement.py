@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -16,9 +16,6 @@ from streaming.model.controller.placement import JavaRandom, UsableBroker, check
 from streaming.model.messages.registrations import BrokerRegistration
 from tests.examples import examples
 from tests.plugins.transcript_vectors import kafkas_mock_random, usable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def cluster(text: str) -> list[UsableBroker]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,6 @@ from streaming.model.coordinators.group_state import GroupState
 from streaming.model.invariants.groups import INVARIANTS, OTHERS, GroupWatch
 from streaming.model.invariants.watch import Violation
 from streaming.model.messages.clients import CONSUMER_OFFSETS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Patient:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,6 @@ from streaming.model.messages.quorum import Entry
 from streaming.model.nodes.quorum.raft import Raft
 from streaming.model.nodes.quorum.raft_log import QuorumDisk, RaftLog
 from streaming.model.nodes.quorum.voter import Role
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Table:

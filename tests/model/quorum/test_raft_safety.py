@@ -6,21 +6,18 @@ it, that a leader has everything committed, and that nobody ever applies two thi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from streaming.model.messages.quorum import VoteRequest
 from streaming.model.nodes.quorum.raft import LeaderState, Raft
 from streaming.model.nodes.quorum.voter import Role
 from tests.examples import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streaming.model.messages.quorum import VoteRequest
 
 UNHURRIED = settings(
     max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
