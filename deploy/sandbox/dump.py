@@ -51,10 +51,10 @@ def dump_newest_snapshot(tool: Sequence[str | Path], data: Path) -> tuple[int, l
 def _dumped(tool: Sequence[str | Path], files: Sequence[Path]) -> list[DumpedRecord]:
     command = [*tool, "--cluster-metadata-decoder", "--files", ",".join(map(str, files))]
     dumped = subprocess.run(command, capture_output=True, text=True, check=True)
-    return list(_records(dumped.stdout))
+    return list(records_in(dumped.stdout))
 
 
-def _records(text: str) -> Iterator[DumpedRecord]:
+def records_in(text: str) -> Iterator[DumpedRecord]:
     for line in text.splitlines():
         if match := _RECORD.search(line):
             record = json.loads(match[3])

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from deploy.sandbox.dump import DumpedRecord, _records
+from deploy.sandbox.dump import DumpedRecord, records_in
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import ClusterId
@@ -104,7 +104,7 @@ def partition_rows(rows: list[Row]) -> list[Row]:
 
 
 def test_the_output_of_kafkas_tool_becomes_the_steps_of_each_partition() -> None:
-    found = truth_of(_records(DUMP))
+    found = truth_of(records_in(DUMP))
     elected = WHOLE._replace(leader=2, isr=(2,), leader_epoch=1, partition_epoch=1, elr=(3,))
     assert found.history == {ORDERS: [Step(8, WHOLE), Step(10, elected)]}
     assert found.names == {ORDERS[0]: "orders"}

@@ -1,4 +1,4 @@
-"""A follower alone: what it asks, and which answers it takes."""
+"""A follower alone: what it asks, which answers it takes, and whether its leader holds it for caught up."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from streaming.contracts.identifiers import BrokerId, TopicId, TopicPartition
 from streaming.model.broker.following import FollowedPartitions
+from streaming.model.broker.leader import RemoteReplica, for_new_leader, for_reelected_leader, is_caught_up
 from streaming.model.broker.purgatory import Purgatory
 from streaming.model.constants import Constants, Error, Switches, Truncation
 from streaming.model.messages.network import Outbox
@@ -94,19 +95,13 @@ def test_an_empty_log_has_nothing_to_ask() -> None:
 
 
 @pytest.mark.parametrize(("discard_stale_fetches", "end"), [(True, 5), (False, 7)])
-def test_an_answer_of_the_former_leader_is_void(*, discard_stale_fetches: bool, end: int) -> None:
+@pytest.mark.parametrize("leader_now", [NEW, OLD])
+def test_an_answer_of_the_former_leader_or_epoch_is_void(
+    leader_now: BrokerId, *, discard_stale_fetches: bool, end: int
+) -> None:
     follower = Follower(discard_stale_fetches=discard_stale_fetches)
     request = follower.follow(OLD, 0)
-    follower.follow(NEW, 1)
-    follower.gets(OLD, request, epoch=0)
-    assert follower.log.end == end
-
-
-@pytest.mark.parametrize(("discard_stale_fetches", "end"), [(True, 5), (False, 7)])
-def test_an_answer_of_the_former_epoch_is_void(*, discard_stale_fetches: bool, end: int) -> None:
-    follower = Follower(discard_stale_fetches=discard_stale_fetches)
-    request = follower.follow(OLD, 0)
-    follower.following.follow(KEY, OLD, 1)
+    follower.following.follow(KEY, leader_now, 1)
     follower.gets(OLD, request, epoch=0)
     assert follower.log.end == end
 
@@ -145,3 +140,30 @@ def test_a_follower_comes_back_into_range(start: int, end: int, expected: tuple[
     follower.following.fetched(FetchResponse(request.request_id, NEW, (answer,)))
     assert expected == (follower.log.start, follower.log.end)
     assert [it.fetch_offset for it in follower.asks().partitions] == [expected[1]]
+
+
+# ------------------------------------------------------------------ as its leader sees it (G23)
+
+
+def test_the_window_is_inclusive() -> None:
+    remote = RemoteReplica(log_end_offset=5, last_caught_up_ms=1_000)
+    assert is_caught_up(remote, 6, 31_000, 30_000)
+    assert not is_caught_up(remote, 6, 31_001, 30_000)
+
+
+def test_a_follower_at_the_log_end_is_caught_up_however_long_ago_it_fetched() -> None:
+    assert is_caught_up(RemoteReplica(log_end_offset=6), 6, 10**9, 30_000)
+
+
+def test_a_new_term_gives_isr_members_one_window_and_forgets_positions() -> None:
+    assert (
+        for_new_leader(in_isr=True, now=500).last_caught_up_ms,
+        for_new_leader(in_isr=True, now=500).log_end_offset,
+    ) == (500, -1)
+    assert for_new_leader(in_isr=False, now=500).last_caught_up_ms == 0
+
+
+def test_a_reelected_leader_keeps_positions() -> None:
+    remote = RemoteReplica(10, 10, 100, 100, 7)
+    assert RemoteReplica(10, 12, 500, 500, 7) == for_reelected_leader(remote, in_isr=True, start_offset=12, now=500)
+    assert RemoteReplica(10, 10, 0, 0, 7) == for_reelected_leader(remote, in_isr=False, start_offset=12, now=500)

@@ -87,8 +87,9 @@ def test_copies_of_an_earlier_epoch_are_not_counted_before_this_epoch_has_a_copy
     assert [it.disks[node].log.end for node in it.voters] == [2, 2, 2]
     while not any(raft.role is Role.LEADER for raft in it.running.values()):
         it.deliver(0) if it.mail else it.ring()
-    leader, follower = it.leader(), next(raft for raft in it.running.values() if raft is not it.leader())
-    while leader.leader_state.remotes[follower._node].log_end_offset != 2:
+    leader = it.leader()
+    (follower,) = (node for node, raft in it.running.items() if raft is not leader)
+    while leader.leader_state.remotes[follower].log_end_offset != 2:
         it.deliver(0)
     assert (leader.high_watermark, leader.log.end) == (1, 3)
     it.deliver_all()
