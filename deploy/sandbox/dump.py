@@ -55,6 +55,7 @@ def _dumped(tool: Sequence[str | Path], files: Sequence[Path]) -> list[DumpedRec
 
 
 def records_in(text: str) -> Iterator[DumpedRecord]:
+    """Read what the tool printed."""
     for line in text.splitlines():
         if match := _RECORD.search(line):
             record = json.loads(match[3])
