@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -13,8 +14,6 @@ from streaming.contracts.identifiers import TopicId, TopicPartition
 from streaming.model.coordinators.assignors import (
     CLASSIC_ASSIGNORS,
     SERVER_ASSIGNORS,
-    Assignment,
-    Assignor,
     Subscription,
     cooperative_sticky,
     range_,
@@ -23,6 +22,9 @@ from streaming.model.coordinators.assignors import (
     uniform,
 )
 from tests.examples import examples
+
+if TYPE_CHECKING:
+    from streaming.model.coordinators.assignors import Assignment, Assignor
 
 # Those that give every partition a reader at once; cooperative-sticky needs a second round.
 AT_ONCE = {"range": range_, "roundrobin": round_robin, "sticky": sticky, "uniform": uniform}
