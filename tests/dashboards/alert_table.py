@@ -312,10 +312,7 @@ ABOUT_CLUSTERS: Final = (
         30,
     ),
     AlertCase(
-        f"info KafkaTopicsNotDurable{OF_PROD}",
-        (f'cluster_weak_topics{{{PROD}, weakness="min_isr_one"}}',),
-        *COUNT,
-        30,
+        f"info KafkaTopicsNotDurable{OF_PROD}", (f'cluster_weak_topics{{{PROD}, weakness="min_isr_one"}}',), *COUNT, 30
     ),
     AlertCase(f"ticket KafkaThrottleLeft{OF_PROD}", (cluster("left_throttles"),), *COUNT, 60, step=60),
     AlertCase(

@@ -160,13 +160,7 @@ def drawn(boards: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     }
 
 
-NUMBERS = [
-    "Offline partitions",
-    "Under min ISR",
-    "One loss from refusing writes",
-    "Under-replicated",
-    "Fenced brokers",
-]
+NUMBERS = ["Offline partitions", "Under min ISR", "One loss from refusing writes", "Under-replicated", "Fenced brokers"]
 
 
 def test_healthy_at_risk_and_blind_look_different_and_blind_is_never_green(

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from exporters.backtest.evaluation import firings
+from exporters.backtest.evaluation import Firing, firings
 from exporters.backtest.rule_files import RuleFile
 from exporters.backtest.series import ScrapedSeries
 from streaming.changes.fold import fold
@@ -23,9 +22,6 @@ from streaming.sources.simulated import load_scenario
 from tests.judge.alerts import RULES, EveryRule
 from tests.plays import SCENARIOS, SECOND, START, polled
 from tests.plugins.exposed_play import ExposedPlay
-
-if TYPE_CHECKING:
-    from exporters.backtest.evaluation import Firing
 
 pytestmark = [pytest.mark.prometheus]
 

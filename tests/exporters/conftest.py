@@ -15,30 +15,8 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from exporters.read_model.reader import TablesReader
 from streaming.contracts import health
-from streaming.contracts.sample_tables import (
-    BROKER_FEATURES,
-    BROKER_METRICS,
-    BROKER_SETTINGS,
-    BROKER_SPEED,
-    GROUP_OFFSETS,
-    GROUPS,
-    ISR_RECONCILIATION,
-    LOG_DIRECTORIES,
-    QUORUM_MEMBERS,
-    REPLICA_OFFSETS,
-    TOPIC_SETTINGS,
-    TRANSACTIONS,
-)
 from streaming.contracts.state import PARTITION_STATE
-from streaming.contracts.tables import (
-    BROKER_STATE_TABLE,
-    CLUSTER_STATE_TABLE,
-    INCIDENTS,
-    PARTITION_CHANGES,
-    PARTITION_STATE_TABLE,
-    SOURCE_PROGRESS,
-    TABLES,
-)
+from streaming.contracts.tables import TABLES
 from streaming.delta.log.definitions import arrow_schema, create_or_upgrade
 from tests.plugins.played import expire_log
 
@@ -171,10 +149,10 @@ class Tables:
 
     def commit(self, *rows: dict[str, Any]) -> int:
         """Append changes as one version."""
-        version = self.open(PARTITION_CHANGES.name).version() + 1
+        version = self.open("partition_changes").version() + 1
         known = {"version": version, "committed_at": time.time_ns() // 1000}
         stamped = [{**row, **known, "ordinal": ordinal} for ordinal, row in enumerate(rows)]
-        return self._write(PARTITION_CHANGES.name, stamped, "append", None)
+        return self._write("partition_changes", stamped, "append", None)
 
     def put(self, name: str, *rows: dict[str, Any], as_of: int | None = None) -> int:
         """Overwrite a table, true of a version of the changes."""
@@ -184,10 +162,10 @@ class Tables:
     def project(self, changes: list[dict[str, Any]], as_of: int, **tables: list[dict[str, Any]]) -> None:
         """Write the state tables from the newest row of each key, as the job's projection does."""
         parts = {
-            PARTITION_STATE_TABLE.name: "after",
-            BROKER_STATE_TABLE.name: "broker_after",
-            CLUSTER_STATE_TABLE.name: "cluster_after",
-            SOURCE_PROGRESS.name: "source_after",
+            "partition_state": "after",
+            "broker_state": "broker_after",
+            "cluster_state": "cluster_after",
+            "source_progress": "source_after",
         }
         flat = {
             name: [{**row, **row[part], "channel": "replication"} for row in changes if row.get(part) is not None]
@@ -202,7 +180,7 @@ class Tables:
         cluster = {**rows.cluster_row(controller_changes=2)["cluster_after"], "authority_watermark": until}
         times = {"offline_seconds": 4.0, "under_replicated_seconds": 20.5, "under_min_isr_seconds": 9.0}
         totals = {"isr_shrinks": 2, "isr_expands": 1, **times, "unknown_seconds": 0.25}
-        self.put(CLUSTER_STATE_TABLE.name, {**rows.owner, **cluster, **totals}, as_of=as_of)
+        self.put("cluster_state", {**rows.owner, **cluster, **totals}, as_of=as_of)
         fenced = [{"cause": "fenced", "departures": 1}]
         known = {number: rows.broker(number, is_fenced=number == 3)["broker_after"] for number in (1, 2, 3)}
         advice = {
@@ -218,7 +196,7 @@ class Tables:
             3: {"in_sync_partitions": 1, "unknown_min_isr_partitions": 1, "would_go_under_min_isr": None},
         }
         self.put(
-            BROKER_STATE_TABLE.name,
+            "broker_state",
             *(
                 {
                     **rows.owner,
@@ -235,7 +213,7 @@ class Tables:
             as_of=as_of,
         )
         self.put(
-            INCIDENTS.name,
+            "incidents",
             rows.incident("loss:e1", "broker_loss", rows.start + 20 * SECOND, suspects=[{"broker": 3, "score": 0.25}]),
             rows.incident("lag:e0", "slow_follower", rows.start, closed_at=rows.start + SECOND),
             rows.incident("lag:e2", "slow_follower", rows.start, closed_at=rows.start + SECOND, carried=None),
@@ -246,12 +224,12 @@ class Tables:
         )
 
     def compact(self) -> None:
-        self.open(PARTITION_CHANGES.name).optimize.compact()
+        self.open("partition_changes").optimize.compact()
 
     def expire_log(self) -> None:
         """Leave of the changes only the newest version, as maintenance does in time."""
-        expire_log(self.directory / PARTITION_CHANGES.name)
-        self.opened.pop(PARTITION_CHANGES.name, None)
+        expire_log(self.directory / "partition_changes")
+        self.opened.pop("partition_changes", None)
 
     def open(self, name: str) -> Any:
         """Give a table at the version that was written or opened last."""
@@ -263,7 +241,7 @@ class Tables:
         table = self.open(name)
         schema = arrow_schema(TABLES[name])
         known = [{column: row.get(column) for column in schema.names} for row in rows]
-        told = [] if as_of is None else [Transaction(PARTITION_CHANGES.name, as_of)]
+        told = [] if as_of is None else [Transaction("partition_changes", as_of)]
         write_deltalake(
             table,
             pa.Table.from_pylist(known, schema=schema),
@@ -337,7 +315,7 @@ def write_busy_cluster(tables: Tables, rows: Rows) -> None:
     # Of a follower that never has the newest record, the lag began with this sample.
     busy = {"lag": 2, "behind_since": START + 28 * SECOND}
     tables.put(
-        REPLICA_OFFSETS.name,
+        "replica_offsets",
         {**offsets, "partition": 0, "broker": 1, "log_start_offset": 5, "high_watermark": 70, "size_bytes": 4000},
         {**offsets, "partition": 0, "broker": 2, "log_start_offset": 6, "high_watermark": 71, "size_bytes": 96, **busy},
         {**offsets, "partition": 1, "broker": 3, "log_start_offset": 0, "high_watermark": 8, **lagging},
@@ -361,7 +339,7 @@ def write_live_cluster(tables: Tables, now: int) -> None:
     tables.derive(rows, now, as_of=1)
     offsets = {**rows.owner, "collected_at": now, "topic_id": "id-of-orders", "topic": "orders", "source": "offsets:1"}
     replica = {"partition": 0, "broker": 1, "log_start_offset": 5, "high_watermark": 70}
-    tables.put(REPLICA_OFFSETS.name, {**offsets, **replica})
+    tables.put("replica_offsets", {**offsets, **replica})
     put_metrics_and_progress(tables, rows)
     put_samples(tables, rows)
 
@@ -372,7 +350,7 @@ def put_samples(tables: Tables, rows: Rows) -> None:
     group = {**common, "group": "payments", "group_protocol": "classic", "group_state": "Stable", "coordinator": 1}
     spark = {"group": "etl", "group_protocol": "spark", "group_state": "Active", "coordinator": -1}
     tables.put(
-        GROUPS.name,
+        "groups",
         {**group, "members": 2, "assignor": "range"},
         {**group, "group": "idle", "group_protocol": "consumer", "group_state": "Empty", "members": 0},
         {**group, "group": "undescribed", "coordinator": 2},
@@ -382,7 +360,7 @@ def put_samples(tables: Tables, rows: Rows) -> None:
     kept = {"log_start_offset": 50, "high_watermark": 70}
     other = {**committed, "group": "other", "partition": 0}
     tables.put(
-        GROUP_OFFSETS.name,
+        "group_offsets",
         {**committed, "partition": 0, "committed_offset": 60, "lag": 10, "lag_seconds": 2.5, **kept},
         {**committed, "partition": 1, "committed_offset": 3, "lag": 5, "lag_seconds": 61.0, "records_lost": 4},
         {**committed, "partition": 2, "records_lost": None},
@@ -392,14 +370,14 @@ def put_samples(tables: Tables, rows: Rows) -> None:
     fills = {"bytes_per_second": 2.5, "seconds_until_full": 8000.0}
     directory = {**common, "broker": 1, "is_online": True, "hosted_replicas": 2, "replica_bytes": 4096}
     tables.put(
-        LOG_DIRECTORIES.name,
+        "log_directories",
         {**directory, "log_dir": "/data-0", "total_bytes": 100_000, "usable_bytes": 20_000, **fills},
         {**directory, "log_dir": "/data-1", "is_online": False, "replica_bytes": None},
     )
     member = {**common, "is_voter": True, "controller": 100, "controller_epoch": 3}
     caught_up = rows.start + 28 * SECOND
     tables.put(
-        QUORUM_MEMBERS.name,
+        "quorum_members",
         {**member, "node": 100, "log_end_offset": 500, "last_caught_up_at": caught_up},
         {**member, "node": 101, "log_end_offset": 480, "last_caught_up_at": caught_up - 3 * SECOND},
         {**member, "node": 1, "is_voter": False},
@@ -407,7 +385,7 @@ def put_samples(tables: Tables, rows: Rows) -> None:
     transaction = {**common, "producer_epoch": 0, "transaction_state": "Ongoing", "is_hanging": False}
     known = {"transactional_id": "pay", "timeout_ms": 5000, "transaction_partitions": ["orders-0"]}
     tables.put(
-        TRANSACTIONS.name,
+        "transactions",
         {**transaction, **known, "producer_id": 7, "started_at": rows.start + 27 * SECOND},
         {**transaction, **known, "producer_id": 8, "started_at": rows.start + 8 * SECOND},
         {**transaction, "producer_id": 9, "is_hanging": True, "transaction_partitions": [f"t-{n}" for n in range(5)]},
@@ -422,7 +400,7 @@ def put_speeds(tables: Tables, common: dict[str, Any]) -> None:
     counts = dict.fromkeys(("replicas_behind", "replicas_out_of_isr", "slow_score"), 0)
     speed = {**common, **measured, **counts, "response_micros": 4_000, "slowest_response_micros": 5_000}
     tables.put(
-        BROKER_SPEED.name,
+        "broker_speed",
         {
             **speed,
             "broker": 1,
@@ -439,7 +417,7 @@ def put_settings(tables: Tables, common: dict[str, Any]) -> None:
     """Write the settings, which are sampled more seldom."""
     topic = {**common, "topic_id": "id-of-orders", "topic": "orders", "partition_count": 2, "replication_factor": 3}
     tables.put(
-        TOPIC_SETTINGS.name,
+        "topic_settings",
         {**topic, "leader_throttled_replicas": "0:1", "weaknesses": ["unclean_election", "min_isr_one"]},
         {
             **topic,
@@ -450,10 +428,10 @@ def put_settings(tables: Tables, common: dict[str, Any]) -> None:
         },
         {**topic, "topic_id": "gone", "topic": "gone", "weaknesses": ["one_replica"], "leader_throttled_replicas": "*"},
     )
-    tables.put(BROKER_SETTINGS.name, {**common, "broker": 1, "leader_throttled_rate": 1000}, {**common, "broker": 2})
+    tables.put("broker_settings", {**common, "broker": 1, "leader_throttled_rate": 1000}, {**common, "broker": 2})
     level = {**common, "feature": "metadata.version", "finalized_level": 25}
     tables.put(
-        BROKER_FEATURES.name,
+        "broker_features",
         {**level, "broker": 1, "supported_level": 25},
         {**level, "broker": 2, "supported_level": 29},
         {**level, "broker": 2, "feature": "transaction.version", "supported_level": 2, "finalized_level": 0},
@@ -465,7 +443,7 @@ def put_metrics_and_progress(tables: Tables, rows: Rows) -> None:
     metric = {**rows.owner, "collected_at": rows.start + 28 * SECOND, "source": "broker_metrics:collector-1"}
     leaders, shrinks = "kafka_server_replicamanager_leadercount", "kafka_server_replicamanager_isrshrinks_total"
     tables.put(
-        BROKER_METRICS.name,
+        "broker_metrics",
         {**metric, "broker": 1, "metric": leaders, "metric_value": 1.0},
         {**metric, "broker": 2, "metric": leaders, "metric_value": 2.0},
         {**metric, "broker": 3, "metric": leaders, "metric_value": 3.0, "collected_at": rows.start - 60 * SECOND},
@@ -475,10 +453,10 @@ def put_metrics_and_progress(tables: Tables, rows: Rows) -> None:
     )
     counted = {"counted": 9, "recorded": 6, "missed": 3, "resets": 0, "meter_value": 9, "as_of_version": 2}
     window = {"since": rows.start, "until": rows.start + 28 * SECOND}
-    tables.put(ISR_RECONCILIATION.name, {**rows.owner, "broker": 1, "meter": "isr_shrinks", **counted, **window})
+    tables.put("isr_reconciliation", {**rows.owner, "broker": 1, "meter": "isr_shrinks", **counted, **window})
     progress = {**rows.owner, "reported_at": rows.start + 29 * SECOND, "is_query_up": True, "restarts": 2}
     tables.put(
-        SOURCE_PROGRESS.name,
+        "source_progress",
         {
             **progress,
             "channel": "offsets",

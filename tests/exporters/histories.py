@@ -5,9 +5,11 @@ Topics are deleted and made again, under one id where a poller makes it up; tomb
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,10 +23,6 @@ from streaming.jobs.driver.replication import ReplicationBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from tests.changes.worlds import log_of, mixed, polls_of, seen_by_another, stretched
 from tests.exporters.meaning import meaning
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
 SLOWER = 6_000
 """Forty seconds become almost three days."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from exporters.read_model.snapshot import ReplicationSnapshot
 from exporters.web.api import ENDPOINTS
 from exporters.web.api_resource import View, clusters_of
 from exporters.web.parameters import query_of
-
-if TYPE_CHECKING:
-    from exporters.read_model.snapshot import ReplicationSnapshot
 
 
 def json_answer(snapshot: ReplicationSnapshot, now: int, name: str, **parameters: str) -> Any:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 from streaming.contracts.observations import Channel
-from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE
 from streaming.contracts.tally import COLUMN_OF_STATE
 from tests.plugins.pipeline import rows_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 
 
 def meaning(snapshot: ReplicationSnapshot) -> dict[str, dict[str, Any]]:
@@ -38,8 +34,8 @@ def _meaning(cluster: ClusterSnapshot) -> dict[str, Any]:
 def compare_with_tables(snapshot: ReplicationSnapshot, tables: Path) -> None:
     """Compare what the exporter counts with what the job has written of every cluster and broker."""
     clusters = snapshot.clusters
-    written = {row["cluster_id"]: row for row in rows_of(tables, CLUSTER_STATE_TABLE.name)}
-    brokers = rows_of(tables, BROKER_STATE_TABLE.name)
+    written = {row["cluster_id"]: row for row in rows_of(tables, "cluster_state")}
+    brokers = rows_of(tables, "broker_state")
     assert set(written) == set(clusters)
     for cluster_id, cluster in clusters.items():
         row = written[cluster_id]

@@ -69,10 +69,7 @@ def test_every_cipher_suite_is_one_of_openssl(suite: str) -> None:
         ("- 1", "the file must be a mapping"),
         ("tls: {}", "unknown key tls; the keys there are: tls_server_config, http_server_config, basic_auth_users"),
         ("rate_limit: {burst: 1}", "rate_limit is not served here: remove it; connections are limited"),
-        (
-            "http_server_config: {http2: true}",
-            "http2: HTTP/2 is not served here; write http2: false",
-        ),
+        ("http_server_config: {http2: true}", "http2: HTTP/2 is not served here; write http2: false"),
         ("http_server_config: {headers: {Server: x}}", "headers has 'Server'; the headers that can be set are: Strict"),
         ("http_server_config: {headers: {X-Frame-Options: DENY}}", "is 'DENY'; use one of deny, sameorigin"),
         ('http_server_config: {headers: {X-XSS-Protection: "1\\nX: y"}}', "must be one line of ASCII"),

@@ -9,8 +9,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.applications import Starlette
@@ -22,10 +24,6 @@ from streaming.web.connections import MOST_CONNECTIONS, TimeLimits, connection_l
 from streaming.web.http_counts import Refusal
 from streaming.web.server import PART_BYTES, RepeatFilter, WebServer, serving
 from tests.plugins.local_http import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SHORT = TimeLimits(request=1.0, reader=1.0, idle=1.0, request_at_limit=0.05, reader_at_limit=0.3)
 PATIENT = TimeLimits(request=60.0, reader=60.0, idle=60.0, request_at_limit=0.05, reader_at_limit=60.0)

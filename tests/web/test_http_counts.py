@@ -5,11 +5,13 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
@@ -20,12 +22,6 @@ from streaming.web.protection import Protection
 from streaming.web.server import WebServer, serving
 from tests.plugins.certificates import make_certificate
 from tests.plugins.local_http import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from starlette.requests import Request
 
 SHORT = TimeLimits(request=1.0, reader=1.0, idle=60.0, request_at_limit=0.05, reader_at_limit=0.3)
 SLOW_SECONDS = 0.2

@@ -10,8 +10,10 @@ import ssl
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import bcrypt
 import pytest
@@ -24,10 +26,6 @@ from streaming.web import protection
 from streaming.web.protection import Logins, Protection
 from streaming.web.server import SECURITY_HEADERS, WebServer, serving
 from tests.plugins.certificates import make_certificate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 TLS = "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n"
 CLIENTS = f"{TLS}  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: clients.crt\n"

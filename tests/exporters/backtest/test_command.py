@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,9 +16,6 @@ from exporters.backtest.command import scrape_times
 from exporters.backtest.replay import begins_at
 from streaming.commands import app
 from streaming.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.prometheus
 

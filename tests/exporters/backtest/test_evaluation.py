@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 import yaml
@@ -11,9 +12,6 @@ from exporters.backtest.evaluation import Firing, firings
 from exporters.backtest.rule_files import Judgement, RuleFile
 from exporters.backtest.series import ScrapedSeries
 from streaming.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.prometheus
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
@@ -15,16 +17,11 @@ from exporters.metrics.exposition import Exposition
 from exporters.metrics.prepared import ScrapeRequest
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import ExporterHealth
+from exporters.read_model.snapshot import ReplicationSnapshot
 from streaming.errors import ConfigurationError
 from streaming.jobs.driver.replication import ReplicationBatch
 from streaming.settings import ExportSettings
 from tests.exporters.histories import History, batches, logs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from exporters.read_model.snapshot import ReplicationSnapshot
 
 SECOND: Final = 1_000_000
 NAMES: Final = frozenset(metric.name for metric in CATALOGUE if has_history(metric))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import promql_parser
 import pytest
@@ -11,9 +12,6 @@ import yaml
 
 from exporters.backtest.rule_files import Judgement, RuleFile, names_in
 from streaming.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 GENERATED = sorted(Path("dashboards/generated").glob("*.yml"))
 HARD = [

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -19,9 +20,6 @@ from exporters.read_model.refresher import ExporterHealth
 from exporters.read_model.snapshot import RECENT_MICROS, ClusterSnapshot, ReplicationSnapshot
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import ClusterState, PartitionState
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 SECOND: Final = 1_000_000
 NOW: Final = 1_790_000_000 * SECOND

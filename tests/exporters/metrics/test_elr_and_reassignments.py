@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from exporters.read_model.reader import TablesReader
-from streaming.contracts.sample_tables import REPLICA_OFFSETS, TOPIC_SETTINGS
-from tests.exporters.metrics.test_exposition import SECOND, exposed, samples
-
-if TYPE_CHECKING:
-    from tests.exporters.conftest import Rows, Tables
-    from tests.exporters.metrics.test_exposition import Samples
+from tests.exporters.conftest import Rows, Tables
+from tests.exporters.metrics.test_exposition import SECOND, Samples, exposed, samples
 
 PREFIX = "kafka_replication_"
 
@@ -74,7 +68,7 @@ def put_moving(tables: Tables, rows: Rows, now: int, copied: int | None) -> None
     common = {**rows.owner, "collected_at": now, "source": "offsets:collector-1", "partition": 0}
     orders, clicks = ({**common, "topic_id": f"id-of-{topic}", "topic": topic} for topic in ("orders", "clicks"))
     tables.put(
-        REPLICA_OFFSETS.name,
+        "replica_offsets",
         {**orders, "broker": 1, "size_bytes": 1000},
         {**orders, "broker": 4, "size_bytes": copied},
         {**orders, "broker": 5, "size_bytes": 1200},  # it has more than the leader, whose retention was faster
@@ -111,7 +105,7 @@ def test_a_topic_that_is_internal_has_its_role(tables: Tables, rows: Rows, now: 
     common = {**rows.owner, "collected_at": now, "source": "s:c", "partition_count": 1, "replication_factor": 1}
     roles = {"__consumer_offsets": "consumer_offsets", "orders": None, "__transaction_state": "transaction_state"}
     tables.put(
-        TOPIC_SETTINGS.name,
+        "topic_settings",
         *({**common, "topic_id": f"id-of-{topic}", "topic": topic, "role": role} for topic, role in roles.items()),
     )
     shown = scraped(tables, now)

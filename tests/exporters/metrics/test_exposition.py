@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from prometheus_client.openmetrics import parser as openmetrics
@@ -21,13 +22,8 @@ from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth, TableHealth
 from streaming.changes.incidents.context import FAMILY_OF
 from streaming.contracts.events import Cause
-from streaming.contracts.sample_tables import GROUPS
-from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.web.http_counts import HttpCounts
 from tests.exporters.conftest import restless
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SECOND = 1_000_000
 STALE_AFTER = 60.0
@@ -132,7 +128,7 @@ def test_counters_of_clusters_and_of_the_exporter_say_when_they_were_0(
     request = ScrapeRequest(is_openmetrics=True)
     text = plain(Exposition(STALE_AFTER).render(snapshot, health, fresh, request)).decode()
     created = {name: value for (name, _), value in samples(text).items() if name.endswith("_created")}
-    in_table = tables.open(PARTITION_CHANGES.name).metadata().created_time / 1000
+    in_table = tables.open("partition_changes").metadata().created_time / 1000
     assert created["kafka_replication_cluster_isr_shrinks_created"] == in_table
     assert created["kafka_replication_exporter_refresh_errors_created"] == began
     assert {name.removesuffix("_created") + "_total" for name in created} <= {
@@ -456,7 +452,7 @@ def test_after_a_fault_everything_is_rendered_again(
     exposition = Exposition(STALE_AFTER)
     exposition.prepare(reader.refresh(), fresh)
     group = {**rows.owner, "group": "new", "group_protocol": "classic", "group_state": "Stable", "coordinator": 1}
-    tables.put(GROUPS.name, {**group, "members": 7, "collected_at": fresh, "source": "samples:collector-1"})
+    tables.put("groups", {**group, "members": 7, "collected_at": fresh, "source": "samples:collector-1"})
 
     kept = render_cache.line
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,15 +12,10 @@ from exporters.metrics.jmx_names import JMX_METRICS
 from exporters.metrics.prepared import ScrapeRequest
 from exporters.metrics.sample_ages import oldest_ages
 from exporters.read_model.reader import TablesReader
-from streaming.contracts.sample_tables import BROKER_METRICS, LOG_DIRECTORIES, REPLICA_OFFSETS
-from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.errors import TableUnreadable
 from streaming.settings import CollectSettings
 from tests.exporters.conftest import restless
-from tests.exporters.metrics.test_exposition import SECOND, STALE_AFTER, names, samples
-
-if TYPE_CHECKING:
-    from tests.exporters.metrics.test_exposition import Samples
+from tests.exporters.metrics.test_exposition import SECOND, STALE_AFTER, Samples, names, samples
 
 MANAGER, CONTROLLER = "kafka_server_replicamanager_", "kafka_controller_kafkacontroller_"
 CONTROLLERS = ("1000", "1001")
@@ -47,7 +42,7 @@ def by_instance(values: Samples, name: str, cluster: str = "main") -> dict[str, 
 
 def fail_once(reader: TablesReader) -> None:
     """Let the next refresh read everything from the start, as after each error."""
-    torn = reader.tables / PARTITION_CHANGES.name / "_delta_log" / f"{reader.snapshot.version + 1:020}.json"
+    torn = reader.tables / "partition_changes" / "_delta_log" / f"{reader.snapshot.version + 1:020}.json"
     torn.write_text("{")
     with pytest.raises(TableUnreadable):
         reader.refresh()
@@ -201,7 +196,7 @@ def test_what_an_agent_reports_wins_and_its_counter_is_never_replaced(
     fresh = {**rows.owner, "source": "broker_metrics:c", "collected_at": rows.start, "metric_value": 7.0}
     stale = {**fresh, "collected_at": rows.start - 61 * SECOND}
     tables.put(
-        BROKER_METRICS.name,
+        "broker_metrics",
         {**fresh, "broker": 1, "metric": f"{MANAGER}leadercount"},
         {**stale, "broker": 2, "metric": f"{MANAGER}leadercount"},
         {**fresh, "broker": 1, "metric": f"{MANAGER}isrshrinks_total"},
@@ -216,7 +211,7 @@ def test_what_an_agent_reports_wins_and_its_counter_is_never_replaced(
     assert by_instance(values, f"{MANAGER}failedisrupdates_total") == {"4": 7}
     assert by_instance(values, f"{CONTROLLER}fencedbrokercount") == {"1000": 7}
     # Which of them is active is unknown once the state is stale; what their agents say is not.
-    tables.put(BROKER_METRICS.name, *(
+    tables.put("broker_metrics", *(
         {**fresh, "collected_at": rows.start + 61 * SECOND, "broker": node, "metric": f"{CONTROLLER}fencedbrokercount"}
         for node in (1000, 1001)
     ))  # fmt: skip
@@ -232,7 +227,7 @@ def test_logs_and_directories_are_shown_while_their_samples_are_fresh(
     positions = {"log_start_offset": 5, "log_end_offset": 9, "size_bytes": 100}
     old = {"collected_at": rows.start - 61 * SECOND}
     tables.put(
-        REPLICA_OFFSETS.name,
+        "replica_offsets",
         {**replica, **positions},
         {**replica, **positions, "broker": 2, "log_end_offset": 8, "size_bytes": None},
         {**replica, **positions, **old, "broker": 3},
@@ -240,7 +235,7 @@ def test_logs_and_directories_are_shown_while_their_samples_are_fresh(
     )
     directory = {**common, "is_online": True, "hosted_replicas": 1}
     tables.put(
-        LOG_DIRECTORIES.name,
+        "log_directories",
         {**directory, "broker": 1, "log_dir": "/a"},
         {**directory, "broker": 1, "log_dir": "/b", "is_online": False},
         {**directory, "broker": 2, "log_dir": "/a"},
@@ -262,7 +257,7 @@ def test_records_are_counted_where_they_were_appended_by_how_much_a_leader_s_log
             {**common, "partition": partition, "broker": broker, "log_start_offset": start, "log_end_offset": end}
             for partition, broker, start, end in ends
         ]
-        tables.put(REPLICA_OFFSETS.name, *replicas)
+        tables.put("replica_offsets", *replicas)
         return by_instance(shown(reader, rows.start), "kafka_server_brokertopicmetrics_messagesin_total")
 
     assert counted((0, 1, 0, 100), (0, 2, None, 90), (1, 2, 0, 7)) == {"1": 0, "2": 0}

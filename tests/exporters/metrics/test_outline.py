@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
@@ -17,14 +18,9 @@ from exporters.metrics.render_cache import ClusterLines, ClusterSampleLines
 from exporters.metrics.series_filter import SeriesFilter
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth
-from streaming.contracts.sample_tables import QUORUM_MEMBERS, TRANSACTIONS
+from exporters.read_model.snapshot import ReplicationSnapshot
 from tests.exporters.conftest import restless
 from tests.exporters.metrics.test_exposition import SECOND, STALE_AFTER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from exporters.read_model.snapshot import ReplicationSnapshot
 
 HEALTH: Final = ExporterHealth("1.2.3", 1, 0.25, 7)
 REQUESTS: Final = (
@@ -72,7 +68,7 @@ def test_each_scrape_is_that_of_an_exposition_that_has_put_nothing_together(
 def test_a_sample_goes_when_it_is_too_old_though_no_table_changed(snapshot: ReplicationSnapshot) -> None:
     exposition, name = Exposition(STALE_AFTER), "kafka_replication_quorum_member_voter{"
     newest = max(row.collected_at for row in snapshot.clusters["id-of-main"].samples.quorum_members or ())
-    last = newest + int(exposition.oldest[QUORUM_MEMBERS.name] * SECOND)
+    last = newest + int(exposition.oldest["quorum_members"] * SECOND)
     assert name in page(exposition, snapshot, last, ScrapeRequest())
     assert name not in page(exposition, snapshot, last + 1, ScrapeRequest())
 
@@ -89,13 +85,13 @@ def test_after_the_clock_was_set_back_every_sample_is_there_again(
 def test_without_transactions_their_number_is_there_again_once_their_source_is(
     busy_cluster: Any, rows: Any, fresh: int
 ) -> None:
-    busy_cluster.put(TRANSACTIONS.name)
+    busy_cluster.put("transactions")
     reader, exposition = restless(busy_cluster.directory), Exposition(STALE_AFTER)
     line, later = 'kafka_replication_cluster_open_transactions{cluster="main"} 0', fresh + 3600 * SECOND
     assert line in page(exposition, reader.refresh(), fresh, ScrapeRequest())
     assert line not in page(exposition, reader.refresh(), later, ScrapeRequest())
     busy_cluster.put(
-        QUORUM_MEMBERS.name, {**rows.owner, "node": 100, "is_voter": True, "source": "s:1", "collected_at": later}
+        "quorum_members", {**rows.owner, "node": 100, "is_voter": True, "source": "s:1", "collected_at": later}
     )
     assert line in page(exposition, reader.refresh(), later, ScrapeRequest())
 
@@ -105,7 +101,7 @@ def test_a_scrape_from_before_a_preparation_puts_no_older_sample_back(
 ) -> None:
     late = fresh + 3600 * SECOND
     newer_row = {**rows.owner, "node": 100, "is_voter": True, "source": "s:1", "collected_at": late}
-    busy_cluster.put(QUORUM_MEMBERS.name, newer_row)
+    busy_cluster.put("quorum_members", newer_row)
     newer = TablesReader(busy_cluster.directory).refresh()
     interruptions: list[Callable[[], object]] = []
 

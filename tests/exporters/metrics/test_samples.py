@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,24 +12,9 @@ from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.exposition import Exposition
 from exporters.metrics.metric import SampledMetric
 from exporters.read_model.reader import TablesReader
-from streaming.contracts.sample_tables import (
-    BROKER_SETTINGS,
-    GROUP_OFFSETS,
-    GROUPS,
-    LOG_DIRECTORIES,
-    QUORUM_MEMBERS,
-    REPLICA_OFFSETS,
-    SAMPLE_TABLES,
-    TOPIC_SETTINGS,
-    TRANSACTIONS,
-)
+from streaming.contracts.sample_tables import LOG_DIRECTORIES, QUORUM_MEMBERS, REPLICA_OFFSETS, SAMPLE_TABLES
 from streaming.settings import CollectSettings
-from tests.exporters.metrics.test_exposition import SECOND, STALE_AFTER, exposed, names, samples
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.exporters.metrics.test_exposition import Samples
+from tests.exporters.metrics.test_exposition import SECOND, STALE_AFTER, Samples, exposed, names, samples
 
 OF_TABLE = {
     table.name: {each.name for each in CATALOGUE if isinstance(each, SampledMetric) and each.table == table.name}
@@ -65,7 +51,7 @@ def show(reader: TablesReader, now: int) -> Callable[..., Values]:
 
 def test_every_table_of_samples_has_series() -> None:
     # Those of broker_metrics have the names that the brokers give them, those of broker_settings follow from both.
-    assert {table for table, metrics in OF_TABLE.items() if not metrics} == {"broker_metrics", BROKER_SETTINGS.name}
+    assert {table for table, metrics in OF_TABLE.items() if not metrics} == {"broker_metrics", "broker_settings"}
 
 
 def test_a_sum_over_partitions_is_absent_while_one_with_a_commit_is_unknown(reader: TablesReader, fresh: int) -> None:
@@ -85,11 +71,11 @@ def test_a_group_that_is_deleted_has_no_series_after_the_next_sample(
     reader: TablesReader, fresh: int, tables: Any, common: Any
 ) -> None:
     before = samples(exposed(reader, fresh))
-    tables.put(GROUPS.name)
-    tables.put(GROUP_OFFSETS.name)
+    tables.put("groups")
+    tables.put("group_offsets")
     after = samples(exposed(reader, fresh))
-    assert names(before) - names(after) == OF_TABLE[GROUPS.name] | OF_TABLE[GROUP_OFFSETS.name]
-    tables.put(GROUP_OFFSETS.name, *(committed(common, topic) for topic in ("orders", "clicks")))
+    assert names(before) - names(after) == OF_TABLE["groups"] | OF_TABLE["group_offsets"]
+    tables.put("group_offsets", *(committed(common, topic) for topic in ("orders", "clicks")))
     again = show(reader, fresh)("kafka_consumergroup_lag", "consumergroup", "topic")
     assert again == {("payments", "orders"): 1, ("payments", "clicks"): 1}
 
@@ -99,7 +85,7 @@ def test_while_the_lag_of_a_partition_is_unknown_that_of_the_others_is_a_lower_b
 ) -> None:
     stuck = {"lag_seconds": 971.0}, {"lag_seconds": 12.5}, {"lag_seconds": None, "lag": None}
     tables.put(
-        GROUP_OFFSETS.name,
+        "group_offsets",
         *(committed(common, "orders", **more, partition=number) for number, more in enumerate(stuck)),
         committed(common, "clicks", lag_seconds=None),
     )
@@ -118,7 +104,7 @@ def test_a_group_is_near_the_end_of_what_is_kept_only_where_something_was_delete
         {"high_watermark": 200, "lag": 0},
     )
     tables.put(
-        GROUP_OFFSETS.name,
+        "group_offsets",
         *(committed(common, "orders", **more, partition=number) for number, more in enumerate(kept)),
         committed(common, "clicks", log_start_offset=100, high_watermark=110, lag=40),
         committed(common, "new", **kept[1]),
@@ -137,7 +123,7 @@ def test_of_a_topic_created_again_the_newer_offset_of_a_group_is_shown_once(
 ) -> None:
     former = committed(common, "orders", topic_id="former", lag=70, collected_at=common["collected_at"] - SECOND)
     for both in ((former, committed(common, "orders")), (committed(common, "orders"), former)):
-        tables.put(GROUP_OFFSETS.name, *both)
+        tables.put("group_offsets", *both)
         assert show(reader, fresh)("kafka_consumergroup_lag", "consumergroup") == {("payments",): 1}
 
 
@@ -148,7 +134,7 @@ def test_a_broker_that_hangs_loses_its_own_samples_once_they_are_stale(
     late = common["collected_at"] + 55 * SECOND
     tables.commit(rows.source(late))
     tables.put(
-        GROUPS.name,
+        "groups",
         {**common, **group, "group": "of 1", "coordinator": 1},
         {**common, **group, "group": "of 2", "coordinator": 2, "collected_at": late},
     )
@@ -161,7 +147,7 @@ def test_samples_are_shown_while_the_partitions_are_stale(
     reader: TablesReader, fresh: int, tables: Any, common: Any
 ) -> None:
     now = fresh + 100 * SECOND
-    tables.put(GROUP_OFFSETS.name, {**committed(common, "orders"), "collected_at": now})
+    tables.put("group_offsets", {**committed(common, "orders"), "collected_at": now})
     shown = names(samples(exposed(reader, now)))
     assert "kafka_consumergroup_lag" in shown
     assert not shown & {"kafka_topic_partition_leader", "kafka_consumergroup_members"}
@@ -173,8 +159,8 @@ def test_a_sample_stays_for_two_of_its_intervals_if_that_is_longer(reader: Table
     moments = {
         seconds: names(samples(exposed(reader, at + seconds * SECOND, exposition=slow))) for seconds in (100, 101)
     }
-    assert [OF_TABLE[GROUPS.name] <= moments[seconds] for seconds in (100, 101)] == [True, False]
-    assert not OF_TABLE[QUORUM_MEMBERS.name] & moments[100]
+    assert [OF_TABLE["groups"] <= moments[seconds] for seconds in (100, 101)] == [True, False]
+    assert not OF_TABLE["quorum_members"] & moments[100]
     assert "kafka_replication_newest_sample_age_seconds" in moments[101], "ages stay"
 
 
@@ -184,13 +170,13 @@ def test_no_open_transaction_is_0_only_while_somebody_looks(
     counts = [f"kafka_replication_cluster_{name}_transactions" for name in ("open", "late", "hanging")]
     before = show(reader, fresh)
     assert [before(name, "cluster") for name in counts] == [{("main",): 2}, {("main",): 1}, {("main",): 1}]
-    tables.put(TRANSACTIONS.name)
+    tables.put("transactions")
     none = show(reader, fresh)
     assert [none(name, "cluster") for name in counts] == [{("main",): 0}] * 3
     for table in (LOG_DIRECTORIES, QUORUM_MEMBERS):
         tables.put(table.name)
     assert [show(reader, fresh)(name, "cluster") for name in counts] == [{}] * 3
-    tables.put(LOG_DIRECTORIES.name, {**common, "broker": 1, "log_dir": "/data", "is_online": True})
+    tables.put("log_directories", {**common, "broker": 1, "log_dir": "/data", "is_online": True})
     assert [show(reader, fresh)(name, "cluster") for name in counts] == [{("main",): 0}] * 3
 
 
@@ -219,7 +205,7 @@ def test_a_throttle_is_left_behind_only_while_nothing_is_reassigned(
     none = show(reader, fresh)
     assert none("kafka_replication_cluster_left_throttles", "cluster") == {("main",): 0}
     assert none("kafka_replication_topic_left_throttle_info", "topic") == {}
-    tables.put(BROKER_SETTINGS.name)
+    tables.put("broker_settings")
     assert show(reader, fresh)("kafka_replication_cluster_left_throttles", "cluster") == {}
 
 
@@ -237,5 +223,5 @@ def test_a_table_that_cannot_be_read_costs_its_own_series(reader: TablesReader, 
 
 
 def test_throttles_are_unknown_without_the_settings_of_topics(reader: TablesReader, fresh: int, tables: Any) -> None:
-    tables.put(TOPIC_SETTINGS.name)
-    assert not OF_TABLE[TOPIC_SETTINGS.name] & names(samples(exposed(reader, fresh)))
+    tables.put("topic_settings")
+    assert not OF_TABLE["topic_settings"] & names(samples(exposed(reader, fresh)))

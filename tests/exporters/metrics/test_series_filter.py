@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -17,11 +17,8 @@ from exporters.metrics.sample_ages import oldest_ages
 from exporters.metrics.series_filter import EVERYTHING, SeriesFilter
 from exporters.read_model.reader import TablesReader
 from streaming.settings import EXPORT_FAMILIES, CollectSettings, ExportSettings
-from tests.exporters.metrics.test_exposition import SECOND, STALE_AFTER, exposed, names, samples
-
-if TYPE_CHECKING:
-    from tests.exporters.conftest import Rows, Tables
-    from tests.exporters.metrics.test_exposition import Samples
+from tests.exporters.conftest import Rows, Tables
+from tests.exporters.metrics.test_exposition import SECOND, STALE_AFTER, Samples, exposed, names, samples
 
 ODD = 'odd "topic"\\'
 

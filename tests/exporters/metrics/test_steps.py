@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
@@ -16,9 +17,6 @@ from exporters.read_model.draft import ClusterDraft
 from exporters.read_model.refresher import ExporterHealth
 from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 from tests.exporters.metrics.test_detail import NOW, cluster_of, partition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TOPICS: Final = 32
 A_STEP: Final = 8

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -12,11 +13,7 @@ from exporters.metrics.exposition import Exposition
 from exporters.metrics.prepared import ScrapeRequest
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth
-from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE
 from tests.exporters.conftest import restless
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SECOND = 1_000_000
 SAFE = "kafka_replication_broker_safe_to_stop"
@@ -76,9 +73,9 @@ def test_a_newer_row_of_the_cluster_does_not_make_older_advice_about_its_brokers
     told(rows.start + 31 * SECOND)
     tables.commit(rows.source(rows.start + 90 * SECOND))
     cluster = {**rows.owner, **rows.cluster_row()["cluster_after"], "authority_watermark": rows.start + 90 * SECOND}
-    tables.put(CLUSTER_STATE_TABLE.name, cluster, as_of=4)
+    tables.put("cluster_state", cluster, as_of=4)
     assert SAFE not in told(rows.start + 91 * SECOND)
-    tables.put(BROKER_STATE_TABLE.name, {**rows.owner, "broker": 1, "is_safe_to_stop": False}, as_of=4)
+    tables.put("broker_state", {**rows.owner, "broker": 1, "is_safe_to_stop": False}, as_of=4)
     assert told(rows.start + 91 * SECOND)[SAFE] == {"1": 0}
 
 
@@ -88,7 +85,7 @@ def test_seconds_of_all_partitions_never_go_back(told: Any, tables: Any, rows: A
     values = []
     for seconds in (5.0, 4.9999, 5.0000001, None, 6.5):
         version = tables.commit(rows.source(moment - SECOND))
-        tables.put(CLUSTER_STATE_TABLE.name, {**cluster, "offline_seconds": seconds}, as_of=version)
+        tables.put("cluster_state", {**cluster, "offline_seconds": seconds}, as_of=version)
         values.append(told(moment)[OFFLINE_SECONDS][""])
     assert values == [5, 5, 5, 5, 6.5]
 
@@ -100,7 +97,7 @@ def test_seconds_that_a_full_report_may_take_back_are_not_taken_over(told: Any, 
     for seconds, gap_began in ((5.0, None), (1005.0, rows.start), (6.0, None)):
         version = tables.commit(rows.source(moment - SECOND))
         row = {**cluster, "offline_seconds": seconds, "sight_until": gap_began}
-        tables.put(CLUSTER_STATE_TABLE.name, row, as_of=version)
+        tables.put("cluster_state", row, as_of=version)
         values.append(told(moment)[OFFLINE_SECONDS][""])
     assert values == [5, 5, 6]
 

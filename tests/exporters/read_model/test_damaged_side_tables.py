@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from exporters.read_model.cluster_samples import ClusterSamples
 from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.reader import TablesReader
-from exporters.read_model.side_tables import REST_AFTER_ERROR, SIDE_CONTENTS, SideTable
+from exporters.read_model.side_tables import REST_AFTER_ERROR, SIDE_CONTENTS, SideContent, SideTable
+from exporters.read_model.snapshot import ReplicationSnapshot
 from streaming.contracts.state import SourceLag
-from streaming.contracts.tables import CLUSTER_STATE_TABLE
 from tests.exporters.conftest import Stopwatch
 from tests.exporters.damages import DAMAGES, with_another_version
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from exporters.read_model.side_tables import SideContent
-    from exporters.read_model.snapshot import ReplicationSnapshot
 
 
 def of_side_tables(snapshot: ReplicationSnapshot) -> dict[str, Any]:
@@ -44,7 +39,7 @@ def fields_without(whole: dict[str, Any], alone: dict[str, Any], table: str) -> 
     lost = {name: value for name, value in alone.items() if value != whole[name]}
     assert lost, f"{table} adds nothing to the hand-made cluster"
     left = {**whole, **lost, **dict.fromkeys(lost.keys() & {*ClusterSamples._fields})}
-    if table == CLUSTER_STATE_TABLE.name:  # by that the advice is dated, which stays true
+    if table == "cluster_state":  # by that the advice is dated, which stays true
         left["advice"] = whole["advice"]
     return left
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -14,6 +15,7 @@ from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth, Refresher
 from streaming.changes.advice.restart_safety import restart_advice
 from streaming.changes.fold import fold
+from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.state import SECONDS
@@ -21,11 +23,6 @@ from streaming.delta.changes.log import ChangeLog, changes_to_arrow
 from streaming.delta.projections.projections import Projections
 from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.plugins.local_http import wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streaming.changes.state import ReplicationState
 
 EPOCH = 1_790_000_000_000_000
 SECOND = 1_000_000

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from exporters.metrics.clusters import INCIDENT_METRICS
 from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.reader import TablesReader
 from exporters.terminal.incidents import read_incidents
 from streaming.contracts.events import IncidentClass
-from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log.maintenance import RetentionPolicy
 from streaming.jobs.driver.incidents import IncidentsBatch
 from tests.exporters.conftest import restless
 from tests.exporters.json_answers import json_answer
 from tests.plugins.played import START, play
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECOND = 1_000_000
 OPEN, EACH_OPEN, CLOSED = INCIDENT_METRICS
@@ -34,7 +31,7 @@ def counts(reader: TablesReader, metric: Any, cluster: str = "main") -> Counter[
 
 
 def test_a_cluster_that_appears_after_an_empty_table_has_no_incidents_and_says_so(tables: Any, rows: Any) -> None:
-    tables.put(INCIDENTS.name)
+    tables.put("incidents")
     reader = restless(tables.directory)
     assert reader.refresh().incidents == {}
     tables.commit(rows.cluster_row(), rows.source(rows.start))
@@ -71,7 +68,7 @@ def test_the_count_of_a_class_never_goes_back_while_incidents_change_their_class
          {}, {"rolling_restart": 1}),
     ]  # fmt: skip
     for incidents, still_open, over in steps:
-        tables.put(INCIDENTS.name, *incidents, as_of=1)
+        tables.put("incidents", *incidents, as_of=1)
         assert (counts(reader, OPEN), counts(reader, CLOSED)) == (still_open, over)
         each = EACH_OPEN.samples(clusters_by_name(reader.snapshot)["main"])
         assert Counter(labels[2] for labels, _ in each) == still_open
@@ -82,7 +79,7 @@ def test_the_api_tells_the_open_ones_newest_first_with_their_suspects(tables: An
     tables.commit(*(row for each in (rows, other_rows) for row in (each.cluster_row(), each.source(rows.start))))
     suspects = [{"broker": 3, "score": 0.75}]
     tables.put(
-        INCIDENTS.name,
+        "incidents",
         rows.incident("loss:1", "broker_loss", rows.start, suspects=suspects, brokers=[3], topics=["orders"]),
         rows.incident("loss:2", "disk_failure", rows.start + 2 * SECOND, closed_at=rows.start + 3 * SECOND),
         other_rows.incident("lag:3", "slow_follower", rows.start + SECOND),
@@ -108,7 +105,7 @@ def test_what_the_incidents_of_a_scenario_become_is_told_and_the_count_only_grow
     reader = restless(tmp_path)
     was_open: Counter[str] = Counter()
     closed: list[int] = []
-    for version, changes in ChangeReader(tmp_path / PARTITION_CHANGES.name).poll():
+    for version, changes in ChangeReader(tmp_path / "partition_changes").poll():
         batch.apply(changes)
         if version % 5 == 0:
             was_open |= counts(reader, OPEN, "broker_loss")
@@ -121,7 +118,7 @@ def test_what_the_incidents_of_a_scenario_become_is_told_and_the_count_only_grow
 def test_the_count_never_goes_back_though_closed_incidents_expire(tmp_path: Path) -> None:
     name = "rolling_restart_unclean"
     play(tmp_path, name, seconds=100)
-    versions = ChangeReader(tmp_path / PARTITION_CHANGES.name).poll()
+    versions = ChangeReader(tmp_path / "partition_changes").poll()
     now = START
     batch = IncidentsBatch(tmp_path, 2.0, 2.0, RetentionPolicy(days=7, clock=lambda: now))
     reader = restless(tmp_path)

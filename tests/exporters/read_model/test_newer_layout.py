@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from exporters.read_model.reader import TablesReader
 from exporters.terminal.incidents import read_incidents
+from streaming.contracts.columns import Table
 from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
 from streaming.contracts.tables import (
     BROKER_STATE_TABLE,
@@ -20,11 +21,6 @@ from streaming.contracts.tables import (
 from streaming.delta.log.definitions import create_or_upgrade
 from streaming.errors import TableRefused
 from tests.delta.test_layouts import set_layout
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streaming.contracts.columns import Table
 
 STATE = (PARTITION_CHANGES, PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
 SIDE = (INCIDENTS, REPLICA_OFFSETS, BROKER_METRICS)
@@ -57,7 +53,7 @@ def test_beside_the_state_only_the_newer_table_is_left_out(tmp_path: Path, newer
 def test_so_are_incidents_that_a_command_lists(tmp_path: Path) -> None:
     create_or_upgrade(tmp_path, INCIDENTS)
     assert read_incidents(tmp_path) == []
-    set_layout(tmp_path / INCIDENTS.name, INCIDENTS.layout + 1)
+    set_layout(tmp_path / "incidents", INCIDENTS.layout + 1)
 
     with pytest.raises(TableRefused, match=r"was written by a newer isrwatch"):
         read_incidents(tmp_path)

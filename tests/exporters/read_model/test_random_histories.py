@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,6 @@ from exporters.read_model.reader import TablesReader
 from exporters.terminal.state_as_of import state_as_of
 from tests.exporters.histories import History, logs, play, polls
 from tests.exporters.meaning import compare_with_tables, meaning
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 WORLDS = [(logs, 1), (logs, 2), (polls, 1), (polls, 3)]
 

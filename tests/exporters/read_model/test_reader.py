@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,16 +11,11 @@ from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import NO_TABLE, ReplicationSnapshot
 from streaming.contracts.events import Subject
 from streaming.contracts.health import AT_MIN_ISR, PARTITIONS, UNDER_REPLICATED
-from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
 from streaming.contracts.state import PartitionState
-from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangesRestarted
 from streaming.errors import TableUnreadable
 from tests.exporters.conftest import restless
 from tests.exporters.meaning import meaning
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECOND = 1_000_000
 
@@ -182,13 +178,13 @@ def test_state_tables_that_know_more_than_the_changes_are_not_shown(tables: Any,
     first = baseline(rows)
     tables.commit(*first)
     copy = tables.directory.parent / "copy"
-    shutil.copytree(tables.directory / PARTITION_CHANGES.name, copy)
+    shutil.copytree(tables.directory / "partition_changes", copy)
     later = shrunk(rows, rows.start + SECOND)
     tables.project([*first, later], tables.commit(later))
     reader = TablesReader(tables.directory)
     good = reader.refresh()
-    shutil.rmtree(tables.directory / PARTITION_CHANGES.name)
-    copy.rename(tables.directory / PARTITION_CHANGES.name)
+    shutil.rmtree(tables.directory / "partition_changes")
+    copy.rename(tables.directory / "partition_changes")
     for _ in range(2):
         with pytest.raises(ChangesRestarted, match=r"up to version 2 of .*partition_changes"):
             reader.refresh()
@@ -279,9 +275,9 @@ def test_offsets_and_broker_metrics_are_read_again_when_their_table_has_another_
     told = {"log_start_offset": 5, "high_watermark": 70, "last_stable_offset": None, "log_end_offset": None}
     for at, offset in ((1, 70), (2, 80)):
         row = {**identity, **told, "broker": 1, "high_watermark": offset, "collected_at": rows.start + at}
-        tables.put(REPLICA_OFFSETS.name, row)
+        tables.put("replica_offsets", row)
         metric = {**rows.owner, "broker": 1, "metric": "m", "source": "jmx", "collected_at": rows.start + at}
-        tables.put(BROKER_METRICS.name, {**metric, "metric_value": float(offset)})
+        tables.put("broker_metrics", {**metric, "metric_value": float(offset)})
         cluster = reader.refresh().clusters["id-of-main"]
         assert cluster.offsets["id-of-orders"] == {0: (ReplicaOffsets(1, 5, offset),)}
         assert [metric.metric_value for metric in cluster.samples.broker_metrics] == [float(offset)]
@@ -293,7 +289,7 @@ def test_a_cluster_of_two_names_has_the_metrics_of_every_broker(tables: Any, row
     tables.commit(*baseline(rows))
     metric = {"metric": "m", "metric_value": 1.0, "cluster_id": rows.owner["cluster_id"]}
     tables.put(
-        BROKER_METRICS.name,
+        "broker_metrics",
         {**metric, "cluster": "main", "broker": 1, "source": "jmx:a", "collected_at": rows.start + 2},
         {**metric, "cluster": "other", "broker": 2, "source": "jmx:b", "collected_at": rows.start + 1},
     )

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import shutil
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+import pytest
 
 from exporters.read_model import side_tables
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import Refresher
 from exporters.read_model.side_tables import REST_AFTER_ERROR, REST_PER_WORK
-from streaming.contracts.sample_tables import REPLICA_OFFSETS
+from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 from tests.exporters.conftest import Stopwatch
 from tests.exporters.meaning import meaning
 from tests.exporters.read_model.test_reader import SECOND, partitions, shrunk
 from tests.plugins.local_http import wait_until
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pytest
-
-    from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
-
 
 def offsets_status(reader: TablesReader) -> side_tables.TableStatus:
-    (status,) = (each for each in reader.statuses if each.table == REPLICA_OFFSETS.name)
+    (status,) = (each for each in reader.statuses if each.table == "replica_offsets")
     return status
 
 
@@ -36,7 +33,7 @@ def sample_again(busy_cluster: Any, rows: Any, high_watermark: int) -> None:
     """Write another version of the offsets, of one replica."""
     sample = {**rows.owner, "collected_at": rows.start + 29 * SECOND, "source": "offsets:collector-1"}
     replica = {"topic_id": "id-of-orders", "topic": "orders", "partition": 0, "broker": 1, "log_start_offset": 5}
-    busy_cluster.put(REPLICA_OFFSETS.name, {**sample, **replica, "high_watermark": high_watermark})
+    busy_cluster.put("replica_offsets", {**sample, **replica, "high_watermark": high_watermark})
 
 
 def test_the_first_refresh_has_the_side_tables_and_later_ones_what_was_read_apart(busy_cluster: Any, rows: Any) -> None:
@@ -124,7 +121,7 @@ def test_a_table_rests_in_proportion_to_what_its_last_reading_took(
 
 
 def test_a_table_that_could_never_be_read_and_is_gone_is_one_that_does_not_exist_yet(busy_cluster: Any) -> None:
-    folder = busy_cluster.directory / REPLICA_OFFSETS.name
+    folder = busy_cluster.directory / "replica_offsets"
     shutil.rmtree(folder)
     folder.mkdir()
     (folder / "_delta_log").write_text("")
@@ -142,7 +139,7 @@ def test_what_is_read_while_a_snapshot_is_prepared_changes_neither_its_rows_nor_
     """Else a scrape would show rows of a table that it says cannot be read, or miss those of one that it says can."""
     clock = Stopwatch()
     reader = TablesReader(busy_cluster.directory, reads_side_tables_apart=True, monotonic=clock)
-    folder, away = busy_cluster.directory / REPLICA_OFFSETS.name, busy_cluster.directory.parent / "away"
+    folder, away = busy_cluster.directory / "replica_offsets", busy_cluster.directory.parent / "away"
     between = [lambda: folder.rename(away), lambda: away.rename(folder)]
     seen = []
 
@@ -156,6 +153,6 @@ def test_what_is_read_while_a_snapshot_is_prepared_changes_neither_its_rows_nor_
     refresher = Refresher(reader, 60, "1.2.3", prepare)
     for _ in range(3):
         refresher.refresh_once()
-        is_readable = {each.table: each.is_readable for each in refresher.health.tables}[REPLICA_OFFSETS.name]
+        is_readable = {each.table: each.is_readable for each in refresher.health.tables}["replica_offsets"]
         seen.append((is_readable, bool(main(refresher.snapshot).offsets)))
     assert seen == [(True, True), (False, False), (True, True)]

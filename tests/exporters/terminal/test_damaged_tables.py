@@ -6,19 +6,16 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from streaming.commands import app
-from streaming.contracts.tables import BROKER_STATE_TABLE, PARTITION_CHANGES, PARTITION_STATE_TABLE, REPLICATION_EVENTS
 from streaming.errors import TableUnreadable
 from streaming.jobs.driver.replication import ReplicationBatch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def with_damaged_log(table: Path) -> None:
@@ -62,7 +59,7 @@ def tables(stopped: Path, tmp_path: Path) -> Path:
 
 
 def test_a_state_of_the_past_needs_the_changes(tables: Path, damage: Callable[[Path], None]) -> None:
-    damage(tables / PARTITION_CHANGES.name)
+    damage(tables / "partition_changes")
     done = run("state", "--as-of", "20", tables=tables)
     assert done.exit_code == 1
     assert done.stderr.startswith("cannot read the table ")
@@ -70,18 +67,18 @@ def test_a_state_of_the_past_needs_the_changes(tables: Path, damage: Callable[[P
 
 
 def test_the_other_tables_are_measured_beside_a_damaged_one(tables: Path) -> None:
-    with_damaged_log(tables / PARTITION_STATE_TABLE.name)
+    with_damaged_log(tables / "partition_state")
     done: Any = CliRunner().invoke(app, ["tables", "--format", "json", "--tables", str(tables)])
     measured = {row["table"]: row["version"] for row in map(json.loads, done.stdout.splitlines())}
-    assert (measured[PARTITION_STATE_TABLE.name], done.exit_code) == (None, 1)
-    assert measured[PARTITION_CHANGES.name] is not None
+    assert (measured["partition_state"], done.exit_code) == (None, 1)
+    assert measured["partition_changes"] is not None
     assert done.stderr.startswith("cannot read the table ")
-    assert PARTITION_STATE_TABLE.name in done.stderr
+    assert "partition_state" in done.stderr
 
 
 def test_the_job_does_not_start_on_a_damaged_table(tables: Path, damage: Callable[[Path], None]) -> None:
-    damage(tables / PARTITION_STATE_TABLE.name)
-    with pytest.raises(TableUnreadable, match=f"cannot read the table .*{PARTITION_STATE_TABLE.name}"):
+    damage(tables / "partition_state")
+    with pytest.raises(TableUnreadable, match=r"cannot read the table .*partition_state"):
         ReplicationBatch(tables)
 
 
@@ -92,12 +89,12 @@ def run(*arguments: str, tables: Path) -> Any:
 @pytest.mark.parametrize(
     ("command", "name", "damage"),
     [
-        (["state", "--all"], PARTITION_STATE_TABLE.name, with_damaged_log),
-        (["state", "--all"], BROKER_STATE_TABLE.name, with_damaged_files),
-        (["state", "--all"], PARTITION_CHANGES.name, with_missing_files),
-        (["state", "--brokers"], BROKER_STATE_TABLE.name, with_damaged_log),
-        (["state", "--as-of", "20", "--all"], BROKER_STATE_TABLE.name, with_missing_files),
-        (["events"], REPLICATION_EVENTS.name, with_damaged_files),
+        (["state", "--all"], "partition_state", with_damaged_log),
+        (["state", "--all"], "broker_state", with_damaged_files),
+        (["state", "--all"], "partition_changes", with_missing_files),
+        (["state", "--brokers"], "broker_state", with_damaged_log),
+        (["state", "--as-of", "20", "--all"], "broker_state", with_missing_files),
+        (["events"], "replication_events", with_damaged_files),
     ],
 )
 def test_a_command_shows_what_the_other_tables_hold_and_then_names_the_damaged_one(
@@ -120,14 +117,14 @@ def test_a_command_shows_what_the_other_tables_hold_and_then_names_the_damaged_o
 
 def test_recorded_events_are_shown_while_the_log_of_the_changes_is_damaged(tables: Path) -> None:
     whole = run("events", tables=tables)
-    with_damaged_log(tables / PARTITION_CHANGES.name)
+    with_damaged_log(tables / "partition_changes")
     done = run("events", tables=tables)
     assert (done.exit_code, done.stdout) == (1, whole.stdout)
     assert done.stderr.startswith("cannot read the table ")
 
 
 def test_the_launcher_of_spark_submit_names_a_damaged_table_in_one_sentence(tables: Path, tmp_path: Path) -> None:
-    with_damaged_files(tables / PARTITION_STATE_TABLE.name)
+    with_damaged_files(tables / "partition_state")
     launcher = Path(__file__).parents[3] / "deploy" / "spark" / "main.py"
     done = subprocess.run(
         [sys.executable, launcher, "--tables", tables, "--bus", tmp_path / "bus", "--checkpoint", tmp_path / "c"],
@@ -139,5 +136,5 @@ def test_the_launcher_of_spark_submit_names_a_damaged_table_in_one_sentence(tabl
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert last.startswith("cannot read the table ")
-    assert PARTITION_STATE_TABLE.name in last
+    assert "partition_state" in last
     assert "Traceback" not in done.stderr

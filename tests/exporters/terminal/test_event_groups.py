@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from exporters.read_model.snapshot import EventRow
 from exporters.terminal.event_groups import by_moment
 from tests.exporters.event_rows import NOW, event_row
-
-if TYPE_CHECKING:
-    from exporters.read_model.snapshot import EventRow
 
 
 def lines(*events: EventRow) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,10 +28,6 @@ from streaming.errors import ConfigurationError
 from tests.examples import examples
 from tests.plugins.played import SECOND, START
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 
 @pytest.fixture(scope="module")
 def tables(played_tables: Callable[..., Path]) -> Path:
@@ -38,7 +36,7 @@ def tables(played_tables: Callable[..., Path]) -> Path:
 
 def events_from_changes(tables: Path, version: int | None = None) -> list[dict[str, Any]]:
     """Every event, straight from the changes."""
-    path = tables / PARTITION_CHANGES.name
+    path = tables / "partition_changes"
     upto = newest_version(path) if version is None else version
     return rows_of(events_of(rows_between(path, BEFORE_FIRST, upto)))
 
@@ -51,7 +49,7 @@ def test_every_event_of_the_changes_is_read_once_newest_last_also_those_that_the
     rows = list(history(tables, EventFilter()))
     assert sorted(ids(rows)) == sorted(ids(events_from_changes(tables)))
     assert [row["occurred_not_after"] for row in rows] == sorted(row["occurred_not_after"] for row in rows)
-    recorded = DeltaTable(str(tables / REPLICATION_EVENTS.name))
+    recorded = DeltaTable(str(tables / "replication_events"))
     assert 0 < recorded.count() < len(rows)
 
 
@@ -110,7 +108,7 @@ def test_as_of_a_version_only_the_events_of_changes_up_to_it_are_read(tables: Pa
 
 
 def test_as_of_a_moment_is_the_newest_version_that_was_committed_by_then(tables: Path) -> None:
-    path = tables / PARTITION_CHANGES.name
+    path = tables / "partition_changes"
     table, clock = DeltaTable(str(path)), Clock(START)
     before = None
     for version, rows in ChangeReader(path).poll():
@@ -149,7 +147,7 @@ def test_days_outside_the_time_range_are_not_read(tmp_path: Path) -> None:
             "subject": "broker", "occurred_not_before": at, "occurred_not_after": at, "collected_at": at, "source": "s",
         }  # fmt: skip
         write_deltalake(table, pa.Table.from_pylist([row], schema=arrow_schema(REPLICATION_EVENTS)), mode="append")
-    for file in (tmp_path / REPLICATION_EVENTS.name / "date=2026-03-01").iterdir():
+    for file in (tmp_path / "replication_events" / "date=2026-03-01").iterdir():
         file.unlink()
 
     clock = Clock(0)

@@ -12,7 +12,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -24,12 +25,7 @@ from exporters.terminal.events import COLUMNS, history
 from exporters.terminal.output import RowFormat, RowOutput
 from exporters.terminal.time_parsing import Clock
 from streaming.commands import app
-from streaming.contracts.tables import PARTITION_CHANGES
 from tests.plugins.played import SECOND, START
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 SOON = 1.0
 
@@ -108,7 +104,7 @@ def test_a_follower_prints_an_event_within_a_second_of_its_commit_and_ends_with_
 ) -> None:
     copy = tmp_path / "tables"
     shutil.copytree(tables, copy)
-    log = copy / PARTITION_CHANGES.name / "_delta_log"
+    log = copy / "partition_changes" / "_delta_log"
     newest = max(log.glob("*.json"))
     shutil.move(newest, tmp_path / newest.name)
     shutil.rmtree(copy / "replication_events")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -14,11 +15,7 @@ from typer.testing import CliRunner
 from exporters.terminal import output as output_module
 from exporters.terminal.time_parsing import Clock
 from streaming.commands import app
-from streaming.contracts.tables import BROKER_STATE_TABLE, INCIDENTS
 from tests.exporters.conftest import SECOND, Rows, Tables, put_samples
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TABLES = (
     *(f"state --{option}" for option in (
@@ -51,11 +48,11 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     why = "2 partitions would go under min ISR: payments-settlement-eu-west-1-0, payments-settlement-eu-west-1-1"
     advice = {"restart_reason": why, "suspect_score": 0.75, "is_safe_to_stop": False, "would_go_under_min_isr": 12_345}
     tables.put(
-        BROKER_STATE_TABLE.name,
+        "broker_state",
         *({**rows.owner, "broker": number, **advice, "under_min_isr_partitions": 3} for number in range(1, 6)),
         as_of=1,
     )
-    tables.put(INCIDENTS.name, incident(rows, now), as_of=1)
+    tables.put("incidents", incident(rows, now), as_of=1)
     return tables.directory
 
 
@@ -104,7 +101,7 @@ def test_brokers_with_announced_work_take_a_line_each_below_a_low_heading_at_100
     work = {"maintenance_until": until, "maintenance_why": "a new disk"}
     flags = {"is_registered": True, "is_shutting_down": False}
     tables.put(
-        BROKER_STATE_TABLE.name,
+        "broker_state",
         *(
             {**rows.owner, "broker": number, **flags, "is_fenced": number == 2, **work, **advice, **counts}
             for number in brokers

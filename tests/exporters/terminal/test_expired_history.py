@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import shutil
+from collections.abc import Sequence
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -18,17 +20,13 @@ from exporters.terminal.state_as_of import state_as_of
 from exporters.terminal.time_parsing import Clock
 from exporters.terminal.versions import as_of, committed_at, oldest_known
 from streaming.commands import app
-from streaming.contracts.tables import PARTITION_CHANGES, TABLES
+from streaming.contracts.tables import TABLES
 from streaming.delta.changes.history import expire_changes
 from streaming.delta.log.writer import Writer
 from streaming.errors import ConfigurationError
 from tests.exporters.histories import History, logs, play
 from tests.exporters.meaning import meaning
 from tests.plugins.played import expire_log
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 CLOCK = Clock(0)
 DAYS = [dt.date(2023, 11, 15), dt.date(2023, 11, 16), dt.date(2023, 11, 17), dt.date(2024, 1, 1)]
@@ -50,14 +48,14 @@ def tables(history: History, tmp_path: Path) -> Path:
 
 
 def changes(tables: Path) -> DeltaTable:
-    return DeltaTable(str(tables / PARTITION_CHANGES.name))
+    return DeltaTable(str(tables / "partition_changes"))
 
 
 def expire_days(tables: Path, before: dt.date) -> DeltaTable:
     """Expire history as maintenance does, its log as well."""
     table = changes(tables)
     expire_changes(tables, table, Writer(table), before)
-    expire_log(tables / PARTITION_CHANGES.name)
+    expire_log(tables / "partition_changes")
     return changes(tables)
 
 
@@ -112,7 +110,7 @@ def test_days_expire_one_after_the_other(history: History, tables: Path) -> None
 
 
 def test_what_expired_is_refused_in_a_sentence_that_names_what_can_be_shown(tables: Path) -> None:
-    path = tables / PARTITION_CHANGES.name
+    path = tables / "partition_changes"
     begin = committed_at(changes(tables), 1)
     table = expire_days(tables, DAYS[1])
     oldest, newest = oldest_known(table), table.version()

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from deltalake import DeltaTable
 
 from exporters.terminal.event_filter import EventFilter
 from exporters.terminal.events import history
 from exporters.terminal.follow import EventFollower
-from streaming.contracts.tables import PARTITION_CHANGES
 from tests.plugins.played import play
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def never(gap: Exception) -> None:
@@ -27,7 +24,7 @@ def ids(rows: Any) -> list[str]:
 
 
 def truth_of(tables: Path) -> DeltaTable:
-    return DeltaTable(str(tables / PARTITION_CHANGES.name))
+    return DeltaTable(str(tables / "partition_changes"))
 
 
 class Growing:
@@ -35,7 +32,7 @@ class Growing:
 
     def __init__(self, finished: Path, directory: Path) -> None:
         self.directory = directory
-        self._log = directory / PARTITION_CHANGES.name / "_delta_log"
+        self._log = directory / "partition_changes" / "_delta_log"
         self._rest = directory.parent / "rest"
         shutil.copytree(finished, directory)
         self._rest.mkdir()

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -20,9 +21,6 @@ from exporters.read_model.reader import micros_now
 from exporters.terminal.health_gate import Look, WaitLimits
 from streaming.commands import app
 from tests.plugins.local_http import wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECOND = 1_000_000
 

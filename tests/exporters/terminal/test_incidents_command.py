@@ -7,7 +7,7 @@ import json
 import shlex
 import shutil
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -19,7 +19,6 @@ from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.state import SourceLag, SourceState
-from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.log import ChangeLog, changes_to_arrow
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.progress import ProgressTable
@@ -28,9 +27,6 @@ from tests.changes.conftest import Story
 from tests.changes.test_benign_is_proven import Orders
 from tests.plugins.played import play
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -38,7 +34,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("incidents")
     play(directory, "broker_loss", seconds=75)
     batch = IncidentsBatch(directory, 10.0, 900.0)
-    for _, rows in ChangeReader(directory / PARTITION_CHANGES.name).poll():
+    for _, rows in ChangeReader(directory / "partition_changes").poll():
         batch.apply(rows)
     return directory
 
@@ -47,7 +43,7 @@ def write(story: Story, directory: Path) -> None:
     """Write what the job makes of a story."""
     ChangeLog(directory).commit(changes_to_arrow(fold(ReplicationState(), story.seen).changes), {})
     batch = IncidentsBatch(directory, 60.0, 900.0)
-    for _, rows in ChangeReader(directory / PARTITION_CHANGES.name).poll():
+    for _, rows in ChangeReader(directory / "partition_changes").poll():
         batch.apply(rows)
 
 

@@ -9,11 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from exporters.read_model.snapshot import (
-    ClusterSnapshot,
-    ClusterTotals,
-    PartitionCounts,
-)
+from exporters.read_model.snapshot import ClusterSnapshot, ClusterTotals, PartitionCounts
 from exporters.terminal import live_view
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import BrokerState, ClusterState

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -26,15 +27,11 @@ from tests.changes.conftest import Story
 from tests.exporters.json_answers import json_answer
 from tests.jobs.driver.test_batch import published
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 
 def test_groups_of_two_clusters_of_one_name_stay_apart(played_tables: Callable[..., Path], tmp_path: Path) -> None:
     """A cluster that was built anew under its old name has another id; the samples of the old one stay."""
     played = played_tables("under_min_isr", "consumer_groups", seconds=42)
-    rows = read_all(DeltaTable(str(played / GROUP_OFFSETS.name)))
+    rows = read_all(DeltaTable(str(played / "group_offsets")))
     other = rows.set_column(rows.column_names.index("cluster_id"), "cluster_id", pa.array(["old"] * len(rows)))
     table = create_or_upgrade(tmp_path, GROUP_OFFSETS)
     Writer(table).write(pa.concat_tables([rows, other.cast(rows.schema)]), APPEND, {})

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from streaming.commands import app
-from streaming.contracts.sample_tables import REPLICA_OFFSETS
 from tests.exporters.conftest import SECOND, Rows, Tables
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MIB = 1024**2
 
@@ -43,7 +40,7 @@ def moving(tables: Tables, rows: Rows) -> Path:
     sampled = {**rows.owner, "collected_at": now - SECOND, "source": "samples:collector-1", "partition": 0}
     orders, clicks = ({**sampled, "topic_id": f"id-of-{topic}", "topic": topic} for topic in ("orders", "clicks"))
     tables.put(
-        REPLICA_OFFSETS.name,
+        "replica_offsets",
         {**orders, "broker": 1, "size_bytes": 100 * MIB, "lag": 0},
         {**orders, "broker": 4, "size_bytes": 40 * MIB, "lag": 6_000},
         {**orders, "broker": 5, "size_bytes": 101 * MIB, "lag": 10},  # it holds what the leader has deleted already

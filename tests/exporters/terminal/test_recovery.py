@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,15 +20,11 @@ from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.liveness import BROKER_STATE, HEARTBEAT_AGE_MS, LOGS_LEFT
 from streaming.contracts.observations import Channel
-from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
 from streaming.jobs.driver.replication import ReplicationBatch
 from streaming.jobs.driver.samples import NewestBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.exporters.conftest import SECOND, Rows, Tables
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SLOW_FOLLOWER = Path(__file__).parents[3] / "conf" / "scenarios" / "slow_follower.toml"
 START = 1_700_000_000 * SECOND
@@ -57,7 +54,7 @@ def recovering(tables: Tables, rows: Rows) -> Path:
     )  # fmt: skip
     metric = {**rows.owner, "collected_at": now - 5 * SECOND, "source": "broker_metrics:collector-1"}
     tables.put(
-        BROKER_METRICS.name,
+        "broker_metrics",
         {**metric, "broker": 2, "metric": BROKER_STATE, "metric_value": 1.0},
         {**metric, "broker": 2, "metric": LOGS_LEFT, "metric_value": 1_138.0},
         {**metric, "broker": 3, "metric": HEARTBEAT_AGE_MS, "metric_value": 9_000.0},
@@ -65,7 +62,7 @@ def recovering(tables: Tables, rows: Rows) -> Path:
     offsets = {**rows.owner, "topic_id": "id-of-orders", "topic": "orders", "collected_at": now - 5 * SECOND,
                "source": "samples:collector-1"}  # fmt: skip
     tables.put(
-        REPLICA_OFFSETS.name,
+        "replica_offsets",
         {**offsets, "partition": 0, "broker": 5, "lag": 9_000, "lag_per_second": -70.0},
         {**offsets, "partition": 1, "broker": 5, "lag": 1_000, "lag_per_second": -30.0},
         {**offsets, "partition": 0, "broker": 4, "lag": 5, "lag_per_second": -1.0, "collected_at": now - 90 * SECOND},

@@ -6,41 +6,28 @@ import datetime as dt
 import math
 import shutil
 from collections import Counter
+from collections.abc import Callable, Iterator
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from exporters.read_model.reader import TablesReader
+from exporters.read_model.snapshot import ClusterSnapshot
 from exporters.terminal.broker_speeds import speeds_by_broker
 from exporters.terminal.event_filter import EventFilter
 from exporters.terminal.events import history
 from exporters.terminal.groups import group_rows
 from exporters.terminal.sample_rows import directory_rows, quorum_rows, replica_rows, transaction_rows
 from exporters.terminal.settings import setting_rows, settings_by_cluster
-from streaming.contracts.sample_tables import (
-    BROKER_FEATURES,
-    BROKER_METRICS,
-    BROKER_SETTINGS,
-    GROUP_OFFSETS,
-    GROUPS,
-    ISR_RECONCILIATION,
-    REPLICA_OFFSETS,
-    TOPIC_SETTINGS,
-)
+from streaming.contracts.columns import Table
 from streaming.contracts.state import ObservedTime
 from streaming.contracts.tables import TABLES
 from streaming.delta.log.definitions import arrow_schema, create_or_upgrade
 from tests.exporters.conftest import SECOND, Tables
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from exporters.read_model.snapshot import ClusterSnapshot
-    from streaming.contracts.columns import Table
 
 SQL = Path(__file__).parents[3] / "conf" / "sql"
 QUERIES = sorted(path.stem for path in SQL.glob("*.sql") if path.stem != "duckdb")
@@ -77,27 +64,27 @@ def put_lag(folder: Path) -> None:
     """Groups with and without members, a replica that is behind, a broker that stands out."""
     tables, sample = Tables(folder), {**CLUSTER, "collected_at": SAMPLED_AT, "source": "samples:collector-1"}
     group = {**sample, "group_protocol": "classic", "group_state": "Stable", "members": 1, "coordinator": 1}
-    tables.put(GROUPS.name, *({**group, "group": name} for name in ("payments", "billing")))
+    tables.put("groups", *({**group, "group": name} for name in ("payments", "billing")))
     offsets = {**group, "topic_id": "id-of-payments", "topic": "payments", "lag": 10, "records_lost": 0}
     nobody = {**offsets, "group": "nobody", "group_state": "Empty", "members": 0}
     tables.put(
-        GROUP_OFFSETS.name,
+        "group_offsets",
         *({**offsets, "group": "payments", "partition": number, "lag_seconds": 6.5 + number} for number in (0, 1)),
         *({**nobody, "partition": number, "records_lost": number} for number in (0, 1)),
         {**offsets, "group": "read", "partition": 0, "lag": 0, "lag_seconds": 0.0},
     )
     replica = {**sample, "topic_id": "id-of-payments", "topic": "payments", "partition": 0}
     tables.put(
-        REPLICA_OFFSETS.name,
+        "replica_offsets",
         {**replica, "broker": 1, "lag": 0},
         {**replica, "broker": 2, "lag": 40, "behind_since": SAMPLED_AT - 9 * SECOND},
         {**replica, "broker": 3, "lag": 1, "behind_since": SAMPLED_AT},
     )
     metric = {**sample, "metric": "kafka_server_replicamanager_leadercount"}
-    tables.put(BROKER_METRICS.name, *({**metric, "broker": each, "metric_value": 4.0**each} for each in (0, 1, 2)))
+    tables.put("broker_metrics", *({**metric, "broker": each, "metric_value": 4.0**each} for each in (0, 1, 2)))
     counted = {"counted": 9, "recorded": 6, "missed": 3, "resets": 0, "meter_value": 9, "as_of_version": 2}
     window = {"since": SAMPLED_AT - SECOND, "until": SAMPLED_AT, "meter": "isr_shrinks", "broker": 2}
-    tables.put(ISR_RECONCILIATION.name, {**CLUSTER, **counted, **window})
+    tables.put("isr_reconciliation", {**CLUSTER, **counted, **window})
 
 
 def put_settings(folder: Path) -> None:
@@ -105,7 +92,7 @@ def put_settings(folder: Path) -> None:
     tables, sample = Tables(folder), {**CLUSTER, "collected_at": SAMPLED_AT, "source": "samples:collector-1"}
     topics = {topic.topic: topic.topic_id for each in snapshot_of(folder) for topic in each.topics.values()}
     tables.put(
-        TOPIC_SETTINGS.name,
+        "topic_settings",
         *(
             {**sample, "topic": name, "topic_id": topic_id, "partition_count": 3, "replication_factor": 3, **settings}
             for (name, topic_id), settings in zip(
@@ -124,10 +111,10 @@ def put_settings(folder: Path) -> None:
         ),
     )
     rates = {1: {"leader_throttled_rate": 1000}, 2: {}}
-    tables.put(BROKER_SETTINGS.name, *({**sample, "broker": number, **rate} for number, rate in rates.items()))
+    tables.put("broker_settings", *({**sample, "broker": number, **rate} for number, rate in rates.items()))
     level = {**sample, "feature": "metadata.version", "finalized_level": 25}
     tables.put(
-        BROKER_FEATURES.name,
+        "broker_features",
         {**level, "broker": 1, "supported_level": 25},
         {**level, "broker": 2, "supported_level": 29},
         {**level, "broker": 2, "feature": "transaction.version", "supported_level": 2, "finalized_level": 0},

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,15 +12,10 @@ from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import ReplicationSnapshot
 from exporters.terminal.state_as_of import state_as_of
-from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log.table_log import newest_version
 from streaming.delta.state import StateVersions, apply_changes, count_isr_removals
 from tests.exporters.meaning import meaning
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +27,8 @@ def tables(played_tables: Callable[..., Path]) -> Path:
 def followed(tables: Path) -> list[Any]:
     """What every change up to each version, one after the other, makes of the state."""
     snapshot, meanings = ReplicationSnapshot(), []
-    added = dict(ChangeReader(tables / PARTITION_CHANGES.name).poll())
-    for version in range(newest_version(tables / PARTITION_CHANGES.name) + 1):
+    added = dict(ChangeReader(tables / "partition_changes").poll())
+    for version in range(newest_version(tables / "partition_changes") + 1):
         if version in added:
             draft = SnapshotDraft(snapshot)
             apply_changes(draft, added[version])

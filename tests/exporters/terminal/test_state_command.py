@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from exporters.terminal.time_parsing import Clock, seconds_of
 from streaming.commands import app
-from streaming.contracts.tables import BROKER_STATE_TABLE, PARTITION_CHANGES, SOURCE_PROGRESS
+from streaming.contracts.tables import BROKER_STATE_TABLE
 from streaming.delta.log.table_log import newest_version
 from tests.exporters.conftest import SECOND, START, Rows, Tables
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def state(tables: Path, *options: str) -> str:
@@ -136,7 +134,7 @@ def test_brokers_of_a_fresh_cluster_have_every_column_that_their_table_defines(t
     now = time.time_ns() // 1_000
     tables.commit(rows.cluster_row(now), rows.broker(1, now), rows.source(now))
     advice = {"is_safe_to_stop": False, "restart_order": None, "suspect_score": 0.75, "would_go_offline": 3}
-    tables.put(BROKER_STATE_TABLE.name, {**rows.owner, "broker": 1, **advice}, as_of=1)
+    tables.put("broker_state", {**rows.owner, "broker": 1, **advice}, as_of=1)
     (row,) = objects(tables.directory, "--brokers")
     assert {name: row[name] for name in advice} == advice
     simple = {column.name for column in BROKER_STATE_TABLE.columns if column.type in ("double", "boolean", "long")}
@@ -149,10 +147,10 @@ def test_advice_that_the_job_cannot_renew_is_not_shown(tables: Tables, rows: Row
     now = time.time_ns() // 1_000
     source = rows.source(now)
     tables.commit(rows.cluster_row(now), rows.broker(1, now), source)
-    tables.put(BROKER_STATE_TABLE.name, {**rows.owner, "broker": 1, "is_safe_to_stop": True}, as_of=1)
+    tables.put("broker_state", {**rows.owner, "broker": 1, "is_safe_to_stop": True}, as_of=1)
     progress = {**source, **source["source_after"], "channel": "replication", "reported_at": now}
     for is_query_up, advice in ((True, True), (False, None)):
-        tables.put(SOURCE_PROGRESS.name, {**progress, "is_query_up": is_query_up}, as_of=1)
+        tables.put("source_progress", {**progress, "is_query_up": is_query_up}, as_of=1)
         (row,) = objects(tables.directory, "--brokers")
         assert (row["is_stale"], row["is_safe_to_stop"]) == (False, advice)
 
@@ -165,7 +163,7 @@ def test_on_a_narrow_terminal_the_advice_of_each_broker_stands_whole_below_the_t
     advice = "unavoidable by configuration: 1 partition with one replica goes offline while it is down"
     counts = dict.fromkeys(("under_min_isr_partitions", "offline_partitions", "unknown_min_isr_partitions"), 0)
     columns = {**counts, "restart_reason": advice, "would_go_offline": 1, "is_safe_to_stop": False}
-    tables.put(BROKER_STATE_TABLE.name, {**rows.owner, "broker": 1, **columns}, as_of=1)
+    tables.put("broker_state", {**rows.owner, "broker": 1, **columns}, as_of=1)
     done = CliRunner().invoke(
         app, ["state", "--tables", str(tables.directory), "--brokers", "--format", "table"], env={"COLUMNS": "80"}
     )
@@ -212,7 +210,7 @@ def test_topics_sum_up_their_partitions(played: Path) -> None:
 
 
 def test_as_of_shows_an_earlier_state(played: Path) -> None:
-    versions = range(newest_version(played / PARTITION_CHANGES.name) + 1)
+    versions = range(newest_version(played / "partition_changes") + 1)
     counts = [len(objects(played, "--as-of", str(version))) for version in versions]
     assert (counts[1], max(counts), counts[-1]) == (0, 12, 12)
     assert {row["health"] for row in objects(played, "--as-of", str(versions[counts.index(12)]))} != {"healthy"}

@@ -6,27 +6,15 @@ import csv
 import io
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from streaming.commands import app
-from streaming.contracts.sample_tables import (
-    BROKER_METRICS,
-    BROKER_SPEED,
-    GROUP_OFFSETS,
-    GROUPS,
-    ISR_RECONCILIATION,
-    LOG_DIRECTORIES,
-    QUORUM_MEMBERS,
-    REPLICA_OFFSETS,
-    TRANSACTIONS,
-)
+from streaming.contracts.sample_tables import LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
 from tests.exporters.conftest import SECOND, Rows, Tables
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GIB = 1024**3
 ORDER_TABLES = [("directories", LOG_DIRECTORIES), ("quorum", QUORUM_MEMBERS), ("transactions", TRANSACTIONS)]
@@ -55,7 +43,7 @@ def sampled(tables: Tables, rows: Rows) -> Path:
     directory = {**common, "broker": 1, "is_online": True, "hosted_replicas": 1_234, "replica_bytes": 40 * GIB}
     gone = {**directory, "cluster_id": "gone", "cluster": "gone", "log_dir": "/gone"}
     tables.put(
-        LOG_DIRECTORIES.name,
+        "log_directories",
         {**directory, "log_dir": "/var/lib/kafka/data-0", "total_bytes": 100 * GIB, "usable_bytes": 80 * GIB},
         {
             **directory,
@@ -72,7 +60,7 @@ def sampled(tables: Tables, rows: Rows) -> Path:
     member = {**common, "is_voter": True, "controller": 101, "controller_epoch": 4, "high_watermark": 1_000_090}
     known = {"last_fetch_at": at_leader, "last_caught_up_at": at_leader, "log_end_offset": 1_000_095}
     tables.put(
-        QUORUM_MEMBERS.name,
+        "quorum_members",
         {**member, "node": 1, "is_voter": False, "log_end_offset": 1_000_090, "last_caught_up_at": at_leader - SECOND},
         {**member, "node": 102},
         {**member, **known, "node": 101},
@@ -86,7 +74,7 @@ def sampled(tables: Tables, rows: Rows) -> Path:
     unknown = {**dict.fromkeys(("transactional_id", "coordinator", "timeout_ms")), "transaction_state": "Unknown"}
     hanging = {**transaction, **unknown, "is_hanging": True, "transaction_partitions": ["clicks-by-user-3"]}
     tables.put(
-        TRANSACTIONS.name,
+        "transactions",
         {**transaction, "producer_id": 7, "started_at": now - 15 * SECOND, "transaction_partitions": many},
         {**transaction, "producer_id": 8, "started_at": now - 95 * SECOND, "transaction_partitions": ["orders-0"]},
         {**hanging, "producer_id": 4_000_000_123},
@@ -123,7 +111,7 @@ def test_without_a_sample_of_the_leader_no_lag_is_known(tables: Tables, rows: Ro
     now = present()
     tables.commit(rows.cluster_row(now), rows.source(now))
     member = {**rows.owner, "node": 1, "is_voter": True, "log_end_offset": 7, "collected_at": now, "source": "s"}
-    tables.put(QUORUM_MEMBERS.name, {**member, "controller": 2, "last_caught_up_at": now})
+    tables.put("quorum_members", {**member, "controller": 2, "last_caught_up_at": now})
     (row,) = objects(tables.directory, "--quorum")
     assert (row["role"], row["lag"], row["behind_seconds"]) == ("voter", None, None)
 
@@ -140,7 +128,7 @@ def test_a_group_is_behind_for_as_long_as_its_worst_partition_and_unknown_if_one
     }
     common = {**rows.owner, "collected_at": now, "source": "s", "topic_id": "t", "topic": "orders", "coordinator": 1}
     tables.put(
-        GROUP_OFFSETS.name,
+        "group_offsets",
         *(
             {**common, "group": group, "partition": number, "lag": lag, "lag_seconds": seconds, "group_state": "Stable"}
             for group, lags in partitions.items()
@@ -204,7 +192,7 @@ def test_metrics_of_brokers_stand_beside_each_other(tables: Tables, rows: Rows) 
     common = {**rows.owner, "collected_at": now - 5 * SECOND, "source": "broker_metrics:collector-1"}
     name = "kafka_server_replicamanager_{}"
     tables.put(
-        BROKER_METRICS.name,
+        "broker_metrics",
         {**common, "broker": 2, "metric": name.format("isrshrinks_total"), "metric_value": 1_234.0},
         {**common, "broker": 1, "metric": name.format("partitioncount"), "metric_value": 0.25},
         {**common, "broker": 1, "metric": name.format("isrshrinks_total"), "metric_value": 7.0},
@@ -226,7 +214,7 @@ def test_changes_that_only_brokers_counted_come_first(tables: Tables, rows: Rows
         "as_of_version": 3, "broker": 1, "counted": 9,
     }  # fmt: skip
     tables.put(
-        ISR_RECONCILIATION.name,
+        "isr_reconciliation",
         {**counted, "meter": "isr_expands", "recorded": 9, "missed": 0},
         {**counted, "meter": "isr_shrinks", "recorded": 7, "missed": 2},
     )
@@ -247,7 +235,7 @@ def grouped(tables: Tables, rows: Rows) -> Path:
     group = {**common, "group_protocol": "classic", "group_state": "Stable", "members": 2, "coordinator": 1}
     spark = {**group, "group_protocol": "spark", "members": None, "coordinator": -1}
     tables.put(
-        GROUPS.name,
+        "groups",
         {**group, "group": "billing", "assignor": "range"},
         {**group, "group": "empty", "group_state": "Empty", "members": 0},
         {**group, "group": "shared", "group_protocol": "share", "members": 3},
@@ -257,7 +245,7 @@ def grouped(tables: Tables, rows: Rows) -> Path:
     )
     partition = {**common, "group": "billing", "topic_id": "orders-1", "topic": "orders", "group_state": "Stable"}
     tables.put(
-        GROUP_OFFSETS.name,
+        "group_offsets",
         {**partition, "partition": 0, "lag": 7, "records_lost": 0},
         {**partition, "partition": 1, "lag": 30, "records_lost": 4},
         {**partition, "group": "to-delta", "partition": 0, "lag": 2, "records_lost": 0},
@@ -338,7 +326,7 @@ def test_a_slow_broker_is_named_below_the_table_with_since_when_and_why(tables: 
     tables.commit(rows.cluster_row(now), rows.broker(1, now), rows.broker(2, now), rows.source(now))
     why = "responds in 900 ms, usually in 4 ms, its peers in 5 ms"
     is_slow = {"is_slow": True, "slow_reasons": [why], "slow_since": now - 600 * SECOND, "slow_score": 8}
-    tables.put(BROKER_SPEED.name, speed(rows, 1, **is_slow), speed(rows, 2))
+    tables.put("broker_speed", speed(rows, 1, **is_slow), speed(rows, 2))
     assert brokers_in_words(tables) == [f"broker 1 is slow for 10m0s: {why}"]
     one, two = objects(tables.directory, "--brokers")
     assert (one["is_slow"], one["slow_reasons"], two["is_slow"], two["response_micros"]) == (True, [why], False, 4_000)
@@ -348,7 +336,7 @@ def test_who_is_slow_by_old_samples_is_unknown_now(tables: Tables, rows: Rows) -
     now = present()
     tables.commit(rows.cluster_row(now), rows.broker(1, now), rows.source(now))
     is_slow = {"is_slow": True, "slow_reasons": ["x"], "slow_since": now - 600 * SECOND}
-    tables.put(BROKER_SPEED.name, speed(rows, 1, age=200, **is_slow))
+    tables.put("broker_speed", speed(rows, 1, age=200, **is_slow))
     assert brokers_in_words(tables) == []
     (one,) = objects(tables.directory, "--brokers")
     assert (one["is_slow"], one["response_micros"]) == (None, None)
@@ -357,7 +345,7 @@ def test_who_is_slow_by_old_samples_is_unknown_now(tables: Tables, rows: Rows) -
 def test_an_overloaded_cluster_is_said_to_be_one_once(tables: Tables, rows: Rows) -> None:
     now = present()
     tables.commit(rows.cluster_row(now), rows.broker(1, now), rows.broker(2, now), rows.source(now))
-    tables.put(BROKER_SPEED.name, *(speed(rows, broker, is_overloaded=True) for broker in (1, 2)))
+    tables.put("broker_speed", *(speed(rows, broker, is_overloaded=True) for broker in (1, 2)))
     (sentence,) = brokers_in_words(tables)
     assert sentence.startswith("cluster main is overloaded: ")
 
@@ -370,7 +358,7 @@ def test_replicas_that_are_behind_come_longest_first_and_with_all_every_replica(
     replica = {**rows.owner, "topic_id": "id-of-orders", "topic": "orders", "partition": 0, "collected_at": at}
     replica |= {"source": "samples:collector-1", "log_dir": "/data", "size_bytes": 3 * GIB, "lag": 0}
     tables.put(
-        REPLICA_OFFSETS.name,
+        "replica_offsets",
         {**replica, "broker": 1},
         {**replica, "broker": 2, "lag": 1_200, "behind_since": at - 20 * SECOND},
         {**replica, "broker": 3, "lag": 1, "behind_since": at},
@@ -385,7 +373,7 @@ def test_replicas_that_are_behind_come_longest_first_and_with_all_every_replica(
     every = [(row["broker"], row["behind_seconds"]) for row in objects(tables.directory, "--replicas", "--all")]
     assert every == [(4, 90.0), (2, 20.0), (1, 0.0), (3, 0.0), (5, None)]
     caught_up = [{**replica, "broker": broker} for broker in (1, 2, 3)]
-    tables.put(REPLICA_OFFSETS.name, *caught_up)
+    tables.put("replica_offsets", *caught_up)
     assert state(tables.directory, "--replicas").splitlines() == ["no replica is behind"]
 
 
@@ -396,20 +384,20 @@ def test_of_the_replicas_of_a_broker_that_does_not_answer_nothing_is_known(table
     assert state(tables.directory, "--replicas").splitlines() == ["no samples of replicas"]
     replica = {**rows.owner, "topic_id": "id-of-orders", "topic": "orders", "partition": 0, "lag": 0, "source": "s"}
     fresh, old = {**replica, "collected_at": now - 5 * SECOND}, {**replica, "collected_at": now - 300 * SECOND}
-    tables.put(REPLICA_OFFSETS.name, {**fresh, "broker": 1}, {**old, "broker": 2})
+    tables.put("replica_offsets", {**fresh, "broker": 1}, {**old, "broker": 2})
     assert state(tables.directory, "--replicas").splitlines() == [
         "of the brokers that answer, no replica is behind",
         "of the replicas on broker 2 nothing is known: it does not answer",
         "of the replicas on broker 3 nothing is known: it does not answer",
     ]
-    tables.put(REPLICA_OFFSETS.name, {**fresh, "broker": 1}, {**fresh, "broker": 2}, {**fresh, "broker": 3})
+    tables.put("replica_offsets", {**fresh, "broker": 1}, {**fresh, "broker": 2}, {**fresh, "broker": 3})
     assert state(tables.directory, "--replicas").splitlines() == ["no replica is behind"]
     tables.commit(rows.broker(2, now, is_fenced=True))
     assert state(tables.directory, "--replicas").splitlines() == [
         "of the brokers that answer, no replica is behind",
         "of the replicas on broker 2 nothing is known: it does not answer",
     ]
-    tables.put(REPLICA_OFFSETS.name, {**old, "broker": 1}, {**old, "broker": 2})
+    tables.put("replica_offsets", {**old, "broker": 1}, {**old, "broker": 2})
     nothing, age = state(tables.directory, "--replicas").splitlines()
     assert (nothing, age[:36]) == ("no samples of replicas", "the newest samples of replicas are 5")
 
@@ -418,7 +406,7 @@ def test_the_directories_of_a_broker_that_does_not_answer_are_said_to_be_unknown
     now = present()
     tables.commit(rows.cluster_row(now), rows.broker(1, now), rows.broker(2, now, is_fenced=True), rows.source(now))
     directory = {**rows.owner, "collected_at": now, "source": "s", "broker": 1, "is_online": True, "log_dir": "/data"}
-    tables.put(LOG_DIRECTORIES.name, directory)
+    tables.put("log_directories", directory)
     row, silent = state(tables.directory, "--directories").splitlines()
     assert row.startswith("1  /data  online")
     assert silent == "of the log directories on broker 2 nothing is known: it does not answer"
@@ -429,7 +417,7 @@ def test_of_transactions_none_is_open_or_there_are_no_samples(tables: Tables, ro
     tables.commit(rows.cluster_row(now), rows.broker(1, now), rows.source(now))
     assert state(tables.directory, "--transactions").splitlines() == ["no samples of transactions"]
     directory = {**rows.owner, "collected_at": now, "source": "s", "broker": 1, "is_online": True, "log_dir": "/data"}
-    tables.put(LOG_DIRECTORIES.name, directory)
+    tables.put("log_directories", directory)
     assert state(tables.directory, "--transactions").splitlines() == ["no transaction is open"]
 
 
@@ -439,10 +427,10 @@ def test_groups_without_offsets_are_shown_with_their_state_and_members(tables: T
     tables.commit(rows.cluster_row(now), rows.partition("orders", 0, healthy, now), rows.source(now))
     sample = {**rows.owner, "collected_at": now, "source": "samples:collector-1"}
     described = {**sample, "group_protocol": "consumer", "group_state": "Stable", "members": 2, "coordinator": 1}
-    tables.put(GROUPS.name, *({**described, "group": group} for group in ("fresh", "payments")))
+    tables.put("groups", *({**described, "group": group} for group in ("fresh", "payments")))
     offsets = {**sample, "topic_id": "id-of-orders", "topic": "orders", "partition": 0, "group": "payments"}
     described.pop("coordinator")
-    tables.put(GROUP_OFFSETS.name, {**described, **offsets, "committed_offset": 5, "lag": 7, "records_lost": 0})
+    tables.put("group_offsets", {**described, **offsets, "committed_offset": 5, "lag": 7, "records_lost": 0})
     rows_of_all = [
         (row["group"], row["members"], row["partitions"], row["lag"]) for row in objects(tables.directory, "--groups")
     ]

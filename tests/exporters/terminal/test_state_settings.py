@@ -11,14 +11,6 @@ from typer.testing import CliRunner
 
 from streaming.commands import app
 from streaming.contracts.identifiers import partition_for
-from streaming.contracts.sample_tables import (
-    BROKER_FEATURES,
-    BROKER_SETTINGS,
-    GROUP_OFFSETS,
-    GROUPS,
-    TOPIC_SETTINGS,
-    TRANSACTIONS,
-)
 from tests.exporters.conftest import Rows, Tables
 
 OFFSETS, STATE = "__consumer_offsets", "__transaction_state"
@@ -53,9 +45,9 @@ class Sampled:
             *self.partitions,
             self.rows.source(self.now),
         )
-        self.tables.put(TOPIC_SETTINGS.name, *self.topics)
-        self.tables.put(BROKER_SETTINGS.name, *brokers)
-        self.tables.put(BROKER_FEATURES.name, *features)
+        self.tables.put("topic_settings", *self.topics)
+        self.tables.put("broker_settings", *brokers)
+        self.tables.put("broker_features", *features)
 
     def _sample(self, **columns: Any) -> dict[str, Any]:
         return {**self.rows.owner, "collected_at": self.now - 7_000_000, "source": "samples:t", **columns}
@@ -169,7 +161,7 @@ def put_groups(tables: Tables, sample: dict[str, Any], partition: int, committin
     )
     described = {"group_protocol": "classic", "group_state": "Stable", "coordinator": 1}
     tables.put(
-        GROUPS.name,
+        "groups",
         *({**sample, **described, "group": group} for group in (committing, without_commits)),
         {**sample, **described, "group": of_spark, "group_protocol": "spark", "coordinator": -1},
     )
@@ -195,7 +187,7 @@ def test_partitions_of_internal_topics_say_what_fails_and_how_many_it_concerns(t
     sample = {**rows.owner, "collected_at": now, "source": "samples:t"}
     of_orders = {"topic_id": "id-of-orders", "topic": "orders"}
     tables.put(
-        GROUP_OFFSETS.name,
+        "group_offsets",
         *({**sample, **of_orders, "group": group, "partition": number} for group in groups for number in (0, 1)),
         {**sample, **of_orders, "group": "of-another-cluster", "partition": 0, "cluster_id": "other"},
     )
@@ -215,7 +207,7 @@ def test_partitions_of_internal_topics_say_what_fails_and_how_many_it_concerns(t
         "transaction_partitions": [],
     }
     tables.put(
-        TRANSACTIONS.name,
+        "transactions",
         {**sample, **transaction, "producer_id": 1, "transactional_id": "payments"},
         {**sample, **transaction, "producer_id": 2, "transactional_id": None},
     )

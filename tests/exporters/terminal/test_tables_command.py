@@ -6,8 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 from typer.testing import CliRunner
@@ -18,9 +18,6 @@ from streaming.contracts.tables import PARTITION_CHANGES, TABLES
 from streaming.delta.log.definitions import create_or_upgrade
 from tests.delta.test_layouts import set_layout
 from tests.exporters.conftest import Tables
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def tables(*options: str) -> str:
@@ -65,8 +62,8 @@ def test_every_table_is_measured_and_one_that_is_not_there_is_unknown(busy_clust
     lines = tables("--tables", str(busy_cluster.directory), "--format", "json")
     rows = {row["table"]: row for row in map(json.loads, lines.splitlines())}
     assert list(rows) == list(TABLES)
-    path = busy_cluster.directory / PARTITION_CHANGES.name
-    changes = rows[PARTITION_CHANGES.name]
+    path = busy_cluster.directory / "partition_changes"
+    changes = rows["partition_changes"]
     assert changes["rows"] == DeltaTable(str(path)).count() == 9
     assert changes["version"] == DeltaTable(str(path)).version()
     assert {name: rows[name]["layout"] for name in rows if rows[name]["layout"] is not None} == {
@@ -79,7 +76,7 @@ def test_every_table_is_measured_and_one_that_is_not_there_is_unknown(busy_clust
 
 def test_the_layout_that_a_table_says_is_shown_also_where_it_is_not_that_of_this_program(tmp_path: Path) -> None:
     create_or_upgrade(tmp_path, PARTITION_CHANGES)
-    set_layout(tmp_path / PARTITION_CHANGES.name, 7)
+    set_layout(tmp_path / "partition_changes", 7)
     lines = tables("--tables", str(tmp_path), "--format", "json")
     layouts = {row["layout"] for row in map(json.loads, lines.splitlines()) if row["version"] is not None}
     assert layouts == {7}
@@ -90,8 +87,8 @@ def test_the_layout_that_a_table_says_is_shown_also_where_it_is_not_that_of_this
 def test_a_table_with_millions_of_rows_is_measured_without_reading_them(
     played_tables: Callable[..., Path], tmp_path: Path
 ) -> None:
-    source = played_tables("under_min_isr", "broker_loss") / PARTITION_CHANGES.name / "_delta_log"
-    log = tmp_path / PARTITION_CHANGES.name / "_delta_log"
+    source = played_tables("under_min_isr", "broker_loss") / "partition_changes" / "_delta_log"
+    log = tmp_path / "partition_changes" / "_delta_log"
     log.mkdir(parents=True)
     for entry in source.iterdir():
         (log / entry.name).write_bytes(entry.read_bytes())

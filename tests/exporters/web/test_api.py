@@ -6,8 +6,10 @@ import gzip
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -21,10 +23,6 @@ from exporters.web.server import Endpoints, application, serving
 from streaming.settings import ExportSettings
 from tests.exporters.web.test_app import ask
 from tests.plugins.local_http import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SECOND = 1_000_000
 SETTINGS = ExportSettings(listen="127.0.0.1:0", refresh_seconds=0.02)
@@ -277,13 +275,7 @@ def test_filters_of_partitions_topics_and_offsets(
     assert (body["count"], body["is_truncated"]) == (len(selected), False)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "selected"),
-    [
-        ({"broker": [1, 3]}, [1, 3]),
-        ({"broker": 9}, []),
-    ],
-)
+@pytest.mark.parametrize(("parameters", "selected"), [({"broker": [1, 3]}, [1, 3]), ({"broker": 9}, [])])
 def test_brokers_are_selected_by_number(address: str, parameters: dict[str, Any], selected: list[int]) -> None:
     assert [row["broker"] for row in answer(address, "/api/v1/brokers", **parameters)["brokers"]] == selected
 
@@ -324,13 +316,7 @@ def test_maintenance_is_listed_with_its_end_and_whether_it_overran(address: str,
 
 @pytest.mark.parametrize(
     ("parameters", "count"),
-    [
-        ({}, 1),
-        ({"class": "broker_loss"}, 1),
-        ({"class": "slow_follower"}, 0),
-        ({"broker": 3}, 1),
-        ({"broker": 1}, 0),
-    ],
+    [({}, 1), ({"class": "broker_loss"}, 1), ({"class": "slow_follower"}, 0), ({"broker": 3}, 1), ({"broker": 1}, 0)],
 )
 def test_incidents_are_selected_by_class_and_broker(address: str, parameters: dict[str, Any], count: int) -> None:
     body = answer(address, "/api/v1/incidents", **parameters)

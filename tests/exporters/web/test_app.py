@@ -12,9 +12,11 @@ import socket
 import threading
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.requests import Request
@@ -24,9 +26,9 @@ from exporters.metrics.exposition import Exposition
 from exporters.metrics.kafka_exporter_names import DROP_IN_METRICS
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
+from exporters.read_model.snapshot import ReplicationSnapshot
 from exporters.web.landing import LONGEST_LIST
 from exporters.web.server import OPTION, Endpoints, serving
-from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.errors import ConfigurationError
 from streaming.runtime.listening import listen, listen_all
 from streaming.settings import ExportSettings
@@ -34,12 +36,6 @@ from streaming.web.server import SECURITY_HEADERS
 from tests.exporters.conftest import Rows, Tables
 from tests.plugins.local_http import free_port, wait_until
 from tests.plugins.prometheus import eventually, prometheus_server  # noqa: F401 - fixtures
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from exporters.read_model.snapshot import ReplicationSnapshot
 
 REQUEST = Request({"type": "http"})
 SETTINGS = ExportSettings(listen="127.0.0.1:0", refresh_seconds=0.02)
@@ -279,14 +275,14 @@ def test_the_index_shows_health_data_age_clusters_and_open_incidents(
     assert counts == ["1", "2", "1", "1", "0", "unknown"]  # incidents: there is no table of them
     suspects = [{"broker": 2, "score": 0.25}]
     live_cluster.put(
-        INCIDENTS.name,
+        "incidents",
         rows.incident("loss:e1", "broker_loss", micros_now(), suspects=suspects, summary="<b>broker</b> 2"),
         as_of=0,
     )
     line = b"<td>broker_loss<td>2<td>&lt;b&gt;broker&lt;/b&gt; 2"
     wait_until(lambda: line in ask(own_address, "/")[2])
     many = [rows.incident(f"loss:e{number}", "broker_loss", number) for number in range(LONGEST_LIST + 3)]
-    live_cluster.put(INCIDENTS.name, *many, as_of=0)
+    live_cluster.put("incidents", *many, as_of=0)
     wait_until(lambda: b"<p>and 3 older ones" in ask(own_address, "/")[2])
     assert ask(own_address, "/")[2].count(b"<td>broker_loss<td>") == LONGEST_LIST
 
@@ -373,7 +369,7 @@ def test_tables_that_become_unreadable_are_counted_and_the_last_snapshot_is_kept
     refresher = Refresher(TablesReader(live_cluster.directory), 0.01, "1.2.3")
     refresher.refresh_once()
     good = refresher.snapshot
-    log = live_cluster.directory / PARTITION_CHANGES.name / "_delta_log"
+    log = live_cluster.directory / "partition_changes" / "_delta_log"
     (log / f"{good.version + 1:020}.json").write_text("{ not a commit", encoding="utf-8")
     refresher.refresh_once()
     refresher.refresh_once()

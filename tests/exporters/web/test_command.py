@@ -5,8 +5,10 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import bcrypt
 import pytest
@@ -21,10 +23,6 @@ from streaming.commands import app as whole_app
 from streaming.errors import ConfigurationError
 from tests.plugins.certificates import make_certificate
 from tests.plugins.local_http import free_port, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 def test_the_list_of_metrics_has_each_of_them_once() -> None:

@@ -12,9 +12,9 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from starlette.requests import Request
@@ -22,35 +22,23 @@ from starlette.requests import Request
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
 from exporters.web.server import Endpoints, serving
-from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
-from streaming.contracts.tables import (
-    BROKER_STATE_TABLE,
-    CLUSTER_STATE_TABLE,
-    INCIDENTS,
-    PARTITION_CHANGES,
-    PARTITION_STATE_TABLE,
-    SOURCE_PROGRESS,
-)
 from streaming.settings import ExportSettings
 from tests.exporters.conftest import SECOND, START, Rows, Tables, write_live_cluster
 from tests.exporters.damages import DAMAGES, data_gone, log_entry_torn, log_is_a_file, newest_entry
 from tests.exporters.web.test_app import ask
 from tests.plugins.local_http import wait_until
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 NOW = START + 30 * SECOND
 REQUEST = Request({"type": "http", "query_string": b"", "headers": []})
 SETTINGS = ExportSettings(listen="127.0.0.1:0", refresh_seconds=0.02)
 # A series that comes from the table alone, and so must be absent while it cannot be read.
 SERIES_OF = {
-    REPLICA_OFFSETS.name: "kafka_topic_partition_current_offset",
-    BROKER_METRICS.name: "kafka_server_replicamanager_leadercount",
-    SOURCE_PROGRESS.name: "kafka_replication_source_query_up",
-    CLUSTER_STATE_TABLE.name: "kafka_replication_cluster_under_min_isr_seconds_total",
-    BROKER_STATE_TABLE.name: "kafka_replication_broker_safe_to_stop",
-    INCIDENTS.name: "kafka_replication_cluster_open_incidents",
+    "replica_offsets": "kafka_topic_partition_current_offset",
+    "broker_metrics": "kafka_server_replicamanager_leadercount",
+    "source_progress": "kafka_replication_source_query_up",
+    "cluster_state": "kafka_replication_cluster_under_min_isr_seconds_total",
+    "broker_state": "kafka_replication_broker_safe_to_stop",
+    "incidents": "kafka_replication_cluster_open_incidents",
 }
 SHRUNK = 'kafka_replication_partition_under_replicated{cluster="main",topic="orders",partition="0"} 1'
 
@@ -128,7 +116,7 @@ def test_a_side_table_damaged_before_the_start_costs_its_own_series_only(
     assert broken(text) == {name}
     others = set(SERIES_OF.values()) - {SERIES_OF[name]}
     # The advice is dated by the row of its cluster: without that it cannot be shown to be fresh.
-    assert lost & others == ({SERIES_OF[BROKER_STATE_TABLE.name]} if name == CLUSTER_STATE_TABLE.name else set())
+    assert lost & others == ({SERIES_OF["broker_state"]} if name == "cluster_state" else set())
     assert SHRUNK in text
     assert 'isr_departures_total{cluster="main",broker="3",cause="fenced"} 1' in text
     assert f"without {name}: " in ready_page(endpoints)
@@ -139,27 +127,27 @@ def test_a_side_table_damaged_before_the_start_costs_its_own_series_only(
 def test_a_state_table_damaged_before_the_start_is_rebuilt_from_the_changes(
     copied: Path, damage: Callable[[Path], None]
 ) -> None:
-    damage(copied / PARTITION_STATE_TABLE.name)
+    damage(copied / "partition_state")
     endpoints = read_once(copied)
     text = page_of(endpoints)
     is_known = damage is not log_is_a_file  # then there is no table, and the changes are all there is
-    assert broken(text) == ({PARTITION_STATE_TABLE.name} if is_known else set())
+    assert broken(text) == ({"partition_state"} if is_known else set())
     assert SHRUNK in text
     assert set(SERIES_OF.values()) <= families(text)
-    assert (f"without {PARTITION_STATE_TABLE.name}: " in ready_page(endpoints)) == is_known
+    assert ("without partition_state: " in ready_page(endpoints)) == is_known
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 def test_without_a_readable_change_log_it_is_not_ready_and_says_why(
     copied: Path, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    damage(copied / PARTITION_CHANGES.name)
+    damage(copied / "partition_changes")
     endpoints = read_once(copied)
     for response in (endpoints.ready(REQUEST), asyncio.run(endpoints.metrics(REQUEST))):
         body = bytes(response.body).decode()
         assert (response.status_code, body.count("\n")) == (503, 1)
         assert "cannot" in body or "older" in body
-        assert PARTITION_CHANGES.name in body
+        assert "partition_changes" in body
     assert "nothing is served yet" in caplog.text
     assert "last" not in caplog.text
 
@@ -170,12 +158,12 @@ def test_a_table_that_may_not_be_read_costs_its_own_series_only(written: Path, p
         Path(open_to_all).chmod(0o755)
         directory = Path(open_to_all) / "tables"
         shutil.copytree(written, directory)
-        with without_permission(directory / INCIDENTS.name / part):
+        with without_permission(directory / "incidents" / part):
             endpoints = read_once(directory)
             text = page_of(endpoints)
-            assert broken(text) == {INCIDENTS.name}
+            assert broken(text) == {"incidents"}
             assert "ermission denied" in ready_page(endpoints)
-            assert set(SERIES_OF.values()) - families(text) == {SERIES_OF[INCIDENTS.name]}
+            assert set(SERIES_OF.values()) - families(text) == {SERIES_OF["incidents"]}
 
 
 @contextmanager
@@ -209,7 +197,7 @@ def bring_in(table: Path, at: Path, away: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "damage"),
-    [(REPLICA_OFFSETS.name, data_gone), (BROKER_METRICS.name, log_entry_torn), (SOURCE_PROGRESS.name, log_is_a_file)],
+    [("replica_offsets", data_gone), ("broker_metrics", log_entry_torn), ("source_progress", log_is_a_file)],
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_a_side_table_damaged_at_run_time_is_left_out_and_comes_back(
@@ -235,12 +223,12 @@ def test_a_side_table_damaged_at_run_time_is_left_out_and_comes_back(
 
 def test_a_damaged_change_log_keeps_the_last_state_and_the_side_tables_go_on(live_tables: Tables) -> None:
     with served(live_tables) as address:
-        entry = newest_entry(live_tables.directory / PARTITION_CHANGES.name)
+        entry = newest_entry(live_tables.directory / "partition_changes")
         entry.with_name(f"{int(entry.stem) + 1:020}.json").write_text("{ torn")
-        wait_until(lambda: broken(scraped(address)) == {PARTITION_CHANGES.name})
+        wait_until(lambda: broken(scraped(address)) == {"partition_changes"})
         rows = Rows()
         sample = {**rows.owner, "collected_at": micros_now(), "source": "broker_metrics:1", "broker": 9, "metric": "m"}
-        live_tables.put(BROKER_METRICS.name, {**sample, "metric_value": 7.0})
+        live_tables.put("broker_metrics", {**sample, "metric_value": 7.0})
         wait_until(lambda: 'm{cluster="main",broker="9"} 7' in scraped(address))
         assert SHRUNK in scraped(address)
-        assert f"without {PARTITION_CHANGES.name}: " in ask(address, "/-/ready")[2].decode()
+        assert "without partition_changes: " in ask(address, "/-/ready")[2].decode()

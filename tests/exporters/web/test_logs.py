@@ -8,12 +8,9 @@ import re
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.plugins.local_http import free_port
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MESSAGE = 'a "quoted" topic=x'
 LOGS = """

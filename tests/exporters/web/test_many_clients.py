@@ -8,17 +8,15 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from exporters.read_model.reader import micros_now
 from tests.plugins.local_http import free_port, http_json, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DESCRIPTORS = 256
 HALF_OPEN = 500

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 from urllib.parse import urlencode
 
 import pytest
@@ -13,32 +14,19 @@ from starlette.requests import Request
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import Refresher
 from exporters.read_model.side_tables import SIDE_CONTENTS
-from exporters.web.api import ENDPOINTS
+from exporters.web.api import ENDPOINTS, Endpoint
 from exporters.web.server import Endpoints
-from streaming.contracts.sample_tables import GROUP_OFFSETS
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState, SourceState
-from streaming.contracts.tables import (
-    BROKER_STATE_TABLE,
-    CLUSTER_STATE_TABLE,
-    PARTITION_CHANGES,
-    PARTITION_STATE_TABLE,
-    SOURCE_PROGRESS,
-    TABLES,
-)
+from streaming.contracts.tables import TABLES
 from tests.exporters.conftest import SECOND, START, Tables, write_live_cluster
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from exporters.web.api import Endpoint
-
 NOW = START + 30 * SECOND
-READ = (*(content.definition.name for content in SIDE_CONTENTS), PARTITION_STATE_TABLE.name)
+READ = (*(content.definition.name for content in SIDE_CONTENTS), "partition_state")
 STATES: dict[str, Any] = {
-    PARTITION_STATE_TABLE.name: PartitionState,
-    BROKER_STATE_TABLE.name: BrokerState,
-    CLUSTER_STATE_TABLE.name: ClusterState,
-    SOURCE_PROGRESS.name: SourceState,
+    "partition_state": PartitionState,
+    "broker_state": BrokerState,
+    "cluster_state": ClusterState,
+    "source_progress": SourceState,
 }
 
 
@@ -51,7 +39,7 @@ def is_required(table: str, column: str) -> bool:
 
 
 NULLABLE = [(name, column.name) for name in READ for column in TABLES[name].columns if column.nullable]
-ALWAYS_THERE = (GROUP_OFFSETS.name, "topic")
+ALWAYS_THERE = ("group_offsets", "topic")
 """A label of every series of a group; the job writes no sample without."""
 MAY_BE_NULL = [each for each in NULLABLE if each != ALWAYS_THERE and not is_required(*each)]
 REQUIRED = {table: column for table, column in NULLABLE if is_required(table, column)}
@@ -72,7 +60,7 @@ def of_another_cluster(row: dict[str, Any], cluster: str) -> dict[str, Any]:
 def write_clusters_with_a_null_each(one: Tables, tables: Tables) -> list[str]:
     """Write the cluster again for each of the columns, with null in that; give the names."""
     clusters = {f"{table} {column}": (table, column) for table, column in MAY_BE_NULL}
-    for name in (PARTITION_CHANGES.name, *READ):
+    for name in ("partition_changes", *READ):
         rows = one.open(name).to_pyarrow_table().to_pylist()
         assert rows, f"{name} is empty"
         many = [
@@ -80,7 +68,7 @@ def write_clusters_with_a_null_each(one: Tables, tables: Tables) -> list[str]:
             for cluster, (table, column) in clusters.items()
             for row in rows
         ]
-        if name == PARTITION_CHANGES.name:
+        if name == "partition_changes":
             tables.commit(*many)
         else:
             tables.put(name, *many, as_of=0)

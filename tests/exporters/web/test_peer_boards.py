@@ -21,7 +21,6 @@ import yaml
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import Refresher
 from exporters.web.server import OPTION, Endpoints, application
-from streaming.contracts.sample_tables import BROKER_METRICS
 from streaming.runtime.listening import address_of, listen
 from tests.exporters.conftest import SECOND, START, Tables
 from tests.plugins.local_http import wait_until
@@ -79,7 +78,7 @@ def asked(written_busy_cluster: Path, tmp_path_factory: pytest.TempPathFactory) 
     """A Prometheus that has scraped everything a few times, of a cluster whose brokers have no agents."""
     folder = tmp_path_factory.mktemp("asked")
     shutil.copytree(written_busy_cluster, folder / "tables")
-    Tables(folder / "tables").put(BROKER_METRICS.name)
+    Tables(folder / "tables").put("broker_metrics")
     with served(folder / "tables", START + 31 * SECOND) as address:
         jobs = documented_jobs(address)
         with running_prometheus(folder, jobs) as prometheus:
