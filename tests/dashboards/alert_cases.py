@@ -20,7 +20,7 @@ class AlertCase(NamedTuple):
     """How one alert is tested.
 
     Attributes:
-        alert: severity, name and labels of what fires.
+        alert: severity, name and labels of what fires; without braces it is of the cluster.
         series: what it reads.
         calm: value of these series before, or "_" for none.
         fires: a value with which it fires.
@@ -57,7 +57,8 @@ class AlertCase(NamedTuple):
     def labels(self) -> str:
         severity, _, rest = self.alert.partition(" ")
         name, _, more = rest.rstrip("}").partition("{")
-        return "{" + ", ".join(filter(None, (f'alertname="{name}"', f'severity="{severity}"', more))) + "}"
+        of = more if "{" in self.alert else PROD
+        return "{" + ", ".join(filter(None, (f'alertname="{name}"', f'severity="{severity}"', of))) + "}"
 
     @property
     def broker(self) -> str:
@@ -170,10 +171,20 @@ LOG = 'channel="replication", source="metadata_log:c1"'
 LISTENER = 'role="broker", node="3", address="broker-3:9092"'
 LEFT = f'broker_isr_departures_total{{{PROD}, broker="3", cause="lag"}}'
 OF_BROKER = f'{{{PROD}, broker="3"}}'
-OF_PROD = f"{{{PROD}}}"
 OF_GROUP = f'{{{PROD}, group="billing"}}'
-COUNT: tuple[float, float, tuple[float, bool]] = (400, 0, (1, True))
-FLAG: tuple[float, float, tuple[float, bool]] = (1, 0, (1, True))
+Judged = tuple[float, float, tuple[float, bool]]
+"""A value with which an alert fires, one with which it does not, and its boundary."""
+COUNT: Judged = (400, 0, (1, True))
+FLAG: Judged = (1, 0, (1, True))
+DOWN: Judged = (0, 1, (0, True))
+
+
+def over(limit: float) -> Judged:
+    return limit + 1, limit - 1, (limit, False)
+
+
+def under(limit: float) -> Judged:
+    return limit - 1, limit + 1, (limit, False)
 
 
 def removals(times: int) -> str:
