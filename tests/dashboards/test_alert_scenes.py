@@ -15,6 +15,7 @@ import yaml
 from dashboards.alerts import AlertSettings, rule_file
 from dashboards.render import as_yaml
 from streaming.contracts.observations import SourceKind
+from tests.dashboards.alert_cases import PROD, broker, cluster
 from tests.dashboards.exposed import Removal
 from tests.dashboards.scenes import (
     BROKER_LISTENER,
@@ -35,11 +36,14 @@ from tests.dashboards.scenes import (
 pytestmark = pytest.mark.prometheus
 
 LATE = 200.0  # minutes: more than three hours after the begin
-PROD = 'cluster="prod"'
 
 
-def broker(name: str, number: int = 3) -> str:
-    return f'broker_{name}{{{PROD}, broker="{number}"}}'
+def refused_seconds(topic: str = "orders") -> str:
+    return f'partition_under_min_isr_seconds_total{{{PROD}, topic="{topic}", partition="0"}}'
+
+
+def age(source: str) -> str:
+    return f"source_age_seconds{{{PROD}, {source}}}"
 
 
 def left(cause: str, number: int = 3) -> str:
@@ -50,14 +54,9 @@ def stopped_data(minute: float) -> dict[str, str]:
     """The state is withdrawn, while ages and counters stay."""
     end = int(minute * 2)
     zeros = ("offline", "under_min_isr", "under_replicated", "unknown_min_isr", "at_min_isr", "reassigning")
-    gauges = {f"cluster_{name}_partitions{{{PROD}}}": f"0x{end - 1} stale" for name in zeros}
+    gauges = {cluster(f"{name}_partitions"): f"0x{end - 1} stale" for name in zeros}
     ages = f"2x{end - 3} 2+30x{STEPS - end + 2}"
-    return {
-        **gauges,
-        f"cluster_controller{{{PROD}}}": f"100x{end - 1} stale",
-        f"cluster_state_age_seconds{{{PROD}}}": ages,
-        f"source_age_seconds{{{PROD}, {LOG}}}": ages,
-    }
+    return {**gauges, cluster("controller"): f"100x{end - 1} stale", cluster("state_age_seconds"): ages, age(LOG): ages}
 
 
 def lost_broker(begin: float, until: float | None = None, *, at_min: int = 100) -> dict[str, str]:
@@ -65,7 +64,7 @@ def lost_broker(begin: float, until: float | None = None, *, at_min: int = 100) 
         broker("fenced"): from_minute(begin, 1, until=until),
         broker("missing_from_isr_partitions"): from_minute(begin, 100, until=until),
         broker("missing_at_min_isr_partitions"): from_minute(begin, at_min, until=until),
-        f"cluster_under_replicated_partitions{{{PROD}}}": from_minute(begin, 100, until=until),
+        cluster("under_replicated_partitions"): from_minute(begin, 100, until=until),
         left("fenced"): from_minute(begin, 100, until=until, after=100),
     }
 
@@ -77,8 +76,15 @@ STOPPED = 'ticket KafkaBrokerStopped{broker="3"}'
 MISSING = 'ticket KafkaUnderReplicated{broker="3"}'
 OFFLINE = "page KafkaOfflinePartitions"
 UNDER = "page KafkaUnderMinIsr"
+NO_CONTROLLER = "page KafkaNoController"
 UNCLEAN = "page KafkaUncleanElection"
 MORE = "page KafkaMorePartitionsUnavailable"
+LOG_DIR = 'ticket KafkaLogDirOffline{broker="3"}'
+UNREADABLE = 'ticket KafkaReplicationTableUnreadable{table="incidents"}'
+LAGS = 'info KafkaIsrShrink{broker="3", cause="lag"}'
+MISSED = "ticket KafkaReplicationChangesMissed"
+STUCK = "ticket KafkaReassignmentStuck"
+UNKNOWN = "ticket KafkaMinIsrUnknown"
 STALE = "ticket KafkaReplicationMonitorStale"
 BLIND = "page KafkaReplicationMonitorBlind"
 REFUSED = "ticket KafkaReplicationSourceRefused"
@@ -88,60 +94,55 @@ EXPIRES = "ticket KafkaReplicationCertificateExpires"
 SCENES = {
     "a healthy cluster": Scene({}, {1: set(), LATE: set()}),
     "partitions are offline until they are not": Scene(
-        {f"cluster_offline_partitions{{{PROD}}}": from_minute(10, 400, until=210)},
+        {cluster("offline_partitions"): from_minute(10, 400, until=210)},
         {10.5: set(), 11.5: {OFFLINE}, LATE: {OFFLINE}, 212: set()},
     ),
     "under min ISR for a minute, and for three hours": Scene(
-        {f"cluster_under_min_isr_partitions{{{PROD}}}": from_minute(10, 3, until=210)},
+        {cluster("under_min_isr_partitions"): from_minute(10, 3, until=210)},
         {10.5: set(), 11.5: {UNDER}, LATE: {UNDER}, 214: {UNDER}, 217: set()},
     ),
     "under min ISR in every other minute, and then no more": Scene(
         {
-            f"cluster_under_min_isr_partitions{{{PROD}}}": "0x19 " + "1 1 0 0 " * 100 + f"0x{STEPS - 421}",
-            f'partition_under_min_isr_seconds_total{{{PROD}, topic="orders", partition="0"}}': (
-                f"0x19 0+15x399 5985x{STEPS - 421}"
-            ),
+            cluster("under_min_isr_partitions"): "0x19 " + "1 1 0 0 " * 100 + f"0x{STEPS - 421}",
+            refused_seconds(): f"0x19 0+15x399 5985x{STEPS - 421}",
         },
         {12: set(), 15: {UNDER}, LATE: {UNDER}, 225: set()},
     ),
     "one short refusal": Scene(
         {
-            f"cluster_under_min_isr_partitions{{{PROD}}}": from_minute(10, 9, until=10.5),
-            f'partition_under_min_isr_seconds_total{{{PROD}, topic="orders", partition="0"}}': from_minute(
-                10.5, 30, until=200, after=30
-            ),
+            cluster("under_min_isr_partitions"): from_minute(10, 9, until=10.5),
+            refused_seconds(): from_minute(10.5, 30, until=200, after=30),
         },
         {11: set(), 12: set(), 30: set()},
     ),
     "trouble that is added to an old one is another page": Scene(
-        {f"cluster_offline_partitions{{{PROD}}}": from_minute(210, 4001, before=1)},
+        {cluster("offline_partitions"): from_minute(210, 4001, before=1)},
         {LATE: {OFFLINE}, 212: {OFFLINE, MORE}, 230: {OFFLINE, MORE}},
     ),
     "an unclean election": Scene(
-        {f"cluster_unclean_elections_total{{{PROD}}}": from_minute(10, 2)},
-        {9: set(), 10.5: {UNCLEAN}, 60: {UNCLEAN}, 100: set()},
+        {cluster("unclean_elections_total"): from_minute(10, 2)}, {9: set(), 10.5: {UNCLEAN}, 60: {UNCLEAN}, 100: set()}
     ),
     "an unclean election beside partitions that stay offline waits, and is not forgotten": Scene(
         {
-            f"cluster_offline_partitions{{{PROD}}}": from_minute(10, 2, until=40),
-            f"cluster_under_min_isr_partitions{{{PROD}}}": from_minute(10, 2, until=40),
-            f"cluster_unclean_elections_total{{{PROD}}}": from_minute(12.5, 2),
+            cluster("offline_partitions"): from_minute(10, 2, until=40),
+            cluster("under_min_isr_partitions"): from_minute(10, 2, until=40),
+            cluster("unclean_elections_total"): from_minute(12.5, 2),
         },
         {12: {OFFLINE}, 24: {OFFLINE}, 26: {OFFLINE, UNCLEAN}, 39: {OFFLINE, UNCLEAN}, 60: {UNCLEAN}},
     ),
     "an unclean election that ends what was offline, and writes that are refused for long after it": Scene(
         {
-            f"cluster_offline_partitions{{{PROD}}}": from_minute(10, 2, until=14),
-            f"cluster_under_min_isr_partitions{{{PROD}}}": from_minute(10, 2, until=60),
-            f"cluster_unclean_elections_total{{{PROD}}}": from_minute(14, 2),
+            cluster("offline_partitions"): from_minute(10, 2, until=14),
+            cluster("under_min_isr_partitions"): from_minute(10, 2, until=60),
+            cluster("unclean_elections_total"): from_minute(14, 2),
         },
         {13: {OFFLINE}, 14: {UNCLEAN}, 28: {UNCLEAN}, 31: {UNCLEAN, UNDER}, 59: {UNCLEAN, UNDER}},
     ),
     "partitions are offline after a page about refused writes, and a broker is lost": Scene(
         lost_broker(10, 210)
         | {
-            f"cluster_under_min_isr_partitions{{{PROD}}}": from_minute(10, 3, until=210),
-            f"cluster_offline_partitions{{{PROD}}}": from_minute(12, 400, until=210),
+            cluster("under_min_isr_partitions"): from_minute(10, 3, until=210),
+            cluster("offline_partitions"): from_minute(12, 400, until=210),
         },
         {
             11.5: {UNDER, NOTE},
@@ -151,7 +152,7 @@ SCENES = {
         },
     ),
     "the controllers do not answer, the brokers do": Scene(
-        stopped_data(10), {12: {STALE, "page KafkaNoController"}, LATE: {STALE, "page KafkaNoController"}}
+        stopped_data(10), {12: {STALE, NO_CONTROLLER}, LATE: {STALE, NO_CONTROLLER}}
     ),
     "the controllers do not answer, the brokers and the poller beside the log do": Scene(
         stopped_data(10)
@@ -159,22 +160,21 @@ SCENES = {
             f'source_age_seconds{{{PROD}, channel="replication", source="{source}:c1"}}': always(3)
             for source in ("admin", "quorum", "maintenance")
         },
-        {12: {STALE, "page KafkaNoController"}, LATE: {STALE, "page KafkaNoController"}},
+        {12: {STALE, NO_CONTROLLER}, LATE: {STALE, NO_CONTROLLER}},
     ),
     "the controllers do not answer one of two collectors": Scene(
-        {f"source_age_seconds{{{PROD}, {LOG}}}": f"2x17 2+30x{STEPS - 18}"}, {12: set(), LATE: {STOPPED_SOURCE}}
+        {age(LOG): f"2x17 2+30x{STEPS - 18}"}, {12: set(), LATE: {STOPPED_SOURCE}}
     ),
     "the controllers do not answer, and polls take over": Scene(
         {
-            f"source_age_seconds{{{PROD}, {LOG}}}": f"2x17 2+30x{STEPS - 18}",
+            age(LOG): f"2x17 2+30x{STEPS - 18}",
             f'source_age_seconds{{{PROD}, channel="replication", source="admin:c1"}}': always(3),
-            f"cluster_controller{{{PROD}}}": f"100x21 stale _x{STEPS - 23}",
+            cluster("controller"): f"100x21 stale _x{STEPS - 23}",
         },
-        {10: set(), 13: {"page KafkaNoController"}, LATE: {"page KafkaNoController", STOPPED_SOURCE}},
+        {10: set(), 13: {NO_CONTROLLER}, LATE: {NO_CONTROLLER, STOPPED_SOURCE}},
     ),
     "the collector is dead": Scene(
-        stopped_data(10) | {f"source_age_seconds{{{PROD}, {OFFSETS}}}": f"3x17 3+30x{STEPS - 18}"},
-        {12: {STALE}, LATE: {STALE}},
+        stopped_data(10) | {age(OFFSETS): f"3x17 3+30x{STEPS - 18}"}, {12: {STALE}, LATE: {STALE}}
     ),
     "the query of the replication channel is down": Scene(
         stopped_data(10) | {f"source_query_up{{{PROD}, {LOG}}}": from_minute(10, 0, before=1)},
@@ -196,8 +196,8 @@ SCENES = {
         {14: set(), LATE: set()},
     ),
     "the active controller becomes unknown": Scene(
-        {f"cluster_controller{{{PROD}}}": f"100x19 stale _x{STEPS - 21}"},
-        {10.5: set(), 12: {"page KafkaNoController"}, LATE: {"page KafkaNoController"}},
+        {cluster("controller"): f"100x19 stale _x{STEPS - 21}"},
+        {10.5: set(), 12: {NO_CONTROLLER}, LATE: {NO_CONTROLLER}},
     ),
     "a crashed broker with partitions at min ISR": Scene(
         lost_broker(10, 210), {14: {NOTE}, 16: {NOTE, LOST}, LATE: {LOST, DOWN, MISSING}, 212: set()}
@@ -215,7 +215,7 @@ SCENES = {
     ),
     "planned work never hides partitions that are offline": Scene(
         lost_broker(10, 210)
-        | {broker("maintenance"): always(1), f"cluster_offline_partitions{{{PROD}}}": from_minute(10, 4, until=210)},
+        | {broker("maintenance"): always(1), cluster("offline_partitions"): from_minute(10, 4, until=210)},
         {11.5: {OFFLINE}, LATE: {OFFLINE}},
     ),
     "a crashed broker of which nothing is at min ISR": Scene(
@@ -225,7 +225,7 @@ SCENES = {
     "a broker that is lost while the data becomes stale": Scene(
         lost_broker(10)
         | stopped_data(60)
-        | {f"source_age_seconds{{{PROD}, {OFFSETS}}}": f"3x117 3+30x{STEPS - 118}"}
+        | {age(OFFSETS): f"3x117 3+30x{STEPS - 118}"}
         | {broker(name): f"0x19 {value}x99 stale" for name, value in (("fenced", 1), ("shutting_down", 0))}
         | {broker(name): "0x19 100x99 stale" for name in ("missing_from_isr_partitions", "hosted_partitions")}
         | {broker("missing_at_min_isr_partitions"): "0x19 100x99 stale"},
@@ -275,39 +275,29 @@ SCENES = {
         {20: set(), 26: {MISSING}, LATE: {MISSING, STOPPED}},
     ),
     "an ISR that flaps for hours": Scene(
-        {left("lag"): f"0x19 0+1x{STEPS - 20}"},
-        {
-            30: {'info KafkaIsrShrink{broker="3", cause="lag"}'},
-            LATE: {'info KafkaIsrShrink{broker="3", cause="lag"}', 'ticket KafkaIsrFlapping{broker="3"}'},
-        },
+        {left("lag"): f"0x19 0+1x{STEPS - 20}"}, {30: {LAGS}, LATE: {LAGS, 'ticket KafkaIsrFlapping{broker="3"}'}}
     ),
     "a disk fails": Scene(
         {broker("online_log_dirs"): from_minute(10, 1, before=2, until=210, after=2)},
-        {
-            9: set(),
-            11: {'ticket KafkaLogDirOffline{broker="3"}'},
-            LATE: {'ticket KafkaLogDirOffline{broker="3"}'},
-            212: set(),
-        },
+        {9: set(), 11: {LOG_DIR}, LATE: {LOG_DIR}, 212: set()},
     ),
     "reassignments that proceed": Scene(
-        {f"cluster_reassigning_partitions{{{PROD}}}": f"0x19 900-1x{STEPS - 20}"}, {100: set(), LATE: set()}
+        {cluster("reassigning_partitions"): f"0x19 900-1x{STEPS - 20}"}, {100: set(), LATE: set()}
     ),
     "reassignments that stand still": Scene(
-        {f"cluster_reassigning_partitions{{{PROD}}}": from_minute(10, 5, until=210)},
-        {100: set(), 140: {"ticket KafkaReassignmentStuck"}, LATE: {"ticket KafkaReassignmentStuck"}, 212: set()},
+        {cluster("reassigning_partitions"): from_minute(10, 5, until=210)},
+        {100: set(), 140: {STUCK}, LATE: {STUCK}, 212: set()},
     ),
     "min ISR is unknown": Scene(
-        {f"cluster_unknown_min_isr_partitions{{{PROD}}}": from_minute(10, 40, until=210)},
-        {20: set(), 26: {"ticket KafkaMinIsrUnknown"}, LATE: {"ticket KafkaMinIsrUnknown"}, 212: set()},
+        {cluster("unknown_min_isr_partitions"): from_minute(10, 40, until=210)},
+        {20: set(), 26: {UNKNOWN}, LATE: {UNKNOWN}, 212: set()},
     ),
     "changes of the metadata log are missed": Scene(
-        {f"cluster_missed_changes_total{{{PROD}}}": from_minute(10, 7)},
-        {11: {"ticket KafkaReplicationChangesMissed"}, 60: {"ticket KafkaReplicationChangesMissed"}, 100: set()},
+        {cluster("missed_changes_total"): from_minute(10, 7)}, {11: {MISSED}, 60: {MISSED}, 100: set()}
     ),
     "changes are missed between polls": Scene(
         {
-            f"cluster_missed_changes_total{{{PROD}}}": from_minute(10, 7),
+            cluster("missed_changes_total"): from_minute(10, 7),
             f'cluster_info{{{PROD}, cluster_id="c", authority="metadata_log"}}': "",
             f'cluster_info{{{PROD}, cluster_id="c", authority="poll"}}': always(1),
         },
@@ -319,12 +309,7 @@ SCENES = {
     ),
     "a table cannot be read": Scene(
         {'exporter_table_read_success{table="incidents"}': from_minute(10, 0, before=1, until=210, after=1)},
-        {
-            11: set(),
-            13: {'ticket KafkaReplicationTableUnreadable{table="incidents"}'},
-            LATE: {'ticket KafkaReplicationTableUnreadable{table="incidents"}'},
-            212: set(),
-        },
+        {11: set(), 13: {UNREADABLE}, LATE: {UNREADABLE}, 212: set()},
     ),
 }
 
@@ -341,7 +326,7 @@ def test_exactly_these_alerts_fire(name: str, played: dict[str, str]) -> None:
 
 
 def test_what_fires_and_is_not_expected_would_be_noticed(files: dict[str, str], tmp_path: Path) -> None:
-    offline = Scene({f"cluster_offline_partitions{{{PROD}}}": from_minute(2, 4)}, {1: set(), 5: set()})
+    offline = Scene({cluster("offline_partitions"): from_minute(2, 4)}, {1: set(), 5: set()})
     beside = Scene({}, {5: set()})
     found = outcomes(tmp_path, {"one": offline, "another": beside}, files["alerts.yml"])
     assert found["one"].startswith("5m:")
@@ -358,7 +343,7 @@ def test_where_no_isrwatch_runs_nothing_fires(files: dict[str, str], tmp_path: P
 BLIND_SCENES: dict[str, Scene] = {
     "an expected cluster that is fresh": Scene({}, {30: set(), LATE: set()}),
     "an expected cluster becomes stale": Scene(
-        stopped_data(10) | {f"source_age_seconds{{{PROD}, {OFFSETS}}}": f"3x17 3+30x{STEPS - 18}"},
+        stopped_data(10) | {age(OFFSETS): f"3x17 3+30x{STEPS - 18}"},
         {12: {STALE}, 20: {STALE}, 27: {STALE, BLIND}, LATE: {STALE, BLIND}},
     ),
     "an expected cluster that was never there": Scene({}, {10: set(), 20: {BLIND}, LATE: {BLIND}}, begin={}),
@@ -369,12 +354,12 @@ EXCLUDED = "an excluded topic is in no page and hides nothing"
 EXCLUDING_SCENES = {
     EXCLUDED: Scene(
         {
-            f"cluster_offline_partitions{{{PROD}}}": from_minute(100, 4001, before=1, until=210, after=1),
+            cluster("offline_partitions"): from_minute(100, 4001, before=1, until=210, after=1),
             f'topic_offline_partitions{{{PROD}, topic="junk-1"}}': always(1),
             f'topic_offline_partitions{{{PROD}, topic="orders"}}': "_x200 4000x219 stale",
-            f"cluster_under_min_isr_partitions{{{PROD}}}": always(1),
+            cluster("under_min_isr_partitions"): always(1),
             f'topic_under_min_isr_partitions{{{PROD}, topic="junk-1"}}': always(1),
-            f'partition_under_min_isr_seconds_total{{{PROD}, topic="junk-1", partition="0"}}': f"0+30x{STEPS}",
+            refused_seconds("junk-1"): f"0+30x{STEPS}",
         },
         {60: set(), 102: {OFFLINE}, LATE: {OFFLINE}, 215: set()},
     )
