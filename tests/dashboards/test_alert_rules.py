@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from dashboards.alerts import AlertSettings, rule_file
-from tests.dashboards.test_alert_scenes import BLIND_SCENES, SCENES
 
 CASES = sorted(Path(__file__).parent.glob("*.yml"))
 RULES = "../../dashboards/generated/alerts.yml"
@@ -117,21 +116,6 @@ def test_a_broken_rule_would_be_noticed(name: str, files: dict[str, str], tmp_pa
     assert promtool("test", "rules", copy).returncode != 0
 
 
-def test_every_alert_has_a_case_that_fires_and_one_that_does_not(alerts: list[dict[str, Any]]) -> None:
-    expectations = [
-        expectation
-        for case in CASES
-        for test in yaml.safe_load(case.read_text())["tests"]
-        for expectation in test.get("alert_rule_test", [])
-    ]
-    scenes = [*SCENES.values(), *BLIND_SCENES.values()]
-    played = [{re.split("[ {]", alert)[1] for alert in firing} for scene in scenes for firing in scene.firing.values()]
-    fires = {one["alertname"] for one in expectations if one.get("exp_alerts")}.union(*played)
-    names = {alert["alert"] for alert in alerts}
-    assert fires < names, "test_alert_cases has every alert alone; these are beside each other"
-    assert set() in played, "and each is silent where nothing fires"
-
-
 OF_NO_CLUSTER = {
     "KafkaReplicationTableUnreadable": "$labels.table",
     "KafkaReplicationProgramDown": "$labels.instance",
@@ -171,16 +155,3 @@ def test_the_documentation_lists_the_alerts_that_announced_work_keeps_quiet(
     assert set(re.findall(r"Kafka\w+", listed[1])) == quiet
     others = set(re.findall(r"Kafka\w+", section)) - quiet
     assert others <= {alert["alert"] for alert in alerts}
-
-
-def test_every_runbook_entry_answers_the_same_questions(repository: Path) -> None:
-    entries = (repository / "dashboards/runbook.md").read_text().split("\n## ")[1:]
-    questions = ("Severity:", "Meaning.", "Impact.", "Diagnosis.", "Mitigation.", "What is normal.")
-    missing = [
-        (entry.splitlines()[0], question)
-        for entry in entries
-        for question in questions
-        if f"**{question}**" not in entry
-    ]
-    assert entries
-    assert missing == []

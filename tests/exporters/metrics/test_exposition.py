@@ -147,13 +147,6 @@ def test_the_exposition_of_two_clusters_is_the_golden_one(
     golden("metrics_two_clusters.prom", exposed(reader, fresh))
 
 
-def test_every_sample_occurs_once_and_its_family_is_contiguous(reader: TablesReader, fresh: int) -> None:
-    text = exposed(reader, fresh)
-    assert samples(text)
-    headers = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
-    assert sorted(set(headers)) == sorted(headers)
-
-
 @pytest.mark.prometheus
 def test_promtool_reports_no_problem_but_two_names_of_kafka_exporter(reader: TablesReader, fresh: int) -> None:
     checked = subprocess.run(
@@ -177,57 +170,12 @@ def test_every_metric_of_the_catalogue_is_shown_with_its_labels_and_type(reader:
         assert {frozenset(sample.labels) for sample in family.samples} == {frozenset(metric.labels)}
 
 
-def test_what_is_unknown_is_absent_and_never_0(reader: TablesReader, fresh: int) -> None:
-    shown = samples(exposed(reader, fresh))
-    for name in ("min_in_sync_replicas", "under_min_isr", "at_min_isr", "leader_epoch"):
-        assert of_partition(f"partition_{name}", 'odd "topic"\\', 0) not in shown
-        assert of_partition(f"partition_{name}", "orders", 0) in shown
-
-
-def test_an_open_episode_is_counted_up_to_the_watermark_and_not_past_it(reader: TablesReader, fresh: int) -> None:
-    shown = samples(exposed(reader, fresh + 20 * SECOND))
-    assert shown[of_partition("partition_under_replicated_seconds_total", "orders", 1)] == 1.5 + 20
-    assert shown[of_partition("partition_under_min_isr_seconds_total", "orders", 1)] == 10
-    assert shown[of_partition("partition_offline_seconds_total", 'odd "topic"\\', 0)] == 5
-
-
 def test_an_open_episode_grows_with_the_heartbeats(reader: TablesReader, fresh: int, tables: Any, rows: Any) -> None:
     exposition = Exposition(STALE_AFTER)
     exposed(reader, fresh, exposition=exposition)
     tables.commit(rows.source(rows.start + 35 * SECOND))
     shown = samples(exposed(reader, fresh, exposition=exposition))
     assert shown[of_partition("partition_under_replicated_seconds_total", "orders", 1)] == 1.5 + 25
-
-
-def test_a_replica_that_is_not_in_the_isr_is_exposed_as_0(reader: TablesReader, fresh: int) -> None:
-    shown = samples(exposed(reader, fresh))
-    members = [shown[of_partition("replica_isr_member", "orders", 1, broker=str(broker))] for broker in (1, 2, 3)]
-    assert members == [0, 1, 0]
-
-
-def test_isr_removals_are_exposed_as_0_for_every_broker_and_cause_before_the_first(
-    reader: TablesReader, fresh: int
-) -> None:
-    shown = samples(exposed(reader, fresh))
-    departures = {
-        (labels["broker"], labels["cause"]): value
-        for (name, pairs), value in shown.items()
-        if name == "kafka_replication_broker_isr_departures_total" and (labels := dict(pairs))
-    }
-    assert {broker for broker, _ in departures} == {"1", "2", "3"}
-    assert {key for key, value in departures.items() if value} == {("1", "fenced"), ("3", "fenced")}
-    assert len(departures) == 3 * len(ISR_REMOVAL_CAUSES)
-
-
-def test_offsets_are_the_leader_s_and_without_a_sample_of_it_another_replica_s(
-    reader: TablesReader, fresh: int
-) -> None:
-    shown = samples(exposed(reader, fresh))
-    offsets = [
-        shown["kafka_topic_partition_current_offset", (("partition", partition), ("topic", "orders"))]
-        for partition in ("0", "1")
-    ]
-    assert offsets == [70, 8]
 
 
 def test_a_stale_cluster_exposes_ages_and_counters_but_no_state(reader: TablesReader, fresh: int) -> None:

@@ -9,7 +9,6 @@ import pytest
 from exporters.read_model.cluster_samples import ReplicaOffsets
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import NO_TABLE, ReplicationSnapshot
-from streaming.contracts.events import Subject
 from streaming.contracts.health import AT_MIN_ISR, PARTITIONS, UNDER_REPLICATED
 from streaming.contracts.state import PartitionState
 from streaming.delta.changes.reader import ChangesRestarted
@@ -73,49 +72,6 @@ def test_the_changes_alone_build_the_state_while_the_state_tables_are_empty(tabl
     assert cluster.counts.states[AT_MIN_ISR] == 1
     assert (cluster.counts.in_sync[2], cluster.counts.hosted[2], cluster.counts.led[2]) == (1, 2, 1)
     assert cluster.watermark == rows.start + 2 * SECOND
-
-
-@pytest.mark.parametrize("projected", [1, 2, 3], ids=["lagging two", "lagging one", "up to date"])
-def test_the_state_tables_and_the_changes_after_them_give_the_same_as_the_changes_alone(
-    tables: Any, rows: Any, projected: int
-) -> None:
-    batches = [
-        baseline(rows),
-        [shrunk(rows, rows.start + SECOND), rows.source(rows.start + SECOND)],
-        [shrunk(rows, rows.start + 2 * SECOND, cause=None), rows.broker(3, is_fenced=True)],
-    ]
-    for batch in batches:
-        tables.commit(*batch)
-    alone = meaning(TablesReader(tables.directory).refresh())
-    known = [row for batch in batches[:projected] for row in batch]
-    left = [{"cause": cause, "departures": 1} for cause in ("fenced", "unknown")[: projected - 1]]
-    brokers = [
-        {**row, **row["broker_after"], "isr_departures": left if row["broker"] == 2 else []}
-        for row in known
-        if row["subject"] == "broker"
-    ]
-    totals = {**dict.fromkeys(("isr_expands", "leader_changes", "unclean_elections", "missed_changes"), 0)}
-    clusters = [
-        {**row, **row["cluster_after"], **totals, "isr_shrinks": projected - 1}
-        for row in known
-        if row["subject"] == "cluster"
-    ]
-    tables.project(known, projected, broker_state=brokers, cluster_state=clusters)
-    assert meaning(TablesReader(tables.directory).refresh()) == alone
-
-
-def test_a_tombstone_removes_the_partition_and_leaves_the_cluster_s_totals(tables: Any, rows: Any) -> None:
-    tables.commit(*baseline(rows))
-    tables.commit(shrunk(rows, rows.start + SECOND))
-    reader = TablesReader(tables.directory)
-    reader.refresh()
-    before = rows.state([1, 2, 3], [1, 3], 1, isr_shrinks=1)
-    gone = rows.state([1, 2, 3], [], -1, isr_shrinks=1, is_deleted=True)
-    tables.commit(rows.partition("orders", 0, gone, rows.start + 2 * SECOND, before=before, cause="deleted"))
-    cluster = reader.refresh().clusters["id-of-main"]
-    assert list(partitions(reader.snapshot)) == [("orders", 1)]
-    assert cluster.totals.isr_shrinks == 1
-    assert (cluster.counts.states[PARTITIONS], cluster.counts.states[UNDER_REPLICATED]) == (1, 0)
 
 
 def test_compaction_changes_the_version_and_nothing_else(tables: Any, rows: Any) -> None:
@@ -313,23 +269,6 @@ def test_recent_events_are_kept_newest_last_and_a_fresh_start_shows_those_before
     newest = events[-1]
     assert (newest.topic, newest.partition, newest.cause, newest.evidence) == ("orders", 0, "fenced", "proven")
     assert (newest.isr_before, newest.isr_after, newest.leader_after) == ((1, 2, 3), (1, 2), 1)
-
-
-@pytest.mark.parametrize("subject", Subject)
-def test_changes_of_every_subject_are_applied(tables: Any, rows: Any, subject: Subject) -> None:
-    at = rows.start + SECOND
-    added = {
-        Subject.CLUSTER: rows.cluster_row(at, controller=101),
-        Subject.BROKER: rows.broker(4),
-        Subject.PARTITION: shrunk(rows, at),
-        Subject.SOURCE: rows.source(at),
-    }[subject]
-    tables.commit(*baseline(rows))
-    reader = TablesReader(tables.directory)
-    before = meaning(reader.refresh())
-    tables.commit(added)
-    assert added["subject"] == subject
-    assert meaning(reader.refresh()) != before
 
 
 def test_a_change_log_that_may_not_be_looked_at_is_refreshed_which_says_why(

@@ -11,18 +11,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from exporters.terminal.event_filter import EventFilter
-from exporters.terminal.event_view import event_fields, event_style
 from exporters.terminal.events import COLUMNS, history
-from exporters.terminal.output import RowFormat, RowOutput
 from exporters.terminal.time_parsing import Clock
 from streaming.commands import app
 from tests.plugins.played import SECOND, START
@@ -82,21 +78,6 @@ def test_relative_and_absolute_times_limit_the_events(tables: Path) -> None:
 def test_a_mistake_is_one_sentence(tables: Path, options: list[str], sentence: str) -> None:
     done = CliRunner().invoke(app, ["events", "--tables", str(tables), *options])
     assert (done.exit_code, sentence in done.stderr) == (2, True)
-
-
-@pytest.mark.parametrize("width", [60, 80, 100, 160])
-def test_a_terminal_of_any_width_shows_every_event_whole(tables: Path, width: int) -> None:
-    text = io.StringIO()
-    clock = Clock(START)
-    output = RowOutput(Console(file=text, width=width, force_terminal=True, color_system=None), RowFormat.TABLE, clock)
-    rows = list(history(tables, EventFilter(), limit=20))
-    fields = event_fields(rows, clock, RowFormat.TABLE)
-    output.print(rows, fields, COLUMNS, event_style)
-    lines = text.getvalue().splitlines()
-    words = [word for row in rows for field in fields for word in field.text(row).split()]
-    assert Counter(words) - Counter(text.getvalue().split()) == Counter(), "nothing is cut"
-    assert max(map(len, lines)) <= width
-    assert sum(line.startswith("22:") for line in lines) == len(rows)
 
 
 def test_a_follower_prints_an_event_within_a_second_of_its_commit_and_ends_with_ctrl_c(

@@ -50,12 +50,6 @@ def ask(address: str, path: str, **headers: str) -> tuple[int, Any, bytes]:
         return error.code, error.headers, error.read()
 
 
-def json_of(address: str, path: str) -> Any:
-    status, _, body = ask(address, path)
-    assert status == 200, body
-    return json.loads(body)
-
-
 def write_observed(tables: Tables, rows: Rows) -> None:
     """Write a cluster that was observed just now."""
     now = micros_now()
@@ -218,43 +212,6 @@ def test_requests_are_counted_by_the_pattern_of_their_path(own_address: str) -> 
     assert 0 < float(seconds) < 30
 
 
-def test_the_json_api_lists_clusters_with_their_data_age(address: str) -> None:
-    (cluster,) = json_of(address, "/api/v1/clusters")["clusters"]
-    assert (cluster["cluster"], cluster["cluster_id"], cluster["is_stale"]) == ("main", "id-of-main", False)
-    assert 0 <= cluster["age_seconds"] < 3600
-    assert (cluster["states"]["partitions"], cluster["states"]["under_replicated"]) == (2, 1)
-    assert [broker["in_sync_partitions"] for broker in cluster["brokers"]] == [2, 1]
-
-
-def test_the_json_api_lists_partitions_in_a_state(address: str) -> None:
-    answer = json_of(address, "/api/v1/partitions?state=under_replicated")
-    assert [(row["topic"], row["partition"], row["isr"]) for row in answer["partitions"]] == [("orders", 1, [1])]
-    assert answer["freshness"]["main"]["is_stale"] is False
-    cut = json_of(address, "/api/v1/partitions?limit=1")
-    assert (cut["count"], len(cut["partitions"])) == (2, 1)
-    assert json_of(address, "/api/v1/partitions?topic=other")["partitions"] == []
-    assert ask(address, "/api/v1/partitions?cluster=other")[0] == 404
-
-
-def test_the_json_api_lists_events(address: str) -> None:
-    (event,) = json_of(address, "/api/v1/events?limit=5")["events"]
-    assert (event["event_id"], event["left_isr"], event["topic"], event["partition"]) == ("e1", [2], "orders", 1)
-    assert json_of(address, "/api/v1/events?limit=0")["events"] == []
-
-
-@pytest.mark.parametrize(
-    ("path", "sentence"),
-    [
-        ("/api/v1/partitions?state=broken", "state is 'broken'; use one of partitions, under_replicated"),
-        ("/api/v1/events?limit=-1", "limit is '-1'; use a number from 0"),
-    ],
-)
-def test_a_wrong_parameter_is_refused_with_what_is_right(address: str, path: str, sentence: str) -> None:
-    status, _, body = ask(address, path)
-    assert status == 400
-    assert sentence in json.loads(body)["error"]
-
-
 def test_every_link_of_the_index_page_responds(address: str) -> None:
     _, headers, body = ask(address, "/")
     assert headers["Content-Type"].startswith("text/html")
@@ -412,10 +369,6 @@ def test_a_snapshot_that_cannot_be_rendered_is_counted_and_the_next_one_is_shown
     finally:
         refresher.stop()
         refresher.join()
-
-
-def test_whether_it_is_alive_is_answered_at_both_usual_paths(address: str) -> None:
-    assert [ask(address, path)[0] for path in ("/-/healthy", "/healthz")] == [200, 200]
 
 
 def test_an_exporter_that_stopped_reading_is_not_healthy(live_cluster: Any) -> None:
