@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
-from exporters.read_model.reader import TablesReader
+from exporters.read_model.reader import TablesReader, micros_now
 from streaming.contracts import health
 from streaming.contracts.state import PARTITION_STATE
 from streaming.contracts.tables import TABLES
@@ -153,6 +153,12 @@ class Tables:
         known = {"version": version, "committed_at": time.time_ns() // 1000}
         stamped = [{**row, **known, "ordinal": ordinal} for ordinal, row in enumerate(rows)]
         return self._write("partition_changes", stamped, "append", None)
+
+    def observe(self, rows: Rows, *more: dict[str, Any]) -> int:
+        """Append changes of a cluster that is observed just now, and give the moment."""
+        now = micros_now()
+        self.commit(rows.cluster_row(now), rows.source(now), *more)
+        return now
 
     def put(self, name: str, *rows: dict[str, Any], as_of: int | None = None) -> int:
         """Overwrite a table, true of a version of the changes."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner
 
 from exporters.read_model.reader import TablesReader
 from exporters.terminal.recovery import lags_by_cluster, recovery_columns
-from streaming.commands import app
 from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.liveness import BROKER_STATE, HEARTBEAT_AGE_MS, LOGS_LEFT
@@ -25,33 +21,25 @@ from streaming.jobs.driver.samples import NewestBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.exporters.conftest import SECOND, Rows, Tables
+from tests.exporters.terminal.printed import objects, state
 
 SLOW_FOLLOWER = Path(__file__).parents[3] / "conf" / "scenarios" / "slow_follower.toml"
 START = 1_700_000_000 * SECOND
 
 
-def state(tables: Path, *options: str) -> str:
-    done = CliRunner().invoke(app, ["state", "--tables", str(tables), "--brokers", "--format", "lines", *options])
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
 def brokers(tables: Path) -> dict[int, dict[str, Any]]:
-    lines = state(tables, "--format", "json").splitlines()
-    return {row["broker"]: row for row in map(json.loads, lines)}
+    return {row["broker"]: row for row in objects(tables, "--brokers")}
 
 
 @pytest.fixture
 def recovering(tables: Tables, rows: Rows) -> Path:
     """Broker 1 leads; 2 recovers its logs, 3 is dead, 4 has no agent, 5 catches up."""
-    now = time.time_ns() // 1000
-    states = {number: rows.broker(number, now, is_fenced=number in {2, 3, 4}, is_shutting_down=False)
-              for number in range(1, 6)}  # fmt: skip
     behind = rows.state([1, 2, 3, 4, 5], [1], 1)
-    tables.commit(
-        rows.cluster_row(now), rows.source(now), *states.values(),
-        *(rows.partition("orders", number, behind, now) for number in (0, 1)),
-    )  # fmt: skip
+    now = tables.observe(
+        rows,
+        *(rows.broker(each, is_fenced=each in {2, 3, 4}, is_shutting_down=False) for each in range(1, 6)),
+        *(rows.partition("orders", number, behind) for number in (0, 1)),
+    )
     metric = {**rows.owner, "collected_at": now - 5 * SECOND, "source": "broker_metrics:collector-1"}
     tables.put(
         "broker_metrics",
@@ -90,7 +78,7 @@ def test_replicas_rejoin_when_the_lag_of_all_of_them_is_gone_at_their_common_pac
 
 
 def test_on_a_terminal_the_advice_stands_below_the_table(recovering: Path) -> None:
-    lines = state(recovering, "--format", "table").splitlines()
+    lines = state(recovering, "--brokers", "--format", "table").splitlines()
     assert [line for line in lines if line.startswith("broker 2 is recovering")] == [
         "broker 2 is recovering: it recovers its logs, 1,138 are left: do not restart it, it would begin again"
     ]
@@ -105,21 +93,17 @@ def test_on_a_terminal_the_advice_stands_below_the_table(recovering: Path) -> No
 def test_of_a_broker_that_is_down_on_purpose_nobody_asks_whether_it_is_dead(
     tables: Tables, rows: Rows, purpose: dict[str, Any]
 ) -> None:
-    now = time.time_ns() // 1000
-    tables.commit(rows.cluster_row(now), rows.source(now), rows.broker(1, now),
-                  rows.broker(4, now, is_fenced=True, **{"is_shutting_down": False, **purpose}),
-                  rows.partition("orders", 0, rows.state([1, 4], [1], 1), now))  # fmt: skip
+    down = rows.broker(4, is_fenced=True, **{"is_shutting_down": False, **purpose})
+    tables.observe(rows, rows.broker(1), down, rows.partition("orders", 0, rows.state([1, 4], [1], 1)))
     assert brokers(tables.directory)[4]["liveness_advice"] is None
-    assert "look at its process" not in state(tables.directory, "--format", "table")
+    assert "look at its process" not in state(tables.directory, "--brokers", "--format", "table")
 
 
 def test_where_everything_is_in_sync_there_is_no_column_of_recovery(tables: Tables, rows: Rows) -> None:
-    now = time.time_ns() // 1000
-    tables.commit(rows.cluster_row(now), rows.source(now), rows.broker(1, now),
-                  rows.partition("orders", 0, rows.state([1], [1], 1), now))  # fmt: skip
+    tables.observe(rows, rows.broker(1), rows.partition("orders", 0, rows.state([1], [1], 1)))
     (row,) = brokers(tables.directory).values()
     assert (row["broker_liveness"], row["replicas_to_rejoin"], row["rejoin_seconds"]) == ("up", 0, None)
-    assert "rejoin" not in state(tables.directory, "--format", "table")
+    assert "rejoin" not in state(tables.directory, "--brokers", "--format", "table")
 
 
 def test_of_stale_state_nothing_is_said(busy_cluster: Tables) -> None:

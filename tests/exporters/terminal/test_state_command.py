@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -16,16 +14,7 @@ from streaming.commands import app
 from streaming.contracts.tables import BROKER_STATE_TABLE
 from streaming.delta.log.table_log import newest_version
 from tests.exporters.conftest import SECOND, START, Rows, Tables
-
-
-def state(tables: Path, *options: str) -> str:
-    done = CliRunner().invoke(app, ["state", "--tables", str(tables), "--format", "lines", *options])
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def objects(tables: Path, *options: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in state(tables, "--format", "json", *options).splitlines()]
+from tests.exporters.terminal.printed import objects, refusal, state
 
 
 @pytest.fixture(scope="module")
@@ -46,13 +35,12 @@ def test_only_unhealthy_partitions_are_shown_unless_all_are_requested(busy_clust
 def test_a_partition_that_cannot_lose_one_more_replica_comes_before_one_that_lacks_more(
     tables: Tables, rows: Rows
 ) -> None:
-    now = time.time_ns() // 1000
-    tables.commit(
-        rows.cluster_row(now), rows.source(now),
-        rows.partition("logs", 0, rows.state([1, 2, 3, 4, 5], [1, 2, 3], 1), now),
-        rows.partition("orders", 0, rows.state([1, 2, 3], [1, 2], 1), now),
-        rows.partition("audit", 0, rows.state([1, 2], [1], 1), now),
-    )  # fmt: skip
+    tables.observe(
+        rows,
+        rows.partition("logs", 0, rows.state([1, 2, 3, 4, 5], [1, 2, 3], 1)),
+        rows.partition("orders", 0, rows.state([1, 2, 3], [1, 2], 1)),
+        rows.partition("audit", 0, rows.state([1, 2], [1], 1)),
+    )
     words = [line.split("  ")[:2] for line in state(tables.directory).splitlines()]
     assert words == [
         ["audit-0", "under min ISR"],
@@ -131,8 +119,7 @@ def test_brokers_have_every_column_that_their_table_defines(played: Path) -> Non
 
 
 def test_brokers_of_a_fresh_cluster_have_every_column_that_their_table_defines(tables: Tables, rows: Rows) -> None:
-    now = time.time_ns() // 1_000
-    tables.commit(rows.cluster_row(now), rows.broker(1, now), rows.source(now))
+    tables.observe(rows, rows.broker(1))
     advice = {"is_safe_to_stop": False, "restart_order": None, "suspect_score": 0.75, "would_go_offline": 3}
     tables.put("broker_state", {**rows.owner, "broker": 1, **advice}, as_of=1)
     (row,) = objects(tables.directory, "--brokers")
@@ -158,8 +145,7 @@ def test_advice_that_the_job_cannot_renew_is_not_shown(tables: Tables, rows: Row
 def test_on_a_narrow_terminal_the_advice_of_each_broker_stands_whole_below_the_table(
     tables: Tables, rows: Rows
 ) -> None:
-    now = time.time_ns() // 1_000
-    tables.commit(rows.cluster_row(now), rows.broker(1, now), rows.source(now))
+    tables.observe(rows, rows.broker(1))
     advice = "unavoidable by configuration: 1 partition with one replica goes offline while it is down"
     counts = dict.fromkeys(("under_min_isr_partitions", "offline_partitions", "unknown_min_isr_partitions"), 0)
     columns = {**counts, "restart_reason": advice, "would_go_offline": 1, "is_safe_to_stop": False}
@@ -173,11 +159,6 @@ def test_on_a_narrow_terminal_the_advice_of_each_broker_stands_whole_below_the_t
     assert state(tables.directory, "--brokers").endswith(f"  {advice}\n"), "in a pipe still one line a broker"
 
 
-def test_where_nobody_consumes_a_sentence_says_so(played: Path) -> None:
-    (_, said) = state(played, "--groups", "--cluster", "under_min_isr").splitlines()
-    assert said == "no samples of groups"
-
-
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -189,9 +170,7 @@ def test_where_nobody_consumes_a_sentence_says_so(played: Path) -> None:
 def test_a_name_that_nothing_has_is_refused_since_an_empty_answer_would_look_healthy(
     played: Path, options: tuple[str, ...], sentence: str
 ) -> None:
-    done = CliRunner().invoke(app, ["state", "--tables", str(played), *options])
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.startswith(sentence)
+    assert refusal(played, *options).startswith(sentence)
 
 
 def test_groups_have_their_total_and_their_largest_lag(played: Path) -> None:
@@ -222,10 +201,5 @@ def test_without_unhealthy_partitions_it_says_so(tables: Tables, rows: Rows) -> 
     assert state(tables.directory).splitlines()[-1] == "no unhealthy partitions when they were last observed"
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [(["--brokers", "--topics"], "give one of them"), (["--groups", "--as-of", "1"], "leave --as-of out")],
-)
-def test_what_does_not_go_together_is_refused(busy_cluster: Tables, options: list[str], sentence: str) -> None:
-    done = CliRunner().invoke(app, ["state", "--tables", str(busy_cluster.directory), *options])
-    assert (done.exit_code, sentence in done.stderr) == (2, True)
+def test_two_views_at_once_are_refused(busy_cluster: Tables) -> None:
+    assert "give one of them" in refusal(busy_cluster.directory, "--brokers", "--topics")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from streaming.commands import app
 from streaming.contracts.identifiers import partition_for
 from tests.exporters.conftest import Rows, Tables
+from tests.exporters.terminal.printed import objects, state
 
 OFFSETS, STATE = "__consumer_offsets", "__transaction_state"
 DURABLE = {"min_isr": 2, "allows_unclean_election": False, "cleanup_policy": "delete", "replication_factor": 3}
@@ -53,16 +51,6 @@ class Sampled:
         return {**self.rows.owner, "collected_at": self.now - 7_000_000, "source": "samples:t", **columns}
 
 
-def run(tables: Tables, *options: str) -> str:
-    done = CliRunner().invoke(app, ["state", "--tables", str(tables.directory), "--format", "lines", *options])
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def objects(tables: Tables, *options: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in run(tables, "--format", "json", *options).splitlines()]
-
-
 @pytest.fixture
 def sampled(tables: Tables, rows: Rows) -> Sampled:
     return Sampled(tables, rows)
@@ -80,7 +68,7 @@ def test_topics_that_are_not_durable_are_listed_worst_first_with_the_fix(sampled
     sampled.topic("deleted since", [1], min_isr=1, leader_throttled_replicas="*")
     sampled.partitions.pop()
     sampled.write([], [])
-    found = objects(sampled.tables, "--settings")
+    found = objects(sampled.tables.directory, "--settings")
     assert [(row["topic"], row["finding"]) for row in found] == [
         ("above", "min_isr_above_replication_factor"),
         ("moving", "one_replica"),
@@ -92,26 +80,26 @@ def test_topics_that_are_not_durable_are_listed_worst_first_with_the_fix(sampled
     ]
     assert [row["fix"] for row in found if row["topic"] == "alone"] == ["set min.insync.replicas=2"]
     assert all(7 <= row["sample_age_seconds"] < 60 for row in found)
-    (line,) = [line for line in run(sampled.tables, "--settings").splitlines() if line.startswith("alone")]
+    (line,) = [line for line in state(sampled.tables.directory, "--settings").splitlines() if line.startswith("alone")]
     assert line == (
         "alone  min.insync.replicas 1: an acknowledged record may be on one broker alone  set min.insync.replicas=2"
     )
-    assert [row["topic"] for row in objects(sampled.tables, "--settings", "--topic", "un*")] == ["unclean"]
+    assert [row["topic"] for row in objects(sampled.tables.directory, "--settings", "--topic", "un*")] == ["unclean"]
 
 
 def test_of_a_diskless_topic_nothing_is_said(sampled: Sampled) -> None:
     sampled.topic("diskless", [1], min_isr=1)
     sampled.partitions[0]["after"]["is_diskless"] = True
     sampled.write([], [])
-    assert objects(sampled.tables, "--settings") == []
-    assert run(sampled.tables, "--settings").splitlines()[-1] == "nothing is wrong with the settings"
+    assert objects(sampled.tables.directory, "--settings") == []
+    assert state(sampled.tables.directory, "--settings").splitlines()[-1] == "nothing is wrong with the settings"
 
 
 def test_throttles_are_left_behind_when_nothing_is_being_reassigned(sampled: Sampled) -> None:
     sampled.topic("held", [1, 2, 3], leader_throttled_replicas="0:1", follower_throttled_replicas="*")
     sampled.topic("listed", [1, 2, 3], leader_throttled_replicas="0:2", follower_throttled_replicas="")
     sampled.write([sampled.broker(1, leader=1000), sampled.broker(2, follower=5), sampled.broker(3)], [])
-    found = objects(sampled.tables, "--settings")
+    found = objects(sampled.tables.directory, "--settings")
     assert [(row["subject"], row["topic"], row["broker"], row["finding"]) for row in found] == [
         ("held", "held", None, "throttle_left_behind"),
         ("listed", "listed", None, "throttle_left_behind"),
@@ -126,7 +114,7 @@ def test_throttles_are_left_behind_when_nothing_is_being_reassigned(sampled: Sam
     ]
     sampled.topic("moving", [3, 1, 2], adding=[2], min_isr=1)
     sampled.write([sampled.broker(1, leader=1000)], [])
-    assert [(row["topic"], row["finding"]) for row in objects(sampled.tables, "--settings")] == [
+    assert [(row["topic"], row["finding"]) for row in objects(sampled.tables.directory, "--settings")] == [
         ("moving", "min_isr_one")
     ]
 
@@ -135,13 +123,13 @@ def test_mixed_versions_and_an_upgrade_that_was_not_finished_are_found(sampled: 
     metadata = "metadata.version"
     sampled.topic("orders", [1, 2, 3])
     sampled.write([], [sampled.feature(1, metadata, 30, 27), sampled.feature(2, metadata, 27, 27)])
-    (found,) = objects(sampled.tables, "--settings")
+    (found,) = objects(sampled.tables.directory, "--settings")
     assert (found["subject"], found["finding"]) == ("cluster", "mixed_versions")
     assert found["reason"] == "broker 2 runs an older version than others (metadata.version)"
     # A feature that one broker does not have at all is one that it does not support.
     upgraded = [sampled.feature(broker, metadata, 30, 27) for broker in (1, 2)]
     sampled.write([], [*upgraded, sampled.feature(1, "kraft.version", 1, 0)])
-    found, unfinished = objects(sampled.tables, "--settings")
+    found, unfinished = objects(sampled.tables.directory, "--settings")
     assert found["reason"] == "broker 2 runs an older version than others (kraft.version)"
     assert (unfinished["finding"], unfinished["reason"]) == (
         "unfinished_upgrade", "every broker supports metadata.version 30, the cluster uses 27",
@@ -150,7 +138,7 @@ def test_mixed_versions_and_an_upgrade_that_was_not_finished_are_found(sampled: 
 
 def test_without_samples_a_sentence_says_so(sampled: Sampled) -> None:
     sampled.tables.commit(sampled.rows.cluster_row(sampled.now), sampled.rows.source(sampled.now))
-    assert run(sampled.tables, "--settings").splitlines() == ["no samples of settings of cluster main"]
+    assert state(sampled.tables.directory, "--settings").splitlines() == ["no samples of settings of cluster main"]
 
 
 def put_groups(tables: Tables, sample: dict[str, Any], partition: int, committing: str) -> None:
@@ -168,21 +156,17 @@ def put_groups(tables: Tables, sample: dict[str, Any], partition: int, committin
 
 
 def test_partitions_of_internal_topics_say_what_fails_and_how_many_it_concerns(tables: Tables, rows: Rows) -> None:
-    now = time.time_ns() // 1_000
     groups = [f"group-{number}" for number in range(40)]
     partition = partition_for("group-7", 2)
     concerned = sum(partition_for(group, 2) == partition for group in groups)
     short = rows.state([1, 2, 3], [1], 1)
     gone = rows.state([1, 2, 3], [], -1)
     healthy = rows.state([1, 2, 3], [1, 2, 3], 1)
-    tables.commit(
-        rows.cluster_row(now),
-        *(rows.partition(OFFSETS, number, short if number == partition else healthy, now) for number in (0, 1)),
-        rows.partition(STATE, 0, gone, now),
-        rows.partition("connect-offsets", 0, gone, now),
-        rows.partition("app-store-changelog", 0, rows.state([1, 2, 3], [1, 2], 1), now),
-        rows.partition("orders", 0, gone, now),
-        rows.source(now),
+    now = tables.observe(
+        rows,
+        *(rows.partition(OFFSETS, number, short if number == partition else healthy) for number in (0, 1)),
+        *(rows.partition(topic, 0, gone) for topic in (STATE, "connect-offsets", "orders")),
+        rows.partition("app-store-changelog", 0, rows.state([1, 2, 3], [1, 2], 1)),
     )
     sample = {**rows.owner, "collected_at": now, "source": "samples:t"}
     of_orders = {"topic_id": "id-of-orders", "topic": "orders"}
@@ -192,7 +176,7 @@ def test_partitions_of_internal_topics_say_what_fails_and_how_many_it_concerns(t
         {**sample, **of_orders, "group": "of-another-cluster", "partition": 0, "cluster_id": "other"},
     )
     put_groups(tables, sample, partition, groups[0])
-    assert {row["topic"]: row["consequence"] for row in objects(tables)} == {
+    assert {row["topic"]: row["consequence"] for row in objects(tables.directory)} == {
         OFFSETS: f"commits and rebalances of {concerned + 1} groups fail",
         STATE: "transactions of the transactional ids kept there fail",
         "connect-offsets": "commits of source connectors fail (a guess by its name)",
@@ -200,19 +184,15 @@ def test_partitions_of_internal_topics_say_what_fails_and_how_many_it_concerns(t
         "orders": None,
     }
     assert 0 < concerned < len(groups)
-    transaction = {
-        "producer_epoch": 1,
-        "transaction_state": "Ongoing",
-        "is_hanging": False,
-        "transaction_partitions": [],
-    }
+    transaction = {"producer_epoch": 1, "transaction_state": "Ongoing", "is_hanging": False}
+    transaction["transaction_partitions"] = []
     tables.put(
         "transactions",
         {**sample, **transaction, "producer_id": 1, "transactional_id": "payments"},
         {**sample, **transaction, "producer_id": 2, "transactional_id": None},
     )
-    (line,) = [line for line in run(tables).splitlines() if line.startswith(STATE)]
+    (line,) = [line for line in state(tables.directory).splitlines() if line.startswith(STATE)]
     assert line.endswith("transactions of the transactional ids kept there (1 open) fail")
     # Of an earlier state there are no samples, so nobody is counted.
-    (then,) = [row["consequence"] for row in objects(tables, "--as-of", "1") if row["topic"] == OFFSETS]
+    (then,) = [row["consequence"] for row in objects(tables.directory, "--as-of", "1") if row["topic"] == OFFSETS]
     assert then == "commits and rebalances of the groups kept there fail"
