@@ -23,7 +23,6 @@ from exporters.read_model.refresher import ExporterHealth, TableHealth
 from streaming.changes.incidents.context import FAMILY_OF
 from streaming.contracts.events import Cause
 from streaming.web.http_counts import HttpCounts
-from tests.exporters.conftest import restless
 
 SECOND = 1_000_000
 STALE_AFTER = 60.0
@@ -64,35 +63,29 @@ def names(values: Samples) -> set[str]:
     return {name for name, _ in values}
 
 
-@pytest.fixture
-def reader(busy_cluster: Any) -> TablesReader:
-    return restless(busy_cluster.directory)
-
-
-@pytest.fixture
-def fresh(rows: Any) -> int:
-    return int(rows.start + 31 * SECOND)
+def commit_other(tables: Any, rows: Any, until: int, topic: str = "orders", leader: int = 1) -> None:
+    """Write another cluster of one partition."""
+    state = rows.state([1], [1], leader, min_isr=1)
+    tables.commit(rows.cluster_row(), rows.partition(topic, 0, state), rows.source(until))
 
 
 def test_every_cause_by_which_a_broker_leaves_an_isr_has_a_series_from_the_start() -> None:
     assert set(ISR_REMOVAL_CAUSES) == {*FAMILY_OF, Cause.LAST_KNOWN_LEADER}
 
 
-def test_the_exposition_of_one_cluster_is_the_golden_one(reader: TablesReader, fresh: int, golden: Any) -> None:
-    golden("metrics.prom", exposed(reader, fresh))
-
-
-def test_the_exposition_of_a_stale_cluster_is_the_golden_one(reader: TablesReader, fresh: int, golden: Any) -> None:
-    golden("metrics_stale.prom", exposed(reader, fresh + 60 * SECOND))
+@pytest.mark.parametrize(("page", "later"), [("metrics.prom", 0), ("metrics_stale.prom", 60)])
+def test_the_exposition_of_a_cluster_and_of_a_stale_one_is_the_golden_one(
+    reader: TablesReader, fresh: int, golden: Any, page: str, later: int
+) -> None:
+    golden(page, exposed(reader, fresh + later * SECOND))
 
 
 def test_the_exposition_of_a_healthy_cluster_is_the_golden_one(tables: Any, rows: Any, golden: Any) -> None:
     now = rows.start + 30 * SECOND
-    healthy = rows.state([1, 2, 3], [1, 2, 3], 1)
     tables.commit(
         rows.cluster_row(now),
         *(rows.broker(number) for number in (1, 2, 3)),
-        rows.partition("orders", 0, healthy, is_baseline=True),
+        rows.partition("orders", 0, rows.state([1, 2, 3], [1, 2, 3], 1), is_baseline=True),
         rows.partition("orders", 1, rows.state([2, 3, 1], [2, 3, 1], 2), is_baseline=True),
         rows.source(now),
     )
@@ -107,8 +100,7 @@ def test_openmetrics_has_the_same_samples_under_names_that_its_parser_accepts(re
         for each in (False, True)
     )
     in_text = samples(text)
-    strict = openmetrics.text_string_to_metric_families(other)
-    families = {family.name: family for family in strict}
+    families = {family.name: family for family in openmetrics.text_string_to_metric_families(other)}
     in_other = {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in families.values()
@@ -142,8 +134,7 @@ def test_counters_of_clusters_and_of_the_exporter_say_when_they_were_0(
 def test_the_exposition_of_two_clusters_is_the_golden_one(
     reader: TablesReader, fresh: int, golden: Any, tables: Any, other_rows: Any
 ) -> None:
-    state = other_rows.state([1], [1], 1, min_isr=1)
-    tables.commit(other_rows.cluster_row(), other_rows.partition("orders", 0, state), other_rows.source(fresh))
+    commit_other(tables, other_rows, fresh)
     golden("metrics_two_clusters.prom", exposed(reader, fresh))
 
 
@@ -258,9 +249,8 @@ def test_a_cluster_rebuilt_under_the_old_name_replaces_the_old_one(
     reader: TablesReader, fresh: int, tables: Any, other_rows: Any
 ) -> None:
     other_rows.cluster = "main"
-    state = other_rows.state([1], [1], 1, min_isr=1)
     rebuilt = fresh + 70 * SECOND
-    tables.commit(other_rows.cluster_row(), other_rows.partition("new", 0, state), other_rows.source(rebuilt))
+    commit_other(tables, other_rows, rebuilt, "new")
     shown = samples(exposed(reader, rebuilt))
     assert shown["kafka_replication_cluster_partitions", (("cluster", "main"),)] == 1
     assert of_partition("partition_leader", "orders", 0) not in shown
@@ -270,8 +260,7 @@ def test_two_clusters_of_one_name_that_are_both_observed_have_their_ids_beside_i
     reader: TablesReader, fresh: int, tables: Any, other_rows: Any
 ) -> None:
     other_rows.cluster = "main"
-    offline = other_rows.state([1], [1], -1, min_isr=1)
-    tables.commit(other_rows.cluster_row(), other_rows.partition("new", 0, offline), other_rows.source(fresh))
+    commit_other(tables, other_rows, fresh, "new", leader=-1)
     named = []
     for seconds in (1, 2, 125):
         now = fresh + seconds * SECOND
@@ -340,23 +329,13 @@ def test_a_broker_that_polls_list_no_more_is_missed_while_it_has_replicas(
 
 
 def test_a_metric_without_our_prefix_is_one_of_kafka_exporter_or_of_its_fork() -> None:
+    groups = ("current_offset", "current_offset_sum", "lag", "lag_sum", "members")
+    offsets = ("current_offset", "oldest_offset")
+    states = ("in_sync_replica", "leader", "leader_is_preferred", "replicas", "under_replicated_partition")
     assert {metric.name for metric in CATALOGUE if metric.is_drop_in} == {
-        "kafka_broker_info",
-        "kafka_brokers",
-        "kafka_consumer_lag_millis",
-        "kafka_consumergroup_current_offset",
-        "kafka_consumergroup_current_offset_sum",
-        "kafka_consumergroup_lag",
-        "kafka_consumergroup_lag_sum",
-        "kafka_consumergroup_members",
-        "kafka_topic_partition_current_offset",
-        "kafka_topic_partition_in_sync_replica",
-        "kafka_topic_partition_leader",
-        "kafka_topic_partition_leader_is_preferred",
-        "kafka_topic_partition_oldest_offset",
-        "kafka_topic_partition_replicas",
-        "kafka_topic_partition_under_replicated_partition",
-        "kafka_topic_partitions",
+        *(f"kafka_{name}" for name in ("broker_info", "brokers", "consumer_lag_millis", "topic_partitions")),
+        *(f"kafka_consumergroup_{name}" for name in groups),
+        *(f"kafka_topic_partition_{name}" for name in (*offsets, *states)),
     }
 
 
@@ -364,8 +343,7 @@ def test_drop_in_metrics_are_exposed_for_one_cluster_or_the_selected_one(
     reader: TablesReader, fresh: int, tables: Any, other_rows: Any
 ) -> None:
     alone = set(drop_ins(samples(exposed(reader, fresh))))
-    state = other_rows.state([1], [1], 1, min_isr=1)
-    tables.commit(other_rows.cluster_row(), other_rows.partition("orders", 0, state), other_rows.source(fresh))
+    commit_other(tables, other_rows, fresh)
     assert len(alone) == 16
     assert set(drop_ins(samples(exposed(reader, fresh)))) == set()
     selected = samples(exposed(reader, fresh, ScrapeRequest(cluster="main")))
@@ -374,10 +352,8 @@ def test_drop_in_metrics_are_exposed_for_one_cluster_or_the_selected_one(
 
 
 def test_only_the_metrics_selected_by_name_are_exposed(reader: TablesReader, fresh: int) -> None:
-    chosen = frozenset(
-        {"kafka_brokers", "kafka_replication_exporter_series", "kafka_server_replicamanager_leadercount"}
-    )
-    shown = samples(exposed(reader, fresh, ScrapeRequest(names=chosen)))
+    chosen = {"kafka_brokers", "kafka_replication_exporter_series", "kafka_server_replicamanager_leadercount"}
+    shown = samples(exposed(reader, fresh, ScrapeRequest(names=frozenset(chosen))))
     assert names(shown) == chosen
     assert shown["kafka_replication_exporter_series", ()] == len(shown) == 4
 

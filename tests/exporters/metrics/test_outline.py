@@ -36,11 +36,6 @@ def snapshot(busy_cluster: Any) -> ReplicationSnapshot:
     return TablesReader(busy_cluster.directory).refresh()
 
 
-@pytest.fixture
-def fresh(rows: Any) -> int:
-    return int(rows.start + 31 * SECOND)
-
-
 def page(exposition: Exposition, snapshot: ReplicationSnapshot, now: int, request: ScrapeRequest) -> str:
     blocks = exposition.render(snapshot, HEALTH, now, request)
     text = plain(blocks)

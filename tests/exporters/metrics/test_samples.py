@@ -24,16 +24,6 @@ Values = dict[tuple[str, ...], float]
 
 
 @pytest.fixture
-def reader(busy_cluster: Any) -> TablesReader:
-    return TablesReader(busy_cluster.directory, monotonic=lambda: 0.0)  # a reading takes no time, so no table rests
-
-
-@pytest.fixture
-def fresh(rows: Any) -> int:
-    return int(rows.start + 31 * SECOND)
-
-
-@pytest.fixture
 def common(rows: Any) -> dict[str, Any]:
     return {**rows.owner, "collected_at": rows.start + 30 * SECOND, "source": "samples:collector-1"}
 

@@ -17,15 +17,10 @@ from exporters.metrics.sample_ages import oldest_ages
 from exporters.metrics.series_filter import EVERYTHING, SeriesFilter
 from exporters.read_model.reader import TablesReader
 from streaming.settings import EXPORT_FAMILIES, CollectSettings, ExportSettings
-from tests.exporters.conftest import Rows, Tables
-from tests.exporters.metrics.test_exposition import SECOND, STALE_AFTER, Samples, exposed, names, samples
+from tests.exporters.conftest import Tables
+from tests.exporters.metrics.test_exposition import STALE_AFTER, Samples, exposed, names, samples
 
 ODD = 'odd "topic"\\'
-
-
-@pytest.fixture
-def fresh(rows: Rows) -> int:
-    return rows.start + 31 * SECOND
 
 
 def scraped(tables: Tables, now: int, **settings: Any) -> Samples:
