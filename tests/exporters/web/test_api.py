@@ -21,25 +21,18 @@ from exporters.read_model.refresher import Refresher
 from exporters.web.api import ENDPOINTS, RESOURCES
 from exporters.web.server import Endpoints, application, serving
 from streaming.settings import ExportSettings
+from tests.exporters.conftest import SECOND, START
 from tests.exporters.web.test_app import ask
 from tests.plugins.local_http import wait_until
 
-SECOND = 1_000_000
 SETTINGS = ExportSettings(listen="127.0.0.1:0", refresh_seconds=0.02)
 PATHS = [endpoint.path for endpoint in ENDPOINTS]
 LISTS = [f"/api/v1/{resource.name}" for resource in RESOURCES]
-# Rows of each resource in the hand-made tables.
-ROWS_OF = {
-    "clusters": 1,
-    "brokers": 3,
-    "topics": 2,
-    "partitions": 3,
-    "groups": 5,
-    "group_offsets": 5,
-    "events": 0,
-    "incidents": 1,
-    "maintenance": 2,
-}
+ROWS_OF = {"clusters": 1, "brokers": 3, "topics": 2, "partitions": 3, "groups": 5, "group_offsets": 5, "events": 0,
+           "incidents": 1, "maintenance": 2}  # fmt: skip
+"""Rows of each resource in the hand-made tables."""
+BEGAN = START + 20 * SECOND
+"""When the one open incident began."""
 
 
 def json_at(address: str, path: str) -> tuple[int, Any]:
@@ -137,6 +130,8 @@ def test_every_described_parameter_is_accepted_and_what_it_does_not_allow_is_ref
                 status, body = json_at(address, f"{path}?{urlencode({name: value})}")
                 assert (path, status) == (path, 200 if path in LISTS else 503)
                 response_schema(document, path, status).validate(body)
+            if schema["type"] == "integer":
+                assert refusal(address, path, **{name: "9" * 5000})[0] == 400
             if schema.get("items", schema) != {"type": "string"}:
                 status, sentence = refusal(address, path, **{name: "no such value"})
                 assert (status, sentence.split(";")[0]) == (400, f"{name} is 'no such value'")
@@ -162,10 +157,8 @@ def test_an_unknown_cluster_is_not_an_empty_answer(address: str, document: Any) 
 
 def test_what_is_not_there_or_not_allowed_is_refused_as_json(address: str) -> None:
     status, body = json_at(address, "/api/v1/brokres")
-    assert (status, body["error"].partition(",")[0]) == (
-        404,
-        "Not Found: GET /api/v1/brokres; the paths are /api/v1/health",
-    )
+    assert status == 404
+    assert body["error"].startswith("Not Found: GET /api/v1/brokres; the paths are /api/v1/health,")
     assert json_at(address, "/api/v2/clusters")[0] == 404
     request = urllib.request.Request(f"http://{address}/api/v1/clusters", method="POST", data=b"")
     with pytest.raises(urllib.error.HTTPError) as refused:
@@ -178,10 +171,8 @@ def test_what_is_not_there_or_not_allowed_is_refused_as_json(address: str) -> No
 
 def test_a_fault_of_our_own_is_json_too(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("exporters.web.api.page_response", lambda *_: 1 / 0)
-    assert json_at(address, "/api/v1/clusters") == (
-        500,
-        {"error": "a fault of isrwatch export; its log has the traceback"},
-    )
+    fault = {"error": "a fault of isrwatch export; its log has the traceback"}
+    assert json_at(address, "/api/v1/clusters") == (500, fault)
     assert ask(address, "/metrics")[0] == 200
 
 
@@ -265,9 +256,25 @@ def test_filters_of_partitions_topics_and_offsets(
     assert (body["count"], body["is_truncated"]) == (len(selected), False)
 
 
-@pytest.mark.parametrize(("parameters", "selected"), [({"broker": [1, 3]}, [1, 3]), ({"broker": 9}, [])])
-def test_brokers_are_selected_by_number(address: str, parameters: dict[str, Any], selected: list[int]) -> None:
-    assert [row["broker"] for row in answer(address, "/api/v1/brokers", **parameters)["brokers"]] == selected
+@pytest.mark.parametrize(
+    ("path", "parameters", "selected"),
+    [
+        ("brokers", {"broker": [1, 3]}, [1, 3]),
+        ("brokers", {"broker": 9}, []),
+        ("incidents", {"class": "broker_loss", "broker": 3}, ["loss:e1"]),
+        ("incidents", {"class": "slow_follower"}, []),
+        ("incidents", {"broker": 1}, []),
+        ("incidents", {"since": BEGAN, "until": BEGAN}, ["loss:e1"]),
+        ("incidents", {"since": BEGAN + 1}, []),
+        ("incidents", {"until": BEGAN - 1}, []),
+    ],
+)
+def test_filters_of_brokers_and_incidents(
+    address: str, path: str, parameters: dict[str, Any], selected: list[Any]
+) -> None:
+    body = answer(address, f"/api/v1/{path}", **parameters)
+    assert [row.get("incident_id", row.get("broker")) for row in body[path]] == selected
+    assert body["freshness"]["main"].get("incidents_available", True)
 
 
 def test_a_group_has_the_sums_of_its_partitions_and_null_for_what_is_unknown(address: str) -> None:
@@ -276,13 +283,9 @@ def test_a_group_has_the_sums_of_its_partitions_and_null_for_what_is_unknown(add
     assert (payments["members"], payments["partitions"], payments["lag"], payments["worst_lag"]) == (2, 3, None, 10)
     assert (payments["worst_partition"], payments["records_lost"]) == ("orders-0", 4)
     in_seconds = ("lag_seconds", "lag_seconds_at_least", "partitions_of_unknown_lag")
-    assert {group: tuple(row[name] for name in in_seconds) for group, row in rows.items()} == {
-        "payments": (None, 61.0, 1),
-        "other": (None, None, 1),
-        "idle": (None, None, 0),
-        "undescribed": (None, None, 0),
-        "etl": (None, None, 0),
-    }
+    shown = {group: tuple(row[name] for name in in_seconds) for group, row in rows.items()}
+    none = dict.fromkeys(("idle", "undescribed", "etl"), (None, None, 0))
+    assert shown == {"payments": (None, 61.0, 1), "other": (None, None, 1), **none}
     assert (rows["other"]["group_state"], rows["other"]["partitions"]) == (None, 2)
     assert rows["idle"]["lag"] is None
     by_state = answer(address, "/api/v1/groups", state="Empty")
@@ -291,37 +294,11 @@ def test_a_group_has_the_sums_of_its_partitions_and_null_for_what_is_unknown(add
     assert [row["group"] for row in by_broker["groups"]] == ["undescribed"]
 
 
-def test_a_limit_beyond_every_number_is_refused(address: str) -> None:
-    for path in ("partitions", "events", "incidents"):
-        for limit in ("9" * 20, "9" * 5000):
-            assert refusal(address, f"/api/v1/{path}", limit=limit)[0] == 400
-
-
 def test_maintenance_is_listed_with_its_end_and_whether_it_overran(address: str, rows: Any) -> None:
     announced, overran = answer(address, "/api/v1/maintenance")["maintenance"]
     assert (announced["broker"], announced["maintenance_why"]) == (2, "new disk")
     assert announced["maintenance_until"] == rows.start + 600 * SECOND
     assert (overran["broker"], overran["maintenance_overran_at"], overran["is_active"]) == (3, rows.start, False)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "count"),
-    [({}, 1), ({"class": "broker_loss"}, 1), ({"class": "slow_follower"}, 0), ({"broker": 3}, 1), ({"broker": 1}, 0)],
-)
-def test_incidents_are_selected_by_class_and_broker(address: str, parameters: dict[str, Any], count: int) -> None:
-    body = answer(address, "/api/v1/incidents", **parameters)
-    assert (body["count"], body["freshness"]["main"]["incidents_available"]) == (count, True)
-
-
-def test_incidents_are_selected_by_the_time_of_their_begin(address: str, rows: Any) -> None:
-    began = rows.start + 20 * SECOND
-    for parameters, count in (
-        ({"since": began}, 1),
-        ({"since": began + 1}, 0),
-        ({"until": began}, 1),
-        ({"until": began - 1}, 0),
-    ):
-        assert answer(address, "/api/v1/incidents", **parameters)["count"] == count
 
 
 def test_events_are_selected_by_time_kind_cause_and_broker(own_address: str, busy_cluster: Any, rows: Any) -> None:
@@ -375,10 +352,8 @@ def test_health_is_unknown_while_the_data_is_stale_and_old_data_may_be_asked_abo
     status, body = json_at(address, f"/api/v1/health?max_age={2**31 - 1}")
     (cluster,) = body["clusters"]
     assert (status, body["status"], cluster["status"]) == (503, "unhealthy", "unhealthy")
-    assert [(each["reason"], each["examples"]) for each in cluster["reasons"] if each["severity"] == "critical"] == [
-        ("offline", ['odd "topic"\\-0']),
-        ("under_min_isr", ['odd "topic"\\-0', "orders-1"][1:]),
-    ]
+    critical = {each["reason"]: each["examples"] for each in cluster["reasons"] if each["severity"] == "critical"}
+    assert critical == {"offline": ['odd "topic"\\-0'], "under_min_isr": ["orders-1"]}
 
 
 def test_health_is_200_for_a_gate_only_when_all_is_well_and_newer_than_asked(tables: Any, rows: Any) -> None:
@@ -399,9 +374,7 @@ def test_health_is_200_for_a_gate_only_when_all_is_well_and_newer_than_asked(tab
         tables.commit(rows.partition("orders", 0, rows.state([1, 2], [1], 1), now))
         wait_until(lambda: json_at(address, "/api/v1/health")[1]["status"] == "unhealthy")
         _, body = json_at(address, "/api/v1/health?ignore=under_replicated&ignore=under_min_isr")
-        assert (body["status"], [each["counts"] for each in body["clusters"][0]["reasons"]]) == (
-            "healthy",
-            [False, False],
-        )
+        assert body["status"] == "healthy"
+        assert [each["counts"] for each in body["clusters"][0]["reasons"]] == [False, False]
         status, sentence = refusal(address, "/api/v1/health", ignore="stale")
         assert (status, sentence.partition(";")[0]) == (400, "ignore is 'stale'")

@@ -25,19 +25,20 @@ from tests.plugins.certificates import make_certificate
 from tests.plugins.local_http import free_port, wait_until
 
 
-def test_the_list_of_metrics_has_each_of_them_once() -> None:
+def invoked(*options: str, **environment: str) -> Any:
     app = Typer()
     app.command()(export)
-    lines = CliRunner().invoke(app, ["--list-metrics"]).stdout.splitlines()
+    return CliRunner().invoke(app, options, env=environment)
+
+
+def test_the_list_of_metrics_has_each_of_them_once() -> None:
+    lines = invoked("--list-metrics").stdout.splitlines()
     listed = [line.split("`")[1] for line in lines if line.startswith("| `")]
     assert listed == [metric.name for metric in (*CATALOGUE, *(each.metric for each in JMX_METRICS))]
 
 
 def test_on_a_terminal_the_list_of_metrics_is_a_paragraph_per_metric() -> None:
-    app = Typer()
-    app.command()(export)
-    terminal = {"FORCE_COLOR": "1", "COLUMNS": "100", "TERM": "xterm"}
-    coloured = CliRunner().invoke(app, ["--list-metrics"], env=terminal).stdout
+    coloured = invoked("--list-metrics", FORCE_COLOR="1", COLUMNS="100", TERM="xterm").stdout
     lines = re.sub(r"\x1b\[[\d;]*m", "", coloured).splitlines()
     listed = [line.split("  ")[:2] for line in lines if line[:1] != " " and not line.startswith("At /")]
     assert listed == [[each.name, each.kind] for each in (*CATALOGUE, *(each.metric for each in JMX_METRICS))]
@@ -118,20 +119,18 @@ def test_addresses_a_telemetry_path_tls_and_logins_are_options_and_ctrl_c_stops_
     assert lines[-1] == "stopped"
 
 
-def test_a_file_in_place_of_the_tables_is_refused_at_the_start() -> None:
-    app = Typer()
-    app.command()(export)
-    outcome = CliRunner().invoke(app, ["--tables", __file__])
+@pytest.mark.parametrize(
+    ("option", "value", "sentence"),
+    [
+        ("--tables", __file__, f"{__file__} is a file; point tables.directory (--tables)"),
+        ("--web.telemetry-path", "/-/healthy", "is '/-/healthy'; write a path that nothing else has"),
+        ("--topic.exclude", "tmp-*", "--topic.exclude is 'tmp-*', but it is a regular expression"),
+    ],
+)
+def test_an_option_that_cannot_be_served_is_refused_at_the_start(option: str, value: str, sentence: str) -> None:
+    outcome = invoked(option, value)
     assert isinstance(outcome.exception, ConfigurationError)
-    assert f"{__file__} is a file; point tables.directory (--tables)" in str(outcome.exception)
-
-
-def test_a_telemetry_path_of_something_else_is_refused() -> None:
-    app = Typer()
-    app.command()(export)
-    outcome = CliRunner().invoke(app, ["--web.telemetry-path", "/-/healthy"])
-    assert isinstance(outcome.exception, ConfigurationError)
-    assert str(outcome.exception).startswith("--web.telemetry-path is '/-/healthy'; write a path that nothing else has")
+    assert sentence in str(outcome.exception)
 
 
 @pytest.mark.parametrize(
@@ -150,20 +149,10 @@ def test_options_about_series_override_the_settings(
     monkeypatch.setattr(command, "_serve", lambda _folder, exporting, _collect: served.append(exporting))
     config = tmp_path / "isrwatch.toml"
     config.write_text('[export]\ntopic_filter = "^a"\nwithout = ["quorum"]\n')
-    app = Typer()
-    app.command()(export)
-    outcome = CliRunner().invoke(app, ["--config", str(config), *options])
+    outcome = invoked("--config", str(config), *options)
     assert outcome.exit_code == 0, outcome.output
     (exporting,) = served
     assert {key: getattr(exporting, key) for key in expected} == expected
-
-
-def test_a_pattern_of_file_names_is_refused_where_a_regular_expression_is_needed() -> None:
-    app = Typer()
-    app.command()(export)
-    outcome = CliRunner().invoke(app, ["--topic.exclude", "tmp-*"])
-    assert isinstance(outcome.exception, ConfigurationError)
-    assert str(outcome.exception).startswith("--topic.exclude is 'tmp-*', but it is a regular expression")
 
 
 def test_an_address_that_is_none_ends_the_program_with_one_sentence(tmp_path: Path) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
 
 from exporters.read_model.snapshot import ReplicationSnapshot
 from exporters.web.server import SHARED_MICROS, ScrapeBodies
@@ -12,9 +15,9 @@ from exporters.web.server import SHARED_MICROS, ScrapeBodies
 SCRAPERS = 100
 
 
+@dataclass
 class Clock:
-    def __init__(self) -> None:
-        self.now = 1_790_000_000_000_000
+    now: int = 1_790_000_000_000_000
 
     def __call__(self) -> int:
         return self.now
@@ -91,9 +94,6 @@ def test_a_body_that_cannot_be_made_is_asked_for_again() -> None:
         raise RuntimeError
 
     for _ in range(2):
-        try:
+        with pytest.raises(RuntimeError):
             bodies.shared("/metrics", snapshot, fail)
-        except RuntimeError:
-            continue
-        raise AssertionError
     assert bodies.shared("/metrics", snapshot, lambda _: b"made") == b"made"
