@@ -6,8 +6,10 @@ import zlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporters.metrics.compression import _SMALL, Block, gzipped, plain
+from exporters.metrics.compression import Block, gzipped, plain
 
+LARGE = 1 << 15
+"""Smaller blocks that are beside each other are compressed together."""
 blocks = st.lists(st.lists(st.binary(max_size=200), max_size=4), max_size=8)
 
 
@@ -17,7 +19,7 @@ def test_blocks_compressed_apart_are_one_gzip_member_of_the_plain_bytes(
 ) -> None:
     # Large blocks are combined of what was computed before, small ones beside each other are compressed together.
     for each, is_large in zip(pieces, large, strict=False):
-        each += [bytes([number % 251]) * 257 for number in range(is_large * 2 * _SMALL // 257)]
+        each += [bytes([number % 251]) * 257 for number in range(is_large * 2 * LARGE // 257)]
     made = [Block(each, 0) for each in pieces]
     expected = b"".join(piece for each in pieces for piece in each)
     assert plain(made) == expected

@@ -6,14 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
-from exporters.metrics.compression import plain
-from exporters.metrics.exposition import Exposition
-from exporters.metrics.prepared import ScrapeRequest
 from exporters.read_model.reader import TablesReader
-from exporters.read_model.refresher import ExporterHealth
 from tests.exporters.conftest import restless
+from tests.exporters.metrics.test_exposition import exposed, samples
 
 SECOND = 1_000_000
 SAFE = "kafka_replication_broker_safe_to_stop"
@@ -33,14 +29,9 @@ def told(reader: TablesReader) -> Callable[[int], Told]:
     """Read the tables and give the page: metric, then broker ("" for the cluster), then value."""
 
     def now(moment: int) -> Told:
-        snapshot = reader.refresh()
-        blocks = Exposition(60.0).render(snapshot, ExporterHealth("1", 1, 0, 0), moment, ScrapeRequest())
-        samples = [
-            sample for family in text_string_to_metric_families(plain(blocks).decode()) for sample in family.samples
-        ]
         page: Told = {}
-        for sample in samples:
-            page.setdefault(sample.name, {})[sample.labels.get("broker", "")] = sample.value
+        for (name, labels), value in samples(exposed(reader, moment)).items():
+            page.setdefault(name, {})[dict(labels).get("broker", "")] = value
         return page
 
     return now
@@ -79,32 +70,22 @@ def test_a_newer_row_of_the_cluster_does_not_make_older_advice_about_its_brokers
     assert told(rows.start + 91 * SECOND)[SAFE] == {"1": 0}
 
 
-def test_seconds_of_all_partitions_never_go_back(told: Any, tables: Any, rows: Any) -> None:
+def test_seconds_of_all_partitions_never_go_back_and_are_not_those_that_a_full_report_may_take_back(
+    told: Any, tables: Any, rows: Any
+) -> None:
     moment = rows.start + 31 * SECOND
     cluster = {**rows.owner, **rows.cluster_row()["cluster_after"]}
+    steps = ((5.0, None), (4.9999, None), (5.0000001, None), (None, None), (1005.0, rows.start), (6.5, None))
     values = []
-    for seconds in (5.0, 4.9999, 5.0000001, None, 6.5):
+    for seconds, gap_began in steps:
         version = tables.commit(rows.source(moment - SECOND))
-        tables.put("cluster_state", {**cluster, "offline_seconds": seconds}, as_of=version)
+        tables.put("cluster_state", {**cluster, "offline_seconds": seconds, "sight_until": gap_began}, as_of=version)
         values.append(told(moment)[OFFLINE_SECONDS][""])
-    assert values == [5, 5, 5, 5, 6.5]
-
-
-def test_seconds_that_a_full_report_may_take_back_are_not_taken_over(told: Any, tables: Any, rows: Any) -> None:
-    moment = rows.start + 31 * SECOND
-    cluster = {**rows.owner, **rows.cluster_row()["cluster_after"]}
-    values = []
-    for seconds, gap_began in ((5.0, None), (1005.0, rows.start), (6.0, None)):
-        version = tables.commit(rows.source(moment - SECOND))
-        row = {**cluster, "offline_seconds": seconds, "sight_until": gap_began}
-        tables.put("cluster_state", row, as_of=version)
-        values.append(told(moment)[OFFLINE_SECONDS][""])
-    assert values == [5, 5, 6]
+    assert values == [5, 5, 5, 5, 5, 6.5]
 
 
 def test_what_the_job_has_not_added_up_yet_is_absent(tables: Any, rows: Any) -> None:
     tables.commit(rows.cluster_row(), rows.broker(1), rows.source(rows.start))
-    snapshot = TablesReader(tables.directory).refresh()
-    page = plain(Exposition(60.0).render(snapshot, ExporterHealth("1", 1, 0, 0), rows.start, ScrapeRequest())).decode()
+    page = exposed(TablesReader(tables.directory), rows.start)
     assert "kafka_replication_broker_registered" in page
     assert [name for name in (*ADVICE, OFFLINE_SECONDS, "_incidents") if name in page] == []

@@ -36,11 +36,9 @@ def partition(number: int, isr: tuple[int, ...], leader: int = 1, min_isr: int |
     replicas = (1, 2, 3)
     return PartitionState(
         "id", "main", "t", "orders", number, replicas=replicas, isr=isr, leader=leader,
-        min_isr_configured=min_isr, min_isr_effective=min_isr,
-        is_offline=health.is_offline(leader),
+        min_isr_configured=min_isr, min_isr_effective=min_isr, is_offline=health.is_offline(leader),
         is_under_replicated=health.is_under_replicated(replicas, isr, ()),
-        is_under_min_isr=health.is_under_min_isr(min_isr, isr),
-        is_at_min_isr=health.is_at_min_isr(min_isr, isr),
+        is_under_min_isr=health.is_under_min_isr(min_isr, isr), is_at_min_isr=health.is_at_min_isr(min_isr, isr),
         **{"under_replicated_since": NOW - 20 * SECOND, "offline_since": NOW - 9 * SECOND, **more},
     )  # type: ignore[call-arg]  # fmt: skip
 
@@ -193,17 +191,15 @@ def test_without_data_nothing_is_healthy() -> None:
 
 
 def test_data_that_are_too_old_say_nothing_whatever_they_say() -> None:
-    for now, expected in ((OBSERVED + 60 * SECOND, "unhealthy"), (OBSERVED + 60 * SECOND + 1, "unknown")):
-        assert health_of({"main": cluster(partition(0, (1,)))}, {}, now, BASIS).status == expected
-    for now, expected in ((OBSERVED + 60 * SECOND, "healthy"), (OBSERVED + 60 * SECOND + 1, "unknown")):
-        assert health_of({"main": cluster()}, {}, now, BASIS).status == expected
+    last = OBSERVED + 60 * SECOND
+    for one, status in ((cluster(partition(0, (1,))), "unhealthy"), (cluster(), "healthy")):
+        assert [health_of({"main": one}, {}, now, BASIS).status for now in (last, last + 1)] == [status, "unknown"]
 
 
 def test_data_from_before_a_moment_say_nothing_about_what_came_after_it() -> None:
-    for moment, expected in ((OBSERVED - 1, "unhealthy"), (OBSERVED, "unknown")):
-        assert judged(cluster(partition(0, (1,))), replace(BASIS, newer_than=moment))[0] == expected
-    for moment, expected in ((OBSERVED - 1, "healthy"), (OBSERVED, "unknown")):
-        assert judged(cluster(), replace(BASIS, newer_than=moment))[0] == expected
+    before, then = (replace(BASIS, newer_than=moment) for moment in (OBSERVED - 1, OBSERVED))
+    for one, status in ((cluster(partition(0, (1,))), "unhealthy"), (cluster(), "healthy")):
+        assert (judged(one, before)[0], judged(one, then)[0]) == (status, "unknown")
 
 
 def test_a_clock_that_is_ahead_makes_no_data_newer_than_when_they_were_read() -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition
@@ -22,6 +21,7 @@ from streaming.contracts.state import SECONDS
 from streaming.delta.changes.log import ChangeLog, changes_to_arrow
 from streaming.delta.projections.projections import Projections
 from streaming.sources.simulated import SimulatedSource, load_scenario
+from tests.exporters.metrics.test_exposition import samples
 from tests.plugins.local_http import wait_until
 
 EPOCH = 1_790_000_000_000_000
@@ -32,14 +32,8 @@ class Job:
     """Folds a simulated cluster into tables, batch by batch, as the Spark job does on its driver."""
 
     def __init__(self, directory: Path, scenario: str) -> None:
-        self._source = SimulatedSource(
-            load_scenario(scenario),
-            seed=7,
-            cluster_id=ClusterId("c1"),
-            cluster="demo",
-            name="demo",
-            epoch=Micros(EPOCH),
-        )
+        played, named = load_scenario(scenario), {"cluster_id": ClusterId("c1"), "cluster": "demo", "name": "demo"}
+        self._source = SimulatedSource(played, seed=7, epoch=Micros(EPOCH), **named)
         self._truth = ChangeLog(directory)
         self._projections = Projections(directory)
         self.shared = self._projections.recover(self._truth.version)
@@ -63,48 +57,7 @@ class Job:
 
 def shown(reader: TablesReader, now: int) -> dict[Any, float]:
     health = ExporterHealth("1.2.3", 0, 0.0, 0)
-    text = plain(Exposition(60.0).render(reader.refresh(), health, now, ScrapeRequest())).decode()
-    return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
-
-
-def live(state: ReplicationState) -> dict[Any, Any]:
-    return {
-        (partition.topic_id, partition.partition): partition
-        for partition in state.partitions()
-        if not partition.is_deleted
-    }
-
-
-@pytest.mark.parametrize("scenario", ["broker_loss", "rolling_restart", "slow_follower"])
-def test_the_page_is_what_the_fold_made_true_and_the_same_from_every_starting_point(
-    tmp_path: Path, scenario: str
-) -> None:
-    job = Job(tmp_path, scenario)
-    following = TablesReader(tmp_path)
-    last: dict[Any, float] = {}
-    for second in range(1, 61):
-        job.batch()
-        if second % 12 == 0:
-            page = shown(following, job.now)
-            assert shown(TablesReader(tmp_path), job.now) == page
-            cluster = following.snapshot.clusters["c1"]
-            told = {
-                (topic.topic_id, n): partition
-                for topic in cluster.topics.values()
-                for n, partition in topic.partitions.items()
-            }
-            assert told == live(job.state)
-            back = {key for key, value in last.items() if key[0].endswith("_total") and page[key] < value}
-            assert back == set()
-            last = page
-        if second % 21 == 0:
-            job.project()
-    assert sum(value for (name, _), value in last.items() if name.endswith("isr_departures_total")) > 0
-    assert sum(value for (name, _), value in last.items() if name.endswith("under_replicated_seconds_total")) > 0
+    return samples(plain(Exposition(60.0).render(reader.refresh(), health, now, ScrapeRequest())).decode())
 
 
 def test_advice_and_times_of_the_page_are_those_of_the_fold_and_the_lost_brokers_are_suspects(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -68,6 +69,16 @@ def test_the_partitions_brokers_and_sources_are_those_of_the_job(history: Histor
     assert {cluster_id: each.cluster for cluster_id, each in clusters.items()} == state.clusters
     sources = [each.state for cluster in clusters.values() for each in cluster.sources.values()]
     assert sorted(sources) == sorted(state.sources.values())
+
+
+def test_no_count_goes_back_while_topics_are_deleted_and_made_again(history: History) -> None:
+    for before, after in pairwise(history.versions.values()):
+        assert [each for each in before if not counted(before[each]) <= counted(after[each])] == []
+
+
+def counted(cluster: dict[str, Any]) -> Counter[Any]:
+    removals = {(broker, cause): n for broker, causes in cluster["departures"].items() for cause, n in causes.items()}
+    return Counter({**cluster["totals"]._asdict(), **removals})
 
 
 def test_as_of_every_version_the_state_is_what_was_shown_then(history: History) -> None:

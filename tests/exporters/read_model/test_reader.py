@@ -20,11 +20,8 @@ SECOND = 1_000_000
 
 
 def partitions(snapshot: ReplicationSnapshot) -> dict[tuple[str, int], PartitionState]:
-    return {
-        (partition.topic, partition.partition): partition
-        for cluster in snapshot.clusters.values()
-        for partition in cluster.partitions()
-    }
+    known = (each for cluster in snapshot.clusters.values() for each in cluster.partitions())
+    return {(each.topic, each.partition): each for each in known}
 
 
 def shrunk(rows: Any, at: int, *, left: int = 2, cause: str | None = "fenced") -> dict[str, Any]:
@@ -33,20 +30,15 @@ def shrunk(rows: Any, at: int, *, left: int = 2, cause: str | None = "fenced") -
     before = rows.state([1, 2, 3], [1, 2, 3], 1)
     after = rows.state([1, 2, 3], isr, 1, isr_shrinks=1, change_number=1, under_replicated_since=at, changed_at=at)
     event = {"event_id": f"shrink-{at}", "event": "isr_shrink", "event_broker": left, "detail": None}
-    return dict(
-        rows.partition(
-            "orders", 0, after, at, before=before, left_isr=[left], joined_isr=[], cause=cause, events=[event]
-        ),
-        evidence="proven",
-    )
+    change = {"before": before, "left_isr": [left], "joined_isr": [], "cause": cause, "evidence": "proven"}
+    return dict(rows.partition("orders", 0, after, at, **change, events=[event]))
 
 
 def baseline(rows: Any) -> list[dict[str, Any]]:
-    healthy = rows.state([1, 2, 3], [1, 2, 3], 1)
     return [
         rows.cluster_row(),
         *(rows.broker(number) for number in (1, 2, 3)),
-        rows.partition("orders", 0, healthy, is_baseline=True),
+        rows.partition("orders", 0, rows.state([1, 2, 3], [1, 2, 3], 1), is_baseline=True),
         rows.partition("orders", 1, rows.state([2, 3, 1], [2, 3, 1], 2), is_baseline=True),
         rows.source(rows.start),
     ]
