@@ -136,15 +136,6 @@ def test_every_alert_says_what_to_do(alerts: list[dict[str, Any]]) -> None:
         assert "$value" not in str(alert["labels"]), "a value in a label makes a new alert of each value"
 
 
-def test_every_runbook_anchor_exists_and_every_heading_is_of_an_alert(
-    alerts: list[dict[str, Any]], repository: Path
-) -> None:
-    headings = re.findall(r"^## (.+)$", (repository / "dashboards/runbook.md").read_text(), flags=re.MULTILINE)
-    assert {alert["alert"] for alert in alerts} == set(headings)
-    anchors = {f"dashboards/runbook.md#{heading.lower()}" for heading in headings}
-    assert anchors == {alert["annotations"]["runbook_url"] for alert in alerts}
-
-
 def test_the_documentation_lists_the_alerts_that_announced_work_keeps_quiet(
     alerts: list[dict[str, Any]], repository: Path
 ) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,28 @@ def lost(before: Any, after: Any, path: str = "") -> list[str]:
     if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         return [loss for i, (b, a) in enumerate(zip(before, after, strict=True)) for loss in lost(b, a, f"{path}/{i}")]
     return [] if before == after else [f"{path}: {before!r} became {after!r}"]
+
+
+def tables(panels: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [panel for panel in panels if panel["type"] == "table"]
+
+
+def looks(panel: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Give how each column of a table looks: heading, then property to value."""
+    columns = panel["fieldConfig"].get("overrides", [])
+    return {each["matcher"]["options"]: {one["id"]: one["value"] for one in each["properties"]} for each in columns}
+
+
+def titles_of(panel: dict[str, Any]) -> dict[str, str]:
+    """Give the heading of each column of a table."""
+    (titles,) = _every("renameByName", panel["transformations"])
+    return dict(titles)
+
+
+@pytest.fixture
+def everything(boards: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give the panels of all boards."""
+    return [panel for each in boards.values() for panel in each["panels"]]
 
 
 def expressions(panels: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
@@ -159,20 +182,14 @@ def test_boards_lead_to_each_other_with_the_cluster_and_the_time_range(
 
 
 def test_a_cell_that_says_none_leads_to_everything(panels: list[dict[str, Any]]) -> None:
-    for panel in panels:
-        linked = {}
-        for column in panel["fieldConfig"].get("overrides", []):
-            look = {each["id"]: each["value"] for each in column["properties"]}
-            if "links" in look and panel["type"] == "table":
-                linked[column["matcher"]["options"]] = look.get("mappings")
-        titles = _every("renameByName", panel.get("transformations", []))
+    for panel in tables(panels):
+        columns, titles = looks(panel), titles_of(panel)
         for _, target in expressions([panel]):
-            replaced = re.findall(r'"(\w+)", "(none|\$\$__all)", "", ""\)', target["expr"])
-            for label, value in replaced:
-                is_linked = titles[0][label] in linked
-                assert value == ("$$__all" if is_linked else "none"), (panel["title"], label)
-                if is_linked:
-                    (mapping,) = linked[titles[0][label]]
+            for label, value in re.findall(r'"(\w+)", "(none|\$\$__all)", "", ""\)', target["expr"]):
+                look = columns.get(titles[label], {})
+                assert value == ("$$__all" if "links" in look else "none"), (panel["title"], label)
+                if "links" in look:
+                    (mapping,) = look["mappings"]
                     assert mapping["options"]["$__all"]["text"] == "none"
 
 
@@ -189,15 +206,10 @@ def test_boards_are_narrowed_to_brokers_topics_and_groups_and_cells_lead_there(
     for name, each in boards.items():
         several = [one["name"] for one in each["templating"]["list"] if one.get("multi")]
         assert several == NARROWED_BY.get(name, []), name
-        for panel in each["panels"]:
-            for titles in _every("renameByName", panel.get("transformations", [])):
-                keys = {titles[label] for label in ("broker", "topic", "group") if label in titles}
-                linked = {
-                    column["matcher"]["options"]
-                    for column in panel["fieldConfig"]["overrides"]
-                    if any(look["id"] == "links" for look in column["properties"])
-                }
-                assert keys <= linked, (name, panel["title"])
+        for panel in tables(each["panels"]):
+            keys = {title for label, title in titles_of(panel).items() if label in {"broker", "topic", "group"}}
+            linked = {heading for heading, look in looks(panel).items() if "links" in look}
+            assert keys <= linked, (name, panel["title"])
 
 
 PIXELS_OF_A_COLUMN = 65
@@ -205,14 +217,10 @@ PIXELS_OF_A_COLUMN = 65
 
 
 def test_the_columns_of_every_table_fit_a_window_of_1600_pixels(panels: list[dict[str, Any]]) -> None:
-    for panel in panels:
-        if panel["type"] != "table":
-            continue
+    for panel in tables(panels):
         left, growing = panel["gridPos"]["w"] * PIXELS_OF_A_COLUMN - 26, []
-        for column in panel["fieldConfig"]["overrides"]:
-            look = {each["id"]: each["value"] for each in column["properties"]}
+        for heading, look in looks(panel).items():
             width, least = look.get("custom.width"), look.get("custom.minWidth")
-            heading = column["matcher"]["options"]
             assert (width or least) >= 8 * len(heading), (panel["title"], heading)
             left -= width or 0
             growing += [] if least is None else [least]
@@ -231,25 +239,23 @@ FLAGS = {metric.name for metric in CATALOGUE if metric.help.startswith("1 ")}
 _FIRST_VALUE = re.compile(r"(?:2 \* .* or )?(?:max|min) by \([^)]*\) \((kafka_replication_\w+)[^)]*\)(?! ==)")
 
 
-def test_a_yes_or_no_is_not_shown_as_a_number(boards: dict[str, dict[str, Any]]) -> None:
+def test_a_yes_or_no_is_not_shown_as_a_number(everything: list[dict[str, Any]]) -> None:
     checked = set()
-    for panel in (each for board in boards.values() for each in board["panels"] if each["type"] == "table"):
-        (titles,) = _every("renameByName", panel["transformations"])
-        looks = {column["matcher"]["options"]: column["properties"] for column in panel["fieldConfig"]["overrides"]}
+    for panel in tables(everything):
+        titles = titles_of(panel)
         for target in panel["targets"]:
             metric = _FIRST_VALUE.match(target["expr"])
             if metric and metric[1] in FLAGS:
                 title = titles.get(f"Value #{target['refId']}") or titles["Value"]
-                (mappings,) = [look["value"] for look in looks[title] if look["id"] == "mappings"]
-                words = [text for each in mappings for text in _every("text", each)]
+                words = _every("text", looks(panel)[title]["mappings"])
                 assert {"yes", "no"} <= set(words), (panel["title"], title)
                 checked.add(metric[1].removeprefix("kafka_replication_"))
     assert len(checked) >= 10
     assert {"broker_safe_to_stop", "replica_elr_member", "broker_maintenance_overrun"} <= checked
 
 
-def test_what_is_over_before_the_next_step_is_drawn(boards: dict[str, dict[str, Any]]) -> None:
-    risk = [panel for board in boards.values() for panel in board["panels"] if panel["title"] == "Risk over time"]
+def test_what_is_over_before_the_next_step_is_drawn(everything: list[dict[str, Any]]) -> None:
+    risk = [panel for panel in everything if panel["title"] == "Risk over time"]
     assert len(risk) >= 3
     for target in (each for panel in risk for each in panel["targets"]):
         assert re.match(r"max by \(cluster\) \(max_over_time\((.*)\[\$__interval\]\) or \1\)$", target["expr"])
@@ -282,12 +288,7 @@ def test_at_min_isr_is_a_colour_only_where_a_replica_is_missing(panels: list[dic
         if panel["type"] == "stat":
             assert "at_min_isr_partitions" not in str(panel["targets"]), panel["title"]
         if panel["type"] == "table" and "topic_at_min_isr_partitions" in str(panel["targets"]):
-            (look,) = [
-                column["properties"]
-                for column in panel["fieldConfig"]["overrides"]
-                if column["matcher"]["options"] == "At min ISR"
-            ]
-            assert "thresholds" not in {each["id"] for each in look}, panel["title"]
+            assert "thresholds" not in looks(panel)["At min ISR"], panel["title"]
 
 
 def test_incidents_are_listed_with_suspects_and_consequence_above_everything_but_numbers(
@@ -295,20 +296,22 @@ def test_incidents_are_listed_with_suspects_and_consequence_above_everything_but
 ) -> None:
     for name in ("replication-overview.json", "replication-incidents.json"):
         (listed,) = [panel for panel in boards[name]["panels"] if panel["title"] == "Open incidents"]
-        (titles,) = _every("renameByName", listed["transformations"])
-        assert [titles[label] for label in ("class", "suspects", "severity")] == [
-            "Incident", "Suspect brokers", "Worst so far",
-        ]  # fmt: skip
+        titles = {"class": "Incident", "suspects": "Suspect brokers", "severity": "Worst so far"}
+        assert titles.items() <= titles_of(listed).items()
         above = [panel for panel in boards[name]["panels"] if panel["gridPos"]["y"] < listed["gridPos"]["y"]]
         assert {panel["type"] for panel in above} == {"row", "stat"}
 
 
-def test_an_old_trouble_is_not_above_a_worse_one(boards: dict[str, dict[str, Any]]) -> None:
+@pytest.mark.parametrize(
+    ("title", "first", "times"), [("Missing replicas", "In sync", 3), ("Log directories", "Online", 1)]
+)
+def test_an_old_trouble_is_not_above_a_worse_one(
+    title: str, first: str, times: int, everything: list[dict[str, Any]]
+) -> None:
     """By duration, a topic that lacks a replica for ever would hide partitions that have just gone offline."""
-    lists = [each for board in boards.values() for each in board["panels"] if each["title"] == "Missing replicas"]
-    assert len(lists) >= 3
-    for panel in lists:
-        assert panel["options"]["sortBy"] == [{"displayName": "In sync", "desc": False}]
+    orders = [panel["options"]["sortBy"] for panel in everything if panel["title"] == title]
+    assert len(orders) >= times
+    assert all(order == [{"displayName": first, "desc": False}] for order in orders)
 
 
 def test_panels_fill_the_grid_without_overlap(board: dict[str, Any]) -> None:
@@ -341,50 +344,37 @@ def test_a_number_without_fresh_data_is_never_shown_as_zero(panels: list[dict[st
             assert panel["fieldConfig"]["defaults"]["noValue"] == empty, panel["title"]
 
 
-def test_what_is_left_over_of_the_width_is_the_topics_not_a_number_s(boards: dict[str, dict[str, Any]]) -> None:
+def test_what_is_left_over_of_the_width_is_the_topics_not_a_number_s(everything: list[dict[str, Any]]) -> None:
     checked = set()
-    for panel in (each for board in boards.values() for each in board["panels"] if each["type"] == "table"):
-        looks = {
-            each["matcher"]["options"]: {one["id"] for one in each["properties"]}
-            for each in panel["fieldConfig"]["overrides"]
-        }
-        growing = {title for title, ids in looks.items() if "custom.minWidth" in ids}
-        if "Topic" in looks:
+    for panel in tables(everything):
+        columns = looks(panel)
+        if "Topic" in columns:
+            growing = {title for title, look in columns.items() if "custom.minWidth" in look}
             assert growing == {"Topic"}, panel["title"]
             checked.add(panel["title"])
     assert {"Missing replicas", "Internal topics", "Where groups are behind", "Replicas that are behind"} <= checked
 
 
-def test_a_failed_disk_is_the_first_row(boards: dict[str, dict[str, Any]]) -> None:
-    (panel,) = [each for each in boards["replication-brokers.json"]["panels"] if each["title"] == "Log directories"]
-    assert panel["options"]["sortBy"] == [{"displayName": "Online", "desc": False}]
-
-
 NOT_OF_EVERY_SOURCE = {"Brokers of an older version", "Upgrade not finished"}
 
 
-def test_a_rate_ends_while_nothing_is_observed_and_does_not_fall_to_zero(boards: dict[str, dict[str, Any]]) -> None:
-    checked = 0
-    for board in boards.values():
-        for title, target in expressions([each for each in board["panels"] if each["type"] == "timeseries"]):
-            if "rate(" in target["expr"] and "> 0" not in target["expr"]:
-                assert "kafka_replication_cluster_state_age_seconds" in target["expr"], title
-                checked += 1
-    assert checked > 10
+def test_a_rate_ends_while_nothing_is_observed_and_does_not_fall_to_zero(everything: list[dict[str, Any]]) -> None:
+    drawn = expressions([each for each in everything if each["type"] == "timeseries"])
+    rates = [one["expr"] for _, one in drawn if "rate(" in one["expr"] and "> 0" not in one["expr"]]
+    assert len(rates) > 10
+    assert [rate for rate in rates if "kafka_replication_cluster_state_age_seconds" not in rate] == []
 
 
 def test_an_empty_cell_says_what_it_means_and_has_no_colour_of_a_threshold(panels: list[dict[str, Any]]) -> None:
-    for panel in panels:
-        if panel["type"] == "table":
-            for column in panel["fieldConfig"]["overrides"]:
-                look = {each["id"]: each["value"] for each in column["properties"]}
-                if "unit" in look:
-                    empty = look["mappings"][0]["options"]
-                    assert empty["match"] == "null", panel["title"]
-                    assert empty["result"]["text"] in EMPTY, (panel["title"], empty)
-                    assert empty["result"]["color"] in {"text", "transparent"}, panel["title"]
-                    if look.get("custom.cellOptions", {}).get("type") == "color-background":
-                        assert "text" not in _every("color", look["mappings"]), "a cell filled with white"
+    for panel in tables(panels):
+        for look in looks(panel).values():
+            if "unit" in look:
+                empty = look["mappings"][0]["options"]
+                assert empty["match"] == "null", panel["title"]
+                assert empty["result"]["text"] in EMPTY, (panel["title"], empty)
+                assert empty["result"]["color"] in {"text", "transparent"}, panel["title"]
+                if look.get("custom.cellOptions", {}).get("type") == "color-background":
+                    assert "text" not in _every("color", look["mappings"]), "a cell filled with white"
 
 
 EMPTY = {"unknown", "-", "none", "not filling", "not shrinking"}
@@ -395,11 +385,10 @@ def test_links_of_alerts_lead_to_the_overview(files: dict[str, str], boards: dic
     assert {re.sub(r".*/d/([^?]+).*", r"\1", link) for link in links} == {boards["replication-overview.json"]["uid"]}
 
 
-def test_the_runbook_names_panels_that_exist(boards: dict[str, dict[str, Any]], repository: Path) -> None:
+def test_the_runbook_names_panels_that_exist(everything: list[dict[str, Any]], repository: Path) -> None:
     text = (repository / "dashboards/runbook.md").read_text()
     named = {name.strip(".") for name in re.findall(r"(?<!\*)\*([A-Z][^*]+)\*(?!\*)", text)} - {"ISR", "All boards"}
-    shown = {panel["title"] for each in boards.values() for panel in each["panels"]}
-    assert named - shown == {"Kafka replication overview"}
+    assert named - {panel["title"] for panel in everything} == {"Kafka replication overview"}
 
 
 @pytest.mark.parametrize(
