@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,31 +20,14 @@ from streaming.contracts.state import ClusterState, PartitionState
 from streaming.delta.changes.reader import ChangesRestarted
 from tests.exporters.demo.test_view import incident
 from tests.exporters.demo.test_view import snapshot as of_incident
+from tests.exporters.event_rows import NOW, event_row
 
-NOW = 1_700_000_000_000_000
 SECOND = 1_000_000
 
 
 def event(number: int, **values: Any) -> EventRow:
-    defaults: dict[str, Any] = dict.fromkeys(EventRow._fields)
-    return EventRow(
-        **{
-            **defaults,
-            "event_id": str(number),
-            "event": "offline",
-            "topic": "orders",
-            "partition": number,
-            "occurred_not_after": NOW,
-            "candidates": (),
-            "cluster_id": "c",
-            "cluster": "kafka",
-            "source": "s",
-            "left_isr": (),
-            "joined_isr": (),
-            "leader_before": number,
-            **values,
-        }
-    )
+    lost = {"event": "offline", "cause": None, "left_isr": (), "leader_before": number}
+    return event_row(event_id=str(number), partition=number, **lost, **values)
 
 
 def snapshot(*events: EventRow, watermark: int | None = None, partitions: int = 0) -> ReplicationSnapshot:
@@ -94,16 +76,12 @@ def test_during_a_gap_in_the_changes_the_last_snapshot_stays(tmp_path: Path, mon
     assert newest(reader) is last
 
 
-@pytest.fixture
-def console() -> Callable[..., tuple[Console, io.StringIO]]:
-    def build(**settings: Any) -> tuple[Console, io.StringIO]:
-        output = io.StringIO()
-        return Console(file=output, width=100, height=30, **settings), output
-
-    return build
+def console(**settings: Any) -> tuple[Console, io.StringIO]:
+    output = io.StringIO()
+    return Console(file=output, width=100, height=30, **settings), output
 
 
-def test_a_pipe_gets_one_line_per_event(console: Callable[..., tuple[Console, io.StringIO]]) -> None:
+def test_a_pipe_gets_one_line_per_event() -> None:
     piped, output = console()
     with screen(piped, "isrwatch demo") as shown:
         shown.show(snapshot(event(1)), [event(1)], NOW, "ends in 3 s")
@@ -116,7 +94,7 @@ def test_a_pipe_gets_one_line_per_event(console: Callable[..., tuple[Console, io
     ]
 
 
-def test_a_pipe_gets_one_line_for_what_happened_at_once(console: Callable[..., tuple[Console, io.StringIO]]) -> None:
+def test_a_pipe_gets_one_line_for_what_happened_at_once() -> None:
     piped, output = console()
     at_once = [event(number) for number in range(5)]
     with screen(piped, "isrwatch demo") as shown:
@@ -126,9 +104,7 @@ def test_a_pipe_gets_one_line_for_what_happened_at_once(console: Callable[..., t
     ]
 
 
-def test_a_pipe_gets_no_line_that_is_wider_than_100_columns(
-    console: Callable[..., tuple[Console, io.StringIO]],
-) -> None:
+def test_a_pipe_gets_no_line_that_is_wider_than_100_columns() -> None:
     piped, output = console()
     at_once = [event(number, topic="orders-of-the-european-warehouse") for number in range(5)]
     known = of_incident(incident(consequence="acks=all writers of topics payments, refunds and settlements fail " * 2))
@@ -140,9 +116,7 @@ def test_a_pipe_gets_no_line_that_is_wider_than_100_columns(
     assert " ".join(output.getvalue().split()).count("settlements fail") == 2, "nothing is cut"
 
 
-def test_a_pipe_gets_a_line_when_an_incident_begins_becomes_worse_or_recovers(
-    console: Callable[..., tuple[Console, io.StringIO]],
-) -> None:
+def test_a_pipe_gets_a_line_when_an_incident_begins_becomes_worse_or_recovers() -> None:
     piped, output = console()
     stages: list[dict[str, Any]] = [{}, {}, {"incident_class": "unclean_election"}, {"recovered_at": NOW}]
     with screen(piped, "isrwatch demo") as shown:
@@ -155,7 +129,7 @@ def test_a_pipe_gets_a_line_when_an_incident_begins_becomes_worse_or_recovers(
     ]
 
 
-def test_a_terminal_gets_a_picture_of_everything(console: Callable[..., tuple[Console, io.StringIO]]) -> None:
+def test_a_terminal_gets_a_picture_of_everything() -> None:
     terminal, output = console(force_terminal=True)
     with screen(terminal, "isrwatch demo") as shown:
         shown.show(snapshot(event(1), watermark=NOW, partitions=2), [event(1)], NOW, "ends in 3 s")
@@ -163,9 +137,7 @@ def test_a_terminal_gets_a_picture_of_everything(console: Callable[..., tuple[Co
     assert [text in picture for text in ("isrwatch demo", "cluster ", "orders-1", "ends in 3 s")] == [True] * 4
 
 
-def test_the_live_view_ends_when_its_time_is_over(
-    console: Callable[..., tuple[Console, io.StringIO]], tmp_path: Path
-) -> None:
+def test_the_live_view_ends_when_its_time_is_over(tmp_path: Path) -> None:
     location = DemoLocation(directory=tmp_path, port=free_port(None))
     piped, output = console()
     with Parts(logs=location.logs) as parts:

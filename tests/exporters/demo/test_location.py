@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import http.server
 import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 from exporters.demo import location
 from exporters.demo.location import DemoLocation, empty_folder, free_port
 from streaming.errors import ConfigurationError
+from tests.plugins.local_http import serving_exposition
 
 
 @pytest.fixture
@@ -21,17 +20,11 @@ def taken() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def test_without_a_directory_the_state_is_in_a_fresh_temporary_one() -> None:
-    first, second = empty_folder(None), empty_folder(None)
-    assert first != second
-    assert list(first.iterdir()) == []
-    first.rmdir()
-    second.rmdir()
-
-
-def test_a_new_directory_is_made(tmp_path: Path) -> None:
-    assert empty_folder(tmp_path / "a" / "b") == tmp_path / "a" / "b"
-    assert (tmp_path / "a" / "b").is_dir()
+def test_a_new_directory_is_made_and_without_a_name_a_fresh_temporary_one(tmp_path: Path) -> None:
+    made = [empty_folder(tmp_path / "a" / "b"), empty_folder(None), empty_folder(None)]
+    assert (made[0], len(set(made))) == (tmp_path / "a" / "b", 3)
+    for folder in made:
+        folder.rmdir()  # it is empty
 
 
 def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
@@ -62,15 +55,6 @@ def test_metrics_are_empty_while_the_exporter_does_not_respond(tmp_path: Path) -
 
 
 def test_metrics_are_the_response_of_the_exporter(tmp_path: Path) -> None:
-    class Answer(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200 if self.path == "/metrics" else 404)
-            self.end_headers()
-            self.wfile.write(b"kafka_brokers 3\n")
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Answer) as server:
-        threading.Thread(target=server.handle_request, daemon=True).start()
-        assert DemoLocation(directory=tmp_path, port=server.server_port).metrics() == "kafka_brokers 3\n"
+    with serving_exposition("kafka_brokers 3\n") as server:
+        port = int(server.address.partition(":")[2])
+        assert DemoLocation(directory=tmp_path, port=port).metrics() == "kafka_brokers 3\n"

@@ -6,22 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from exporters.demo.parts import Part, Parts, PartStopped
+from tests.plugins.local_http import wait_until
 
 PATIENCE = 60.0
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
+wait_for = partial(wait_until, seconds=PATIENCE)
 
 
 def alive(pid: int) -> bool:
@@ -71,12 +65,6 @@ def test_the_end_of_a_log_is_not_filled_with_frames_of_java(tmp_path: Path) -> N
         assert part.tail() == "Caused by: SocketTimeoutException\nthe query failed"
 
 
-def test_as_long_as_all_parts_live_nothing_is_said(tmp_path: Path) -> None:
-    with Parts(logs=tmp_path / "logs") as parts:
-        start_script(parts, "job", "import time; time.sleep(600)")
-        parts.check()
-
-
 def test_stopping_is_polite_first(tmp_path: Path) -> None:
     script = (
         "import signal, sys, time\n"
@@ -87,6 +75,7 @@ def test_stopping_is_polite_first(tmp_path: Path) -> None:
     with Parts(logs=tmp_path / "logs") as parts:
         part = start_script(parts, "job", script)
         wait_for(lambda: "ready" in part.log.read_text())
+        parts.check()  # as long as all parts live nothing is said
     assert (part.process.returncode, part.log.read_text()) == (0, "ready\nclosed\n")
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import io
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from exporters.demo.parts import Part, Parts, PartStopped
+from exporters.demo.parts import Parts, PartStopped
 from exporters.demo.stages import StageFailed, StartStages, wait_until
+from tests.exporters.demo.test_parts import start_script
 
 
 @pytest.fixture
@@ -53,9 +52,6 @@ def test_waiting_has_an_end(tmp_path: Path) -> None:
 
 def test_nobody_waits_for_what_has_died(tmp_path: Path) -> None:
     with Parts(logs=tmp_path) as parts:
-        log = tmp_path / "job.log"
-        log.write_text("no memory\n")
-        process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"], start_new_session=True)
-        parts.running.append(Part(name="job", process=process, log=log))
+        start_script(parts, "job", "print('no memory'); raise SystemExit(3)")
         with pytest.raises(PartStopped, match=r"isrwatch job ended with exit code 3.*\nno memory"):
             wait_until(lambda: False, "the first batch", parts, 60)

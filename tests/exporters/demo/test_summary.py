@@ -13,23 +13,16 @@ from rich.console import Console
 
 from exporters.demo.live import DemoProgress
 from exporters.demo.summary import counted_events, event_table, missing, print_summary
-from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot, TopicPartitions
-from streaming.contracts.state import ClusterState, PartitionState
+from tests.exporters.demo.test_live import snapshot
 
 METRICS = '# HELP x y\nkafka_replication_cluster_partitions{cluster="kafka"} 3\n'
 
 
 def progress_of(*watermarks: int, partitions: int) -> DemoProgress:
-    states = (PartitionState("c", "kafka", "t", "orders", number, (), ()) for number in range(partitions))
-    topic = TopicPartitions("t", "orders", dict(enumerate(states)))
-    clusters = (ClusterState("c", "kafka", authority_watermark=moment) for moment in watermarks)
-    snapshots = [
-        ReplicationSnapshot(clusters={"c": ClusterSnapshot(cluster=cluster, topics={"t": topic})})
-        for cluster in clusters
-    ]
+    snapshots = [snapshot(watermark=moment, partitions=partitions) for moment in watermarks]
     progress = DemoProgress(snapshots[0])
-    for snapshot in snapshots:
-        progress.update(snapshot, 0)
+    for each in snapshots:
+        progress.update(each, 0)
     return progress
 
 
@@ -47,15 +40,10 @@ def tables(tmp_path: Path) -> Path:
         (progress_of(1, 2, partitions=3), 0, METRICS, None),
         (progress_of(1, 1, partitions=3), 0, METRICS, "no events were recorded and no heartbeat arrived"),
         (progress_of(1, 2, partitions=0), 5, METRICS, "no partitions were observed"),
-        (
-            progress_of(1, 2, partitions=3),
-            5,
-            '\nkafka_replication_build_info{version="1"} 1\n',
-            "/metrics does not contain the cluster",
-        ),
-        (progress_of(1, 2, partitions=3), 5, "", "/metrics does not contain the cluster"),
+        *((progress_of(1, 2, partitions=3), 5, each, "/metrics does not contain the cluster")
+          for each in ("", '\nkafka_replication_build_info{version="1"} 1\n')),
     ],
-)
+)  # fmt: skip
 def test_a_demo_is_complete_when_data_got_through_the_pipeline(
     progress: DemoProgress, events: int, metrics: str, lack: str | None
 ) -> None:
@@ -78,15 +66,10 @@ def test_the_summary_has_counts_latency_folder_and_next_steps(tables: Path) -> N
     assert re.search(rf"isrwatch export --tables {tables}   # serve them again at http://127.0.0.1:9308/metrics", text)
 
 
-def test_at_another_port_the_next_step_serves_at_that_one(tables: Path) -> None:
+def test_without_measurements_no_latency_is_printed_and_the_next_step_serves_at_the_same_port(tables: Path) -> None:
     output = io.StringIO()
     print_summary(Console(file=output), progress_of(1, partitions=3), tables, "http://127.0.0.1:46749/metrics")
     assert f"export --tables {tables} --web.listen-address 127.0.0.1:46749   # serve" in output.getvalue()
-
-
-def test_without_measurements_no_latency_is_printed(tables: Path) -> None:
-    output = io.StringIO()
-    print_summary(Console(file=output, width=60), progress_of(1, partitions=3), tables, "http://127.0.0.1:9308/metrics")
     assert "median" not in output.getvalue()
 
 
