@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from streaming.commands import app
 from streaming.errors import TableUnreadable
 from streaming.jobs.driver.replication import ReplicationBatch
+from tests.exporters.damages import data_gone, data_torn
 
 
 def with_damaged_log(table: Path) -> None:
@@ -24,22 +25,6 @@ def with_damaged_log(table: Path) -> None:
     newest.write_text("{")
     newest.with_suffix(".checkpoint.parquet").unlink(missing_ok=True)
     (table / "_delta_log" / "_last_checkpoint").unlink(missing_ok=True)
-
-
-def with_damaged_files(table: Path) -> None:
-    for file in table.rglob("*.parquet"):
-        file.write_text("PAR1")
-
-
-def with_missing_files(table: Path) -> None:
-    for file in table.rglob("part*.parquet"):
-        file.unlink()
-
-
-@pytest.fixture(params=[with_damaged_log, with_damaged_files, with_missing_files])
-def damage(request: pytest.FixtureRequest) -> Callable[[Path], None]:
-    made: Callable[[Path], None] = request.param
-    return made
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +43,10 @@ def tables(stopped: Path, tmp_path: Path) -> Path:
     return shutil.copytree(stopped, tmp_path / "tables")
 
 
+ANY_DAMAGE = pytest.mark.parametrize("damage", [with_damaged_log, data_torn, data_gone])
+
+
+@ANY_DAMAGE
 def test_a_state_of_the_past_needs_the_changes(tables: Path, damage: Callable[[Path], None]) -> None:
     damage(tables / "partition_changes")
     done = run("state", "--as-of", "20", tables=tables)
@@ -68,7 +57,7 @@ def test_a_state_of_the_past_needs_the_changes(tables: Path, damage: Callable[[P
 
 def test_the_other_tables_are_measured_beside_a_damaged_one(tables: Path) -> None:
     with_damaged_log(tables / "partition_state")
-    done: Any = CliRunner().invoke(app, ["tables", "--format", "json", "--tables", str(tables)])
+    done = run("tables", "--format", "json", tables=tables)
     measured = {row["table"]: row["version"] for row in map(json.loads, done.stdout.splitlines())}
     assert (measured["partition_state"], done.exit_code) == (None, 1)
     assert measured["partition_changes"] is not None
@@ -76,6 +65,7 @@ def test_the_other_tables_are_measured_beside_a_damaged_one(tables: Path) -> Non
     assert "partition_state" in done.stderr
 
 
+@ANY_DAMAGE
 def test_the_job_does_not_start_on_a_damaged_table(tables: Path, damage: Callable[[Path], None]) -> None:
     damage(tables / "partition_state")
     with pytest.raises(TableUnreadable, match=r"cannot read the table .*partition_state"):
@@ -90,11 +80,11 @@ def run(*arguments: str, tables: Path) -> Any:
     ("command", "name", "damage"),
     [
         (["state", "--all"], "partition_state", with_damaged_log),
-        (["state", "--all"], "broker_state", with_damaged_files),
-        (["state", "--all"], "partition_changes", with_missing_files),
+        (["state", "--all"], "broker_state", data_torn),
+        (["state", "--all"], "partition_changes", data_gone),
         (["state", "--brokers"], "broker_state", with_damaged_log),
-        (["state", "--as-of", "20", "--all"], "broker_state", with_missing_files),
-        (["events"], "replication_events", with_damaged_files),
+        (["state", "--as-of", "20", "--all"], "broker_state", data_gone),
+        (["events"], "replication_events", data_torn),
     ],
 )
 def test_a_command_shows_what_the_other_tables_hold_and_then_names_the_damaged_one(
@@ -124,15 +114,10 @@ def test_recorded_events_are_shown_while_the_log_of_the_changes_is_damaged(table
 
 
 def test_the_launcher_of_spark_submit_names_a_damaged_table_in_one_sentence(tables: Path, tmp_path: Path) -> None:
-    with_damaged_files(tables / "partition_state")
+    data_torn(tables / "partition_state")
     launcher = Path(__file__).parents[3] / "deploy" / "spark" / "main.py"
-    done = subprocess.run(
-        [sys.executable, launcher, "--tables", tables, "--bus", tmp_path / "bus", "--checkpoint", tmp_path / "c"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    command = [sys.executable, launcher, "--tables", tables, "--bus", tmp_path / "bus", "--checkpoint", tmp_path / "c"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert last.startswith("cannot read the table ")

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -58,46 +59,50 @@ def incidents(tables: Path, *options: str) -> str:
     return done.stdout
 
 
+def rows_of(tables: Path, *options: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in incidents(tables, *options, "--format", "json").splitlines()]
+
+
+def of_lost_broker(partitions: int = 1) -> Story:
+    """Broker 3 is fenced, and leaves the ISR of each partition."""
+    story = Story()
+    story.snapshot([{} for _ in range(partitions)])
+    story.later().broker(3, fenced=True)
+    for number in range(partitions):
+        story.partition(number, isr=(1, 2), partition_epoch=1, cause=Cause.FENCED, evidence=Evidence.PROVEN)
+    return story
+
+
 def test_closed_incidents_are_shown_only_on_request(tables: Path) -> None:
     assert incidents(tables) == "no open incidents; 2 closed, --all shows them\n"
     assert incidents(tables, "--all", "--class", "rack_loss") == "no incident matches\n"
-    rows = [json.loads(line) for line in incidents(tables, "--all", "--format", "json").splitlines()]
-    assert [(row["incident_class"], row["suspects"][0]["broker"]) for row in rows] == [
-        ("broker_loss", 2),
-        ("broker_loss", 3),
-    ]
+    lost = [(row["incident_class"], row["suspects"][0]["broker"]) for row in rows_of(tables, "--all")]
+    assert lost == [("broker_loss", 2), ("broker_loss", 3)]
     assert incidents(tables, "--all", "--class", "slow_follower", "--format", "json") == ""
     assert len(incidents(tables, "--since", "2023-11-14T22:14:00", "--format", "csv").splitlines()) == 1 + 1
 
 
 def test_an_open_incident_is_shown_however_long_it_has_not_changed(tmp_path: Path) -> None:
-    story = Story()
-    story.snapshot([{}])
-    story.later().broker(3, fenced=True)
-    story.partition(0, isr=(1, 2), partition_epoch=1, cause=Cause.FENCED, evidence=Evidence.PROVEN)
+    story = of_lost_broker()
     story.later(3600).heartbeat()
     write(story, tmp_path)
 
-    (row,) = (json.loads(line) for line in incidents(tmp_path, "--since", "1h", "--format", "json").splitlines())
+    (row,) = rows_of(tmp_path, "--since", "1h")
     assert (row["incident_class"], row["closed_at"]) == ("broker_loss", None)
     assert row["under_replicated_now"] == 1
-    assert row["under_replicated_seconds"] is None, (
-        "it runs on, and the row says only how long it was at its last change"
-    )
-    assert (row["under_replicated_partition_seconds"], row["under_min_isr_seconds"]) == (None, 0.0)
+    # It runs on, and the row says only how long it was at its last change.
+    assert (row["under_replicated_seconds"], row["under_replicated_partition_seconds"]) == (None, None)
+    assert row["under_min_isr_seconds"] == 0.0
 
 
 def test_the_duration_of_an_incident_that_has_recovered_ends_there_though_it_is_still_open(tmp_path: Path) -> None:
-    story = Story()
-    story.snapshot([{}])
-    story.later().broker(3, fenced=True)
-    story.partition(0, isr=(1, 2), partition_epoch=1, cause=Cause.FENCED, evidence=Evidence.PROVEN)
+    story = of_lost_broker()
     story.later(30).broker(3, fenced=False)
     story.partition(0, partition_epoch=2, cause=Cause.EXPAND, evidence=Evidence.PROVEN)
     write(story, tmp_path)
 
     assert "recovered after 30.0s" in incidents(tmp_path)
-    (row,) = (json.loads(line) for line in incidents(tmp_path, "--format", "json").splitlines())
+    (row,) = rows_of(tmp_path)
     (line,) = (line for line in incidents(tmp_path, row["incident_id"]).splitlines() if line.startswith("closed"))
     assert row["closes_at"] == later(row["updated_at"], 60)
     until = f"kept open, if nothing more happens, until {row['closes_at']} (job.incident_gap_seconds)"
@@ -113,7 +118,7 @@ def test_planned_work_that_is_over_has_recovered_and_says_what_it_stays_open_for
         story.restart(broker)
     write(story, tmp_path)
 
-    (row,) = (json.loads(line) for line in incidents(tmp_path, "--format", "json").splitlines())
+    (row,) = rows_of(tmp_path)
     shown = incidents(tmp_path, row["incident_id"]).splitlines()
     (line,) = (line for line in shown if line.startswith("closed"))
     gap, why, key = (
@@ -144,22 +149,18 @@ def test_planned_work_beside_harm_names_the_incident_that_accounts_for_it(tmp_pa
     story.later(1).heartbeat()
     write(story, tmp_path)
 
-    rows = {row["incident_class"]: row for row in map(json.loads, incidents(tmp_path, "--format", "json").splitlines())}
+    rows = {row["incident_class"]: row for row in rows_of(tmp_path)}
     planned, lost = (rows[kind]["incident_id"] for kind in ("controlled_shutdown", "broker_loss"))
     assert f"harm by   {lost}" in incidents(tmp_path, planned).splitlines()
     assert "harm by" not in incidents(tmp_path, lost)
 
 
 def test_the_command_that_is_named_shows_every_event_of_an_incident(tmp_path: Path) -> None:
-    story = Story()
-    story.snapshot([{} for _ in range(30)])
-    story.later().broker(3, fenced=True)
-    for number in range(30):
-        story.partition(number, isr=(1, 2), partition_epoch=1, cause=Cause.FENCED, evidence=Evidence.PROVEN)
+    story = of_lost_broker(partitions=30)
     story.later(30)
     write(story, tmp_path)
 
-    (row,) = (json.loads(line) for line in incidents(tmp_path, "--format", "json").splitlines())
+    (row,) = rows_of(tmp_path)
     (line,) = (line for line in incidents(tmp_path, row["incident_id"]).splitlines() if line.startswith("evidence"))
     shown, _, command = line.partition("; all of that time: isrwatch ")
     assert shown == f"evidence  20 of {row['evidence_events']} events"
@@ -184,7 +185,7 @@ def test_incidents_of_a_cluster_that_nobody_observes_any_more_are_marked(tables:
 
 
 def test_one_incident_is_shown_with_the_events_that_are_its_evidence(tables: Path) -> None:
-    (newest, _) = (json.loads(line) for line in incidents(tables, "--all", "--format", "json").splitlines())
+    (newest, _) = rows_of(tables, "--all")
     shown = json.loads(incidents(tables, newest["incident_id"], "--format", "json"))
     assert [event["event_id"] for event in shown["evidence"]] != []
     assert {event["event_id"] for event in shown["evidence"]} == set(newest["event_ids"])

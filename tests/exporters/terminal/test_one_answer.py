@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from typer.testing import CliRunner
 
-from exporters.metrics.compression import plain
-from exporters.metrics.exposition import Exposition
-from exporters.metrics.prepared import ScrapeRequest
 from exporters.read_model.reader import TablesReader
-from exporters.read_model.refresher import ExporterHealth
 from exporters.terminal.groups import group_rows
-from streaming.commands import app
 from streaming.contracts.observations import DISKLESS
 from streaming.contracts.sample_tables import GROUP_OFFSETS
 from streaming.delta.log.definitions import create_or_upgrade
@@ -25,6 +18,8 @@ from streaming.delta.log.writer import APPEND, Writer
 from streaming.jobs.driver.replication import ReplicationBatch
 from tests.changes.conftest import Story
 from tests.exporters.json_answers import json_answer
+from tests.exporters.metrics.test_exposition import exposed as page_of
+from tests.exporters.terminal.printed import objects, state
 from tests.jobs.driver.test_batch import published
 
 
@@ -51,8 +46,7 @@ def test_clusters_count_their_registered_brokers_and_leave_unknown_counts_out(tm
     job.apply(published(story.seen))
     job.projections.project(job.shared)
 
-    done = CliRunner().invoke(app, ["state", "--tables", str(tmp_path), "--clusters", "--format", "json"])
-    (row,) = map(json.loads, done.stdout.splitlines())
+    (row,) = objects(tmp_path, "--clusters")
     (of_api,) = json_answer(TablesReader(tmp_path).refresh(), story.now, "clusters")["clusters"]
 
     assert (row["brokers"], row["under_min_isr_partitions"], row["under_replicated_partitions"]) == (3, None, 1)
@@ -83,11 +77,7 @@ def test_diskless_topics_are_counted_and_left_out_by_everybody_also_after_a_rest
     restarted.apply(published(story.seen[told:]))
     assert [each.is_diskless for each in restarted.shared.state.partitions()] == [False, True]
 
-    exposed = plain(
-        Exposition(60.0).render(
-            TablesReader(tmp_path).refresh(), ExporterHealth("1.2.3", 0, 0.0, 0), story.now, ScrapeRequest()
-        )
-    ).decode()
+    exposed = page_of(TablesReader(tmp_path), story.now)
     assert 'cluster_diskless_partitions{cluster="orders-eu"} 1\n' in exposed
     assert 'cluster_offline_partitions{cluster="orders-eu"} 0\n' in exposed
     assert 'partition_under_replicated{cluster="orders-eu",topic="cold",partition="0"} 0\n' in exposed
@@ -96,11 +86,8 @@ def test_diskless_topics_are_counted_and_left_out_by_everybody_also_after_a_rest
         "partitions": 2, "diskless": 1, "under_replicated": 0, "offline": 0,
     }  # fmt: skip
 
-    def printed(*options: str) -> str:
-        return CliRunner().invoke(app, ["state", "--tables", str(tmp_path), *options]).stdout
-
-    assert "no unhealthy partitions" in printed()
-    (row,) = (line for line in printed("--all").splitlines() if "cold" in line)
-    assert "diskless" in row
-    (row,) = map(json.loads, printed("--clusters", "--format", "json").splitlines())
+    assert "no unhealthy partitions" in state(tmp_path)
+    (line,) = (line for line in state(tmp_path, "--all").splitlines() if "cold" in line)
+    assert "diskless" in line
+    (row,) = objects(tmp_path, "--clusters")
     assert (row["diskless_partitions"], row["offline_partitions"]) == (1, 0)

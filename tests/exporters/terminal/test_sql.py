@@ -91,25 +91,15 @@ def put_settings(folder: Path) -> None:
     """Topics that are not durable, throttles that were left behind, brokers of two versions."""
     tables, sample = Tables(folder), {**CLUSTER, "collected_at": SAMPLED_AT, "source": "samples:collector-1"}
     topics = {topic.topic: topic.topic_id for each in snapshot_of(folder) for topic in each.topics.values()}
-    tables.put(
-        "topic_settings",
-        *(
-            {**sample, "topic": name, "topic_id": topic_id, "partition_count": 3, "replication_factor": 3, **settings}
-            for (name, topic_id), settings in zip(
-                sorted(topics.items()),
-                (
-                    {"min_isr": 1, "weaknesses": ["min_isr_one"], "leader_throttled_replicas": ""},
-                    {
-                        "min_isr": 1,
-                        "allows_unclean_election": True,
-                        "weaknesses": ["unclean_election", "min_isr_one"],
-                        "follower_throttled_replicas": "*",
-                    },
-                ),
-                strict=False,
-            )
-        ),
+    weak: tuple[dict[str, Any], ...] = (
+        {"weaknesses": ["min_isr_one"], "leader_throttled_replicas": ""},
+        {"weaknesses": ["unclean_election", "min_isr_one"], "follower_throttled_replicas": "*"},
     )
+    topic = {**sample, "partition_count": 3, "replication_factor": 3, "min_isr": 1}
+    tables.put("topic_settings", *(
+        {**topic, "topic": name, "topic_id": topic_id, "allows_unclean_election": number == 1, **weak[number]}
+        for number, (name, topic_id) in enumerate(sorted(topics.items())[:2])
+    ))  # fmt: skip
     rates = {1: {"leader_throttled_rate": 1000}, 2: {}}
     tables.put("broker_settings", *({**sample, "broker": number, **rate} for number, rate in rates.items()))
     level = {**sample, "feature": "metadata.version", "finalized_level": 25}
@@ -197,12 +187,8 @@ def test_samples_agree_with_what_the_terminal_shows(duck: Any, tables: Path) -> 
     of_directory = ("cluster_id", "broker", "log_dir", "replica_bytes", "used_percent")
     directories = {tuple(row[name] for name in of_directory) for row in answer(duck, "log_directories")}
     assert directories == {tuple(row[name] for name in of_directory) for row in directory_rows(tables, 0)}
-    speeds = {(row["cluster_id"], row["broker"]): row for row in answer(duck, "slow_brokers")}
-    shown_speeds = speeds_by_broker(tables, 0)
-    assert {key: row["is_slow"] for key, row in speeds.items()} == {
-        key: row["is_slow"] for key, row in shown_speeds.items()
-    }
-    assert shown_speeds
+    speeds = {(row["cluster_id"], row["broker"]): row["is_slow"] for row in answer(duck, "slow_brokers")}
+    assert speeds == {key: row["is_slow"] for key, row in speeds_by_broker(tables, 0).items()} != {}
 
 
 def test_settings_and_lag_agree_with_what_the_terminal_shows(duck: Any, tables: Path) -> None:
@@ -286,7 +272,7 @@ def test_spark_and_duckdb_give_the_same_answer(registered: Any, duck: Any, name:
     expected = answer(duck, name)
     assert expected or name == "recovery_progress"  # every replica is in sync at the end
     by_spark = [row.asDict() for row in registered.sql((SQL / f"{name}.sql").read_text()).collect()]
-    assert [same(row) for row in by_spark] == [same(row) for row in expected]
+    assert [nearly(same(row)) for row in by_spark] == [nearly(same(row)) for row in expected]
 
 
 def same(value: Any) -> Any:
@@ -299,8 +285,13 @@ def same(value: Any) -> Any:
         return [same(item) for item in value]
     if isinstance(value, dt.datetime):
         return value.astimezone(dt.UTC)
-    if isinstance(value, bytes | bytearray):
-        return bytes(value)
+    return bytes(value) if isinstance(value, bytes | bytearray) else value
+
+
+def nearly(value: Any) -> Any:
+    """The same, where each adds up numbers in an order of its own."""
+    if isinstance(value, dict):
+        return {name: nearly(item) for name, item in value.items()}
     return pytest.approx(float(value)) if type(value).__name__ in {"Decimal", "float"} else value
 
 
@@ -320,19 +311,7 @@ def value(plain: Any, values: dict[str, Iterator[Any]], *, with_nulls: bool) -> 
 
 
 def sorted_rows(rows: list[dict[str, Any]]) -> list[Any]:
-    return sorted((same_exactly(row) for row in rows), key=repr)
-
-
-def same_exactly(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: same_exactly(item) for name, item in value.items()}
-    if hasattr(value, "asDict"):
-        return same_exactly(value.asDict())
-    if isinstance(value, list):
-        return [same_exactly(item) for item in value]
-    if isinstance(value, dt.datetime):
-        return value.astimezone(dt.UTC)
-    return bytes(value) if isinstance(value, bytes | bytearray) else value
+    return sorted((same(row) for row in rows), key=repr)
 
 
 def kinds(columns: Any, within: str = "") -> Iterator[str]:

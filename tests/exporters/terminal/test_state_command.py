@@ -7,10 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from exporters.terminal.time_parsing import Clock, seconds_of
-from streaming.commands import app
 from streaming.contracts.tables import BROKER_STATE_TABLE
 from streaming.delta.log.table_log import newest_version
 from tests.exporters.conftest import SECOND, START, Rows, Tables
@@ -24,10 +22,8 @@ def played(played_tables: Callable[..., Path]) -> Path:
 
 def test_only_unhealthy_partitions_are_shown_unless_all_are_requested(busy_cluster: Tables) -> None:
     rows = objects(busy_cluster.directory)
-    assert [(row["topic"], row["partition"], row["health"]) for row in rows] == [
-        ('odd "topic"\\', 0, "offline"),
-        ("orders", 1, "under_min_isr"),
-    ]
+    shown = [(row["topic"], row["partition"], row["health"]) for row in rows]
+    assert shown == [('odd "topic"\\', 0, "offline"), ("orders", 1, "under_min_isr")]
     assert len(objects(busy_cluster.directory, "--all")) == 3
     assert [row["topic"] for row in objects(busy_cluster.directory, "--topic", "ord*")] == ["orders"]
 
@@ -131,9 +127,8 @@ def test_brokers_of_a_fresh_cluster_have_every_column_that_their_table_defines(t
 
 
 def test_advice_that_the_job_cannot_renew_is_not_shown(tables: Tables, rows: Rows) -> None:
-    now = time.time_ns() // 1_000
+    now = tables.observe(rows, rows.broker(1))
     source = rows.source(now)
-    tables.commit(rows.cluster_row(now), rows.broker(1, now), source)
     tables.put("broker_state", {**rows.owner, "broker": 1, "is_safe_to_stop": True}, as_of=1)
     progress = {**source, **source["source_after"], "channel": "replication", "reported_at": now}
     for is_query_up, advice in ((True, True), (False, None)):
@@ -143,17 +138,15 @@ def test_advice_that_the_job_cannot_renew_is_not_shown(tables: Tables, rows: Row
 
 
 def test_on_a_narrow_terminal_the_advice_of_each_broker_stands_whole_below_the_table(
-    tables: Tables, rows: Rows
+    tables: Tables, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tables.observe(rows, rows.broker(1))
     advice = "unavoidable by configuration: 1 partition with one replica goes offline while it is down"
     counts = dict.fromkeys(("under_min_isr_partitions", "offline_partitions", "unknown_min_isr_partitions"), 0)
     columns = {**counts, "restart_reason": advice, "would_go_offline": 1, "is_safe_to_stop": False}
     tables.put("broker_state", {**rows.owner, "broker": 1, **columns}, as_of=1)
-    done = CliRunner().invoke(
-        app, ["state", "--tables", str(tables.directory), "--brokers", "--format", "table"], env={"COLUMNS": "80"}
-    )
-    *table, last = done.stdout.splitlines()
+    monkeypatch.setenv("COLUMNS", "80")
+    *table, last = state(tables.directory, "--brokers", "--format", "table").splitlines()
     assert last == f"restart of broker 1: {advice}"
     assert [line for line in table if "…" in line] == []
     assert state(tables.directory, "--brokers").endswith(f"  {advice}\n"), "in a pipe still one line a broker"
