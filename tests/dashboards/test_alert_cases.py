@@ -33,20 +33,11 @@ def written(directory: Path, number: int, rules: dict[str, Any] = RULES) -> Path
     alert = {key: value for key, value in whole.items() if key != "annotations"}
     records = [rule for rule in recording if rule["record"] in alert["expr"]]
     groups = [{"name": RECORDING, "rules": records}, {"name": ALERTING, "rules": [alert]}]
-    (directory / f"rules-{number}.yml").write_text(
-        json.dumps({"groups": [group for group in groups if group["rules"]]})
-    )
+    asked = directory / f"rules-{number}.yml"
+    asked.write_text(json.dumps({"groups": [group for group in groups if group["rules"]]}))
+    content = {"rule_files": [asked.name], "group_eval_order": [RECORDING, ALERTING], "tests": row.tests()}
     case = directory / f"case-{number}.yml"
-    case.write_text(
-        json.dumps(
-            {
-                "rule_files": [f"rules-{number}.yml"],
-                "evaluation_interval": f"{row.step}s",
-                "group_eval_order": [RECORDING, ALERTING],
-                "tests": row.tests(),
-            }
-        )
-    )
+    case.write_text(json.dumps({**content, "evaluation_interval": f"{row.step}s"}))
     return case
 
 

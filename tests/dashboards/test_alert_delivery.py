@@ -22,16 +22,9 @@ pytestmark = pytest.mark.prometheus
 
 CLUSTERS = ("prod", "edge")
 IMPATIENT = AlertSettings(
-    interval="1s",
-    removals_window="8s",
-    removals_keep_firing="1s",
-    under_min_isr_for="1s",
-    under_min_isr_keep_firing="1s",
-    stale_for="1s",
-    blind_for="4s",
-    expected_clusters=CLUSTERS,
-    remembered="1h",
-)
+    interval="1s", removals_window="8s", removals_keep_firing="1s", under_min_isr_for="1s",
+    under_min_isr_keep_firing="1s", stale_for="1s", blind_for="4s", expected_clusters=CLUSTERS, remembered="1h",
+)  # fmt: skip
 
 
 def _removals(cluster: str, cause: str, count: int) -> str:
@@ -111,11 +104,8 @@ def test_under_min_isr_pages_with_topic_broker_and_cause_and_resolves(delivery: 
     exporter.text = cluster_text("prod", fenced=2)
     delivery.told("KafkaUnderMinIsr", "prod", "resolved")
     delivery.told("KafkaIsrShrink", "prod", "resolved")
-    assert [
-        one
-        for status in ("firing", "resolved")
-        for one in delivery.webhook.alerts("KafkaIsrShrink", status, cluster="edge")
-    ] == []
+    for status in ("firing", "resolved"):
+        assert delivery.webhook.alerts("KafkaIsrShrink", status, cluster="edge") == []
 
 
 def test_an_exporter_that_dies_is_a_ticket_then_a_page_and_both_resolve_when_it_is_back(delivery: Delivery) -> None:

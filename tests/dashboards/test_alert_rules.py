@@ -73,10 +73,7 @@ BREAKS = {
     "a burst flaps": (SHRINK, "keep_firing_for: 15m", "keep_firing_for: 1m"),
     "a ticket never ends": (SHRINK, "keep_firing_for: 15m", "keep_firing_for: 1h"),
     "broker and cause are lost": (
-        SHRINK,
-        r"max by \(cluster, broker, cause\) \(increase",
-        "max by (cluster, broker) (increase",
-    ),
+        SHRINK, r"max by \(cluster, broker, cause\) \(increase", "max by (cluster, broker) (increase"),
     "two exporters double": (SHRINK, "max by", "sum by"),
     "pages at once": (MIN_ISR, r"  for: 1m\n    keep_firing_for: 5m", "  keep_firing_for: 5m"),
     "pages late": (MIN_ISR, r"  for: 1m\n    keep_firing_for: 5m", "  for: 10m\n    keep_firing_for: 5m"),
@@ -85,8 +82,7 @@ BREAKS = {
     "the dead outlive the living": (
         MIN_ISR,
         r'KafkaUnderMinIsr", alertstate="firing"\}\)\s+unless on \(cluster\) max by[^\n]*offline_partitions\)\)',
-        'KafkaUnderMinIsr", alertstate="firing"}) unless on (cluster) vector(0))',
-    ),
+        'KafkaUnderMinIsr", alertstate="firing"}) unless on (cluster) vector(0))'),
     "stale at a minute sharp": (STALE, r"state_age_seconds\) > 60", "state_age_seconds) >= 60"),
     "the oldest exporter counts": (STALE, r"min by \(cluster\) \(kafka_repl", "max by (cluster) (kafka_repl"),
     "a cluster that disappeared is forgotten": (STALE_FOR_A_DAY, r"\[1d\]\)\)", "[1m]))"),
@@ -97,11 +93,9 @@ BREAKS = {
     "a query that fails again and again counts as up": (QUERY_DOWN, "min_over_time(", "max_over_time("),
     "each source is a ticket": (QUERY_DOWN, "by (cluster, channel) (min", "by (cluster, channel, source) (min"),
     "the oldest exporter of a report counts": (
-        QUERY_DOWN,
-        "min by (cluster, channel) (kafka_replication_source_report",
-        "max by (cluster, channel) (kafka_replication_source_report",
-    ),
-}
+        QUERY_DOWN, "min by (cluster, channel) (kafka_replication_source_report",
+        "max by (cluster, channel) (kafka_replication_source_report"),
+}  # fmt: skip
 
 
 @pytest.mark.long

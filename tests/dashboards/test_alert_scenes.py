@@ -389,41 +389,26 @@ def test_an_election_that_waits_for_another_page_is_still_counted_when_the_wait_
 
 
 # What a careless change would break: a pattern of the rules, what it becomes, and the scene that must notice.
-BROKEN: dict[str, tuple[str, str, str]] = {
+BROKEN = {
     "a stopped broker counts as lost": (
-        "broker_shutting_down) == 1",
-        "broker_shutting_down) == 2",
-        "a broker that was stopped on purpose and never returns",
-    ),
+        "broker_shutting_down) == 1", "broker_shutting_down) == 2",
+        "a broker that was stopped on purpose and never returns"),
     "flapping is forgotten": (
-        "max_increase30m > 90",
-        "max_increase30m > 9e9",
-        "under min ISR in every other minute, and then no more",
-    ),
+        "max_increase30m > 90", "max_increase30m > 9e9", "under min ISR in every other minute, and then no more"),
     "more is no page": ("[6h])) > 0)", "[6h])) > 1e9)", "trouble that is added to an old one is another page"),
     "a lost broker is forgotten while blind": (
-        '(ALERTS{alertname="KafkaBrokerLost"',
-        '(ALERTS{alertname="X"',
-        "a broker that is lost while the data becomes stale",
-    ),
+        '(ALERTS{alertname="KafkaBrokerLost"', '(ALERTS{alertname="X"',
+        "a broker that is lost while the data becomes stale"),
     "a backlog is taken for a lost quorum": (
-        'source_query_up{channel="replication"}) == 1',
-        'source_query_up{channel="replication"}) >= 0',
-        "the query of the replication channel is down",
-    ),
+        'source_query_up{channel="replication"}) == 1', 'source_query_up{channel="replication"}) >= 0',
+        "the query of the replication channel is down"),
     "polls count as missed": ('{authority="metadata_log"}', "", "changes are missed between polls"),
     "a decommissioned broker is down": (
-        "hosted_partitions) > 0",
-        "hosted_partitions) >= 0",
-        "a broker that was decommissioned",
-    ),
+        "hosted_partitions) > 0", "hosted_partitions) >= 0", "a broker that was decommissioned"),
     "a certificate is noticed too late": (
-        "- time() < 1209600",
-        "- time() < 86400",
-        "the certificate of a broker expires soon, and is renewed",
-    ),
+        "- time() < 1209600", "- time() < 86400", "the certificate of a broker expires soon, and is renewed"),
     "a long reassignment is stuck": ("(changes(", "(0 * changes(", "reassignments that proceed"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.long

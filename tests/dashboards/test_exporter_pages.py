@@ -25,14 +25,9 @@ pytestmark = pytest.mark.prometheus
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 IMPATIENT = AlertSettings(
-    interval="1s",
-    offline_for="1s",
-    under_min_isr_for="1s",
-    stale_for="1s",
-    blind_for="2s",
-    expected_clusters=("main",),
-    remembered="1h",
-)
+    interval="1s", offline_for="1s", under_min_isr_for="1s", stale_for="1s", blind_for="2s",
+    expected_clusters=("main",), remembered="1h",
+)  # fmt: skip
 NO_DATA = "no fresh data"
 NOTHING = (NO_DATA, "not reported")
 GREEN = "green"

@@ -67,17 +67,8 @@ LABELS_OF = (
     | {"ALERTS": {"alertname", "alertstate", "severity", "cluster", "broker", "group", "topic", "incident", "class"}}
     | {"ALERTS_FOR_STATE": {"alertname", "severity", "cluster"}}
 )
-SUBSTITUTES = {
-    "$__rate_interval": "8s",
-    "$__interval": "2s",
-    "$__range_s": "60",
-    "$__range": "1m",
-    "$cluster": "prod",
-    "$broker": ".+",
-    "$topic": ".+",
-    "$group": ".+",
-    "$objective": "99.9",
-}
+SUBSTITUTES = {"$__rate_interval": "8s", "$__interval": "2s", "$__range_s": "60", "$__range": "1m", "$cluster": "prod",
+               "$broker": ".+", "$topic": ".+", "$group": ".+", "$objective": "99.9"}  # fmt: skip
 
 
 def concrete(expression: str) -> str:
@@ -129,27 +120,17 @@ def everything(files: dict[str, str], boards: Boards) -> dict[str, str]:
     }
 
 
-def parts(node: Any) -> Iterator[Any]:
-    """Walk through a parsed expression."""
+def parts(node: Any, *, of_labels: bool = False) -> Iterator[Any]:
+    """Walk through a parsed expression, or what gives the result its labels: the right side of and, unless does not."""
     yield node
-    for name in ("expr", "lhs", "rhs", "vector_selector", "param"):
-        child = getattr(node, name, None)
+    left_out = {"param"} if of_labels else set()
+    if of_labels and str(getattr(node, "op", "")) in {"and", "unless"}:
+        left_out.add("rhs")
+    children = (getattr(node, name, None) for name in ("expr", "lhs", "rhs", "vector_selector", "param")
+                if name not in left_out)  # fmt: skip
+    for child in (*children, *getattr(node, "args", [])):
         if child is not None:
-            yield from parts(child)
-    for child in getattr(node, "args", []):
-        yield from parts(child)
-
-
-def labelled_by(node: Any) -> Iterator[Any]:
-    """Walk through the parts whose labels are in the result: the right side of and, unless only filters."""
-    yield node
-    filters = str(getattr(node, "op", "")) in {"and", "unless"}
-    for name in ("expr", "lhs", "vector_selector") if filters else ("expr", "lhs", "rhs", "vector_selector"):
-        child = getattr(node, name, None)
-        if child is not None:
-            yield from labelled_by(child)
-    for child in getattr(node, "args", []):
-        yield from labelled_by(child)
+            yield from parts(child, of_labels=of_labels)
 
 
 def selectors(expression: str) -> Iterator[Any]:
@@ -181,7 +162,7 @@ def test_every_aggregation_keeps_only_labels_that_exist(everything: dict[str, st
                 }
                 available = [
                     LABELS_OF[one.name] | made
-                    for one in labelled_by(part.expr)
+                    for one in parts(part.expr, of_labels=True)
                     if type(one).__name__ == "VectorSelector"
                 ]
                 assert all(set(part.modifier.labels) <= labels for labels in available), name

@@ -114,17 +114,11 @@ def test_versions_and_suites_are_those_of_the_file(folder: Path) -> None:
         assert is_refused(address, newer)
 
 
-def test_a_client_needs_a_certificate_of_the_authority(folder: Path) -> None:
-    with server(folder, CLIENTS) as address:
+@pytest.mark.parametrize("kind", ["RequireAndVerifyClientCert", "VerifyClientCertIfGiven"])
+def test_a_client_that_must_or_may_have_a_certificate_needs_one_of_the_authority(folder: Path, kind: str) -> None:
+    with server(folder, CLIENTS.replace("RequireAndVerifyClientCert", kind)) as address:
         assert get(f"https://{address}/", trusting(folder, "client"))[2] == b"content"
-        assert is_refused(address, trusting(folder))
-        assert is_refused(address, trusting(folder, "stranger"))
-
-
-def test_a_client_that_may_have_a_certificate_needs_a_right_one(folder: Path) -> None:
-    with server(folder, CLIENTS.replace("RequireAndVerifyClientCert", "VerifyClientCertIfGiven")) as address:
-        assert get(f"https://{address}/", trusting(folder))[2] == b"content"
-        assert get(f"https://{address}/", trusting(folder, "client"))[2] == b"content"
+        assert is_refused(address, trusting(folder)) is (kind == "RequireAndVerifyClientCert")
         assert is_refused(address, trusting(folder, "stranger"))
 
 
@@ -230,9 +224,7 @@ def test_a_changed_user_and_header_apply_at_once(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "has no TLS, certificates of clients or logins any more"),
-        (TLS, "has no TLS, certificates of clients or logins any more"),
-        (TLS + USERS, "has no TLS, certificates of clients or logins any more"),
+        *((text, "has no TLS, certificates of clients or logins any more") for text in ("", TLS, TLS + USERS)),
         (f"{CLIENTS}basic_auth_users:\n  me: [", "is not YAML"),
     ],
 )

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from exporters.metrics.exporter_metrics import PROCESS_METRICS
 from exporters.metrics.exposition import Exposition
 from exporters.metrics.metric import Freshness
 from exporters.metrics.prepared import ScrapeRequest
-from exporters.metrics.render_cache import ClusterLines
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth, TableHealth
 from streaming.changes.incidents.context import FAMILY_OF
@@ -358,18 +356,6 @@ def test_only_the_metrics_selected_by_name_are_exposed(reader: TablesReader, fre
     assert shown["kafka_replication_exporter_series", ()] == len(shown) == 4
 
 
-def test_a_scrape_that_began_before_newer_tables_were_prepared_shows_those(
-    reader: TablesReader, fresh: int, tables: Any, rows: Any
-) -> None:
-    exposition, health = Exposition(STALE_AFTER), ExporterHealth("1.2.3", 1, 0.25, 7)
-    before = reader.refresh()
-    exposition.prepare(before, fresh)
-    tables.commit(rows.partition("orders", 0, rows.state([1, 2, 3], [2, 3], 2)), rows.source(fresh))
-    exposition.prepare(replace(reader.refresh(), read_at=before.read_at + 1), fresh)
-    shown = samples(plain(exposition.render(before, health, fresh, ScrapeRequest())).decode())
-    assert shown["kafka_topic_partition_leader", (("partition", "0"), ("topic", "orders"))] == 2
-
-
 def test_after_a_fault_everything_is_rendered_again(
     reader: TablesReader, fresh: int, tables: Any, rows: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -392,17 +378,3 @@ def test_after_a_fault_everything_is_rendered_again(
     text = exposed(reader, fresh, exposition=exposition)
     assert 'kafka_consumergroup_members{consumergroup="new"} 7\n' in text
     assert text == exposed(reader, fresh)
-
-
-def test_a_scrape_of_a_prepared_snapshot_renders_no_topic(
-    reader: TablesReader, fresh: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    snapshot, exposition = reader.refresh(), Exposition(STALE_AFTER)
-    exposition.prepare(snapshot, fresh)
-
-    def update(*_: object) -> None:
-        raise AssertionError("a topic is rendered")
-
-    monkeypatch.setattr(ClusterLines, "update", update)
-    blocks = exposition.render(snapshot, ExporterHealth("1.2.3", snapshot.version, 0.25, 7), fresh, ScrapeRequest())
-    assert of_partition("partition_leader", "orders", 1) in samples(plain(blocks).decode())

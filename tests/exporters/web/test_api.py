@@ -7,7 +7,6 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -20,12 +19,10 @@ from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
 from exporters.web.api import ENDPOINTS, RESOURCES
 from exporters.web.server import Endpoints, application, serving
-from streaming.settings import ExportSettings
 from tests.exporters.conftest import SECOND, START
-from tests.exporters.web.test_app import ask
+from tests.exporters.web.test_app import SETTINGS, ask, served
 from tests.plugins.local_http import wait_until
 
-SETTINGS = ExportSettings(listen="127.0.0.1:0", refresh_seconds=0.02)
 PATHS = [endpoint.path for endpoint in ENDPOINTS]
 LISTS = [f"/api/v1/{resource.name}" for resource in RESOURCES]
 ROWS_OF = {"clusters": 1, "brokers": 3, "topics": 2, "partitions": 3, "groups": 5, "group_offsets": 5, "events": 0,
@@ -51,13 +48,6 @@ def refusal(address: str, path: str, **parameters: Any) -> tuple[int, str]:
     status, body = json_at(address, f"{path}?{urlencode(parameters, doseq=True)}")
     assert list(body) == ["error"]
     return status, body["error"]
-
-
-@contextmanager
-def served(directory: Path) -> Iterator[str]:
-    with serving(directory, SETTINGS) as address:
-        wait_until(lambda: ask(address, "/-/ready")[0] == 200)
-        yield address
 
 
 @pytest.fixture(scope="module")

@@ -118,13 +118,6 @@ def test_a_scrape_is_text_and_gzip_where_it_is_accepted(address: str) -> None:
         assert ("Content-Encoding" not in headers, plain) == (True, body)
 
 
-def test_a_change_is_served_soon_after_it_is_committed(own_address: str, live_cluster: Any, rows: Any) -> None:
-    line = b'kafka_topic_partition_in_sync_replica{topic="orders",partition="1"} 2'
-    assert line not in ask(own_address, "/metrics")[2]
-    live_cluster.commit(rows.partition("orders", 1, rows.state([1, 2], [1, 2], 1), micros_now()))
-    wait_until(lambda: line in ask(own_address, "/metrics")[2])
-
-
 def test_an_unknown_cluster_is_refused_by_name(address: str) -> None:
     status, _, body = ask(address, "/metrics?cluster=nobody")
     assert (status, body) == (404, b"unknown cluster nobody; known: main\n")
@@ -260,17 +253,6 @@ def test_of_several_addresses_none_stays_open_when_one_is_taken(address: str) ->
     with pytest.raises(ConfigurationError, match=f"cannot listen on {address}: .*; choose another address"):
         listen_all(f"127.0.0.1:{port},{address}", OPTION)
     listen(f"127.0.0.1:{port}", OPTION).close()
-
-
-def test_concurrent_scrapes_all_get_the_whole_exposition(address: str) -> None:
-    bodies: list[bytes] = []
-    scrapers = [threading.Thread(target=lambda: bodies.append(ask(address, "/metrics")[2])) for _ in range(8)]
-    for scraper in scrapers:
-        scraper.start()
-    for scraper in scrapers:
-        scraper.join()
-    assert len(bodies) == 8
-    assert {body.count(b"\nkafka_topic_partition_leader{") for body in bodies} == {2}
 
 
 @pytest.mark.parametrize("address", ["9308", "host:", "host:port", "host:70000", ""])

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import re
 import shutil
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 import yaml
 
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import Refresher
 from exporters.web.server import OPTION, Endpoints, application
 from streaming.runtime.listening import address_of, listen
+from streaming.web.server import WebServer, serving
 from tests.exporters.conftest import SECOND, START, Tables
 from tests.plugins.local_http import wait_until
 from tests.plugins.prometheus import Prometheus, running_prometheus
@@ -59,17 +58,13 @@ def served(directory: Path, now: int) -> Iterator[str]:
     """Serve tables over HTTP, as if it were always the same moment."""
     refresher = Refresher(TablesReader(directory), 0.1, "1.2.3")
     endpoints = Endpoints(refresher, 60.0, clock=lambda: now)
-    server = uvicorn.Server(uvicorn.Config(application(endpoints), log_level="warning", lifespan="off"))
     opened = listen("127.0.0.1:0", OPTION)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]}, daemon=True)
     refresher.start()
-    thread.start()
     try:
-        yield address_of(opened)
+        with serving(WebServer(application(endpoints), [opened])):
+            yield address_of(opened)
     finally:
-        server.should_exit = True
         refresher.stop()
-        thread.join()
         refresher.join()
 
 
