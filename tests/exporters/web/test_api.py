@@ -13,12 +13,14 @@ from urllib.parse import urlencode
 
 import pytest
 from jsonschema import Draft202012Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
 from starlette.routing import Mount
 
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
 from exporters.web.api import ENDPOINTS, RESOURCES
 from exporters.web.server import Endpoints, application, serving
+from streaming.contracts.tables import PARTITION_STATE_TABLE
 from tests.exporters.conftest import SECOND, START
 from tests.exporters.web.test_app import SETTINGS, ask, served
 from tests.plugins.local_http import wait_until
@@ -368,3 +370,17 @@ def test_health_is_200_for_a_gate_only_when_all_is_well_and_newer_than_asked(tab
         assert [each["counts"] for each in body["clusters"][0]["reasons"]] == [False, False]
         status, sentence = refusal(address, "/api/v1/health", ignore="stale")
         assert (status, sentence.partition(";")[0]) == (400, "ignore is 'stale'")
+
+
+def test_the_document_is_valid_openapi_3_1(document: dict[str, Any]) -> None:
+    assert [error.message for error in OpenAPIV31SpecValidator(document).iter_errors()] == []
+
+
+def test_every_column_of_a_row_has_its_meaning_from_the_definition_of_the_table(document: dict[str, Any]) -> None:
+    row = document["components"]["schemas"]["PartitionsRow"]
+    columns = {column.name: column for column in PARTITION_STATE_TABLE.columns}
+    assert list(row["properties"]) == row["required"]
+    for name, schema in row["properties"].items():
+        assert schema["description"].removesuffix("; UTC microseconds") == columns[name].comment
+    assert row["properties"]["isr"]["type"] == ["array", "null"]
+    assert row["properties"]["topic"] == {"type": ["string", "null"], "description": "topic name"}

@@ -27,6 +27,7 @@ from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
 from exporters.read_model.snapshot import ReplicationSnapshot
 from exporters.web.landing import LONGEST_LIST
+from exporters.web.negotiation import prefers_openmetrics
 from exporters.web.server import OPTION, Endpoints, serving
 from streaming.errors import ConfigurationError
 from streaming.runtime.listening import listen, listen_all
@@ -355,3 +356,39 @@ def test_who_asks_for_openmetrics_gets_it_and_everybody_else_text(address: str, 
         _, headers, body = ask(address, path, **other)
         assert (headers["Content-Type"], b"# EOF" in body) == ("text/plain; version=0.0.4; charset=utf-8", False)
     assert headers["Vary"] == "Accept, Accept-Encoding"
+
+
+OPENMETRICS = "application/openmetrics-text"
+# What Prometheus sends: 2.55, in short 3.0, and 3.0 with scrape_protocols that begin with the text format.
+PROMETHEUS = [
+    f"{OPENMETRICS};version=1.0.0;q=0.5,{OPENMETRICS};version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
+    f"{OPENMETRICS};version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,*/*",
+    f"text/plain;version=0.0.4;q=0.6,{OPENMETRICS};version=1.0.0;q=0.5,*/*;q=0.2",
+]
+
+
+@pytest.mark.parametrize(
+    "header", [*PROMETHEUS[:2], OPENMETRICS, f'{OPENMETRICS}; Version="1.0.0"', f"x, {OPENMETRICS}"]
+)
+def test_who_prefers_openmetrics_gets_it(header: str) -> None:
+    assert prefers_openmetrics([header])
+    assert prefers_openmetrics(["image/png", header])
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        PROMETHEUS[2],
+        f"{OPENMETRICS};q=0",
+        f"{OPENMETRICS};version=2.0.0",
+        f"{OPENMETRICS};version=next",
+        f"{OPENMETRICS};q=much",
+        "text/plain;version=abc",
+        'text/plain;version="1.0.0"',
+        "*/*",
+        ";;=,;q",
+        "",
+    ],
+)
+def test_everybody_else_gets_text(header: str) -> None:
+    assert not prefers_openmetrics([header])
