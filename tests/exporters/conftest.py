@@ -60,28 +60,17 @@ class Rows:
         effective = health.effective_min_isr(min_isr, replicas)
         return {
             **dict.fromkeys(column.name for column in PARTITION_STATE),
-            **ZEROS,
-            "replicas": replicas,
-            "isr": isr,
-            "elr": [],
-            "last_known_elr": [],
-            "adding_replicas": [],
-            "removing_replicas": [],
-            "leader": leader,
-            "leader_epoch": 1,
-            "partition_epoch": 1,
-            "leader_recovering": False,
-            "min_isr_configured": min_isr,
-            "min_isr_effective": effective,
+            **ZEROS, **dict.fromkeys(("elr", "last_known_elr", "adding_replicas", "removing_replicas"), ()),
+            "replicas": replicas, "isr": isr, "leader": leader,
+            "leader_epoch": 1, "partition_epoch": 1, "leader_recovering": False,
+            "min_isr_configured": min_isr, "min_isr_effective": effective,
             "is_offline": health.is_offline(leader),
             "is_under_replicated": health.is_under_replicated(replicas, isr, []),
             "is_under_min_isr": health.is_under_min_isr(effective, isr),
             "is_at_min_isr": health.is_at_min_isr(effective, isr),
             "is_off_preferred_leader": health.is_off_preferred_leader(tuple(replicas), leader),
-            "is_deleted": False,
-            "changed_at": START,
-            **more,
-        }
+            "is_deleted": False, "changed_at": START, **more,
+        }  # fmt: skip
 
     @property
     def owner(self) -> dict[str, Any]:
@@ -91,15 +80,9 @@ class Rows:
         return {
             **self.owner,
             "date": dt.datetime.fromtimestamp(at / SECOND, dt.UTC).date(),
-            "subject": subject,
-            "is_baseline": False,
-            "occurred_not_before": at,
-            "occurred_not_after": at,
-            "collected_at": at,
-            "source": SOURCE,
-            "authority": self.authority,
-            **columns,
-        }
+            **dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), at),
+            "subject": subject, "is_baseline": False, "source": SOURCE, "authority": self.authority, **columns,
+        }  # fmt: skip
 
     def partition(self, topic: str, partition: int, after: dict[str, Any], at: int = START, **more: Any) -> Any:
         identity = {"topic_id": f"id-of-{topic}", "topic": topic, "partition": partition}
@@ -108,25 +91,15 @@ class Rows:
     def broker(self, number: int, at: int = START, **after: Any) -> dict[str, Any]:
         flags = {"is_registered": True, "is_fenced": False, "is_shutting_down": number == 3, "log_dirs": ["dir-1"]}
         known = {**flags, "rack": f"r{number}", "host": "127.0.0.1", "port": 9091}
-        planned = {
-            "maintenance_since": self.start,
-            "maintenance_until": self.start + 600 * SECOND,
-            "maintenance_why": "new disk",
-        }
+        planned = {"maintenance_since": self.start, "maintenance_until": self.start + 600 * SECOND}
+        planned |= {"maintenance_why": "new disk"}
         known["broker_epoch"] = 100 + number if number <= 3 else None  # the others are of clusters that are polled
         known |= {2: planned, 3: {"maintenance_overran_at": self.start}}.get(number, {})
         return self.change("broker", at, broker=number, broker_after={**known, "port": 9090 + number, **after})
 
     def cluster_row(self, at: int = START, **after: Any) -> dict[str, Any]:
-        known = {
-            "authority": self.authority,
-            "controller": 100,
-            "controller_epoch": 3,
-            "controller_changes": 0,
-            "has_baseline": True,
-            "watermark": at,
-            "authority_watermark": at,
-        }
+        known = {"authority": self.authority, "controller": 100, "controller_epoch": 3, "controller_changes": 0}
+        known |= {"has_baseline": True, "watermark": at, "authority_watermark": at}
         return self.change("cluster", at, cluster_after={**known, **after})
 
     def incident(self, incident_id: str, kind: str, opened_at: int, **more: Any) -> dict[str, Any]:
@@ -167,12 +140,8 @@ class Tables:
 
     def project(self, changes: list[dict[str, Any]], as_of: int, **tables: list[dict[str, Any]]) -> None:
         """Write the state tables from the newest row of each key, as the job's projection does."""
-        parts = {
-            "partition_state": "after",
-            "broker_state": "broker_after",
-            "cluster_state": "cluster_after",
-            "source_progress": "source_after",
-        }
+        parts = {"partition_state": "after", "broker_state": "broker_after", "cluster_state": "cluster_after",
+                 "source_progress": "source_after"}  # fmt: skip
         flat = {
             name: [{**row, **row[part], "channel": "replication"} for row in changes if row.get(part) is not None]
             for name, part in parts.items()
@@ -187,45 +156,32 @@ class Tables:
         times = {"offline_seconds": 4.0, "under_replicated_seconds": 20.5, "under_min_isr_seconds": 9.0}
         totals = {"isr_shrinks": 2, "isr_expands": 1, **times, "unknown_seconds": 0.25}
         self.put("cluster_state", {**rows.owner, **cluster, **totals}, as_of=as_of)
-        fenced = [{"cause": "fenced", "departures": 1}]
         known = {number: rows.broker(number, is_fenced=number == 3)["broker_after"] for number in (1, 2, 3)}
         advice = {
-            1: {
-                "in_sync_partitions": 1,
-                "would_go_under_min_isr": 0,
-                "is_safe_to_stop": True,
-                "restart_order": 1,
-                "unavoidable_offline": 0,
-                "unavoidable_under_min_isr": 2,
-            },
+            1: {"in_sync_partitions": 1, "would_go_under_min_isr": 0, "is_safe_to_stop": True, "restart_order": 1,
+                "unavoidable_offline": 0, "unavoidable_under_min_isr": 2},
             2: {"in_sync_partitions": 2, "would_go_under_min_isr": 0, "would_go_offline": 1, "is_safe_to_stop": False},
             3: {"in_sync_partitions": 1, "unknown_min_isr_partitions": 1, "would_go_under_min_isr": None},
-        }
+        }  # fmt: skip
+        counts = {"would_go_offline": 0, "unknown_min_isr_partitions": 0}
+        of_suspects = {"isr_departures": [{"cause": "fenced", "departures": 1}], "suspect_score": 0.25}
+        of_others = {"isr_departures": [], "suspect_score": 0.0}
         self.put(
             "broker_state",
             *(
-                {
-                    **rows.owner,
-                    "broker": number,
-                    **state,
-                    "isr_departures": [] if number == 2 else fenced,
-                    "would_go_offline": 0,
-                    "unknown_min_isr_partitions": 0,
-                    **advice[number],
-                    "suspect_score": 0.0 if number == 2 else 0.25,
-                }
+                {**rows.owner, **state, "broker": number, **counts, **advice[number],
+                 **(of_others if number == 2 else of_suspects)}
                 for number, state in known.items()
             ),
             as_of=as_of,
-        )
+        )  # fmt: skip
+        over = {"opened_at": rows.start, "closed_at": rows.start + SECOND}
         self.put(
             "incidents",
             rows.incident("loss:e1", "broker_loss", rows.start + 20 * SECOND, suspects=[{"broker": 3, "score": 0.25}]),
-            rows.incident("lag:e0", "slow_follower", rows.start, closed_at=rows.start + SECOND),
-            rows.incident("lag:e2", "slow_follower", rows.start, closed_at=rows.start + SECOND, carried=None),
-            rows.incident(
-                "lag:e3", "slow_follower", rows.start, closed_at=rows.start + SECOND, merged_into="x", carried=None
-            ),
+            rows.incident("lag:e0", "slow_follower", **over),
+            rows.incident("lag:e2", "slow_follower", **over, carried=None),
+            rows.incident("lag:e3", "slow_follower", **over, merged_into="x", carried=None),
             as_of=as_of,
         )
 
@@ -248,14 +204,10 @@ class Tables:
         schema = arrow_schema(TABLES[name])
         known = [{column: row.get(column) for column in schema.names} for row in rows]
         told = [] if as_of is None else [Transaction("partition_changes", as_of)]
-        write_deltalake(
-            table,
-            pa.Table.from_pylist(known, schema=schema),
-            mode=mode,
-            commit_properties=CommitProperties(max_commit_retries=0, app_transactions=told),
-        )
-        version: int = table.version()
-        return version
+        properties = CommitProperties(max_commit_retries=0, app_transactions=told)
+        written = pa.Table.from_pylist(known, schema=schema)
+        write_deltalake(table, written, mode=mode, commit_properties=properties)
+        return int(table.version())
 
 
 @pytest.fixture
@@ -291,17 +243,9 @@ def busy_cluster(tables: Tables, written_busy_cluster: Path) -> Tables:
 def write_busy_cluster(tables: Tables, rows: Rows) -> None:
     """Write a cluster with something of everything, as far as 30 s after START."""
     healthy = rows.state([1, 2, 3], [1, 2, 3], 1)
-    out = rows.state(
-        [2, 3, 1],
-        [2],
-        2,
-        under_replicated_since=START + 10 * SECOND,
-        under_min_isr_since=START + 20 * SECOND,
-        under_replicated_seconds=1.5,
-        isr_shrinks=2,
-        isr_expands=1,
-        elr=[1],
-    )
+    since = {"under_replicated_since": START + 10 * SECOND, "under_min_isr_since": START + 20 * SECOND}
+    counts = {"under_replicated_seconds": 1.5, "isr_shrinks": 2, "isr_expands": 1}
+    out = rows.state([2, 3, 1], [2], 2, **since, **counts, elr=[1])
     unled = {"offline_since": START + 25 * SECOND, "leader_epoch": None, "last_known_elr": [1]}
     offline = rows.state([1, 3], [3], -1, min_isr=None, **unled)
     tables.commit(
@@ -405,33 +349,18 @@ def put_speeds(tables: Tables, common: dict[str, Any]) -> None:
     measured = dict.fromkeys(("followed_leaders", "followed_leaders_behind", "followers", "followers_behind"), 3)
     counts = dict.fromkeys(("replicas_behind", "replicas_out_of_isr", "slow_score"), 0)
     speed = {**common, **measured, **counts, "response_micros": 4_000, "slowest_response_micros": 5_000}
-    tables.put(
-        "broker_speed",
-        {
-            **speed,
-            "broker": 1,
-            "is_slow": True,
-            "is_overloaded": False,
-            "response_micros": 900_000,
-            "append_micros": 2_500,
-        },
-        {**speed, "broker": 2},
-    )
+    slow = {"is_slow": True, "is_overloaded": False, "response_micros": 900_000, "append_micros": 2_500}
+    tables.put("broker_speed", {**speed, "broker": 1, **slow}, {**speed, "broker": 2})
 
 
 def put_settings(tables: Tables, common: dict[str, Any]) -> None:
     """Write the settings, which are sampled more seldom."""
     topic = {**common, "topic_id": "id-of-orders", "topic": "orders", "partition_count": 2, "replication_factor": 3}
+    odd = {"topic_id": 'id-of-odd "topic"\\', "topic": 'odd "topic"\\', "role": "streams_repartition"}
     tables.put(
         "topic_settings",
         {**topic, "leader_throttled_replicas": "0:1", "weaknesses": ["unclean_election", "min_isr_one"]},
-        {
-            **topic,
-            "topic_id": 'id-of-odd "topic"\\',
-            "topic": 'odd "topic"\\',
-            "weaknesses": ["min_isr_one"],
-            "role": "streams_repartition",
-        },
+        {**topic, **odd, "weaknesses": ["min_isr_one"]},
         {**topic, "topic_id": "gone", "topic": "gone", "weaknesses": ["one_replica"], "leader_throttled_replicas": "*"},
     )
     tables.put("broker_settings", {**common, "broker": 1, "leader_throttled_rate": 1000}, {**common, "broker": 2})
@@ -461,16 +390,6 @@ def put_metrics_and_progress(tables: Tables, rows: Rows) -> None:
     window = {"since": rows.start, "until": rows.start + 28 * SECOND}
     tables.put("isr_reconciliation", {**rows.owner, "broker": 1, "meter": "isr_shrinks", **counted, **window})
     progress = {**rows.owner, "reported_at": rows.start + 29 * SECOND, "is_query_up": True, "restarts": 2}
-    tables.put(
-        "source_progress",
-        {
-            **progress,
-            "channel": "offsets",
-            "source": "offsets:collector-1",
-            "authority": "none",
-            "observed_until": rows.start + 28 * SECOND,
-            "bus_end": 900,
-            "behind_bytes": 300,
-            "quarantined": 1,
-        },
-    )
+    progress |= {"channel": "offsets", "source": "offsets:collector-1", "authority": "none"}
+    progress |= {"observed_until": rows.start + 28 * SECOND, "bus_end": 900, "behind_bytes": 300, "quarantined": 1}
+    tables.put("source_progress", progress)
