@@ -44,19 +44,6 @@ def test_every_table_of_samples_has_series() -> None:
     assert {table for table, metrics in OF_TABLE.items() if not metrics} == {"broker_metrics", "broker_settings"}
 
 
-def test_a_sum_over_partitions_is_absent_while_one_with_a_commit_is_unknown(reader: TablesReader, fresh: int) -> None:
-    shown = show(reader, fresh)
-    assert shown("kafka_consumergroup_lag", "consumergroup", "partition") == {
-        ("payments", "0"): 10,
-        ("payments", "1"): 5,
-        ("other", "0"): 20,
-    }
-    assert shown("kafka_consumergroup_lag_sum", "consumergroup", "topic") == {("payments", "orders"): 15}
-    assert shown("kafka_replication_group_lag_seconds", "group", "topic") == {("payments", "orders"): 61}
-    assert shown("kafka_consumergroup_current_offset_sum", "consumergroup") == {("payments",): 63, ("other",): 58}
-    assert shown("kafka_consumergroup_members", "consumergroup") == {("payments",): 2, ("idle",): 0}
-
-
 def test_a_group_that_is_deleted_has_no_series_after_the_next_sample(
     reader: TablesReader, fresh: int, tables: Any, common: Any
 ) -> None:
@@ -210,8 +197,3 @@ def test_a_table_that_cannot_be_read_costs_its_own_series(reader: TablesReader, 
     assert lost == OF_TABLE[table.name] | (offsets if table is REPLICA_OFFSETS else set())
     errors = {status.table for status in reader.statuses if status.error is not None}
     assert errors == {table.name}
-
-
-def test_throttles_are_unknown_without_the_settings_of_topics(reader: TablesReader, fresh: int, tables: Any) -> None:
-    tables.put("topic_settings")
-    assert not OF_TABLE["topic_settings"] & names(samples(exposed(reader, fresh)))

@@ -37,13 +37,6 @@ def told(reader: TablesReader) -> Callable[[int], Told]:
     return now
 
 
-def test_advice_is_told_for_each_broker_and_what_is_unknown_is_absent(told: Any, rows: Any) -> None:
-    page = told(rows.start + 31 * SECOND)
-    assert page[SAFE] == {"1": 1, "2": 0}
-    assert page["kafka_replication_broker_restart_order"] == {"1": 1}
-    assert page["kafka_replication_broker_would_go_under_min_isr_partitions"] == {"1": 0, "2": 0}
-
-
 def test_advice_vanishes_when_the_job_adds_up_no_more_although_its_changes_go_on(
     told: Any, tables: Any, rows: Any
 ) -> None:

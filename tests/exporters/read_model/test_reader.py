@@ -66,16 +66,6 @@ def test_the_changes_alone_build_the_state_while_the_state_tables_are_empty(tabl
     assert cluster.watermark == rows.start + 2 * SECOND
 
 
-def test_compaction_changes_the_version_and_nothing_else(tables: Any, rows: Any) -> None:
-    tables.commit(*baseline(rows))
-    tables.commit(shrunk(rows, rows.start + SECOND))
-    reader = TablesReader(tables.directory)
-    before = reader.refresh()
-    tables.compact()
-    after = reader.refresh()
-    assert (after.version, after.clusters) == (before.version + 1, before.clusters)
-
-
 def test_what_did_not_change_is_the_same_object_so_that_nothing_is_rendered_again(tables: Any, rows: Any) -> None:
     tables.commit(*baseline(rows), rows.partition("other", 0, rows.state([1], [1], 1, min_isr=1)))
     reader = TablesReader(tables.directory)

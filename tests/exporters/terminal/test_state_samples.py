@@ -63,11 +63,8 @@ def sampled(tables: Tables, rows: Rows) -> Path:
 def test_directories_that_are_offline_come_first_then_the_fullest(sampled: Path) -> None:
     rows = objects(sampled, "--directories")
     assert [(row["broker"], row["log_dir"][-1], row["is_online"], row["used_percent"]) for row in rows] == [
-        (2, "0", False, None),
-        (1, "1", True, 95.0),
-        (1, "0", True, 20.0),
-        (3, "0", True, None),
-    ]
+        (2, "0", False, None), (1, "1", True, 95.0), (1, "0", True, 20.0), (3, "0", True, None),
+    ]  # fmt: skip
     assert all(5 <= row["sample_age_seconds"] < 600 for row in rows)
     line = state(sampled, "--directories").splitlines()[1]
     assert line.startswith("1  /var/lib/kafka/data-1  online  1,234  40.0 GiB  5.0 GiB  100.0 GiB  95 %  2h0m  ")
@@ -77,11 +74,8 @@ def test_directories_that_are_offline_come_first_then_the_fullest(sampled: Path)
 def test_the_quorum_has_each_members_lag_by_its_leaders_clock(sampled: Path) -> None:
     rows = objects(sampled, "--quorum")
     assert [(row["node"], row["role"], row["lag"], row["behind_seconds"]) for row in rows] == [
-        (101, "leader", 0, 0.0),
-        (100, "voter", 1_000_000, 90.0),
-        (102, "voter", None, None),
-        (1, "observer", 5, 1.0),
-    ]
+        (101, "leader", 0, 0.0), (100, "voter", 1_000_000, 90.0), (102, "voter", None, None), (1, "observer", 5, 1.0),
+    ]  # fmt: skip
     assert state(sampled, "--quorum").splitlines()[1].startswith("100  voter  4  95  1,000,000  1m30s  1,000,090  ")
 
 
@@ -111,10 +105,8 @@ def test_a_group_is_behind_for_as_long_as_its_worst_partition_and_unknown_if_one
             for number, (lag, seconds) in enumerate(lags)
         ),
     )
-    lags = {
-        row["group"]: (row["lag"], row["lag_seconds"], row["lag_seconds_at_least"])
-        for row in objects(tables.directory, "--groups")
-    }
+    names = ("lag", "lag_seconds", "lag_seconds_at_least")
+    lags = {row["group"]: tuple(row[name] for name in names) for row in objects(tables.directory, "--groups")}
     assert lags == {
         "read": (0, 0.0, 0.0),
         "slow": (707, 3_725.0, 3_725.0),
@@ -125,10 +117,8 @@ def test_a_group_is_behind_for_as_long_as_its_worst_partition_and_unknown_if_one
     shown = [line.split("  ") for line in state(tables.directory, "--groups").splitlines()]
     behind = {"read": "0.0s", "slow": "1h2m", "older": ">= 12.5s", "assigned": "?", "unread": ">= 16m11s"}
     assert {line[0]: line[7] for line in shown} == behind
-    assert {line[0]: line[5] for line in shown if "unknown" in line[5]} == {
-        "assigned": "unknown of 1 partition",
-        "unread": "unknown of 2 partitions",
-    }
+    unknown = {"assigned": "unknown of 1 partition", "unread": "unknown of 2 partitions"}
+    assert {line[0]: line[5] for line in shown if "unknown" in line[5]} == unknown
 
 
 def test_transactions_that_hang_come_first_then_those_that_are_late(sampled: Path) -> None:
