@@ -144,11 +144,13 @@ def test_certificates_that_come_after_the_file_that_names_them_are_served(folder
         assert get(f"https://{address}/", trusting(folder, authority="clients"))[0] == 200
 
 
-def test_a_certificate_that_may_be_read_since_now_is_another_version(folder: Path) -> None:
-    before = protection._version_of(folder / "server.key")
+def test_a_certificate_that_may_be_read_since_now_is_read_again(folder: Path) -> None:
+    protected = Protection(write(folder, TLS))
+    before = protected.rules
+    assert protected.rules is before
     time.sleep(0.02)  # the resolution of the file system's clock
     (folder / "server.key").chmod(0o640)
-    assert protection._version_of(folder / "server.key") != before
+    assert protected.rules is not before
 
 
 def test_half_a_replaced_certificate_is_not_served(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
