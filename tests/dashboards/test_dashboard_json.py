@@ -18,8 +18,7 @@ from grafana_foundation_sdk.models import dashboard as grafana
 from grafanalib import core
 from jsonschema import Draft202012Validator
 
-from dashboards.alerts import AlertSettings
-from dashboards.render import as_json, rendered
+from dashboards.render import as_json
 from dashboards.style import normalised
 from exporters.metrics.catalogue import CATALOGUE
 
@@ -90,10 +89,6 @@ def _every(key: str, value: Any) -> list[Any]:
             hit for item in value.values() for hit in _every(key, item)
         ]
     return [hit for item in value for hit in _every(key, item)] if isinstance(value, list) else []
-
-
-def test_the_same_code_gives_the_same_bytes(files: dict[str, str]) -> None:
-    assert files == rendered(AlertSettings())
 
 
 def test_what_is_committed_is_what_the_code_renders(files: dict[str, str], repository: Path) -> None:

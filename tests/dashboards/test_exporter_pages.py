@@ -54,7 +54,7 @@ class Cluster:
         return [one for one in self.alerts(name) if one["state"] == "firing"]
 
 
-APART = ("stopped", "offline", "lost", "silent", "of_two")
+APART = ("stopped", "offline", "lost", "silent")
 """Clusters beside "main"; of their pages only what is about a cluster is kept."""
 
 
@@ -299,15 +299,3 @@ def test_a_job_that_says_nothing_is_neither_running_nor_absent(
     cluster.exporter.text = reported(61)
     eventually(lambda: running() == (["-1"], ["-1"]))
     assert color({**queries, "type": "stat"}, -1) == "red"
-
-
-def test_of_two_clusters_only_the_one_at_risk_pages(
-    clusters: dict[str, Cluster], eventually: Callable[..., Any]
-) -> None:
-    at_risk = clusters["of_two"]
-    other = Cluster("other", at_risk.prometheus, at_risk.exporter)
-    at_risk.exporter.text = (GOLDEN / "metrics_two_clusters.prom").read_text()
-    eventually(lambda: at_risk.alerts("KafkaUnderMinIsr"))
-    assert other.alerts("KafkaUnderMinIsr") == []
-    for each in (at_risk, other):
-        assert each.query("kafka_replication_cluster_state_age_seconds")

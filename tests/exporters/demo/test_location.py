@@ -27,21 +27,10 @@ def test_a_new_directory_is_made_and_without_a_name_a_fresh_temporary_one(tmp_pa
         folder.rmdir()  # it is empty
 
 
-def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "bus").mkdir()
-    with pytest.raises(ConfigurationError, match="is not empty; name a new folder"):
-        empty_folder(tmp_path)
-
-
 @pytest.mark.parametrize("place", ["/proc/x", __file__])
 def test_a_directory_that_cannot_be_made_is_named(place: str) -> None:
     with pytest.raises(ConfigurationError, match=f"--directory {place} cannot be used: .*; name a folder"):
         empty_folder(Path(place))
-
-
-def test_a_requested_port_is_used_or_refused(taken: int) -> None:
-    with pytest.raises(ConfigurationError, match=f"--port {taken} is taken"):
-        free_port(taken)
 
 
 def test_when_the_default_port_is_taken_another_one_is_chosen(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
