@@ -214,9 +214,7 @@ NO_SUBJECT = re.compile(r"\b(?:nobody|somebody|goes on)\b", re.IGNORECASE)
 # Where docstrings and comments still have no plain subject, or are printed.
 WITHOUT_SUBJECT = ("streaming/model/", "streaming/contracts/samples.py", "streaming/contracts/events.py")
 # Docstrings that still open so, at most, by file: none is added, and these become fewer.
-OPENED = {
-    "streaming/contracts/samples.py": 3,
-}
+OPENED = {"streaming/contracts/samples.py": 3}
 
 
 def texts_within(path: Path) -> Iterator[str]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 SOURCE: Final = "metadata_log:bench"
 CLUSTER: Final = "bench"
+CLUSTER_ID: Final = "qHjCkR0xQyCbX0mYz3Yk3A"
 # Topics have 1 to 100 partitions, 12 on average; the seed is fixed, so that two runs measure the same cluster.
 LARGEST_TOPIC, MEAN_ABOVE_ONE, SEED = 100, 11.0, 1
 SEGMENT_BYTES: Final = 64 << 20
@@ -91,7 +92,7 @@ class Cluster:
     def envelope(self) -> dict[str, Any]:
         now = self.clock()
         return {
-            "cluster_id": "qHjCkR0xQyCbX0mYz3Yk3A",
+            "cluster_id": CLUSTER_ID,
             "cluster": CLUSTER,
             "source": SOURCE,
             "authority": SourceKind.METADATA_LOG,

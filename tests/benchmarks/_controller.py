@@ -5,7 +5,6 @@ The timestamp of what it appends is the moment before it is sent, so that a read
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import struct
 import threading
@@ -18,6 +17,7 @@ from crc32c import crc32c
 from streaming.sources.metadata_log import decoding
 from streaming.sources.metadata_log.decoding import split
 from streaming.sources.protocol.connection import compact_string, unsigned_varint
+from tests.benchmarks._running import child
 from tests.benchmarks._stand_ins import BROKERS, CONTROLLER, PARTITIONS_OF_A_TOPIC, id_of, name_of
 from tests.sources.metadata_log.conftest import Node, Quorum, batch
 
@@ -152,16 +152,8 @@ class Controller:
 @contextmanager
 def controller(partitions: int) -> Iterator[Controller]:
     """Run the controller of a cluster of so many partitions."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=serve, args=(theirs, partitions), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        yield Controller(ours)
-    finally:
-        ours.close()
-        process.join(10)
+    with child(serve, partitions) as (pipe, _):
+        yield Controller(pipe)
 
 
 def serve(pipe: Pipe, partitions: int) -> None:

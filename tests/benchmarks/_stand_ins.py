@@ -5,10 +5,10 @@ They answer a question that was put before with the same bytes, so that they cos
 
 from __future__ import annotations
 
-import multiprocessing
 import struct
 import uuid
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafka.protocol.admin import (
@@ -25,6 +25,7 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.consumer import OffsetFetchRequest, OffsetFetchResponse
 
+from tests.benchmarks._running import child
 from tests.plugins.fake_kafka import TYPES, FakeKafka
 
 if TYPE_CHECKING:
@@ -103,113 +104,79 @@ class StandIns(FakeKafka):
         return {name_of((number * count + one) % topics): [*each] for one in range(count)}
 
     def _ListGroupsRequest(self, broker: int, _: Any) -> Any:  # noqa: N802 - the name of the request
-        of_group = ListGroupsResponse.ListedGroup
-        return ListGroupsResponse(
-            throttle_time_ms=0,
-            error_code=0,
-            groups=[
-                of_group(
-                    group_id=f"group-{number:05d}", protocol_type="consumer", group_state="Stable", group_type="Classic"
-                )
-                for number in range(self._size.groups)
-                if number % BROKERS == broker - 1
-            ],
-        )
+        listed = ListGroupsResponse.ListedGroup
+        kind = {"protocol_type": "consumer", "group_state": "Stable", "group_type": "Classic"}
+        numbers = (number for number in range(self._size.groups) if number % BROKERS == broker - 1)
+        groups = [listed(group_id=f"group-{number:05d}", **kind) for number in numbers]
+        return ListGroupsResponse(throttle_time_ms=0, error_code=0, groups=groups)
 
     def _DescribeGroupsRequest(self, _: int, request: Any) -> Any:  # noqa: N802 - as above
         return DescribeGroupsResponse(throttle_time_ms=0, groups=[self._described(each) for each in request.groups])
 
     def _described(self, group: str) -> Any:
         of_group: Any = DescribeGroupsResponse.DescribedGroup
-        of_member = of_group.DescribedGroupMember
-        is_there = group.startswith("group-")
-        read = self.read_by(group) if is_there else {}
-        shares = [
-            {topic: numbers[member::MEMBERS_OF_A_GROUP] for topic, numbers in read.items()} for member in _MEMBERS
-        ]
+        if not group.startswith("group-"):
+            dead = {"group_state": "Dead", "protocol_type": "consumer", "protocol_data": "range", "members": []}
+            return of_group(error_code=69, error_message=None, group_id=group, authorized_operations=set(), **dead)
+        read = self.read_by(group)
+        members = [
+            of_group.DescribedGroupMember(
+                member_id=f"{group}-{member}-7a5b4a0c-9b3e-4f0d-8d9e-0a1b2c3d4e5f", group_instance_id=None,
+                client_id=f"{group}-{member}", client_host="/10.0.0.1", member_metadata=b"abc",
+                member_assignment=assignment({topic: each[member::MEMBERS_OF_A_GROUP] for topic, each in read.items()}),
+            )
+            for member in range(MEMBERS_OF_A_GROUP)
+        ]  # fmt: skip
         return of_group(
-            error_code=0 if is_there else 69, error_message=None, group_id=group, authorized_operations=set(),
-            group_state="Stable" if is_there else "Dead", protocol_type="consumer", protocol_data="range",
-            members=[
-                of_member(
-                    member_id=f"{group}-{member}-7a5b4a0c-9b3e-4f0d-8d9e-0a1b2c3d4e5f", group_instance_id=None,
-                    client_id=f"{group}-{member}", client_host="/10.0.0.1", member_metadata=b"abc",
-                    member_assignment=assignment(share),
-                )
-                for member, share in enumerate(shares)
-                if is_there
-            ],
+            error_code=0, error_message=None, group_id=group, authorized_operations=set(), group_state="Stable",
+            protocol_type="consumer", protocol_data="range", members=members,
         )  # fmt: skip
 
     def _OffsetFetchRequest(self, _: int, request: Any) -> Any:  # noqa: N802 - as above
-        of_group: Any = OffsetFetchResponse.OffsetFetchResponseGroup
-        of_topic = of_group.OffsetFetchResponseTopics
-        of_part = of_topic.OffsetFetchResponsePartitions
         return OffsetFetchResponse(
-            throttle_time_ms=0,
-            groups=[
-                of_group(
-                    group_id=each.group_id,
-                    error_code=0,
-                    topics=[
-                        of_topic(
-                            name=topic,
-                            partitions=[
-                                of_part(
-                                    partition_index=number, committed_offset=COMMITTED, committed_leader_epoch=1,
-                                    metadata="", error_code=0,
-                                )
-                                for number in numbers
-                            ],
-                        )
-                        for topic, numbers in self.read_by(each.group_id).items()
-                    ],
-                )
-                for each in request.groups
-            ],
-        )  # fmt: skip
-
-    def _ListTransactionsRequest(self, _: int, __: Any) -> Any:  # noqa: N802 - as above
-        return ListTransactionsResponse(
-            throttle_time_ms=0, error_code=0, unknown_state_filters=[], transaction_states=[]
+            throttle_time_ms=0, groups=[self._committed(each.group_id) for each in request.groups]
         )
 
-    def _DescribeTransactionsRequest(self, _: int, request: Any) -> Any:  # noqa: N802 - as above
-        of_one = DescribeTransactionsResponse.TransactionState
-        return DescribeTransactionsResponse(
-            throttle_time_ms=0,
-            transaction_states=[
-                of_one(
-                    error_code=105, transactional_id=each, transaction_state="", transaction_timeout_ms=0,
-                    transaction_start_time_ms=-1, producer_id=-1, producer_epoch=-1, topics=[],
-                )
-                for each in request.transactional_ids
-            ],
+    def _committed(self, group: str) -> Any:
+        of_group: Any = OffsetFetchResponse.OffsetFetchResponseGroup
+        of_topic = of_group.OffsetFetchResponseTopics
+        part = partial(
+            of_topic.OffsetFetchResponsePartitions, committed_offset=COMMITTED, committed_leader_epoch=1, metadata="",
+            error_code=0,
         )  # fmt: skip
+        topics = [
+            of_topic(name=topic, partitions=[part(partition_index=number) for number in numbers])
+            for topic, numbers in self.read_by(group).items()
+        ]
+        return of_group(group_id=group, error_code=0, topics=topics)
+
+    def _ListTransactionsRequest(self, _: int, __: Any) -> Any:  # noqa: N802 - as above
+        none: dict[str, Any] = {"unknown_state_filters": [], "transaction_states": []}
+        return ListTransactionsResponse(throttle_time_ms=0, error_code=0, **none)
+
+    def _DescribeTransactionsRequest(self, _: int, request: Any) -> Any:  # noqa: N802 - as above
+        of_one = partial(
+            DescribeTransactionsResponse.TransactionState, error_code=105, transaction_state="",
+            transaction_timeout_ms=0, transaction_start_time_ms=-1, producer_id=-1, producer_epoch=-1, topics=[],
+        )  # fmt: skip
+        states = [of_one(transactional_id=each) for each in request.transactional_ids]
+        return DescribeTransactionsResponse(throttle_time_ms=0, transaction_states=states)
 
     def _DescribeQuorumRequest(self, _: int, __: Any) -> Any:  # noqa: N802 - as above
         of_topic, of_node = DescribeQuorumResponse.TopicData, DescribeQuorumResponse.Node
         of_part = of_topic.PartitionData
+        at_the_end = {"log_end_offset": END, "last_fetch_timestamp": 1_000, "last_caught_up_timestamp": 1_000}
         replicas = [
-            of_part.ReplicaState(
-                replica_id=node, log_end_offset=END, last_fetch_timestamp=1_000, last_caught_up_timestamp=1_000
-            )
-            for node in (CONTROLLER, *range(1, BROKERS + 1))
+            of_part.ReplicaState(replica_id=node, **at_the_end) for node in (CONTROLLER, *range(1, BROKERS + 1))
         ]
         part = of_part(
             partition_index=0, error_code=0, error_message=None, leader_id=CONTROLLER, leader_epoch=1,
             high_watermark=END, current_voters=replicas[:1], observers=replicas[1:],
         )  # fmt: skip
         listener = of_node.Listener(name="CONTROLLER", host="127.0.0.1", port=self._size.controller)
-        return DescribeQuorumResponse(
-            error_code=0,
-            error_message=None,
-            topics=[of_topic(topic_name="__cluster_metadata", partitions=[part])],
-            nodes=[of_node(node_id=CONTROLLER, listeners=[listener])],
-        )
-
-
-_MEMBERS: Final = range(MEMBERS_OF_A_GROUP)
+        topics = [of_topic(topic_name="__cluster_metadata", partitions=[part])]
+        nodes = [of_node(node_id=CONTROLLER, listeners=[listener])]
+        return DescribeQuorumResponse(error_code=0, error_message=None, topics=topics, nodes=nodes)
 
 
 def name_of(topic: int) -> str:
@@ -255,16 +222,8 @@ class Brokers:
 @contextmanager
 def brokers(size: Size) -> Iterator[Brokers]:
     """Run a cluster of that size."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=serve, args=(theirs, size), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        yield Brokers(ours)
-    finally:
-        ours.close()
-        process.join(10)
+    with child(serve, size) as (pipe, _):
+        yield Brokers(pipe)
 
 
 def serve(pipe: Pipe, size: Size) -> None:

@@ -10,40 +10,35 @@ everything on the bus is committed. All times count from the start of the progra
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
-import tempfile
 import time
+from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from streaming.bus.directory import DirectoryReader
 from streaming.bus.frames import encode_frame
 from streaming.contracts.codec import encode
-from streaming.contracts.observations import Channel, Heartbeat
-from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK
+from streaming.contracts.observations import Channel, Heartbeat, SourceKind
+from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK, BrokerOffsetsObserved
 from streaming.delta.log.positions import StoredPositions
 from streaming.delta.log.storage import open_table
-from tests.benchmarks._cluster import SOURCE, Cluster, Topics, open_log
+from tests.benchmarks._cluster import CLUSTER, CLUSTER_ID, SOURCE, Cluster, Topics, open_log
 from tests.benchmarks._processes import cpu_seconds
-from tests.benchmarks.offsets import block
+from tests.benchmarks._running import installation, options
 from tests.benchmarks.storm import BROKER, BROKERS, death_and_return
-from tests.plugins.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from streaming.bus.log import WritableLog
+    from tests.plugins.pipeline import Pipeline
 
 SECOND: Final = 1_000_000
 SAMPLES: Final = "admin:bench"
-TABLES: Final = {
-    Channel.REPLICATION: ("partition_changes", SOURCE),
-    Channel.OFFSETS: ("replica_offsets", SAMPLES),
-}
+TABLES: Final = {Channel.REPLICATION: ("partition_changes", SOURCE), Channel.OFFSETS: ("replica_offsets", SAMPLES)}
 HEARTBEAT_SECONDS, OFFSETS_SECONDS, REPORT_SECONDS, DEATH_SECONDS = 5, 10, 300, 600
 PATIENCE_SECONDS: Final = 1_800.0
 
@@ -89,9 +84,22 @@ class Backlog:
             hosted = self.cluster.hosted_by(broker)
             for start in range(0, len(hosted), SAMPLES_PER_BLOCK):
                 some, number = hosted[start : start + SAMPLES_PER_BLOCK], self.records[Channel.OFFSETS] + 1
-                cluster_id = self.cluster.envelope()["cluster_id"]
-                one = block(topics, broker, some, self.now, number)
-                yield encode(replace(one, cluster_id=cluster_id, source=SAMPLES)), len(some)
+                yield encode(block(topics, broker, some, self.now, number)), len(some)
+
+
+def block(topics: Topics, broker: int, partitions: Sequence[int], moment: int, sequence: int) -> BrokerOffsetsObserved:
+    counts = Counter(map(topics.of, partitions))
+    ends = tuple(moment // 1000 + partition for partition in partitions)
+    return BrokerOffsetsObserved(
+        cluster_id=CLUSTER_ID, cluster=CLUSTER, source=SAMPLES, authority=SourceKind.NONE,
+        sequence=sequence, occurred_not_before=moment, occurred_not_after=moment, collected_at=moment, broker=broker,
+        topic_ids=tuple(f"AAAAAAAAAAAAAAAA{topic:06d}" for topic in counts),
+        topics=tuple(f"orders-{topic:06d}" for topic in counts), replica_counts=tuple(counts.values()),
+        partition_by_sample=tuple(partition - topics.firsts[topics.of(partition)] for partition in partitions),
+        log_start_offset_by_sample=(1,) * len(partitions), last_stable_offset_by_sample=ends,
+        high_watermark_by_sample=ends, log_end_offset_by_sample=ends,
+        leader_log_end_offset_by_sample=tuple(end + 5 for end in ends),
+    )  # fmt: skip
 
 
 def unapplied(pipeline: Pipeline, reader: DirectoryReader, channel: Channel) -> int:
@@ -116,10 +124,10 @@ def caught_up(pipeline: Pipeline) -> dict[Channel, float]:
     return moments
 
 
-def measure(directory: Path, partitions: int, minutes: int) -> None:
-    pipeline, now = Pipeline(directory), time.time_ns() // 1000
+def measure(partitions: int, minutes: int) -> None:
+    now = time.time_ns() // 1000
     with ExitStack() as stack:
-        stack.callback(pipeline.close)
+        pipeline = stack.enter_context(installation())
         log = open_log(pipeline.bus, Channel.REPLICATION, SOURCE)
         samples = open_log(pipeline.bus, Channel.OFFSETS, SAMPLES)
         for each in (log, samples):
@@ -162,13 +170,9 @@ def ends(pipeline: Pipeline) -> dict[Channel, int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--partitions", type=int, nargs="+", default=[10_000])
-    parser.add_argument("--minutes", type=int, default=60)
-    arguments = parser.parse_args()
+    arguments = options(__doc__, partitions=[10_000], minutes=60)
     for partitions in arguments.partitions:
-        with tempfile.TemporaryDirectory() as directory:
-            measure(Path(directory), partitions, arguments.minutes)
+        measure(partitions, arguments.minutes)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,11 @@ large it is, and the pauses that upkeep makes.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
@@ -32,10 +30,8 @@ from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log.definitions import arrow_schema, create_or_upgrade
 from streaming.delta.log.maintenance import COMMITS_BETWEEN_ROUNDS, Maintenance
 from streaming.delta.log.queries import select
+from tests.benchmarks._running import options, timed
 from tests.delta.test_change_log import changed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 WINDOW: Final = 50
 ROWS: Final = 10
@@ -51,12 +47,6 @@ class Measured:
     plain: list[float] = field(default_factory=list)
     rounds: list[float] = field(default_factory=list)
     medians: dict[int, float] = field(default_factory=dict)
-
-
-def timed(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
 
 
 def run(directory: Path, commits: int, stops: set[int]) -> Measured:
@@ -125,9 +115,7 @@ def summary(measured: Measured) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--commits", type=int, default=10_000)
-    commits = parser.parse_args().commits
+    commits = options(__doc__, commits=10_000).commits
     stops = {stop for stop in (100, 500, 1_000, 2_000, 5_000, 10_000) if stop < commits} | {commits}
     with tempfile.TemporaryDirectory() as directory:
         summary(run(Path(directory), commits, stops))

@@ -14,9 +14,7 @@ measured against stand-ins that answer from memory: log start and high watermark
 
 from __future__ import annotations
 
-import argparse
 import gzip
-import multiprocessing
 import statistics
 import sys
 import threading
@@ -43,6 +41,7 @@ from streaming.runtime.listening import address_of, listen
 from streaming.runtime.memory import collect_seldom
 from streaming.web.server import WebServer
 from tests.benchmarks._processes import cpu_seconds, memory
+from tests.benchmarks._running import child, options
 from tests.benchmarks._stand_ins import Size, brokers
 from tests.benchmarks.sampling import of_others
 
@@ -79,6 +78,7 @@ class MovingCluster:
     tables = Path("moving")
     statuses = ()
     reads_side_tables_apart = True
+    monotonic = staticmethod(time.monotonic)
 
     def __init__(self, partitions: int) -> None:
         self.partitions = partitions
@@ -127,7 +127,7 @@ class MovingCluster:
         return self.snapshot
 
 
-def serve(partitions: int, pipe: Connection) -> None:
+def serve(pipe: Connection, partitions: int) -> None:
     """Serve a moving cluster, and say how long each change took from its commit until it could be served."""
     exposition, reader, seconds = Exposition(60.0), MovingCluster(partitions), []
 
@@ -193,49 +193,48 @@ def asking_seconds(partitions: int) -> float:
 
 def measure(partitions: int, scrapes: int) -> None:
     """Measure one size, and print it."""
-    ours, theirs = multiprocessing.Pipe()
-    exporter = multiprocessing.get_context("spawn").Process(target=serve, args=(partitions, theirs), daemon=True)
-    exporter.start()
-    address, pid = ours.recv(), exporter.pid or 0
-    while not (body := _first(address)):
-        time.sleep(0.2)
-    time.sleep(2 * OFFSETS_SECONDS)
-    before, began = sum(cpu_seconds(pid).values()), time.monotonic()
-    time.sleep(OFFSETS_SECONDS)
-    moving = (sum(cpu_seconds(pid).values()) - before) / (time.monotonic() - began)
-    before, began = sum(cpu_seconds(pid).values()), time.monotonic()
-    times, checks = [], []
-    for _ in range(scrapes):
-        seconds, body = scrape(address)
-        times.append(seconds)
-        time.sleep(0.1)
-        checks.append(scrape(address, "/-/healthy")[0])
-        time.sleep(0.1)
-    spent = sum(cpu_seconds(pid).values()) - before - moving * (time.monotonic() - began)
-    before, began = sum(cpu_seconds(pid).values()), time.monotonic()
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        at_once = list(pool.map(lambda _: scrape(address)[0], range(AT_ONCE)))
-    of_all = sum(cpu_seconds(pid).values()) - before - moving * (time.monotonic() - began)
-    size = sum(memory(pid).values())
-    ours.send(None)
-    served = ours.recv()
+    with child(serve, partitions) as (pipe, pid):
+        address = pipe.recv()
+        while not (body := _first(address)):
+            time.sleep(0.2)
+        time.sleep(2 * OFFSETS_SECONDS)
+        before, began = spent(pid), time.monotonic()
+        time.sleep(OFFSETS_SECONDS)
+        moving = (spent(pid) - before) / (time.monotonic() - began)
+        before, began = spent(pid), time.monotonic()
+        times, checks = [], []
+        for _ in range(scrapes):
+            seconds, body = scrape(address)
+            times.append(seconds)
+            time.sleep(0.1)
+            checks.append(scrape(address, "/-/healthy")[0])
+            time.sleep(0.1)
+        of_each = (spent(pid) - before - moving * (time.monotonic() - began)) / scrapes
+        before, began = spent(pid), time.monotonic()
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            at_once = list(pool.map(lambda _: scrape(address)[0], range(AT_ONCE)))
+        of_all = spent(pid) - before - moving * (time.monotonic() - began)
+        size = memory(pid).total()
+        pipe.send(None)
+        served = pipe.recv()
     text = gzip.decompress(body)
     series = sum(not line.startswith(b"#") for line in text.splitlines())
-    stock = stock_seconds(text.decode())
-    print(
-        f"{partitions:,} partitions, {series:,} series, {len(text) / 1e6:.1f} MB of text, {len(body) / 1e6:.2f} zipped"
-    )
+    lengths = f"{len(text) / 1e6:.1f} MB of text, {len(body) / 1e6:.2f} zipped"
+    print(f"{partitions:,} partitions, {series:,} series, {lengths}")
     _print("a scrape", times)
     _print("a health check", checks)
     _print(f"of {AT_ONCE} at once", at_once)
     _print("a commit is served", served)
-    print(
-        f"  CPU of a scrape {1000 * spent / scrapes:8.1f} ms, of {AT_ONCE} at once {1000 * of_all:.0f} ms; "
-        f"of rendering what moves {moving:.2f} cores"
-    )
-    _print_beside("the client library", stock, times)
+    at_all = f"CPU of a scrape {1000 * of_each:8.1f} ms, of {AT_ONCE} at once {1000 * of_all:.0f} ms"
+    print(f"  {at_all}; of rendering what moves {moving:.2f} cores")
+    _print_beside("the client library", stock_seconds(text.decode()), times)
     _print_beside("asking for each partition", asking_seconds(partitions), times)
     print(f"  memory {size / 1e6:.0f} MB (PSS)", flush=True)
+
+
+def spent(pid: int) -> float:
+    """Give the CPU seconds of a process until now."""
+    return cpu_seconds(pid).total()
 
 
 def _first(address: str) -> bytes:
@@ -257,12 +256,9 @@ def _print_beside(what: str, seconds: float, ours: list[float]) -> None:
 
 def main() -> None:
     """Measure each size."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--partitions", type=int, nargs="+", default=[10_000, 100_000])
-    parser.add_argument("--scrapes", type=int, default=200)
-    options = parser.parse_args()
-    for partitions in options.partitions:
-        measure(partitions, options.scrapes)
+    arguments = options(__doc__, partitions=[10_000, 100_000], scrapes=200)
+    for partitions in arguments.partitions:
+        measure(partitions, arguments.scrapes)
 
 
 if __name__ == "__main__":

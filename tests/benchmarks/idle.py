@@ -8,13 +8,9 @@ every ten seconds. Prometheus scrapes every 15 seconds. What is measured begins 
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
 import threading
 import time
-from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from streaming.bus.frames import encode_frame
@@ -26,10 +22,12 @@ from streaming.jobs.application import QUERIES
 from streaming.sources.metadata_log.image import HEARTBEAT_MICROS
 from tests.benchmarks._cluster import SOURCE, Cluster, open_log
 from tests.benchmarks._processes import cpu_seconds, memory
-from tests.plugins.pipeline import Pipeline, Program
+from tests.benchmarks._running import installation, options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from tests.plugins.pipeline import Pipeline, Program
 
 OFFSETS_SOURCE: Final = "offsets:bench"
 SETTLING_SECONDS: Final = 60.0
@@ -134,13 +132,8 @@ def measure(pipeline: Pipeline, partitions: int, seconds: float) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--partitions", type=int, default=10_000)
-    parser.add_argument("--seconds", type=float, default=120.0)
-    arguments = parser.parse_args()
-    with ExitStack() as stack:
-        pipeline = Pipeline(Path(stack.enter_context(tempfile.TemporaryDirectory())))
-        stack.callback(pipeline.close)
+    arguments = options(__doc__, partitions=10_000, seconds=120.0)
+    with installation() as pipeline:
         measure(pipeline, arguments.partitions, arguments.seconds)
 
 

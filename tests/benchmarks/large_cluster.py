@@ -9,21 +9,20 @@ under-replicated partitions.
 
 from __future__ import annotations
 
-import argparse
-import tempfile
 import time
 import urllib.request
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from deploy.sandbox.cluster import Sandbox
 from deploy.sandbox.plan import plan_cluster
+from tests.benchmarks._running import collect_from, installation, options
 from tests.benchmarks.idle import cost
-from tests.plugins.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tests.plugins.pipeline import Pipeline
 
 METRIC: Final = "kafka_replication_cluster_under_replicated_partitions"
 TOPIC_PARTITIONS: Final = 1_000
@@ -76,19 +75,13 @@ def create_topics(sandbox: Sandbox, partitions: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--partitions", type=int, default=10_000)
-    parser.add_argument("--seconds", type=float, default=120.0)
-    arguments = parser.parse_args()
+    arguments = options(__doc__, partitions=10_000, seconds=120.0)
     with ExitStack() as stack:
         plan = plan_cluster(brokers=3, properties=PROPERTIES, heap_megabytes=1_024)
         sandbox = stack.enter_context(Sandbox(plan))
         create_topics(sandbox, arguments.partitions)
-        pipeline = Pipeline(Path(stack.enter_context(tempfile.TemporaryDirectory())))
-        stack.callback(pipeline.close)
-        config = pipeline.directory / "isrwatch.toml"
-        config.write_text(f'[cluster]\nname = "bench"\nbootstrap_servers = "{sandbox.bootstrap_servers}"\n')
-        programs = [pipeline.collect("--config", str(config)), pipeline.job(), pipeline.export()]
+        pipeline = stack.enter_context(installation())
+        programs = [collect_from(sandbox, pipeline), pipeline.job(), pipeline.export()]
         seen_at(pipeline, 0)
         time.sleep(SETTLING_SECONDS)
         print(f"{arguments.partitions:,} partitions on three brokers, nothing changes, for {arguments.seconds:.0f} s")

@@ -9,24 +9,21 @@ goes: tail (append to observation), batch (observation to commit), exporter (com
 
 from __future__ import annotations
 
-import argparse
 import random
-import statistics
-import tempfile
 import threading
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deploy.sandbox.cluster import Sandbox
 from deploy.sandbox.plan import plan_cluster
 from deploy.sandbox.writer import TopicWriter
-from tests.plugins.pipeline import Pipeline
+from streaming.delta.changes.reader import ChangeReader
+from tests.benchmarks._running import collect_from, installation, options, spread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from tests.plugins.pipeline import Pipeline
 
 TOPIC = "orders"
 PROPERTIES = {"replica.lag.time.max.ms": "600", "replica.fetch.wait.max.ms": "100"}
@@ -67,44 +64,25 @@ def flap(sandbox: Sandbox, cycles: int, seed: int) -> None:
             print(f"  {2 * (cycle + 1)} changes", flush=True)
 
 
-def percentiles(values: Sequence[float]) -> str:
-    cuts = statistics.quantiles(values, n=100, method="inclusive")
-    return f"p50 {cuts[49] * 1000:6.0f} ms   p95 {cuts[94] * 1000:6.0f} ms   p99 {cuts[98] * 1000:6.0f} ms"
-
-
 def report(pipeline: Pipeline, seen: dict[int, float]) -> None:
-    rows = sorted(
-        (
-            row
-            for row in pipeline.rows("partition_changes")
-            if row["topic"] == TOPIC and (row["left_isr"] or row["joined_isr"]) and row["before"]
-        ),
-        key=lambda row: row["offset"],
-    )
+    rows = [row for row in pipeline.rows("partition_changes") if row["topic"] == TOPIC and row["before"]]
+    rows = sorted((row for row in rows if row["left_isr"] or row["joined_isr"]), key=lambda row: row["offset"])
     commits = commit_times(pipeline)
     parts: dict[str, list[float]] = {"append to /metrics": [], "  tail": [], "  batch and commit": [], "  exporter": []}
     for number, row in enumerate(rows, start=1):
-        if number not in seen:
-            continue
-        appended, collected = row["occurred_not_after"].timestamp(), row["collected_at"].timestamp()
-        committed = commits.get(row["sequence"])
-        if committed is None:
-            continue
-        for name, seconds in zip(
-            parts,
-            (seen[number] - appended, collected - appended, committed - collected, seen[number] - committed),
-            strict=True,
-        ):
-            parts[name].append(seconds)
+        if number in seen and row["sequence"] in commits:
+            appended, collected = row["occurred_not_after"].timestamp(), row["collected_at"].timestamp()
+            committed, shown = commits[row["sequence"]], seen[number]
+            spent = (shown - appended, collected - appended, committed - collected, shown - committed)
+            for values, seconds in zip(parts.values(), spent, strict=True):
+                values.append(seconds)
     print(f"{len(parts['append to /metrics'])} ISR changes, each at a moment of its own")
     for name, values in parts.items():
-        print(f"{name:20} {percentiles(values)}")
+        print(f"{name:20} {spread(values)}")
 
 
 def commit_times(pipeline: Pipeline) -> dict[int, float]:
     """When the commit that holds each observation became visible: its file in the log."""
-    from streaming.delta.changes.reader import ChangeReader  # noqa: PLC0415
-
     table = pipeline.tables / "partition_changes"
     times: dict[int, float] = {}
     for version, rows in ChangeReader(table).poll():
@@ -114,19 +92,13 @@ def commit_times(pipeline: Pipeline) -> dict[int, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--changes", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
+    arguments = options(__doc__, changes=100, seed=1)
     print(f"latency: seed {arguments.seed}, lag limit {PROPERTIES['replica.lag.time.max.ms']} ms", flush=True)
     with ExitStack() as stack:
         sandbox = stack.enter_context(Sandbox(plan_cluster(brokers=2, properties=PROPERTIES, proxy=True)))
-        pipeline = Pipeline(Path(stack.enter_context(tempfile.TemporaryDirectory())))
-        stack.callback(pipeline.close)
-        config = pipeline.directory / "isrwatch.toml"
-        config.write_text(f'[cluster]\nname = "bench"\nbootstrap_servers = "{sandbox.bootstrap_servers}"\n')
+        pipeline = stack.enter_context(installation())
         sandbox.admin.create_topic(TOPIC, assignment=[[1, 2]])
-        pipeline.collect("--config", str(config))
+        collect_from(sandbox, pipeline)
         pipeline.job()
         pipeline.export()
         watch = Watch(pipeline)

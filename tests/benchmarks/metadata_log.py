@@ -11,8 +11,6 @@ of 10,000 partitions. At rest nothing changes, and the controller appends two em
 
 from __future__ import annotations
 
-import argparse
-import multiprocessing
 import statistics
 import tempfile
 import time
@@ -29,6 +27,7 @@ from streaming.sources.collector.collector import Collector
 from streaming.sources.collector.opening import open_collector, open_sources
 from tests.benchmarks._controller import Controller, controller
 from tests.benchmarks._processes import cpu_seconds, memory
+from tests.benchmarks._running import child, options, spread
 from tests.benchmarks._stand_ins import Size, brokers
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class Noting(DirectoryPublisher):
                 notes.write(f"{now - changes[-1].occurred_not_after / 1000:.3f} {changed}\n")
 
 
-def collect(pipe: Pipe, settings: Settings, directory: Path, *, has_samples: bool) -> None:
+def collect(pipe: Pipe, settings: Settings, directory: Path, has_samples: bool) -> None:  # noqa: FBT001 - in a process
     """Collect until the pipe ends."""
     publisher = partial(Noting, directory)
     if has_samples:
@@ -82,18 +81,18 @@ def collect(pipe: Pipe, settings: Settings, directory: Path, *, has_samples: boo
 class Running:
     """A collector in its process."""
 
-    def __init__(self, process: multiprocessing.Process, directory: Path) -> None:
-        self.process, self._directory = process, directory
+    def __init__(self, pid: int, directory: Path) -> None:
+        self.pid, self._directory = pid, directory
         self._seen = 0
 
     def delays(self, changes: int) -> list[float]:
-        """Wait until so many changes are on the bus; give the milliseconds that each publication of them was late."""
+        """Wait until so many changes are on the bus; give the seconds that each publication of them was late."""
         notes, until = self._directory / "notes", time.monotonic() + 60
         while True:
             lines = [line.split() for line in notes.read_text().splitlines()[self._seen :]] if notes.exists() else []
             if sum(int(count) for _, count in lines) >= changes:
                 self._seen += len(lines)
-                return [float(late) for late, _ in lines]
+                return [float(late) / 1000 for late, _ in lines]
             if time.monotonic() > until:
                 found = sum(int(count) for _, count in lines)
                 raise SystemExit(f"of {changes} changes only {found} are on the bus")
@@ -101,34 +100,22 @@ class Running:
 
     def cpu(self) -> float:
         """Give the CPU seconds of the process that reads the log, without those of the samples."""
-        return cpu_seconds(self.process.pid)["driver"]
+        return cpu_seconds(self.pid)["driver"]
 
 
 @contextmanager
 def collecting(servers: str, samples: CollectSettings | None) -> Iterator[Running]:
     """Run a collector, with samples or without any; the log was read before."""
     settings = Settings(cluster=ClusterSettings(bootstrap_servers=servers), collect=samples or CollectSettings())
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    with tempfile.TemporaryDirectory() as directory:
-        how = {"has_samples": samples is not None}
-        process = context.Process(target=collect, args=(theirs, settings, Path(directory)), kwargs=how)
-        process.start()
-        theirs.close()
-        try:
-            ours.recv()
-            while not (Path(directory) / "ready").exists():
-                time.sleep(0.1)
-            time.sleep(SETTLING_SECONDS)
-            yield Running(process, Path(directory))
-        finally:
-            ours.close()
-            process.join(30)
-
-
-def spread(values: Sequence[float]) -> str:
-    cuts = statistics.quantiles(values, n=100, method="inclusive")
-    return f"p50 {cuts[49]:5.0f} ms   p95 {cuts[94]:5.0f} ms   p99 {cuts[98]:5.0f} ms"
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        child(collect, settings, Path(directory), samples is not None) as (pipe, pid),
+    ):
+        pipe.recv()
+        while not (Path(directory) / "ready").exists():
+            time.sleep(0.1)
+        time.sleep(SETTLING_SECONDS)
+        yield Running(pid, Path(directory))
 
 
 def storms(of: Controller, collector: Running, count: int) -> None:
@@ -141,7 +128,7 @@ def storms(of: Controller, collector: Running, count: int) -> None:
         time.sleep(1.0)
         used.append(collector.cpu() - before)
     print(
-        f"  storm of {STORM:,} records   median {statistics.median(late):5.0f} ms, worst {max(late):.0f} ms; "
+        f"  storm of {STORM:,} records   median {statistics.median(late):6.3f} s, worst {max(late):.3f} s; "
         f"CPU of the process that reads the log {statistics.median(used):.2f} s",
         flush=True,
     )
@@ -157,21 +144,19 @@ def measure(partitions: int, changes: int, count: int, seconds: float) -> None:
                     before = collector.cpu()
                     time.sleep(seconds)
                     share = (collector.cpu() - before) / seconds
-                    size = memory(collector.process.pid or 0)["driver"] / 1e6
+                    size = memory(collector.pid)["driver"] / 1e6
                     print(f"  at rest, {name}   {share:.2%} of a core, {size:.0f} MB (PSS)", flush=True)
                 log.flap(changes, 0.1)
-                print(f"  single changes, {name:16} {spread(collector.delays(changes))}", flush=True)
+                print(
+                    f"  single changes, {name:16} {spread(collector.delays(changes))}",
+                    flush=True,
+                )
                 if samples is not OFTEN:
                     storms(log, collector, count)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--partitions", type=int, nargs="+", default=[10_000])
-    parser.add_argument("--changes", type=int, default=300)
-    parser.add_argument("--storms", type=int, default=10)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    arguments = parser.parse_args()
+    arguments = options(__doc__, partitions=[10_000], changes=300, storms=10, seconds=60.0)
     for partitions in arguments.partitions:
         measure(partitions, arguments.changes, arguments.storms, arguments.seconds)
 

@@ -10,7 +10,6 @@ event: medians of runs that take turns.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from typing import NamedTuple
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.sources.simulated.scenario import Scenario, TopicPlan
 from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
+from tests.benchmarks._running import options
 
 BROKERS = tuple(BrokerId(broker) for broker in range(1, 7))
 BUSY_SHARE = 0.05
@@ -87,10 +87,7 @@ def idle_ratio(busy: int, idle: int, seconds: int, rounds: int) -> float:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--partitions", type=int, nargs="+", default=[100, 1_000, 10_000, 100_000])
-    parser.add_argument("--seconds", type=int, default=10, help="simulated seconds of each run")
-    arguments = parser.parse_args()
+    arguments = options(__doc__, partitions=[100, 1_000, 10_000, 100_000], seconds=10)
     measure(arguments.partitions, arguments.seconds)
     ratio = idle_ratio(busy=500, idle=9_500, seconds=arguments.seconds, rounds=5)
     print(f"\n500 busy partitions beside 95,000 idle ones instead of 9,500: {ratio:.2f} times the cost of an event")

@@ -19,7 +19,6 @@ How long a round takes, from its first question to its last answer, means someth
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import tempfile
 import time
@@ -47,6 +46,7 @@ from streaming.sources.samples.groups.described import describe_groups, list_gro
 from streaming.sources.samples.offsets import HIGH_WATERMARK, LOG_START, hosted_by, list_offsets
 from streaming.sources.samples.source import open_samples, samples_name
 from tests.benchmarks._processes import cpu_seconds, memory
+from tests.benchmarks._running import options
 from tests.benchmarks._stand_ins import BROKERS, Size, brokers
 
 if TYPE_CHECKING:
@@ -239,11 +239,7 @@ def measure(size: Size, rounds: int, *, is_broken: bool) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", nargs="+", default=SIZES, metavar="PARTITIONS:GROUPS:PARTITIONS")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--healthy", action="store_true", help="leave out the dead and the hung broker")
-    arguments = parser.parse_args()
+    arguments = options(__doc__, sizes=[*SIZES], rounds=3, healthy=False)
     for size in arguments.sizes:
         measure(Size(*map(int, size.split(":"))), arguments.rounds, is_broken=not arguments.healthy)
 

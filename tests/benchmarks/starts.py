@@ -9,19 +9,17 @@ used. The two take turns; medians.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 import time
 from dataclasses import astuple, dataclass
-from pathlib import Path
 from typing import Final
 
 from streaming.commands import jars
 from streaming.contracts.observations import Channel
 from tests.benchmarks._cluster import SOURCE, Cluster, open_log
 from tests.benchmarks._processes import cpu_seconds
-from tests.plugins.pipeline import Pipeline
+from tests.benchmarks._running import installation, options
 
 PARTITIONS: Final = 1000
 
@@ -37,25 +35,19 @@ class Start:
 
 def start(*, archived: bool) -> Start:
     """Start a job once, on folders of its own."""
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as empty:
-        pipeline = Pipeline(Path(folder))
-        try:
-            Cluster(open_log(pipeline.bus, Channel.REPLICATION, SOURCE), PARTITIONS).send_snapshot()
-            began = time.monotonic()
-            environment = {} if archived else {"SPARK_CONF_DIR": empty}
-            job = pipeline.start("job", "job", *pipeline.job_arguments(), **environment)
-            pipeline.eventually(lambda: "running" in job.text(), "the job runs", job)
-            running = time.monotonic() - began
-            pipeline.eventually(lambda: pipeline.rows("partition_state"), "the first rows", job)
-            return Start(running, time.monotonic() - began, cpu_seconds(job.pid).total())
-        finally:
-            pipeline.close()
+    with installation() as pipeline, tempfile.TemporaryDirectory() as empty:
+        Cluster(open_log(pipeline.bus, Channel.REPLICATION, SOURCE), PARTITIONS).send_snapshot()
+        began = time.monotonic()
+        environment = {} if archived else {"SPARK_CONF_DIR": empty}
+        job = pipeline.start("job", "job", *pipeline.job_arguments(), **environment)
+        pipeline.eventually(lambda: "running" in job.text(), "the job runs", job)
+        running = time.monotonic() - began
+        pipeline.eventually(lambda: pipeline.rows("partition_state"), "the first rows", job)
+        return Start(running, time.monotonic() - began, cpu_seconds(job.pid).total())
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=5)
-    runs = parser.parse_args().runs
+    runs = options(__doc__, runs=5).runs
     jars.archive()
     starts: dict[bool, list[Start]] = {True: [], False: []}
     for _ in range(runs):

@@ -10,27 +10,26 @@ each partition so. ``--busy``: both cores are taken by something else meanwhile.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import multiprocessing
 import re
 import statistics
-import tempfile
 import time
 import urllib.request
 from collections import Counter
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.events import Cause
 from streaming.contracts.observations import BrokerObserved, Channel
 from tests.benchmarks._cluster import CLUSTER, SOURCE, Cluster, open_log
 from tests.benchmarks._processes import cpu_seconds
-from tests.plugins.pipeline import Pipeline
+from tests.benchmarks._running import installation, options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from tests.plugins.pipeline import Pipeline
 
 BROKER: Final = 0
 # Brokers of a cluster, by its partitions, so that a storm changes all of 10,000 partitions, and 30 % of 100,000.
@@ -129,12 +128,11 @@ def costs(pipeline: Pipeline) -> Counter[str]:
     })  # fmt: skip
 
 
-def measure(directory: Path, partitions: int, count: int, busy_cores: int) -> None:
+def measure(partitions: int, count: int, busy_cores: int) -> None:
     """Measure one size, and print it."""
-    pipeline = Pipeline(directory)
-    log = open_log(pipeline.bus, Channel.REPLICATION, SOURCE)
     with ExitStack() as stack:
-        stack.callback(pipeline.close)
+        pipeline = stack.enter_context(installation())
+        log = open_log(pipeline.bus, Channel.REPLICATION, SOURCE)
         stack.callback(log.close)
         cluster = Cluster(log, partitions, BROKERS.get(partitions, 10), away=BROKER)
         pipeline.job()
@@ -156,14 +154,9 @@ def measure(directory: Path, partitions: int, count: int, busy_cores: int) -> No
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--partitions", type=int, nargs="+", default=[10_000, 100_000])
-    parser.add_argument("--storms", type=int, default=10)
-    parser.add_argument("--busy", action="store_true", help="take both cores by something else")
-    arguments = parser.parse_args()
+    arguments = options(__doc__, partitions=[10_000, 100_000], storms=10, busy=False)
     for partitions in arguments.partitions:
-        with tempfile.TemporaryDirectory() as directory:
-            measure(Path(directory), partitions, arguments.storms, multiprocessing.cpu_count() * arguments.busy)
+        measure(partitions, arguments.storms, multiprocessing.cpu_count() * arguments.busy)
 
 
 if __name__ == "__main__":

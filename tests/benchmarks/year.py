@@ -52,9 +52,10 @@ from streaming.jobs.driver.samples import NewestBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from tests.benchmarks._cluster import SOURCE, Cluster
 from tests.benchmarks._processes import peak
+from tests.benchmarks._running import timed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from streaming.contracts.observations import Observation
 
@@ -244,23 +245,9 @@ class Year:
         )
 
 
-def timed(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
-
-
 def started(directory: Path, history_days: int) -> tuple[float, int]:
     """Start job and exporter on the tables in a process of their own; give the seconds and the peak of its memory."""
-    command = [
-        sys.executable,
-        "-m",
-        "tests.benchmarks.year",
-        "--start",
-        str(directory),
-        "--history-days",
-        str(history_days),
-    ]
+    command = [sys.executable, "-m", "tests.benchmarks.year", f"--start={directory}", f"--history-days={history_days}"]
     seconds, memory = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return seconds, memory
 
