@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree as ET
@@ -30,6 +31,8 @@ NO_SERVICES: Final = ("-m", "not spark and not kafka and not prometheus and not 
 UNTIL_ONE_FAILS: Final = ("-x", "--hypothesis-profile=first-failure")
 LONGEST_SECONDS: Final = 60.0
 LONGEST_FACTOR: Final = 10.0
+MOST_SECONDS: Final = 120.0
+"""So long the tests of one fault take together, as they were counted."""
 COUNTING: Final = ("-p", "tests.plugins.tracing", "--traced", "--traced-contexts")
 
 
@@ -46,14 +49,23 @@ class Selection:
     runs: Mapping[str, Mapping[int, Sequence[str]]]
 
     def tests_for(self, fault: Fault, source: str) -> list[str]:
-        """Return the tests that can notice a fault in a module of this source: its own first, then the quickest."""
+        """Return the tests that can notice a fault in a module of this source: its own first, then the quickest.
+
+        The slowest are left out where all would take longer than one fault may.
+        """
         lines = self.runs.get(fault.module, {})
         contexts = {context for line in statement_at(source, fault.line) for context in lines.get(line, ())}
         tests = set(self._tests_in(contexts))
         if "" in contexts:
             tests |= {test for test in self.seconds if test.startswith(tuple(f"{room}/" for room in fault.tests))}
         own = f"test_{Path(fault.module).stem}.py"
-        return sorted(tests, key=lambda test: (Path(test.partition("::")[0]).name != own, self.seconds[test], test))
+        chosen = sorted(tests, key=lambda test: (Path(test.partition("::")[0]).name != own, self.seconds[test], test))
+        spent = accumulate(map(self.seconds.__getitem__, chosen))
+        return [
+            test
+            for place, (test, sum_) in enumerate(zip(chosen, spent, strict=True))
+            if sum_ <= MOST_SECONDS or not place
+        ]
 
     def longest(self, tests: Iterable[str]) -> float:
         """Return the seconds after which tests are ended: a fault may make a loop endless."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.mutants.conftest import LARGE, OTHERS, RULE, SMALL, fault
-from tests.mutants.faults import what_runs
-from tests.mutants.selection import Selection, selection_of, statement_at
+from tests.mutants.faults import CHECKOUT, RULES, what_runs
+from tests.mutants.selection import MOST_SECONDS, Selection, selection_of, statement_at
+from tests.times import SERVICES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +53,24 @@ def test_own_tests_come_first_and_then_the_quickest() -> None:
     seconds = {"tests/test_a.py::slow": 2.0, "tests/test_a.py::quick": 1.0, "tests/test_rule.py::x": 9.0}
     chosen = Selection(seconds, runs).tests_for(fault(4), RULE)
     assert chosen == ["tests/test_rule.py::x", "tests/test_a.py::quick", "tests/test_a.py::slow"]
+
+
+def test_the_slowest_tests_are_left_out_where_all_take_too_long_but_never_the_first() -> None:
+    slow = [f"tests/test_a.py::{name}" for name in ("quick", "slow", "slowest")]
+    seconds = dict(zip(slow, (MOST_SECONDS / 4, MOST_SECONDS / 2, MOST_SECONDS), strict=True))
+    for names, expected in ((slow, slow[:2]), (slow[2:], slow[2:])):
+        selection = Selection(seconds, {"rule.py": {4: [f"{name}|run" for name in names]}})
+        assert selection.tests_for(fault(4), RULE) == expected
+
+
+def test_each_module_of_rules_tables_and_sources_is_drawn_from_once_and_has_tests_without_services() -> None:
+    drawn = [path for glob in RULES for path in CHECKOUT.glob(glob)]
+    rooms = ("changes", "delta", "sources")
+    there = {path for room in rooms for path in (CHECKOUT / "streaming" / room).rglob("*.py")}
+    assert (there - set(drawn), len(drawn) - len(set(drawn))) == (set(), 0)
+    for tests in RULES.values():
+        texts = [path.read_text() for room in tests for path in (CHECKOUT / room).rglob("test_*.py")]
+        assert [text for text in texts if not SERVICES.search(text)], tests
 
 
 def test_nothing_is_learned_from_tests_that_fail_without_a_fault(tmp_path: Path) -> None:
