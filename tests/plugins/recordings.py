@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,74 +28,16 @@ if TYPE_CHECKING:
 _FOLDER = Path(__file__).parent.parent / "fixtures" / "metadata_records"
 _SEGMENTS = _FOLDER.parent / "metadata_log"
 
-# Kafka's spelling of each record and field, and ours.
-_KINDS: dict[str, tuple[type[Any], dict[str, str]]] = {
-    "LEADER_CHANGE": (records.LeaderChange, {"leaderId": "controller", "epoch": "epoch"}),
-    "NO_OP_RECORD": (records.NoOp, {}),
-    "FEATURE_LEVEL_RECORD": (records.FeatureLevel, {"name": "feature", "featureLevel": "level"}),
-    "REGISTER_CONTROLLER_RECORD": (
-        records.RegisterController,
-        {"controllerId": "controller", "incarnationId": "incarnation_id"},
-    ),
-    "CONFIG_RECORD": (
-        records.Config,
-        {"resourceType": "resource_type", "resourceName": "resource_name", "name": "key", "value": "value"},
-    ),
-    "TOPIC_RECORD": (records.Topic, {"name": "topic", "topicId": "topic_id"}),
-    "REMOVE_TOPIC_RECORD": (records.RemoveTopic, {"topicId": "topic_id"}),
-    "CLEAR_ELR_RECORD": (records.ClearElr, {"topicName": "topic"}),
-    "REGISTER_BROKER_RECORD": (
-        records.RegisterBroker,
-        {
-            "brokerId": "broker",
-            "brokerEpoch": "broker_epoch",
-            "incarnationId": "incarnation_id",
-            "rack": "rack",
-            "fenced": "fenced",
-            "inControlledShutdown": "in_controlled_shutdown",
-            "logDirs": "log_dirs",
-            "host": "host",
-            "port": "port",
-        },
-    ),
-    "BROKER_REGISTRATION_CHANGE_RECORD": (
-        records.BrokerRegistrationChange,
-        {
-            "brokerId": "broker",
-            "brokerEpoch": "broker_epoch",
-            "fenced": "fenced",
-            "inControlledShutdown": "in_controlled_shutdown",
-            "logDirs": "log_dirs",
-        },
-    ),
-    "PARTITION_RECORD": (
-        records.Partition,
-        {
-            "topicId": "topic_id",
-            "partitionId": "partition",
-            "replicas": "replicas",
-            "isr": "isr",
-            "leader": "leader",
-            "leaderEpoch": "leader_epoch",
-            "partitionEpoch": "partition_epoch",
-        },
-    ),
-    "PARTITION_CHANGE_RECORD": (
-        records.PartitionChange,
-        {
-            "topicId": "topic_id",
-            "partitionId": "partition",
-            "isr": "isr",
-            "leader": "leader",
-            "replicas": "replicas",
-            "removingReplicas": "removing_replicas",
-            "addingReplicas": "adding_replicas",
-            "leaderRecoveryState": "leader_recovery_state",
-            "eligibleLeaderReplicas": "elr",
-            "lastKnownElr": "last_known_elr",
-        },
-    ),
+# Where Kafka's name of a field is not ours in another spelling; of a kind of record, or of all.
+_FIELDS = {
+    "LEADER_CHANGE": {"leaderId": "controller"},
+    "FEATURE_LEVEL_RECORD": {"name": "feature", "featureLevel": "level"},
+    "CONFIG_RECORD": {"name": "key"},
+    "TOPIC_RECORD": {"name": "topic"},
+    "CLEAR_ELR_RECORD": {"topicName": "topic"},
 }
+_ANYWHERE = {"controllerId": "controller", "brokerId": "broker", "partitionId": "partition"}
+_ANYWHERE |= {"eligibleLeaderReplicas": "elr"}
 _MARKERS = {"BEGIN_TRANSACTION_RECORD": 23, "END_TRANSACTION_RECORD": 24}
 
 
@@ -101,9 +45,11 @@ def _record(values: dict[str, Any], epoch: int) -> MetadataRecord:
     kind = values["type"]
     if kind in _MARKERS:
         return records.TransactionMarker(marker=_MARKERS[kind])
-    cls, names = _KINDS[kind]
-    values = {**values, "epoch": epoch}
-    arguments = {ours: values[theirs] for theirs, ours in names.items() if theirs in values}
+    cls = getattr(records, kind.removesuffix("_RECORD").title().replace("_", ""))
+    names = _ANYWHERE | _FIELDS.get(kind, {})
+    ours = {names.get(name, re.sub("([A-Z])", r"_\1", name).lower()): value for name, value in values.items()}
+    arguments = {each.name: ours[each.name] for each in fields(cls) if each.name in ours}
+    arguments |= {"epoch": epoch} if kind == "LEADER_CHANGE" else {}
     record: MetadataRecord = cls(
         **{name: tuple(value) if isinstance(value, list) else value for name, value in arguments.items()}
     )

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-COMMANDS: dict[str, Callable[..., Iterable[str]]] = {}
+COMMANDS: dict[str, Callable[..., Iterable[str] | None]] = {}
 
 
-def command(act: Callable[..., Iterable[str]]) -> Callable[..., Iterable[str]]:
+def command(act: Callable[..., Iterable[str] | None]) -> Callable[..., Iterable[str] | None]:
     """Make a function a command of its name; ``_`` in the name is ``-`` in a transcript."""
     name = act.__name__.replace("_", "-")
     assert name not in COMMANDS, f"two commands are called {name}"
@@ -49,8 +49,9 @@ class Script:
         name, *words = line.split()
         assert name in COMMANDS, f"there is no command {name}; known: {', '.join(sorted(COMMANDS))}"
         pairs = dict(word.split("=", 1) for word in words if "=" in word)
-        output = list(COMMANDS[name](self, *(_value(word) for word in words if "=" not in word), **_options(pairs)))
-        return [*output, *(f"! {line}" for line in self._harm(is_new=name == "cluster"))]
+        given = (_value(word) for word in words if "=" not in word)
+        output = COMMANDS[name](self, *given, **{name: _value(text) for name, text in pairs.items()})
+        return [*(output or ()), *(f"! {line}" for line in self._harm(is_new=name == "cluster"))]
 
     def _harm(self, *, is_new: bool) -> list[str]:
         if self.lab is None:
@@ -61,10 +62,6 @@ class Script:
         harm += [f"{it.records} acknowledged records are lost: {it.excuse}" for it in watch.losses]
         told, self.told = set() if is_new else self.told, set(harm)
         return [line for line in harm if line not in told]
-
-
-def _options(pairs: dict[str, str]) -> dict[str, Any]:
-    return {name: _value(text) for name, text in pairs.items()}
 
 
 def _value(text: str) -> Any:

@@ -16,11 +16,11 @@ from tests.plugins.laboratory import QUICK, Lab
 from tests.plugins.transcript import Script, command, milliseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 
 @command
-def cluster(it: Script, *brokers: int, latency: int = 1, preset: str = "", **options: Any) -> Iterable[str]:
+def cluster(it: Script, *brokers: int, latency: int = 1, preset: str = "", **options: Any) -> None:
     """``cluster 1 2 3 latency=1 preset=legacy-2.4 replica_lag_time_max_ms=10000 epoch_fencing=false``.
 
     Without a preset it is Kafka 4.x, with processes that start in no time and no rebalance of leaders.
@@ -32,7 +32,6 @@ def cluster(it: Script, *brokers: int, latency: int = 1, preset: str = "", **opt
     constants = replace(usual, switches=replace(usual.switches, **turned), **others)
     it.lab = Lab(brokers, constants, latency)
     it.shown = len(it.lab.commits)
-    return ()
 
 
 @command
@@ -78,39 +77,23 @@ def news(it: Script) -> Iterator[str]:
 
 
 @command
-def kill(it: Script, node: str | int) -> Iterable[str]:
-    """``kill 3``, ``kill controller-101``: SIGKILL."""
-    it.lab.cluster.kill(BrokerId(node_of(node)))
-    return ()
-
-
-@command
-def start(it: Script, node: str | int) -> Iterable[str]:
+def start(it: Script, node: str | int) -> None:
     """``start 3``: a new process."""
     it.lab.start(node_of(node))
-    return ()
 
 
-@command
-def stop(it: Script, node: str | int) -> Iterable[str]:
-    """``stop 3``: SIGTERM."""
-    it.lab.cluster.stop(BrokerId(node_of(node)))
-    return ()
+def _signal(name: str) -> None:
+    """Add the command that sends a signal to a process: ``kill 3``, ``kill controller-101``."""
+
+    def act(it: Script, node: str | int) -> None:
+        getattr(it.lab.cluster, name)(BrokerId(node_of(node)))
+
+    act.__name__ = name
+    command(act)
 
 
-@command
-def pause(it: Script, node: str | int) -> Iterable[str]:
-    """``pause 3``: SIGSTOP."""
-    it.lab.cluster.pause(BrokerId(node_of(node)))
-    return ()
-
-
-@command
-def resume(it: Script, node: str | int) -> Iterable[str]:
-    """``resume 3``: SIGCONT."""
-    it.lab.cluster.resume(BrokerId(node_of(node)))
-    return ()
-
+for signal in ("kill", "stop", "pause", "resume"):  # SIGKILL, SIGTERM, SIGSTOP, SIGCONT
+    _signal(signal)
 
 CONTROLLER_NAME = "controller"
 
@@ -128,26 +111,23 @@ def node_of(text: str | int) -> int:
 
 
 @command
-def hold(it: Script, *links: str) -> Iterable[str]:
+def hold(it: Script, *links: str) -> None:
     """``hold 1->3``: nothing that 1 sends reaches 3; ``controller`` is a name for the active controller."""
     for link in links:
         it.lab.hold(*_link(link))
-    return ()
 
 
 @command
-def release(it: Script, *links: str) -> Iterable[str]:
+def release(it: Script, *links: str) -> None:
     """``release 1->3``: what was held arrives now, in order."""
     for link in links:
         it.lab.release(*_link(link))
-    return ()
 
 
 @command
-def slow(it: Script, link: str, records_per_second: int) -> Iterable[str]:
+def slow(it: Script, link: str, records_per_second: int) -> None:
     """``slow 1->3 900``: so many records a second."""
     it.lab.network.slow(_link(link), records_per_second)
-    return ()
 
 
 @command

@@ -13,7 +13,7 @@ from tests.plugins.transcript import Script, command
 from tests.plugins.transcript_commands import key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 _FIRST_NODE: Final = 2_000
 
@@ -30,34 +30,30 @@ def _free_node(it: Script) -> int:
 
 
 @command
-def reader(it: Script, name: str, *where: str, **options: Any) -> Iterable[str]:
+def reader(it: Script, name: str, *where: str, **options: Any) -> None:
     """``reader anna t-0 t-1 reset=latest rack=b``: a consumer called anna that was told what to read."""
     keys = [key_of(each) for each in where]
     it.clients[name] = it.lab.reader(*keys, node=_free_node(it), **_options(options))
-    return ()
 
 
 @command
-def start_in(it: Script, broker: int, rack: str) -> Iterable[str]:
+def start_in(it: Script, broker: int, rack: str) -> None:
     """``start-in 2 b``: a new process of broker 2, in the rack b."""
     it.lab.start(broker, rack)
-    return ()
 
 
 @command
-def member(it: Script, name: str, group: str, *topics: str, **options: Any) -> Iterable[str]:
+def member(it: Script, name: str, group: str, *topics: str, **options: Any) -> None:
     """``member anna g t protocol=consumer``: a consumer called anna in the group g."""
     it.clients[name] = it.lab.member(group, *topics, node=_free_node(it), **_options(options))
-    return ()
 
 
 @command
-def commit_offsets(it: Script, name: str) -> Iterable[str]:
+def commit_offsets(it: Script, name: str) -> None:
     """``commit-offsets anna``: she commits how far she has read; ``acknowledged`` tells what came of it."""
     client = it.clients[name]
     client.commit(it.lab.cluster.now, lambda _now, _error: None)
     it.lab.cluster.flush(client.node)
-    return ()
 
 
 @command
@@ -73,11 +69,10 @@ def acknowledged(it: Script, *names: str) -> Iterator[str]:
 
 
 @command
-def close(it: Script, name: str) -> Iterable[str]:
+def close(it: Script, name: str) -> None:
     """``close anna``: the application ends."""
     it.clients[name].close()
     it.lab.cluster.flush(it.clients[name].node)
-    return ()
 
 
 @command

@@ -9,40 +9,36 @@ from tests.plugins.transcript import Script, command
 from tests.plugins.transcript_commands import key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 _ACKS = {"0": Acks.NONE, "1": Acks.LEADER, "all": Acks.ALL}
 _FIRST_NODE = 1_000
 
 
 @command
-def producer(it: Script, name: str, acks: str | int = "all", *, idempotence: bool = True) -> Iterable[str]:
+def producer(it: Script, name: str, acks: str | int = "all", *, idempotence: bool = True) -> None:
     """``producer anna acks=1 idempotence=false``: a client called anna."""
     options = {"acks": _ACKS[str(acks)], "idempotence": idempotence}
     it.clients[name] = it.lab.producer(_FIRST_NODE + len(it.clients), **options)
-    return ()
 
 
 @command
-def transactional_producer(it: Script, name: str, transactional_id: str) -> Iterable[str]:
+def transactional_producer(it: Script, name: str, transactional_id: str) -> None:
     """``transactional-producer anna payments``: a client called anna with a transactional id."""
     it.clients[name] = it.lab.transactional(transactional_id, _FIRST_NODE + len(it.clients))
-    return ()
 
 
 @command
-def transaction_log(it: Script, *replicas: int) -> Iterable[str]:
+def transaction_log(it: Script, *replicas: int) -> None:
     """``transaction-log 3 1 2``: ``__transaction_state`` with one partition on these brokers."""
     it.lab.topic(TRANSACTION_STATE, [replicas], min_isr=min(2, len(replicas)))
     it.shown = len(it.lab.commits)
-    return ()
 
 
 @command
-def send(it: Script, name: str, where: str, *values: str) -> Iterable[str]:
+def send(it: Script, name: str, where: str, *values: str) -> None:
     """``send anna orders-0 first second``: a batch of these records."""
     it.lab.send(it.clients[name], key_of(where), len(values), values=values)
-    return ()
 
 
 @command
@@ -56,10 +52,9 @@ def sent(it: Script, name: str) -> Iterator[str]:
 
 
 @command
-def transaction(it: Script, name: str, step: str) -> Iterable[str]:
+def transaction(it: Script, name: str, step: str) -> None:
     """``transaction anna begin``; or ``commit``, or ``abort``."""
     it.lab.transact(it.clients[name], getattr(it.clients[name], step))
-    return ()
 
 
 @command

@@ -9,32 +9,29 @@ from tests.plugins.transcript import Script, command
 from tests.plugins.transcript_commands import key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from streaming.model.storage.log import Log
 
 
 @command
-def sync(it: Script, *brokers: int) -> Iterable[str]:
+def sync(it: Script, *brokers: int) -> None:
     """``sync 1 2``: the operating systems of these machines flush what was appended so far."""
     for broker in brokers:
         it.lab.cluster.sync(broker)
-    return ()
 
 
 @command
-def lose_power(it: Script, *brokers: int) -> Iterable[str]:
+def lose_power(it: Script, *brokers: int) -> None:
     """``lose-power 1 2``: these machines stop; what they had not flushed is lost."""
     for broker in brokers:
         it.lab.cluster.lose_power(broker)
-    return ()
 
 
 @command
-def wipe(it: Script, broker: int) -> Iterable[str]:
+def wipe(it: Script, broker: int) -> None:
     """``wipe 3``: its disk breaks and is replaced by an empty one."""
     it.lab.cluster.wipe(broker)
-    return ()
 
 
 @command
@@ -59,25 +56,22 @@ def first_difference(one: Log, other: Log) -> int | None:
 
 
 @command
-def fail_log_dir(it: Script, broker: int, name: str) -> Iterable[str]:
+def fail_log_dir(it: Script, broker: int, name: str) -> None:
     """``fail-log-dir 1 dir-2``: what lies there cannot be read any more."""
     it.lab.cluster.fail_log_dir(broker, name)
-    return ()
 
 
 @command
-def mend_log_dir(it: Script, broker: int, name: str) -> Iterable[str]:
+def mend_log_dir(it: Script, broker: int, name: str) -> None:
     """``mend-log-dir 1 dir-2``: it can be read again, by the next process."""
     assert broker not in it.lab.cluster.brokers
     del it.lab.cluster.disks[broker].log_dirs.offline[name]
-    return ()
 
 
 @command
-def cordon(it: Script, broker: int, *names: str) -> Iterable[str]:
+def cordon(it: Script, broker: int, *names: str) -> None:
     """``cordon 1 dir-1 dir-2``: no new replicas there; without names everywhere again."""
     it.lab.cluster.disks[broker].log_dirs.cordoned = names
-    return ()
 
 
 @command

@@ -48,14 +48,13 @@ def ids(members: Iterable[int]) -> str:
 
 
 @command
-def epoch_cache(it: Script, *entries: str, end: int) -> Iterable[str]:
+def epoch_cache(it: Script, *entries: str, end: int) -> None:
     """``epoch-cache 1@0 3@10 end=30``: a log with these epochs (epoch@first offset) that ends there."""
     log = it.clients["log"] = Log()
     for entry in entries:
         epoch, offset = map(int, entry.split("@"))
         log.begin_epoch(epoch, offset)
     log.append(end)
-    return ()
 
 
 @command
