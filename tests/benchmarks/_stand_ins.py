@@ -48,13 +48,11 @@ class Size(NamedTuple):
         partitions: of three replicas.
         groups: of four members; each has committed.
         partitions_of_a_group: that many.
-        controller: where the leader of the metadata quorum listens; 0: nowhere.
     """
 
     partitions: int
     groups: int = 0
     partitions_of_a_group: int = 0
-    controller: int = 0
 
     def __str__(self) -> str:
         read = f", {self.groups:,} groups x {self.partitions_of_a_group} partitions" if self.groups else ""
@@ -173,7 +171,7 @@ class StandIns(FakeKafka):
             partition_index=0, error_code=0, error_message=None, leader_id=CONTROLLER, leader_epoch=1,
             high_watermark=END, current_voters=replicas[:1], observers=replicas[1:],
         )  # fmt: skip
-        listener = of_node.Listener(name="CONTROLLER", host="127.0.0.1", port=self._size.controller)
+        listener = of_node.Listener(name="CONTROLLER", host="127.0.0.1", port=0)  # nobody follows the log
         topics = [of_topic(topic_name="__cluster_metadata", partitions=[part])]
         nodes = [of_node(node_id=CONTROLLER, listeners=[listener])]
         return DescribeQuorumResponse(error_code=0, error_message=None, topics=topics, nodes=nodes)
