@@ -10,7 +10,7 @@ import pytest
 from streaming.cluster_settings import each_cluster, filled, one_cluster
 from streaming.errors import ConfigurationError
 from streaming.settings import ClusterSettings, Settings, load
-from tests.test_settings import REFERENCE
+from tests.test_settings import REFERENCE, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,12 +33,6 @@ bootstrap_servers = "b:9092"
 [collect]
 poll_seconds = 7.0
 """
-
-
-def write(folder: Path, text: str) -> Path:
-    path = folder / "isrwatch.toml"
-    path.write_text(text)
-    return path
 
 
 def test_each_cluster_has_its_own_keys_and_those_of_all(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_every_make_target_of_the_documentation_exists() -> None:
         for target in re.findall(r"\bmake ([a-z-]+)\b", re.sub(r"```mermaid.*?```", "", (ROOT / page).read_text()))
     }
     assert named <= targets
-    assert {"demo", "test"} <= named
+    assert {"demo", "generated", "test", "tools"} <= named
 
 
 @pytest.mark.parametrize("page", [*PAGES, *DEPLOYMENT])

@@ -94,11 +94,3 @@ def test_a_query_that_the_troubleshooting_names_is_one_of_the_job() -> None:
     trouble = (DOCS / "troubleshooting.md").read_text()
     (query,) = re.findall(r"^\| `the query (\w+) failed: Python worker failed to connect back`", trouble, re.MULTILINE)
     assert query in QUERIES
-
-
-def test_every_target_of_make_that_the_documentation_names_exists() -> None:
-    targets = set(re.findall(r"^([a-z-]+):.*?## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("*.md")]
-    shown = {name for page in pages for name in re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE)}
-    assert {"demo", "tools", "generated"} <= shown
-    assert shown - targets == set()

@@ -14,6 +14,7 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata import MetadataResponse
+from kafka.record.util import decode_varint, encode_varint
 
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import SnapshotReason, SourceKind
@@ -76,7 +77,7 @@ class Records:
         header = list(self._HEADER.unpack_from(batch.data))
         body, records = batch.data[self._HEADER.size :], []
         for _ in range(header[-1]):
-            length, at = varint(body, 0)
+            length, at = decode_varint(body, 0)
             records.append(body[at : at + length])
             body = body[at + length :]
         if not records:
@@ -97,35 +98,20 @@ class Records:
         """Damage the value of a record behind its type, or with it."""
         at = 1
         for _ in range(2):
-            at = varint(record, at)[1]
-        length, at = varint(record, at)
+            at = decode_varint(record, at)[1]
+        length, at = decode_varint(record, at)
         key_end = at + max(0, length)
-        length, at = varint(record, key_end)
+        length, at = decode_varint(record, key_end)
         value = record[at : at + length]
         kept = dice.choice((0, 3, 3, 3))
         odd = value[:kept] + odd_bytes(dice, value[kept:])
         return record[:key_end] + encoded_varint(len(odd)) + odd + record[at + length :]
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
-    """Read a zigzag varint; return it and the index behind it."""
-    number = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return (number >> 1) ^ -(number & 1), at
-
-
 def encoded_varint(number: int) -> bytes:
-    """Write a zigzag varint."""
-    rest, data = (number << 1) ^ (number >> 63), bytearray()
-    while rest >= 0x80:
-        data.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    return bytes([*data, rest])
+    data = bytearray()
+    encode_varint(number, data.append)
+    return bytes(data)
 
 
 class _Socket:
@@ -186,13 +172,9 @@ def _reassignments() -> Any:
     part = topic.OngoingPartitionReassignment(
         partition_index=0, replicas=[1, 2, 3], adding_replicas=[3], removing_replicas=[1]
     )
-    return ListPartitionReassignmentsResponse(
-        version=0,
-        throttle_time_ms=0,
-        error_code=0,
-        error_message=None,
-        topics=[topic(name="orders", partitions=[part])],
-    )
+    topics = [topic(name="orders", partitions=[part])]
+    fine = {"throttle_time_ms": 0, "error_code": 0, "error_message": None}
+    return ListPartitionReassignmentsResponse(version=0, topics=topics, **fine)
 
 
 def _listed() -> list[Any]:
@@ -210,12 +192,8 @@ def _listed() -> list[Any]:
     eligible = described.DescribeTopicPartitionsResponsePartition(
         **part, eligible_leader_replicas=[2], last_known_elr=[]
     )
-    return [
-        listed,
-        DescribeTopicPartitionsResponse(
-            version=0, throttle_time_ms=0, topics=[described(**of_topic, partitions=[eligible])], next_cursor=None
-        ),
-    ]
+    topics = [described(**of_topic, partitions=[eligible])]
+    return [listed, DescribeTopicPartitionsResponse(version=0, throttle_time_ms=0, topics=topics, next_cursor=None)]
 
 
 class Responses:
@@ -254,10 +232,8 @@ class Responses:
                     request = describe_quorum_request(2)
                     connection.call(request, DescribeQuorumResponse, read_quorum)
                 case 1:
-                    end = messages.LogEnd(0, 1)
-                    request = messages.fetch_request(
-                        17, cluster_id="c", leader_epoch=1, end=end, high_watermark=0, wait_ms=1
-                    )
+                    asked: dict[str, Any] = {"cluster_id": "c", "leader_epoch": 1, "high_watermark": 0, "wait_ms": 1}
+                    request = messages.fetch_request(17, end=messages.LogEnd(0, 1), **asked)
                     fetched = connection.call(request, FetchResponse, messages.read_fetch)
                     list(decode_batches(fetched.records))
                 case 2:
