@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from bisect import bisect_right
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,9 +24,10 @@ from streaming.contracts.observations import (
     SnapshotReason,
     SourceKind,
 )
+from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK, BrokerOffsetsObserved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Container, Iterable, Iterator
     from pathlib import Path
 
     from streaming.contracts.observations import Channel
@@ -163,6 +165,26 @@ class Cluster:
             self.head = self.offset, encode(block).partition(BODY)[0].replace(b'"sequence":0', b'"sequence":%d', 1)
         self.sequence += 1
         return self.head[1] % self.sequence + BODY + self.bodies[topic]
+
+    def offsets(self, source: str, numbers: Container[int], sequence: int = 0) -> Iterator[tuple[bytes, int]]:
+        """Yield blocks with the positions of all replicas of some partitions, which have moved, and their lengths."""
+        firsts, now = self.topics.firsts, self.clock()
+        for broker in range(self.brokers):
+            hosted = [number for number in self.hosted_by(broker) if number in numbers]
+            for start in range(0, len(hosted), SAMPLES_PER_BLOCK):
+                some, sequence = hosted[start : start + SAMPLES_PER_BLOCK], sequence + 1
+                counts, ends = Counter(map(self.topics.of, some)), tuple(now // 1000 + number for number in some)
+                block = BrokerOffsetsObserved(
+                    cluster_id=CLUSTER_ID, cluster=CLUSTER, source=source, authority=SourceKind.NONE,
+                    sequence=sequence, occurred_not_before=now, occurred_not_after=now, collected_at=now,
+                    broker=broker, topic_ids=tuple(f"{topic:022d}" for topic in counts),
+                    topics=tuple(f"orders-{topic:06d}" for topic in counts), replica_counts=tuple(counts.values()),
+                    partition_by_sample=tuple(number - firsts[self.topics.of(number)] for number in some),
+                    log_start_offset_by_sample=(1,) * len(some), last_stable_offset_by_sample=ends,
+                    high_watermark_by_sample=ends, log_end_offset_by_sample=ends,
+                    leader_log_end_offset_by_sample=tuple(end + 5 for end in ends),
+                )  # fmt: skip
+                yield encode(block), len(some)
 
     def send_snapshot(self) -> float:
         """Write a snapshot; give the moment of its first byte."""

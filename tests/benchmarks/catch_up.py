@@ -13,26 +13,21 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from streaming.bus.directory import DirectoryReader
 from streaming.bus.frames import encode_frame
-from streaming.contracts.codec import encode
-from streaming.contracts.observations import Channel, Heartbeat, SourceKind
-from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK, BrokerOffsetsObserved
+from streaming.contracts.observations import Channel, Heartbeat
 from streaming.delta.log.positions import StoredPositions
 from streaming.delta.log.storage import open_table
-from tests.benchmarks._cluster import CLUSTER, CLUSTER_ID, SOURCE, Cluster, Topics, open_log
+from tests.benchmarks._cluster import SOURCE, Cluster, open_log
 from tests.benchmarks._processes import cpu_seconds
 from tests.benchmarks._running import installation, options
 from tests.benchmarks.storm import BROKER, BROKERS, death_and_return
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from streaming.bus.log import WritableLog
     from tests.plugins.pipeline import Pipeline
 
@@ -73,33 +68,11 @@ class Backlog:
         self.held[Channel.REPLICATION] += changes
 
     def _send_offsets(self) -> None:
-        for payload, samples in self._offsets():
+        every = range(self.cluster.partitions)
+        for payload, samples in self.cluster.offsets(SAMPLES, every, self.records[Channel.OFFSETS]):
             self.samples.append(encode_frame(payload))
             self.records[Channel.OFFSETS] += 1
             self.held[Channel.OFFSETS] += samples
-
-    def _offsets(self) -> Iterator[tuple[bytes, int]]:
-        topics: Topics = self.cluster.topics
-        for broker in range(self.cluster.brokers):
-            hosted = self.cluster.hosted_by(broker)
-            for start in range(0, len(hosted), SAMPLES_PER_BLOCK):
-                some, number = hosted[start : start + SAMPLES_PER_BLOCK], self.records[Channel.OFFSETS] + 1
-                yield encode(block(topics, broker, some, self.now, number)), len(some)
-
-
-def block(topics: Topics, broker: int, partitions: Sequence[int], moment: int, sequence: int) -> BrokerOffsetsObserved:
-    counts = Counter(map(topics.of, partitions))
-    ends = tuple(moment // 1000 + partition for partition in partitions)
-    return BrokerOffsetsObserved(
-        cluster_id=CLUSTER_ID, cluster=CLUSTER, source=SAMPLES, authority=SourceKind.NONE,
-        sequence=sequence, occurred_not_before=moment, occurred_not_after=moment, collected_at=moment, broker=broker,
-        topic_ids=tuple(f"AAAAAAAAAAAAAAAA{topic:06d}" for topic in counts),
-        topics=tuple(f"orders-{topic:06d}" for topic in counts), replica_counts=tuple(counts.values()),
-        partition_by_sample=tuple(partition - topics.firsts[topics.of(partition)] for partition in partitions),
-        log_start_offset_by_sample=(1,) * len(partitions), last_stable_offset_by_sample=ends,
-        high_watermark_by_sample=ends, log_end_offset_by_sample=ends,
-        leader_log_end_offset_by_sample=tuple(end + 5 for end in ends),
-    )  # fmt: skip
 
 
 def unapplied(pipeline: Pipeline, reader: DirectoryReader, channel: Channel) -> int:

@@ -14,10 +14,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from streaming.bus.frames import encode_frame
-from streaming.contracts.codec import encode
-from streaming.contracts.observations import Channel, Heartbeat, SourceKind
-from streaming.contracts.sample_blocks import offsets_in_blocks
-from streaming.contracts.samples import ReplicaOffsetsObserved
+from streaming.contracts.observations import Channel, Heartbeat
 from streaming.jobs.application import QUERIES
 from streaming.sources.metadata_log.image import HEARTBEAT_MICROS
 from tests.benchmarks._cluster import SOURCE, Cluster, open_log
@@ -25,7 +22,7 @@ from tests.benchmarks._processes import cpu_seconds, memory
 from tests.benchmarks._running import installation, options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
     from tests.plugins.pipeline import Pipeline, Program
 
@@ -42,24 +39,6 @@ for number in range(int(sys.argv[1])):
 print("running", flush=True)
 time.sleep(3600)
 """
-
-
-def positions(cluster: Cluster, moved: Iterable[int], end: int) -> Iterator[bytes]:
-    """Give what a collector says of the replicas of some partitions, whose logs have grown to an offset."""
-    envelope = cluster.envelope() | {"source": OFFSETS_SOURCE, "authority": SourceKind.NONE}
-    del envelope["metadata_offset"]
-    samples = [
-        ReplicaOffsetsObserved(
-            **envelope, topic_id=f"{topic:022d}", topic=f"orders-{topic:06d}",
-            partition=number - cluster.topics.firsts[topic], broker=(number + each) % cluster.brokers,
-            log_start_offset=0, log_end_offset=end, high_watermark=end, last_stable_offset=end,
-            leader_log_end_offset=end,
-        )
-        for number in moved
-        for topic in [cluster.topics.of(number)]
-        for each in range(3)
-    ]  # fmt: skip
-    return map(encode, offsets_in_blocks(samples))
 
 
 def every(seconds: float, stopped: threading.Event, do: Callable[[], None]) -> None:
@@ -89,8 +68,8 @@ class Traffic:
     def move(self) -> None:
         """Move the positions of 30 % of the partitions, of all of them at first."""
         self.rounds += 1
-        moved = (number for number in range(self.cluster.partitions) if self.rounds == 1 or number % 10 < 3)
-        payloads = positions(self.cluster, moved, self.rounds * 1000)
+        moved = {number for number in range(self.cluster.partitions) if self.rounds == 1 or number % 10 < 3}
+        payloads = (payload for payload, _ in self.cluster.offsets(OFFSETS_SOURCE, moved))
         self.offsets.append(b"".join(map(encode_frame, payloads)))
 
 

@@ -14,13 +14,9 @@ ROOT = Path(__file__).parents[2]
 
 def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(ROOT / "deploy" / "spark" / "main.py"), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+        [sys.executable, str(ROOT / "deploy" / "spark" / "main.py"), *arguments], capture_output=True, text=True,
+        check=False, timeout=120, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -49,15 +49,9 @@ def forked(
         "faults": [(name, line, code) for name, (line, code) in faults.items()],
     }
     subprocess.run(
-        [sys.executable, "-c", TRY],
-        cwd=project,
-        env={"PYTHONPATH": str(CHECKOUT), "PATH": ""},
-        input=json.dumps(given),
-        text=True,
-        check=True,
-        capture_output=True,
-        timeout=120,
-    )
+        [sys.executable, "-c", TRY], cwd=project, env={"PYTHONPATH": str(CHECKOUT), "PATH": ""},
+        input=json.dumps(given), text=True, check=True, capture_output=True, timeout=120,
+    )  # fmt: skip
     verdicts, imported, unsteady, code = json.loads((project / "verdicts.json").read_text())
     return verdicts, imported, unsteady, code
 

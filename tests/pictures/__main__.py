@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 from dashboards.boards import all_boards
 from tests.pictures.scene import Scene, write_blocks
 from tests.pictures.site import BOARDS, serving
-from tests.plugins.local_http import free_port, wait_until
-from tests.plugins.prometheus import _is_ready
+from tests.plugins.local_http import free_port
+from tests.plugins.prometheus import running_server
 
 if TYPE_CHECKING:
     import queue
@@ -85,23 +85,17 @@ def draw(picture: Picture, site: str, problems: queue.Queue[list[str]], target: 
 def run(storage: Path, target: Path, chosen: str) -> int:
     """Draw all pictures over the storage of a Prometheus; return the number of problems."""
     port, count = free_port(), 0
-    command = ["prometheus", f"--config.file={storage.parent / 'prometheus.yml'}", f"--storage.tsdb.path={storage}"]
+    command = ["prometheus", "--config.file=prometheus.yml", f"--storage.tsdb.path={storage.resolve()}"]
     command += [f"--web.listen-address=127.0.0.1:{port}", f"--query.lookback-delta={LOOKBACK}"]
+    command += ["--storage.tsdb.retention.time=100y"]
     (storage.parent / "prometheus.yml").write_text("{}\n")
     target.mkdir(parents=True, exist_ok=True)
-    with (storage.parent / "log").open("wb") as log:
-        process = subprocess.Popen([*command, "--storage.tsdb.retention.time=100y"], stdout=log, stderr=log)
     url = f"http://127.0.0.1:{port}"
-    try:
-        wait_until(lambda: _is_ready(process, url), what="Prometheus ready")
-        with serving(url) as (site, problems):
-            for picture in pictures(chosen):
-                found = draw(picture, site, problems, target)
-                print(f"{target / picture.name}: {'; '.join(found) or 'fine'}", flush=True)
-                count += len(found)
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
+    with running_server(command, url, storage.parent), serving(url) as (site, problems):
+        for picture in pictures(chosen):
+            found = draw(picture, site, problems, target)
+            print(f"{target / picture.name}: {'; '.join(found) or 'fine'}", flush=True)
+            count += len(found)
     return count
 
 

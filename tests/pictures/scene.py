@@ -9,27 +9,21 @@ import subprocess
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition
 from exporters.metrics.prepared import ScrapeRequest
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth, TableHealth
-from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import ClusterId, Micros
-from streaming.contracts.observations import Channel
 from streaming.contracts.state import SourceLag
 from streaming.contracts.tables import PARTITION_CHANGES, TABLES
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.progress import ProgressTable
 from streaming.jobs.driver.incidents import IncidentsBatch
-from streaming.jobs.driver.replication import ReplicationBatch
-from streaming.jobs.driver.samples import NewestBatch
-from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.sources.simulated import SimulatedSource, load_scenario
+from tests.plugins.played import PlayedJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,56 +57,39 @@ class Scene:
         return self.begin + self.seconds
 
 
-class Job:
-    """The batches of the job, over tables below a folder."""
+class Job(PlayedJob):
+    """The batches of the job, and the tables that derive from theirs."""
 
     def __init__(self, tables: Path) -> None:
-        self._replication = ReplicationBatch(tables)
-        self._batches: dict[Channel, Any] = {Channel.REPLICATION: self._replication}
-        self._batches |= {channel: NewestBatch(tables, channel) for channel in (Channel.OFFSETS, Channel.METRICS)}
+        super().__init__(tables)
         self._incidents = IncidentsBatch(tables, 30.0, 120.0)
         self._changes = ChangeReader(tables / PARTITION_CHANGES.name)
-        self._progress = {channel: ProgressTable(tables, channel) for channel in self._batches}
-        self._position = 0
-
-    def apply(self, source: SimulatedSource, now: int) -> None:
-        """Apply what a source observed up to now, microseconds."""
-        rows: dict[Channel, list[dict[str, Any]]] = defaultdict(list)
-        for observed in source.poll(Micros(now)):
-            self._position += 1
-            row = {"source": observed.source, "position": self._position, "payload": encode(observed), "damage": None}
-            rows[observed.channel].append(row)
-        for channel, listed in rows.items():
-            self._batches[channel].apply(pa.Table.from_pylist(listed, schema=SCHEMA))
+        self._progress = {channel: ProgressTable(tables, channel) for channel in self.batches}
 
     def derive(self, now: int) -> None:
         """Write the derived tables, the incidents, and how far every source was applied."""
-        self._replication.projections.project(self._replication.shared)
+        self.project()
         for _, rows in self._changes.poll():
             self._incidents.apply(rows)
-        lag = SourceLag(bus_end=self._position, behind_bytes=0, is_query_up=True, restarts=0, reported_at=Micros(now))
+        lag = SourceLag(bus_end=self.position, behind_bytes=0, is_query_up=True, restarts=0, reported_at=Micros(now))
         for channel, table in self._progress.items():
-            states, version = self._batches[channel].sources()
+            states, version = self.batches[channel].sources()
             table.replace([(state, lag) for state in states], version)
 
 
 def _scrapes(scene: Scene, tables: Path) -> Iterator[tuple[int, str]]:
     """Yield the time and the exposition of every scrape."""
     source = SimulatedSource(
-        load_scenario(scene.scenario),
-        seed=1,
-        cluster_id=ClusterId("id-of-prod"),
-        cluster=CLUSTER,
-        name="metadata_log:collector-1",
-        epoch=Micros(scene.begin * SECOND),
-    )
+        load_scenario(scene.scenario), seed=1, cluster_id=ClusterId("id-of-prod"), cluster=CLUSTER,
+        name="metadata_log:collector-1", epoch=Micros(scene.begin * SECOND),
+    )  # fmt: skip
     job, exposition = Job(tables), Exposition(STALE_SECONDS)
     reader = TablesReader(tables)
     for scraped in range(0, scene.seconds, SCRAPE_SECONDS):
         now = (scene.begin + scraped) * SECOND
         if scraped < scene.seconds - scene.blind_seconds:
             for step in range(_POLLS):
-                job.apply(source, now - (_POLLS - 1 - step) * SCRAPE_SECONDS * SECOND // _POLLS)
+                job.apply(now - (_POLLS - 1 - step) * SCRAPE_SECONDS * SECOND // _POLLS, source)
             job.derive(now)
         for table in reader._side_tables:
             table._not_before = 0.0  # time stands still here, and the reader rests by the clock

@@ -62,6 +62,13 @@ class Part:
     offline: list[int] = field(default_factory=list)
     ends: dict[int, int] = field(default_factory=dict)  # of the log of each broker; 0 where none is set
 
+    def fields(self, number: int) -> dict[str, Any]:
+        """Give the fields of every response that describes partitions."""
+        return {
+            "error_code": 0, "partition_index": number, "leader_id": self.leader, "leader_epoch": self.leader_epoch,
+            "replica_nodes": self.replicas, "isr_nodes": self.isr, "offline_replicas": self.offline,
+        }  # fmt: skip
+
 
 @dataclass
 class Topic:
@@ -242,27 +249,19 @@ class FakeKafka:
         return self._errors[api_key].popleft() if self._errors[api_key] else 0
 
     def _ApiVersionsRequest(self, broker: int, __: Any) -> Any:  # noqa: N802 - the name of the request
-        version = ApiVersionsResponse.ApiVersion
-        keys = [
-            version(api_key=key, min_version=0, max_version=newest)
-            for key, newest in self._newest_of(broker).items()
-            if newest >= 0
-        ]
+        of = ApiVersionsResponse
+        newest = {key: version for key, version in self._newest_of(broker).items() if version >= 0}
+        levels = self.features.items()
+        supported = [of.SupportedFeatureKey(name=each, min_version=0, max_version=most) for each, (most, _) in levels]
         return ApiVersionsResponse(
-            error_code=0,
-            api_keys=keys,
-            throttle_time_ms=0,
-            supported_features=[
-                ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=0, max_version=level)
-                for name, (level, _) in self.features.items()
-            ],
-            finalized_features_epoch=1,
+            error_code=0, throttle_time_ms=0, supported_features=supported, finalized_features_epoch=1,
+            api_keys=[of.ApiVersion(api_key=key, min_version=0, max_version=most) for key, most in newest.items()],
             finalized_features=[
-                ApiVersionsResponse.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-                for name, (_, level) in self.features.items()
+                of.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+                for name, (_, level) in levels
                 if level
             ],
-        )
+        )  # fmt: skip
 
     def _SaslHandshakeRequest(self, _: int, __: Any) -> Any:  # noqa: N802 - as above
         return SaslHandshakeResponse(error_code=33, mechanisms=["GSSAPI"])
@@ -288,20 +287,9 @@ class FakeKafka:
     def _listed(view: View, name: str) -> Any:
         of_topic = MetadataResponse.MetadataResponseTopic
         topic = view.topics.get(name) or Topic(uuid.UUID(int=0), [], UNKNOWN_TOPIC)
-        return of_topic(
-            error_code=topic.error,
-            name=name,
-            topic_id=topic.id,
-            is_internal=False,
-            partitions=[
-                of_topic.MetadataResponsePartition(
-                    error_code=0, partition_index=number, leader_id=part.leader, leader_epoch=part.leader_epoch,
-                    replica_nodes=part.replicas, isr_nodes=part.isr, offline_replicas=part.offline,
-                )
-                for number, part in enumerate(topic.parts)
-                if not topic.error
-            ],
-        )  # fmt: skip
+        told = enumerate(() if topic.error else topic.parts)
+        parts = [of_topic.MetadataResponsePartition(**part.fields(number)) for number, part in told]
+        return of_topic(error_code=topic.error, name=name, topic_id=topic.id, is_internal=False, partitions=parts)
 
     def _DescribeTopicPartitionsRequest(self, broker: int, request: Any) -> Any:  # noqa: N802 - as above
         """Answer as ``DescribeTopicPartitionsRequestHandler`` does: sorted, from the cursor on, so many at most."""
@@ -330,20 +318,13 @@ class FakeKafka:
     @staticmethod
     def _described(view: View, name: str, parts: Sequence[tuple[int, Part]]) -> Any:
         of_topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
-        return of_topic(
-            error_code=0,
-            name=name,
-            topic_id=view.topics[name].id,
-            is_internal=False,
-            partitions=[
-                of_topic.DescribeTopicPartitionsResponsePartition(
-                    error_code=0, partition_index=number, leader_id=part.leader, leader_epoch=part.leader_epoch,
-                    replica_nodes=part.replicas, isr_nodes=part.isr, eligible_leader_replicas=part.elr,
-                    last_known_elr=part.last_known_elr, offline_replicas=part.offline,
-                )
-                for number, part in parts
-            ],
-        )  # fmt: skip
+        of_part = of_topic.DescribeTopicPartitionsResponsePartition
+        told = [
+            of_part(**part.fields(number), eligible_leader_replicas=part.elr, last_known_elr=part.last_known_elr)
+            for number, part in parts
+        ]
+        topic_id = view.topics[name].id
+        return of_topic(error_code=0, name=name, topic_id=topic_id, is_internal=False, partitions=told)
 
     def _ListPartitionReassignmentsRequest(self, _: int, __: Any) -> Any:  # noqa: N802 - as above
         return ListPartitionReassignmentsResponse(throttle_time_ms=0, error_code=0, error_message=None, topics=[])
@@ -391,9 +372,7 @@ class FakeKafka:
                 name=name,
                 partitions=[
                     of_topic.DescribeLogDirsPartition(
-                        partition_index=number,
-                        partition_size=10 * part.ends.get(broker, 0),
-                        offset_lag=0,
+                        partition_index=number, partition_size=10 * part.ends.get(broker, 0), offset_lag=0,
                         is_future_key=False,
                     )
                     for number, part in enumerate(topic.parts)
@@ -401,7 +380,7 @@ class FakeKafka:
                 ],
             )
             for name, topic in self.view.topics.items()
-        ]
+        ]  # fmt: skip
         directory = of_result(error_code=0, log_dir="/data", topics=topics, total_bytes=1000, usable_bytes=600)
         return DescribeLogDirsResponse(throttle_time_ms=0, error_code=0, results=[directory])
 

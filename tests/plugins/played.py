@@ -41,34 +41,43 @@ def decoded(state: ReplicationState) -> ReplicationState:
 START = 1_700_000_000 * SECOND
 
 
+class PlayedJob:
+    """The batches of the job over the tables of a folder, given what sources observe."""
+
+    def __init__(self, tables: Path) -> None:
+        self.replication = ReplicationBatch(tables)
+        self.batches: dict[Channel, Any] = {Channel.REPLICATION: self.replication}
+        self.batches |= {channel: NewestBatch(tables, channel) for channel in (Channel.OFFSETS, Channel.METRICS)}
+        self.position = 0
+
+    def apply(self, now: int, *sources: SimulatedSource) -> None:
+        """Apply what sources observed up to a moment, in microseconds."""
+        rows: dict[Channel, list[dict[str, Any]]] = defaultdict(list)
+        for observed in (each for source in sources for each in source.poll(Micros(now))):
+            self.position += 1
+            told = {"source": observed.source, "position": self.position, "payload": encode(observed), "damage": None}
+            rows[observed.channel].append(told)
+        for channel, told_there in rows.items():
+            self.batches[channel].apply(pa.Table.from_pylist(told_there, schema=SCHEMA))
+
+    def project(self) -> None:
+        self.replication.projections.project(self.replication.shared)
+
+
 def play(directory: Path, *scenarios: str, seconds: int, project_every: int = 20) -> None:
     """Play scenarios as clusters of their names; the projections lag behind the last commits, as they do live."""
     sources = [
         SimulatedSource(
-            load_scenario(name),
-            seed=7 + number,
-            cluster_id=ClusterId(f"id-of-{name}"),
-            cluster=name,
-            name=f"metadata_log:{name}",
-            epoch=Micros(START),
+            load_scenario(name), seed=7 + number, cluster_id=ClusterId(f"id-of-{name}"), cluster=name,
+            name=f"metadata_log:{name}", epoch=Micros(START),
         )
         for number, name in enumerate(scenarios)
-    ]
-    replication = ReplicationBatch(directory)
-    batches: dict[Channel, Any] = {Channel.REPLICATION: replication}
-    batches |= {channel: NewestBatch(directory, channel) for channel in (Channel.OFFSETS, Channel.METRICS)}
-    position = 0
+    ]  # fmt: skip
+    job = PlayedJob(directory)
     for second in range(seconds):
-        rows: dict[Channel, list[dict[str, Any]]] = defaultdict(list)
-        for source in sources:
-            for observed in source.poll(Micros(START + second * SECOND)):
-                position += 1
-                told = {"source": observed.source, "position": position, "payload": encode(observed), "damage": None}
-                rows[observed.channel].append(told)
-        for channel, told_there in rows.items():
-            batches[channel].apply(pa.Table.from_pylist(told_there, schema=SCHEMA))
+        job.apply(START + second * SECOND, *sources)
         if second % project_every == project_every - 1:
-            replication.projections.project(replication.shared)
+            job.project()
 
 
 def expire_log(path: Path) -> None:

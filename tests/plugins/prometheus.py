@@ -79,7 +79,7 @@ class Alertmanager:
 
 
 @contextmanager
-def _process(command: Sequence[str], url: str, directory: Path) -> Iterator[None]:
+def running_server(command: Sequence[str], url: str, directory: Path) -> Iterator[None]:
     """Run a server until it is ready, and stop it afterwards; its log is part of a failure."""
     log = directory / "log"
     with log.open("wb") as output:
@@ -124,7 +124,7 @@ def running_alertmanager(
         f"--web.listen-address={url.removeprefix('http://')}",
         "--cluster.listen-address=",
     )
-    with _process(command, url, directory):
+    with running_server(command, url, directory):
         yield Alertmanager(url)
 
 
@@ -163,7 +163,7 @@ def running_prometheus(
         f"--web.listen-address={url.removeprefix('http://')}",
         "--web.enable-lifecycle",
     )
-    with _process(command, url, directory):
+    with running_server(command, url, directory):
         yield Prometheus(url, directory)
 
 
