@@ -150,5 +150,25 @@ def test_a_whole_number_is_a_duration(tmp_path: Path) -> None:
     assert settings.load(write(tmp_path, "[collect]\npoll_seconds = 2\n")).collect.poll_seconds == 2.0
 
 
-def test_no_file_gives_the_defaults() -> None:
-    assert settings.load(None) == settings.Settings()
+@pytest.mark.parametrize(
+    ("pattern", "meant"),
+    [("tmp-*", "tmp-.*"), ("*", ".*"), ("*-internal", ".*-internal"), ("a*|b_*", "a.*|b_.*"), ("^tmp*$", "^tmp.*$")],
+)
+def test_a_pattern_of_file_names_is_refused_with_what_is_meant(pattern: str, meant: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(f"--x is {pattern!r}, but")) as refused:
+        settings.check_pattern("--x", pattern)
+    assert f"write {meant!r}, or" in str(refused.value)
+    assert "\n" not in str(refused.value)
+    settings.check_pattern("--x", meant)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["", ".*", "^$", "orders.*", r"\w*", "(ab)*", "[-]*", "tmp-.*|junk", "a+", "x{2}", r"_\d*$"]
+)
+def test_a_regular_expression_is_none_of_these(pattern: str) -> None:
+    settings.check_pattern("--x", pattern)
+
+
+def test_what_is_no_regular_expression_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"^--x '\[a' is no regular expression: unterminated"):
+        settings.check_pattern("--x", "[a")

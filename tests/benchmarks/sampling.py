@@ -1,6 +1,6 @@
 """What a round of samples costs: CPU, memory, requests, bytes and time; beside the ways of other exporters.
 
-    python -m tests.benchmarks.sampling [--sizes 1000:300:10 10000:300:100] [--rounds 3] [--healthy]
+    python -m tests.benchmarks.sampling [--sizes 1000:300:10 10000:300:100] [--rounds 3]
 
 Brokers are stand-ins in a process of their own, which speak Kafka's protocol and answer a repeated question from
 memory. Sizes are partitions, groups and partitions of a group. The collector runs as ``isrwatch collect`` runs it: in
@@ -210,7 +210,7 @@ def _each(led: Mapping[str, list[int]]) -> list[dict[str, list[int]]]:
     return [{topic: [number]} for topic, numbers in led.items() for number in numbers]
 
 
-def measure(size: Size, rounds: int, *, is_broken: bool) -> None:
+def measure(size: Size, rounds: int) -> None:
     """Measure one cluster, and print a table of it."""
     print(size, flush=True)
     round_seconds = SECONDS_OF_A_ROUND[0] + size.partitions / SECONDS_OF_A_ROUND[1]
@@ -227,7 +227,7 @@ def measure(size: Size, rounds: int, *, is_broken: bool) -> None:
             show("what they ask, by us", collector.rounds(rounds))
         with running(cluster.servers, each_round(ALL_KINDS, round_seconds), warm) as collector:
             show("every kind of sample", collector.rounds(rounds))
-            for how, again in (("dead", "back"), ("hung", "awake")) if is_broken else ():
+            for how, again in (("dead", "back"), ("hung", "awake")):
                 cluster.harm(how, BROKERS)
                 time.sleep(2 * round_seconds)
                 show(f"  one broker {how}", collector.rounds(rounds))
@@ -239,9 +239,9 @@ def measure(size: Size, rounds: int, *, is_broken: bool) -> None:
 
 
 def main() -> None:
-    arguments = options(__doc__, sizes=[*SIZES], rounds=3, healthy=False)
+    arguments = options(__doc__, sizes=[*SIZES], rounds=3)
     for size in arguments.sizes:
-        measure(Size(*map(int, size.split(":"))), arguments.rounds, is_broken=not arguments.healthy)
+        measure(Size(*map(int, size.split(":"))), arguments.rounds)
 
 
 if __name__ == "__main__":

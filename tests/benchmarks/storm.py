@@ -1,23 +1,22 @@
 """How long a broker's death and return take to be right on ``/metrics``, and what each process spends on them.
 
-    python -m tests.benchmarks.storm [--partitions 10000 100000] [--storms 10] [--busy]
+    python -m tests.benchmarks.storm [--partitions 10000 100000] [--storms 10]
 
 A broker dies and returns; each partition that it hosts changes twice. The collector's observations of all of it are
 written to the bus at once. The cluster's totals are right when a scrape of them shows every shrink and every expand and
 nothing under-replicated; the storm is over when a whole scrape after that, compressed as Prometheus asks for it, shows
-each partition so. ``--busy``: both cores are taken by something else meanwhile.
+each partition so.
 """
 
 from __future__ import annotations
 
 import gzip
-import multiprocessing
 import re
 import statistics
 import time
 import urllib.request
 from collections import Counter
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.events import Cause
@@ -27,7 +26,7 @@ from tests.benchmarks._processes import cpu_seconds
 from tests.benchmarks._running import installation, options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from tests.plugins.pipeline import Pipeline
 
@@ -88,22 +87,6 @@ def death_and_return(cluster: Cluster, hosted: Sequence[int]) -> list[bytes]:
     return records
 
 
-def spin() -> None:
-    while True:
-        pass
-
-
-@contextmanager
-def busy(processes: int) -> Iterator[None]:
-    """Take that many cores."""
-    started = [multiprocessing.Process(target=spin, daemon=True) for _ in range(processes)]
-    for each in started:
-        each.start()
-    yield
-    for each in started:
-        each.terminate()
-
-
 def storms(pipeline: Pipeline, cluster: Cluster, count: int) -> tuple[list[float], list[float], list[Counter[str]]]:
     """Raise storms one after the other; give the seconds of each, of totals and whole, and each process's CPU."""
     hosted = cluster.hosted_by(BROKER)
@@ -128,7 +111,7 @@ def costs(pipeline: Pipeline) -> Counter[str]:
     })  # fmt: skip
 
 
-def measure(partitions: int, count: int, busy_cores: int) -> None:
+def measure(partitions: int, count: int) -> None:
     """Measure one size, and print it."""
     with ExitStack() as stack:
         pipeline = stack.enter_context(installation())
@@ -141,7 +124,6 @@ def measure(partitions: int, count: int, busy_cores: int) -> None:
         pipeline.export()
         wait_for(pipeline.port, 0)
         whole_scrape(pipeline.port)
-        stack.enter_context(busy(busy_cores))
         totals, whole, spent = storms(pipeline, cluster, count)
     changes = 2 * len(cluster.hosted_by(BROKER))
     print(f"{partitions:,} partitions of {CLUSTER}, {changes:,} changes a storm, {count} storms")
@@ -154,9 +136,9 @@ def measure(partitions: int, count: int, busy_cores: int) -> None:
 
 
 def main() -> None:
-    arguments = options(__doc__, partitions=[10_000, 100_000], storms=10, busy=False)
+    arguments = options(__doc__, partitions=[10_000, 100_000], storms=10)
     for partitions in arguments.partitions:
-        measure(partitions, arguments.storms, multiprocessing.cpu_count() * arguments.busy)
+        measure(partitions, arguments.storms)
 
 
 if __name__ == "__main__":
