@@ -13,10 +13,8 @@ and tables are the job's own, without Spark, and the readers the exporter's.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -52,10 +50,11 @@ from streaming.jobs.driver.samples import NewestBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from tests.benchmarks._cluster import SOURCE, Cluster
 from tests.benchmarks._processes import peak
-from tests.benchmarks._running import timed
+from tests.benchmarks._running import child, timed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from multiprocessing.connection import Connection as Pipe
 
     from streaming.contracts.observations import Observation
 
@@ -247,22 +246,19 @@ class Year:
 
 def started(directory: Path, history_days: int) -> tuple[float, int]:
     """Start job and exporter on the tables in a process of their own; give the seconds and the peak of its memory."""
-    command = [sys.executable, "-m", "tests.benchmarks.year", f"--start={directory}", f"--history-days={history_days}"]
-    seconds, memory = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    with child(start, directory, history_days) as (pipe, _):
+        seconds, memory = pipe.recv()
     return seconds, memory
 
 
-def start(directory: Path, history_days: int) -> None:
+def start(pipe: Pipe, directory: Path, history_days: int) -> None:
     policy = RetentionPolicy(history_days)
-
-    def open_all() -> None:
-        ReplicationBatch(directory, policy)
-        IncidentsBatch(directory, 60.0, 900.0, policy)
-        NewestBatch(directory, Channel.OFFSETS, policy)
-        TablesReader(directory).refresh()
-
-    seconds = timed(open_all)
-    print(json.dumps([seconds, peak()]))
+    began = time.perf_counter()
+    ReplicationBatch(directory, policy)
+    IncidentsBatch(directory, 60.0, 900.0, policy)
+    NewestBatch(directory, Channel.OFFSETS, policy)
+    TablesReader(directory).refresh()
+    pipe.send((time.perf_counter() - began, peak()))
 
 
 def disk_of(directory: Path) -> dict[str, int]:
@@ -320,30 +316,26 @@ def growth_of(before: Measured, after: Measured, size: Size) -> Iterator[str]:
     yield f"{grown / changes / 1e3:.2f} MB for 1,000 changes, {per_incident:.0f} kB for an incident"
 
 
-def parsed(arguments: list[str] | None = None) -> tuple[Size, Path | None]:
-    """Return the size of the run, and the folder of the tables for a process that only starts on them.
+def parsed(arguments: list[str] | None = None) -> Size:
+    """Return the size of the run.
 
     Raises:
         SystemExit: an option is wrong.
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--start", type=Path, help=argparse.SUPPRESS)
     for name, default in ((name, getattr(Size(), name)) for name in Size.__dataclass_fields__):
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=None if name == "second" else default)
     values = vars(parser.parse_args(arguments))
-    directory, days = values.pop("start"), values["days"]
+    days = values["days"]
     if values["second"] is None:
         values["second"] = min(Size().second, max(1, days // 2))
     if not 1 <= values["second"] <= days:
         parser.error(f"--second {values['second']}: name a day from 1 to --days {days}")
-    return Size(**values), directory
+    return Size(**values)
 
 
 def main() -> None:
-    size, directory = parsed()
-    if directory is not None:
-        start(directory, size.history_days)
-        return
+    size = parsed()
     with tempfile.TemporaryDirectory() as folder:
         print(*table_of(run(Path(folder), size), size), sep="\n")
 

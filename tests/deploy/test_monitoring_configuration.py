@@ -19,6 +19,9 @@ from streaming.settings import load
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+ALERTMANAGER = yaml.safe_load((DEPLOY / "alertmanager/alertmanager.yml").read_text())
+PROMETHEUS = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
+RULES = yaml.safe_load((ROOT / "dashboards/generated/alerts.yml").read_text())["groups"][1]["rules"]
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
@@ -82,21 +85,21 @@ def test_amtool_accepts_the_configuration() -> None:
     ],
 )
 def test_a_severity_reaches_its_receiver(labels: tuple[str, ...], receiver: str) -> None:
-    configuration = DEPLOY / "alertmanager/alertmanager.yml"
-    outcome = run("amtool", "config", "routes", "test", f"--config.file={configuration}", *labels)
+    outcome = run(
+        "amtool", "config", "routes", "test", f"--config.file={DEPLOY}/alertmanager/alertmanager.yml", *labels
+    )
     assert outcome.stdout.strip() == receiver, outcome.stderr
 
 
 def test_every_severity_of_an_alert_has_a_receiver() -> None:
-    rules = yaml.safe_load((ROOT / "dashboards/generated/alerts.yml").read_text())["groups"][1]["rules"]
-    receivers = yaml.safe_load((DEPLOY / "alertmanager/alertmanager.yml").read_text())["receivers"]
-    assert {rule["labels"]["severity"] for rule in rules} <= {receiver["name"] for receiver in receivers}
+    assert {rule["labels"]["severity"] for rule in RULES} <= {
+        receiver["name"] for receiver in ALERTMANAGER["receivers"]
+    }
 
 
 def test_a_page_that_inhibits_a_ticket_fires_no_later_and_has_the_labels_that_must_be_equal() -> None:
-    rules = yaml.safe_load((ROOT / "dashboards/generated/alerts.yml").read_text())["groups"][1]["rules"]
-    alerts = {rule["alert"]: rule for rule in rules}
-    inhibitions = yaml.safe_load((DEPLOY / "alertmanager/alertmanager.yml").read_text())["inhibit_rules"]
+    alerts = {rule["alert"]: rule for rule in RULES}
+    inhibitions = ALERTMANAGER["inhibit_rules"]
     named = [rule for rule in inhibitions if str(rule["source_matchers"]).count("alertname") == 1]
     assert len(named) == len(inhibitions) - 1
     for rule in named:
@@ -109,8 +112,7 @@ def test_a_page_that_inhibits_a_ticket_fires_no_later_and_has_the_labels_that_mu
 
 
 def test_the_scrape_has_limits_and_asks_the_exporter() -> None:
-    prometheus = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
-    job, *own = prometheus["scrape_configs"]
+    job, *own = PROMETHEUS["scrape_configs"]
     assert {"sample_limit", "body_size_limit", "label_limit", "label_value_length_limit"} <= set(job)
     assert job["sample_limit"] == AlertSettings().sample_limit, "KafkaReplicationSeriesNearLimit would be wrong"
     assert job["static_configs"] == [{"targets": ["exporter:9308"]}]
@@ -118,7 +120,7 @@ def test_the_scrape_has_limits_and_asks_the_exporter() -> None:
     settings = load(DEPLOY / "isrwatch.toml")
     pages = [f"collector{settings.collect.listen}", f"job{settings.job.listen}"]
     assert [each["static_configs"] for each in own] == [[{"targets": [page]}] for page in pages]
-    (manager,) = prometheus["alerting"]["alertmanagers"]
+    (manager,) = PROMETHEUS["alerting"]["alertmanagers"]
     assert manager["static_configs"] == [{"targets": ["alertmanager:9093"]}]
 
 
@@ -126,13 +128,9 @@ def test_grafana_finds_its_data_source_and_its_dashboards(tmp_path: Path) -> Non
     seen = mounted("grafana", tmp_path)
     provisioning = seen / "etc/grafana/provisioning"
     (source,) = yaml.safe_load((provisioning / "datasources/prometheus.yml").read_text())["datasources"]
-    assert [source["uid"], source["type"], source["url"]] == [
-        "isrwatch-prometheus",
-        "prometheus",
-        "http://prometheus:9090",
-    ]
-    prometheus = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
-    assert source["jsonData"]["timeInterval"] == prometheus["global"]["scrape_interval"]
+    expected = ("isrwatch-prometheus", "prometheus", "http://prometheus:9090")
+    assert (source["uid"], source["type"], source["url"]) == expected
+    assert source["jsonData"]["timeInterval"] == PROMETHEUS["global"]["scrape_interval"]
     (provider,) = yaml.safe_load((provisioning / "dashboards/isrwatch.yml").read_text())["providers"]
     assert not provider["allowUiUpdates"]
     boards = {path.name: path for path in (seen / provider["options"]["path"].lstrip("/")).glob("*.json")}

@@ -70,12 +70,16 @@ class Exposition:
     status: int = 200
 
 
-def _answer(handler: BaseHTTPRequestHandler, status: int, body: bytes) -> None:
-    handler.send_response(status)
-    handler.send_header("Content-Type", "text/plain; version=0.0.4")
-    handler.send_header("Content-Length", str(len(body)))
-    handler.end_headers()
-    handler.wfile.write(body)
+class _Quiet(BaseHTTPRequestHandler):
+    def answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Keep the test's output quiet."""
 
 
 @contextmanager
@@ -97,12 +101,9 @@ def serving_exposition(text: str) -> Iterator[Exposition]:
     """Serve exposition text at /metrics."""
     exposition = Exposition(address="", text=text)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(_Quiet):
         def do_GET(self) -> None:
-            _answer(self, exposition.status, exposition.text.encode())
-
-        def log_message(self, *_: object) -> None:
-            """Keep the test's output quiet."""
+            self.answer(exposition.status, exposition.text.encode())
 
     with _served(Handler) as exposition.address:
         yield exposition
@@ -113,13 +114,10 @@ def collecting_webhook() -> Iterator[Webhook]:
     """Serve a receiver of notifications."""
     hook = Webhook(url="")
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(_Quiet):
         def do_POST(self) -> None:
             hook.notifications.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            _answer(self, 200, b"")
-
-        def log_message(self, *_: object) -> None:
-            """Keep the test's output quiet."""
+            self.answer(200, b"")
 
     with _served(Handler) as address:
         hook.url = f"http://{address}/"

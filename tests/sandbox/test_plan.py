@@ -51,11 +51,8 @@ def test_a_combined_node_is_a_broker_and_a_voter(tmp_path: Path) -> None:
     roles = {node: planned.properties_of(node, tmp_path)["process.roles"] for node in planned.ports()}
     assert roles == {1: "broker,controller", 2: "broker,controller", 3: "broker,controller", 4: "broker"}
     properties = planned.properties_of(1, tmp_path)
-    assert [listener.partition(":")[0] for listener in properties["listeners"].split(",")] == [
-        "CLIENT",
-        "REPLICATION",
-        "CONTROLLER",
-    ]
+    names = [listener.partition(":")[0] for listener in properties["listeners"].split(",")]
+    assert names == ["CLIENT", "REPLICATION", "CONTROLLER"]
     assert "CONTROLLER" not in properties["advertised.listeners"]
     assert len(set(ports_of(planned))) == len(ports_of(planned))
 
