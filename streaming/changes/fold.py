@@ -59,7 +59,7 @@
 #      steps there were. tests/changes/test_interleavings.py.
 #   5. While a partition is remembered, every accepted step has ``change_number`` one higher than the one before,
 #      deletion and return included; ids of events follow from it. tests/changes/test_tombstones.py.
-#   6. No total ever falls. tests/changes/test_totals_never_fall.py, tests/changes/test_totals_of_the_model.py.
+#   6. No total ever falls. tests/changes/test_totals_of_the_model.py.
 #   7. A block, a run and the single observations that they stand for give the same. tests/changes/test_blocks.py,
 #      tests/changes/test_unchanged_run.py, tests/jobs/driver/test_repeated_blocks.py.
 #   8. A step that Kafka's protocol rules out is an event, PROTOCOL_VIOLATION, and is applied: the cluster is right.

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streaming.changes.fold import fold
+from streaming.changes.state import Change, ReplicationState
 from streaming.contracts.blocks import block_of
 from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.identifiers import BrokerId, Micros
+from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import (
     BrokerObserved,
     ConfigObserved,
@@ -22,12 +26,16 @@ from streaming.contracts.observations import (
     SourceKind,
     TopicRemoved,
 )
+from streaming.delta.changes.log import changes_to_arrow
+from streaming.delta.incidents.rows import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from streaming.changes.incidents.context import ChangeRow
     from streaming.contracts.blocks import PartitionsObserved
     from streaming.contracts.observations import Observation
+    from streaming.contracts.state import PartitionState
 
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND
@@ -161,9 +169,41 @@ class Story:
     def heartbeat(self) -> None:
         self.add(Heartbeat(**self.envelope(), metadata_offset=self.offset))
 
-    def told_by(self, source: str) -> list[Observation]:
-        """The same story, told by another collector."""
-        return [replace(observed, source=source) for observed in self.seen]
+    def beside(self, source: str) -> dict[str, Any]:
+        """The envelope of a source that orders nothing, at the time of the story."""
+        envelope = self.envelope()
+        self.sequence -= 1
+        return {**envelope, "source": source, "authority": SourceKind.NONE, "sequence": 0}
+
+    def lease(self, broker: int, seconds: float = 3_600, **fields: Any) -> MaintenanceObserved:
+        """Announce planned work from now on, as a source of its own; whoever calls adds it."""
+        told = {**self.beside("maintenance:a"), "lease": "l", "why": "new disk", **fields}
+        return MaintenanceObserved(
+            **told, broker=BrokerId(broker), lease_until=Micros(self.now + int(seconds * SECOND))
+        )
+
+
+def folded(told: Iterable[Observation], state: ReplicationState | None = None) -> tuple[ReplicationState, list[Change]]:
+    """Fold observations into a state, a new one unless one is given; the state, and what changed."""
+    state = ReplicationState() if state is None else state
+    found = fold(state, told)
+    state.apply(found.touched)
+    return state, list(found.changes)
+
+
+def state_after(told: Iterable[Observation]) -> ReplicationState:
+    return folded(told)[0]
+
+
+def rows_from(told: Iterable[Observation]) -> tuple[ChangeRow, ...]:
+    """The rows of the change log after observations."""
+    return tuple(rows_of(changes_to_arrow(folded(told)[1]), 1))
+
+
+def only(state: ReplicationState) -> PartitionState:
+    """The one partition that is there."""
+    (partition,) = (each for each in state.partitions() if not each.is_deleted)
+    return partition
 
 
 @pytest.fixture
@@ -176,5 +216,8 @@ def poll() -> Story:
     return Story("admin:a", SourceKind.POLL)
 
 
-LAG = {"cause": Cause.LAG, "evidence": Evidence.PROVEN}
-EXPAND = {"cause": Cause.EXPAND, "evidence": Evidence.PROVEN}
+PROVEN: dict[str, Any] = {"evidence": Evidence.PROVEN}
+LAG: dict[str, Any] = {"cause": Cause.LAG, **PROVEN}
+EXPAND: dict[str, Any] = {"cause": Cause.EXPAND, **PROVEN}
+FENCED: dict[str, Any] = {"cause": Cause.FENCED, **PROVEN}
+STOPPED: dict[str, Any] = {"cause": Cause.CONTROLLED_SHUTDOWN, **PROVEN}

@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from streaming.changes.fold import fold
-from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel
-from streaming.delta.changes.log import changes_to_arrow
-from streaming.delta.incidents.rows import rows_of
 from streaming.sources.simulated import SimulatedSource
 from streaming.sources.simulated.scenario_file import scenario_from
+from tests.changes.conftest import rows_from
 from tests.plays import SECOND, START, once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from streaming.changes.incidents.context import ChangeRow
     from streaming.contracts.observations import Observation
@@ -33,6 +30,7 @@ def observed(  # noqa: PLR0913 - what a test varies
     lag_millis: int = 10_000,
     racks: dict[str, str] | None = None,
     controllers: int = 1,
+    elr: bool = False,
     **topic: Any,
 ) -> tuple[Observation, ...]:
     """Play faults on six partitions, unless the topic says otherwise; sessions end after six seconds."""
@@ -40,7 +38,7 @@ def observed(  # noqa: PLR0913 - what a test varies
     constants = {
         "replica_lag_time_max_ms": lag_millis, "broker_session_timeout_ms": 6_000,
         "leader_imbalance_check_interval_ms": 15_000, "log_dirs": 2, "controllers": controllers,
-        "eligible_leader_replicas": False,
+        "eligible_leader_replicas": elr,
     }  # fmt: skip
     document = {
         "description": "faults of a test", "brokers": list(brokers), "duration": seconds, "repeat": False,
@@ -58,11 +56,6 @@ def _played(document: str, seconds: int) -> tuple[Observation, ...]:
     )  # fmt: skip
     seen = source.poll(Micros(START + seconds * SECOND - 1))
     return tuple(it for it in seen if it.channel is Channel.REPLICATION)
-
-
-def rows_from(seen: Iterable[Observation]) -> tuple[ChangeRow, ...]:
-    """Fold observations; the rows of the change log."""
-    return tuple(rows_of(changes_to_arrow(fold(ReplicationState(), seen).changes), 1))
 
 
 def played(faults: Sequence[Fault], seconds: int, **more: Any) -> tuple[ChangeRow, ...]:

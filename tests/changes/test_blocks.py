@@ -13,7 +13,7 @@ from streaming.changes.state import ReplicationState
 from streaming.contracts.blocks import with_changes_in_blocks
 from streaming.delta.changes.log import changes_to_arrow
 from tests.blocks import singly
-from tests.changes.conftest import LAG, Story
+from tests.changes.conftest import LAG, Story, state_after
 from tests.strategies import streams
 
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ def test_the_changes_of_a_record_batch_are_folded_as_they_would_be_one_by_one(
 ) -> None:
     story, epochs = Story(), [0] * 4
     story.snapshot([{}] * 4)
-    before = ReplicationState()
-    before.apply(fold(before, story.seen).touched)
+    before = state_after(story.seen)
     known = len(story.seen)
     for number, isr in drawn:
         epochs[number] += 1

@@ -21,7 +21,7 @@ from streaming.delta.incidents.rows import rows_of
 from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
 from streaming.delta.projections.projections import broker_rows, cluster_rows
 from streaming.delta.state import apply_changes
-from tests.changes.conftest import LAG, Story
+from tests.changes.conftest import LAG, Story, state_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -267,8 +267,7 @@ def test_changes_of_other_topics_do_not_write_the_diskless_ones_again(story: Sto
         story.config("true", topic=f"cold-{number}", key=DISKLESS)
     story.snapshot([{}])
     told = len(story.seen)
-    state = ReplicationState()
-    state.apply(fold(state, story.seen).touched)
+    state = state_after(story.seen)
     for epoch in range(1, 20):
         story.later().partition(isr=(1, 2) if epoch % 2 else (1, 2, 3), partition_epoch=epoch, **LAG)
     story.later().controller(7, 2)

@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from streaming.changes.fold import fold
 from streaming.changes.state import Change, ReplicationState
@@ -15,26 +12,18 @@ from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.observations import ConfigOrigin, SnapshotReason, SourceKind
 from streaming.contracts.state import ConfigKey
 from streaming.delta.changes.log import changes_to_arrow
-from tests.examples import examples
+from tests.changes.conftest import EXPAND, LAG, folded, only, state_after
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from streaming.contracts.observations import Observation
     from tests.changes.conftest import Story
 
-LAG = {"cause": Cause.LAG, "evidence": Evidence.PROVEN}
-EXPAND = {"cause": Cause.EXPAND, "evidence": Evidence.PROVEN}
 
-
-def run(
-    observations: Sequence[Observation], state: ReplicationState | None = None
-) -> tuple[ReplicationState, list[Change]]:
-    state = state or ReplicationState()
-    folded = fold(state, observations)
-    state.apply(folded.touched)
-    singly = (each for change in folded.changes for each in change.singly())
-    return state, [change for change in singly if change.subject is not Subject.SOURCE]
+def run(told: Iterable[Observation], state: ReplicationState | None = None) -> tuple[ReplicationState, list[Change]]:
+    state, changes = folded(told, state)
+    return state, [each for change in changes for each in change.singly() if each.subject is not Subject.SOURCE]
 
 
 def steps(changes: list[Change]) -> list[Change]:
@@ -56,7 +45,7 @@ def test_what_is_not_news_is_counted_as_duplicate_unless_a_full_report_repeats_i
     assert state.sources["cluster-1", story.source].duplicates == 1
 
 
-def test_the_event_of_a_broker_is_identified_by_its_record_and_in_a_poll_by_its_moment(story: Any) -> None:
+def test_the_event_of_a_broker_is_identified_by_its_record_and_in_a_poll_by_its_moment(story: Story) -> None:
     story.snapshot()
     story.later().broker(3, fenced=True)
     fenced = story.seen[-1]
@@ -71,7 +60,7 @@ def test_the_event_of_a_broker_is_identified_by_its_record_and_in_a_poll_by_its_
     ]
 
 
-def test_the_first_sight_of_a_cluster_writes_baseline_rows_without_events(story: Any) -> None:
+def test_the_first_sight_of_a_cluster_writes_baseline_rows_without_events(story: Story) -> None:
     story.snapshot([{}, {"isr": (1, 2)}])
 
     state, changes = run(story.seen)
@@ -81,7 +70,7 @@ def test_the_first_sight_of_a_cluster_writes_baseline_rows_without_events(story:
     assert [partition.is_under_replicated for partition in state.partitions()] == [False, True]
 
 
-def test_a_shrink_below_the_minimum_tells_everything_that_began(story: Any) -> None:
+def test_a_shrink_below_the_minimum_tells_everything_that_began(story: Story) -> None:
     story.config("2")
     story.snapshot()
     story.later().partition(isr=(1,), partition_epoch=1, **LAG)
@@ -95,7 +84,7 @@ def test_a_shrink_below_the_minimum_tells_everything_that_began(story: Any) -> N
     assert next(state.partitions()).isr_shrinks == 1
 
 
-def test_durations_are_told_from_the_times_of_the_log_alone(story: Any) -> None:
+def test_durations_are_told_from_the_times_of_the_log_alone(story: Story) -> None:
     story.config("3")
     story.snapshot()
     story.later(10).partition(isr=(1, 2), partition_epoch=1, **LAG)
@@ -108,7 +97,7 @@ def test_durations_are_told_from_the_times_of_the_log_alone(story: Any) -> None:
     assert partition.under_replicated_since is None
 
 
-def test_an_epoch_jump_after_lost_history_counts_what_was_missed_and_invents_nothing(story: Any) -> None:
+def test_an_epoch_jump_after_lost_history_counts_what_was_missed_and_invents_nothing(story: Story) -> None:
     story.snapshot()
     story.later(1).partition(isr=(1, 2), partition_epoch=1, **LAG)
     story.later(100)
@@ -123,14 +112,14 @@ def test_an_epoch_jump_after_lost_history_counts_what_was_missed_and_invents_not
     assert (partition.under_replicated_seconds, partition.unknown_seconds) == (0.0, 100.0)
 
 
-def test_a_deleted_topic_leaves_healthy_tombstones_and_late_news_of_it_is_dropped(story: Any) -> None:
+def test_a_deleted_topic_leaves_healthy_tombstones_and_late_news_of_it_is_dropped(story: Story) -> None:
     story.snapshot()
     story.later().partition(isr=(1,), partition_epoch=1, **LAG)
     late = story.seen[-1]
     story.later().removed()
 
     state, changes = run(story.seen)
-    _, after = run([*_renumbered([late], "metadata_log:b")], state)
+    _, after = run(_renumbered([late], "metadata_log:b"), state)
     partition = next(state.partitions())
 
     assert kinds(steps(changes)[-1]) == [EventKind.TOPIC_DELETED]
@@ -138,7 +127,7 @@ def test_a_deleted_topic_leaves_healthy_tombstones_and_late_news_of_it_is_droppe
     assert (partition.is_deleted, partition.is_under_replicated, partition.is_offline) == (True, False, False)
 
 
-def test_a_snapshot_that_does_not_name_a_partition_removes_it(story: Any) -> None:
+def test_a_snapshot_that_does_not_name_a_partition_removes_it(story: Story) -> None:
     story.snapshot([{}, {}])
     story.later()
     story.snapshot([{}])
@@ -149,29 +138,21 @@ def test_a_snapshot_that_does_not_name_a_partition_removes_it(story: Any) -> Non
     assert [change.evidence for change in steps(changes)] == [Evidence.INFERRED]
 
 
-def test_a_static_minimum_told_by_a_broker_fills_in_what_the_log_does_not_hold(story: Any) -> None:
+@pytest.mark.parametrize(("of_log", "minimum"), [(None, 2), ("1", 1)])
+def test_what_a_broker_answers_is_the_minimum_unless_the_log_holds_one(
+    story: Story, of_log: str | None, minimum: int
+) -> None:
+    if of_log is not None:
+        story.config(of_log)
     story.snapshot([{"isr": (1,)}])
-    state, _ = run(story.seen)
-    assert next(state.partitions()).is_under_min_isr is None
-
-    story.seen.clear()
+    assert only(state_after(story.seen)).is_under_min_isr is (None if of_log is None else False)
     story.config("2", ConfigOrigin.DESCRIBE)
-    state, _ = run(story.seen, state)
-
-    assert next(state.partitions()).is_under_min_isr is True
+    assert only(state_after(story.seen)).min_isr_configured == minimum
 
 
-def test_a_minimum_in_the_log_outranks_what_a_broker_answers(story: Any) -> None:
-    story.config("1")
-    story.snapshot([{"isr": (1,)}])
-    story.config("2", ConfigOrigin.DESCRIBE)
-
-    state, _ = run(story.seen)
-
-    assert next(state.partitions()).min_isr_configured == 1
-
-
-def test_a_poller_corroborates_while_the_log_is_heard_and_takes_over_after_its_silence(story: Any, poll: Any) -> None:
+def test_a_poller_corroborates_while_the_log_is_heard_and_takes_over_after_its_silence(
+    story: Story, poll: Story
+) -> None:
     story.snapshot()
     poll.now = story.now
     poll.later(30)
@@ -194,25 +175,15 @@ def test_a_poller_corroborates_while_the_log_is_heard_and_takes_over_after_its_s
     assert SourceKind.POLL is state.clusters["cluster-1"].authority
 
 
-def test_a_broker_that_polls_stop_listing_is_taken_for_fenced(poll: Any) -> None:
-    poll.snapshot()
-    poll.later()
-    poll.snapshot(brokers=(1, 2))
-
-    state, changes = run(poll.seen)
-
-    assert [broker.is_fenced for broker in state.brokers.values()] == [False, False, True]
-    assert [event.event for change in changes for event in change.events] == [EventKind.FENCED]
-
-
-def test_a_broker_that_a_full_report_of_the_log_does_not_list_is_unregistered(story: Any) -> None:
-    story.snapshot()
-    story.later().snapshot(brokers=(1, 2), reason=SnapshotReason.HISTORY_LOST)
-
-    state, changes = run(story.seen)
-
-    assert [broker.is_registered for broker in state.brokers.values()] == [True, True, False]
-    assert [event.event for change in changes for event in change.events] == [EventKind.UNREGISTERED]
+def test_a_broker_that_is_not_listed_any_more_is_fenced_to_a_poll_and_unregistered_to_the_log(
+    story: Story, poll: Story
+) -> None:
+    for source, event in ((poll, EventKind.FENCED), (story, EventKind.UNREGISTERED)):
+        source.snapshot()
+        source.later().snapshot(brokers=(1, 2), reason=SnapshotReason.HISTORY_LOST)
+        state, changes = run(source.seen)
+        assert [it.is_fenced or not it.is_registered for it in state.brokers.values()] == [False, False, True]
+        assert [it.event for change in changes for it in change.events] == [event]
 
 
 @pytest.mark.parametrize(
@@ -239,7 +210,7 @@ def test_a_reassignment_is_cancelled_if_what_it_added_is_gone_and_nothing_else_i
 
 
 def test_the_voters_of_the_primary_source_come_with_the_controller_and_those_of_another_source_alone(
-    story: Any,
+    story: Story,
 ) -> None:
     story.controller(101, 1)
     story.snapshot()
@@ -252,7 +223,7 @@ def test_the_voters_of_the_primary_source_come_with_the_controller_and_those_of_
         assert (cluster.controller, cluster.quorum_voters) == (controller, (101, 102))
 
 
-def test_a_controller_that_fails_over_is_an_event(story: Any) -> None:
+def test_a_controller_that_fails_over_is_an_event(story: Story) -> None:
     story.controller(101, 1)
     story.snapshot()
     story.later().controller(102, 2)
@@ -264,71 +235,10 @@ def test_a_controller_that_fails_over_is_an_event(story: Any) -> None:
 
 
 def _renumbered(observations: Sequence[Observation], source: str) -> list[Observation]:
-    from dataclasses import replace  # noqa: PLC0415
-
     return [replace(item, source=source, sequence=n) for n, item in enumerate(observations, start=1)]
 
 
-@st.composite
-def stories(draw: st.DrawFn) -> list[Observation]:
-    """A log of random steps of three partitions, with deletions, as one collector tells it."""
-    from tests.changes.conftest import Story  # noqa: PLC0415
-
-    story = Story()
-    story.snapshot([{}, {}, {}])
-    epochs = [0, 0, 0]
-    for number in draw(st.lists(st.integers(0, 2), max_size=12)):
-        isr = draw(st.sampled_from([(1, 2, 3), (1, 2), (1,), (2, 3)]))
-        epochs[number] += 1
-        story.later(draw(st.integers(0, 3)))
-        story.partition(
-            number, isr=isr, leader=isr[0], partition_epoch=epochs[number], leader_epoch=epochs[number], **LAG
-        )
-    if draw(st.booleans()):
-        story.later().removed()
-    return story.seen
-
-
-@settings(max_examples=examples(20))
-@given(told=stories(), data=st.data())
-def test_any_interleaving_of_two_collectors_with_any_repetition_gives_the_same_changes(
-    told: list[Observation], data: st.DataObject
-) -> None:
-    alone, expected = run(told)
-    others = _renumbered(told, "metadata_log:b")
-    mixed: list[Observation] = []
-    left, right = list(told), list(others)
-    while left or right:
-        take_left = bool(left) and (not right or data.draw(st.booleans()))
-        mixed.append((left if take_left else right).pop(0))
-        if mixed and data.draw(st.booleans()):
-            mixed.append(data.draw(st.sampled_from(mixed)))
-
-    both, changes = run(mixed)
-
-    def essence(items: list[Change]) -> list[Any]:
-        return [(c.after, c.cause, [e.event_id for e in c.events]) for c in items if c.subject is Subject.PARTITION]
-
-    assert essence(expected) == essence(changes)
-    assert alone.topics == both.topics
-
-
-@settings(max_examples=examples(20))
-@given(told=stories(), cuts=st.lists(st.integers(0, 40), max_size=4))
-def test_batches_cut_anywhere_give_the_same_changes(told: list[Observation], cuts: list[int]) -> None:
-    _, expected = run(told)
-    state = ReplicationState()
-    changes: list[Change] = []
-    bounds = sorted({0, len(told), *(min(cut, len(told)) for cut in cuts)})
-    for start, end in itertools.pairwise(bounds):
-        state, more = run(told[start:end], state)
-        changes += more
-
-    assert [c.after for c in expected] == [c.after for c in changes]
-    assert [c.events for c in expected] == [c.events for c in changes]
-
-
-def test_a_poll_does_not_clear_what_it_cannot_see(story: Any, poll: Any) -> None:
+def test_a_poll_does_not_clear_what_it_cannot_see(story: Story, poll: Story) -> None:
     story.snapshot([{"replicas": (1, 2, 3), "isr": (), "leader": -1, "elr": (2,)}])
     poll.now = story.now
     poll.later(100)
@@ -340,7 +250,7 @@ def test_a_poll_does_not_clear_what_it_cannot_see(story: Any, poll: Any) -> None
     assert steps(changes) == []
 
 
-def test_a_gap_in_a_sources_numbers_is_told(story: Any) -> None:
+def test_a_gap_in_a_sources_numbers_is_told(story: Story) -> None:
     story.snapshot()
     story.later().partition(isr=(1, 2), partition_epoch=1, **LAG)
     lost = story.seen.pop()
@@ -353,7 +263,7 @@ def test_a_gap_in_a_sources_numbers_is_told(story: Any) -> None:
     assert f"after number {lost.sequence - 1}" in (events[0].detail or "")
 
 
-def test_a_minimum_that_was_unset_while_nobody_looked_is_unset_by_the_next_snapshot(story: Any) -> None:
+def test_a_minimum_that_was_unset_while_nobody_looked_is_unset_by_the_next_snapshot(story: Story) -> None:
     story.config("1")
     story.snapshot([{"isr": (1,)}])
     story.later(100).config(None)
@@ -365,7 +275,7 @@ def test_a_minimum_that_was_unset_while_nobody_looked_is_unset_by_the_next_snaps
     assert next(state.partitions()).is_under_min_isr is True
 
 
-def test_a_log_reader_that_is_behind_does_not_bring_back_a_minimum_that_is_unset_by_then(story: Any) -> None:
+def test_a_log_reader_that_is_behind_does_not_bring_back_a_minimum_that_is_unset_by_then(story: Story) -> None:
     behind: Any = type(story)()
     behind.snapshot([{"isr": (1,)}])
     behind.later().config("2")
@@ -377,7 +287,7 @@ def test_a_log_reader_that_is_behind_does_not_bring_back_a_minimum_that_is_unset
     assert next(state.partitions()).min_isr_configured is None
 
 
-def test_a_topic_made_anew_has_the_minimum_of_its_name_although_the_old_one_is_buried_later(story: Any) -> None:
+def test_a_topic_made_anew_has_the_minimum_of_its_name_although_the_old_one_is_buried_later(story: Story) -> None:
     story.snapshot([{}])
     story.later().partition(topic_id="topic-2", isr=(1,), partition_epoch=0, in_snapshot=True)
     story.removed()
@@ -388,20 +298,7 @@ def test_a_topic_made_anew_has_the_minimum_of_its_name_although_the_old_one_is_b
     assert [partition.is_under_min_isr for partition in state.partitions() if not partition.is_deleted] == [True]
 
 
-def test_time_without_sight_of_a_poller_is_unknown(poll: Any) -> None:
-    poll.snapshot([{"isr": (1, 2), "partition_epoch": None}])
-    poll.later(3600)
-    poll.snapshot([{"isr": (1, 2, 3), "partition_epoch": None}])
-
-    state, changes = run(poll.seen)
-    partition = next(state.partitions())
-
-    assert (partition.under_replicated_seconds, partition.unknown_seconds) == (0.0, 3600.0)
-    observed = steps(changes)[-1].observation
-    assert observed.occurred_not_after - observed.occurred_not_before == 3600 * 1_000_000
-
-
-def test_totals_outlive_a_topic_that_goes_and_comes_back_under_its_id(poll: Any) -> None:
+def test_totals_outlive_a_topic_that_goes_and_comes_back_under_its_id(poll: Story) -> None:
     poll.snapshot([{"partition_epoch": None}])
     poll.later().partition(isr=(1, 2), partition_epoch=None, **LAG)
     poll.later(10)
@@ -416,7 +313,7 @@ def test_totals_outlive_a_topic_that_goes_and_comes_back_under_its_id(poll: Any)
     assert partition.change_number == 3, "changes of one id are numbered on: shrunk, deleted, there again"
 
 
-def test_an_older_snapshot_does_not_unregister_a_newer_broker(story: Any) -> None:
+def test_an_older_snapshot_does_not_unregister_a_newer_broker(story: Story) -> None:
     story.snapshot()
     story.later().broker(4, broker_epoch=9)
     before = [item for item in story.seen if item.kind != "broker" or item.in_snapshot]
@@ -444,9 +341,7 @@ def test_a_broker_that_registers_anew_has_nothing_of_the_one_before(story: Story
 def test_a_minimum_is_read_as_kafka_reads_it(story: Story, text: str, minimum: int | None) -> None:
     story.snapshot()
     story.config(text)
-    state = ReplicationState()
-    state.apply(fold(state, story.seen).touched)
-    assert next(state.partitions()).min_isr_configured == minimum
+    assert only(state_after(story.seen)).min_isr_configured == minimum
 
 
 @pytest.mark.parametrize("topic", ["orders", ""])

@@ -10,13 +10,10 @@ from streaming.changes.advice.restart_safety import restart_advice
 from streaming.changes.advice.suspects import SuspectTally
 from streaming.changes.fold import fold
 from streaming.changes.incidents.grouping import IncidentGaps
-from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import BrokerId
 from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import ConfigOrigin, ControllerObserved, SnapshotReason, SourceKind
-from streaming.delta.changes.log import changes_to_arrow
-from streaming.delta.incidents.rows import rows_of
-from tests.changes.conftest import SECOND, START, Story
+from tests.changes.conftest import SECOND, START, Story, rows_from, state_after
 from tests.changes.test_incidents import table_of
 
 LOST = SnapshotReason.HISTORY_LOST
@@ -25,7 +22,7 @@ MOVE = {"cause": "reassignment", "evidence": "proven"}
 
 
 def incidents(story: Story) -> list[dict[str, Any]]:
-    rows = tuple(rows_of(changes_to_arrow(fold(ReplicationState(), story.seen).changes), 1))
+    rows = rows_from(story.seen)
     table = table_of([rows], IncidentGaps()).values()
     return sorted((row for row in table if row["merged_into"] is None), key=lambda row: str(row["incident_class"]))
 
@@ -166,8 +163,7 @@ def test_an_incident_counts_no_time_that_nobody_observed_when_only_its_brokers_c
 
 
 def safe(story: Story) -> dict[int, bool | None]:
-    state = ReplicationState()
-    state.apply(fold(state, story.seen).touched)
+    state = state_after(story.seen)
     (cluster,) = state.clusters.values()
     advice = restart_advice(state.brokers.values(), cluster, SuspectTally(state.partitions()))
     return {broker: each.is_safe_to_stop for broker, each in advice.items()}
@@ -219,8 +215,7 @@ def test_an_election_that_a_full_report_shows_is_later_than_a_poll_whose_clock_w
     poll.now = log.now + 190 * SECOND
     poll.snapshot([POLLED], reason=LOST)
     poll.later(1).partition(**POLLED, leader=2, cause="unknown", evidence="inferred")
-    state = ReplicationState()
-    state.apply(fold(state, [*log.seen, *poll.seen]).touched)
+    state = state_after([*log.seen, *poll.seen])
     log.seen = []
     offline = {"leader": -1, "isr": (2,), "leader_epoch": 9, "partition_epoch": 2}
     log.now, log.offset = START + 95 * SECOND, log.offset + 9

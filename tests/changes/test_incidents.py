@@ -19,7 +19,7 @@ from streaming.contracts.observations import Channel
 from streaming.delta.changes.log import changes_to_arrow
 from streaming.delta.incidents.rows import incident_row, rows_of
 from streaming.sources.simulated import load_scenario
-from tests.changes.conftest import Story
+from tests.changes.conftest import Story, rows_from
 from tests.examples import examples
 from tests.plays import SCENARIOS, SECOND, START, fresh, observations
 
@@ -139,7 +139,7 @@ def test_a_clean_restart_after_a_crash_of_another_broker_is_an_incident_of_its_o
     story.later().broker(2, in_controlled_shutdown=True)
     story.partition(isr=(1, 3), partition_epoch=3, cause="controlled_shutdown", evidence="proven")
     story.later().broker(2, broker_epoch=12)
-    rows = tuple(rows_of(changes_to_arrow(fold(ReplicationState(), story.seen).changes), 1))
+    rows = rows_from(story.seen)
 
     found = [row["incident_class"] for row in table_of([rows], IncidentGaps()).values()]
 
@@ -160,7 +160,7 @@ def test_a_clean_stop_of_a_follower_that_a_stalled_leader_expelled_is_an_inciden
     story.later(0.1).broker(1, in_controlled_shutdown=True)
     story.partition(1, isr=(2, 3), partition_epoch=3, **two_leads, cause="controlled_shutdown", evidence="proven")
     story.later().broker(1, broker_epoch=12)
-    rows = tuple(rows_of(changes_to_arrow(fold(ReplicationState(), story.seen).changes), 1))
+    rows = rows_from(story.seen)
 
     found = [
         (row["incident_class"], [suspect["broker"] for suspect in row["suspects"]])
@@ -190,7 +190,7 @@ def test_what_a_stalled_leader_says_of_a_broker_that_was_lost_before_explains_no
     story.later(0.1).broker(1, in_controlled_shutdown=True)
     story.partition(1, isr=(2, 3), partition_epoch=3, **leads[1], cause="controlled_shutdown", evidence="proven")
     story.later().broker(1, broker_epoch=12)
-    rows = tuple(rows_of(changes_to_arrow(fold(ReplicationState(), story.seen).changes), 1))
+    rows = rows_from(story.seen)
 
     found = [
         (row["incident_class"], [suspect["broker"] for suspect in row["suspects"]], row["isr_shrinks"])
@@ -216,7 +216,7 @@ def test_a_slow_broker_that_is_restarted_cleanly_is_no_turn_of_an_earlier_crash(
     story.later().broker(2, in_controlled_shutdown=True)
     story.partition(isr=(1, 3), partition_epoch=5, cause="controlled_shutdown", evidence="proven")
     story.later().broker(2, broker_epoch=12)
-    rows = tuple(rows_of(changes_to_arrow(fold(ReplicationState(), story.seen).changes), 1))
+    rows = rows_from(story.seen)
 
     found = [row["incident_class"] for row in table_of([rows], IncidentGaps()).values() if row["merged_into"] is None]
 
@@ -275,7 +275,7 @@ def offline(*topics: str) -> dict[str, Any]:
             observed = story.partition(**fields, evidence=Evidence.PROVEN)
             story.seen[-1] = replace(observed, topic_id=f"id-{topic}", topic=topic)
     story.broker(1, fenced=True)
-    rows = tuple(rows_of(changes_to_arrow(fold(ReplicationState(), story.seen).changes), 1))
+    rows = rows_from(story.seen)
     (incident,) = table_of([rows], IncidentGaps()).values()
     return incident
 
@@ -305,7 +305,7 @@ def test_the_consequence_says_what_fails_with_internal_topics_whose_role_is_cert
 
 def test_what_to_do_first_is_said_until_it_is_done() -> None:
     def reported() -> tuple[str, str]:
-        rows = tuple(rows_of(changes_to_arrow(fold(ReplicationState(), story.seen).changes), 1))
+        rows = rows_from(story.seen)
         ((summary, next_step),) = (
             (row["summary"], row["next_step"]) for row in table_of([rows], IncidentGaps()).values()
         )
@@ -331,7 +331,7 @@ def test_what_to_do_first_is_said_until_it_is_done() -> None:
 
 def test_a_reassignment_counts_the_partitions_that_have_still_to_move() -> None:
     def summaries() -> list[str]:
-        rows = tuple(rows_of(changes_to_arrow(fold(ReplicationState(), story.seen).changes), 1))
+        rows = rows_from(story.seen)
         return [row["summary"] for row in table_of([rows], IncidentGaps()).values()]
 
     moving = {"replicas": (1, 2, 3, 4), "adding_replicas": (4,), "removing_replicas": (3,)}

@@ -4,9 +4,11 @@ from collections import Counter
 
 import pytest
 
+from streaming.changes.incidents.context import ClusterContext
 from streaming.changes.incidents.lag_attribution import LagEpisode, merged_episode, most_blamed
 from streaming.changes.state import ConfiguredTimes
 from streaming.contracts.events import IncidentClass
+from streaming.contracts.identifiers import NO_LEADER
 
 
 def test_an_episode_remembers_when_an_expelled_follower_first_rejoined() -> None:
@@ -148,3 +150,14 @@ def test_the_verdict_on_reports_of_one_way_does_not_change_with_time() -> None:
 def test_of_brokers_in_as_many_reports_the_one_is_blamed_that_left_more_isrs() -> None:
     assert most_blamed({(1, 2): 3, (2, 3): 1, (3, 1): 1}) == (1, 2), "2, then whom 3 reported"
     assert most_blamed({(1, 2): 1, (2, 3): 3, (3, 1): 1}) == (2, 3), "3, then whom 1 reported"
+
+
+def test_a_broker_follows_others_if_a_leader_beside_itself_and_the_one_that_reports_it_has_it_in_sync() -> None:
+    def follows(*in_sync: tuple[int, int], none: tuple[tuple[int, int], ...] = ()) -> bool:
+        pairs = Counter({**dict.fromkeys(in_sync, 1), **dict.fromkeys(none, 0)})
+        return ClusterContext(in_sync=pairs).follows_others(2, leader=1)
+
+    assert follows((3, 2))
+    assert not follows((1, 2), (2, 2), (NO_LEADER, 2)), "only the leader that reports, itself, and nobody"
+    assert not follows((3, 4), (3, 3)), "others follow"
+    assert not follows(none=((3, 2),)), "of no partition any more"

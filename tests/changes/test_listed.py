@@ -12,7 +12,7 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ListedPartitions, ReplicationState, counted
 from streaming.contracts.observations import DISKLESS
 from tests.blocks import singly
-from tests.changes.conftest import LAG, Story
+from tests.changes.conftest import LAG, Story, state_after
 
 if TYPE_CHECKING:
     from streaming.changes.state import TopicKey
@@ -121,8 +121,7 @@ def test_only_the_block_itself_has_listed_the_partitions() -> None:
     story, other = Story(), Story()
     story.snapshot([{}])
     other.snapshot([{}])
-    state = ReplicationState()
-    state.apply(fold(state, story.seen).touched)
+    state = state_after(story.seen)
     (block,) = [each for each in story.seen if each.kind == "partitions"]
     (same,) = [each for each in other.seen if each.kind == "partitions"]
     listed = state.topic(TOPIC)

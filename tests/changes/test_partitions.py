@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streaming.changes.fold import fold
 from streaming.changes.partitions import is_repeated, news
 from streaming.changes.state import ReplicationState
 from streaming.contracts.blocks import PartitionsObserved
@@ -10,14 +9,13 @@ from streaming.contracts.identifiers import ClusterId, TopicId
 from streaming.contracts.observations import PartitionObserved, SourceKind
 from streaming.contracts.state import PartitionState
 from tests.blocks import singly
-from tests.changes.conftest import Story
+from tests.changes.conftest import Story, state_after
 
 
 def test_an_observation_is_repeated_if_its_content_is_the_state_s_and_it_is_no_news() -> None:
     story = Story()
     story.snapshot([{}])
-    state = ReplicationState()
-    state.apply(fold(state, story.seen).touched)
+    state = state_after(story.seen)
     (partition,) = state.partitions()
     (observed,) = (each for each in singly(story.seen) if isinstance(each, PartitionObserved))
 
@@ -30,8 +28,7 @@ def test_an_observation_is_repeated_if_its_content_is_the_state_s_and_it_is_no_n
 def test_news_of_a_block_are_the_partitions_that_differ_in_what_its_source_reports() -> None:
     story = Story()
     story.snapshot([{}, {}])
-    state = ReplicationState()
-    state.apply(fold(state, story.seen).touched)
+    state = state_after(story.seen)
     states = {partition.partition: partition for partition in state.partitions()}
     (block,) = (each for each in story.seen if isinstance(each, PartitionsObserved))
     polled = replace(block, authority=SourceKind.POLL)

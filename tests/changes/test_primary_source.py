@@ -1,10 +1,18 @@
+"""Sources beside each other: who has reported what, whose log was replaced, and the order in which they are folded."""
+
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import groupby
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from streaming.changes.sources import has_passed, has_reported
+from streaming.changes.fold import merged
+from streaming.changes.sources import has_passed, has_reported, of_replaced_logs
+from streaming.contracts.events import EventKind, Subject
+from streaming.contracts.identifiers import ClusterId, LogPosition, Micros
 from streaming.contracts.observations import Heartbeat, Observation, SourceKind
 from streaming.contracts.state import SourceState
 from tests.changes.conftest import Story
@@ -67,3 +75,50 @@ def test_only_a_reader_of_the_log_that_is_beyond_an_offset_has_passed_it(
     expected: bool,
 ) -> None:
     assert has_passed(other(heard(), authority, offset=at), offset) == expected
+
+
+def test_a_source_whose_log_is_another_one_begins_again_and_what_is_missing_is_an_event() -> None:
+    kept, replaced = (
+        SourceState(
+            ClusterId("c"),
+            "c",
+            name,
+            SourceKind.METADATA_LOG,
+            position=70,
+            sequence=9,
+            observed_until=Micros(5),
+            log_id=1,
+        )
+        for name in ("log:kept", "log:replaced")
+    )
+
+    (change,) = of_replaced_logs([kept, replaced], {"log:replaced": LogPosition(20, 2), "log:other": LogPosition(1, 3)})
+
+    assert change.subject is Subject.SOURCE
+    assert change.source_after == replaced._replace(position=20, log_id=2, sequence=0, observed_until=None)
+    assert change.observation.occurred_not_after == replaced.observed_until
+    (event,) = change.events
+    assert event.event is EventKind.CHANGES_MISSED
+    assert "log:replaced" in (event.detail or "")
+    assert "after number 9" in (event.detail or "")
+
+
+REPORTED = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=20).map(
+    lambda pairs: [(source, moment, (source, number, moment)) for number, (source, moment) in enumerate(pairs)]
+)
+
+
+@given(REPORTED)
+def test_each_source_keeps_its_order_and_nothing_is_lost(reported: list[tuple[str, int, tuple[str, int, int]]]) -> None:
+    order = merged(reported)
+
+    assert sorted(order) == sorted(item for _, _, item in reported)
+    for _, items in groupby(sorted(order, key=lambda item: item[0]), lambda item: item[0]):
+        numbers = [number for _, number, _ in items]
+        assert numbers == sorted(numbers)
+
+
+def test_sources_are_merged_by_time_and_a_clock_that_runs_back_is_held() -> None:
+    assert merged([("a", 1, "a1"), ("a", 5, "a2"), ("a", 2, "a3"), ("b", 3, "b1"), ("b", 6, "b2")]) == [
+        "a1", "b1", "a2", "a3", "b2",
+    ]  # fmt: skip

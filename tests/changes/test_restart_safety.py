@@ -18,7 +18,7 @@ from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Micr
 from streaming.contracts.maintenance import IN_ITS_TAIL, MaintenanceObserved
 from streaming.contracts.observations import ControllerObserved, SourceKind
 from streaming.sources.metadata_log.image import ClusterImage
-from tests.changes.conftest import Story
+from tests.changes.conftest import Story, state_after
 from tests.changes.restart_oracle import judge
 from tests.changes.test_tally import shape_of
 from tests.examples import examples
@@ -107,8 +107,7 @@ def test_what_is_told_of_stopping_a_broker_happens_when_it_stops(
 
 
 def known(told: Sequence[Observation]) -> tuple[ReplicationState, SuspectTally]:
-    state = ReplicationState()
-    state.apply(fold(state, told).touched)
+    state = state_after(told)
     return state, SuspectTally(state.partitions())
 
 

@@ -13,6 +13,7 @@ from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.observations import Observation, PartitionObserved
 from streaming.delta.changes.log import changes_to_arrow
 from streaming.errors import InvalidObservation
+from tests.changes.conftest import state_after
 from tests.examples import examples
 from tests.strategies import streams
 
@@ -68,8 +69,7 @@ def test_runs_in_the_place_of_what_told_nothing_give_the_same_changes_and_the_sa
 
 def test_a_gap_before_a_run_is_told_and_a_replayed_part_of_it_is_not(story: Story) -> None:
     story.snapshot([{}, {}, {}])
-    state = ReplicationState()
-    state.apply(fold(state, story.seen).touched)
+    state = state_after(story.seen)
     last = story.seen[-1]
     replayed = replace(run_of([last]), first_sequence=last.sequence - 2, sequence=last.sequence + 3)
     gapped = replace(replayed, first_sequence=last.sequence + 2)
@@ -83,8 +83,7 @@ def test_a_gap_before_a_run_is_told_and_a_replayed_part_of_it_is_not(story: Stor
 
 def test_a_run_that_was_applied_already_changes_nothing_and_is_no_duplicate(story: Story) -> None:
     story.snapshot([{}, {}, {}])
-    state = ReplicationState()
-    state.apply(fold(state, story.seen).touched)
+    state = state_after(story.seen)
 
     folded = fold(state, [replace(run_of(story.seen[1:2]), first_sequence=1)])
 

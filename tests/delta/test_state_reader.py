@@ -31,7 +31,7 @@ from streaming.contracts.observations import (
 )
 from streaming.delta.changes.log import changes_to_arrow, in_commit
 from streaming.delta.state import StateVersions, apply_changes
-from tests.changes.conftest import START, Story
+from tests.changes.conftest import START, Story, state_after
 from tests.examples import examples
 from tests.strategies import streams
 
@@ -175,8 +175,7 @@ def test_a_fold_over_what_was_read_is_a_fold_over_what_was_left_behind(
 
 def test_the_row_of_a_cluster_does_not_move_back_what_its_sources_have_reported_since(story: Story) -> None:
     story.snapshot()
-    state = ReplicationState()
-    state.apply(fold(state, story.seen).touched)
+    state = state_after(story.seen)
     story.later().controller(9, 9)
     step = in_commit(changes_to_arrow(fold(ReplicationState(), story.seen).changes), 1, 0)
     story.later(30).heartbeat()

@@ -22,7 +22,7 @@ from streaming.delta.projections import shared_state
 from streaming.delta.projections.projections import newest_partitions, states_after
 from streaming.delta.projections.shared_state import RecoveredState, StoredPartitions, add_rows, in_topics_with
 from streaming.delta.state import states_of
-from tests.changes.conftest import Story
+from tests.changes.conftest import Story, state_after
 from tests.examples import examples
 from tests.strategies import streams
 
@@ -136,8 +136,7 @@ def test_nulls_count_as_what_they_are_read_as() -> None:
 def test_a_fold_over_columns_is_a_fold_over_objects(told: list[Observation], size: int) -> None:
     """Half of a story is read back from rows; the other half goes on from there, a few observations at a time."""
     half = len(told) // 2
-    objects = ReplicationState()
-    objects.apply(fold(objects, told[:half]).touched)
+    objects = state_after(told[:half])
     columns = recovered(rows_of(told[:half]))
     columns.brokers, columns.clusters, columns.sources = (
         dict(objects.brokers),
@@ -176,8 +175,7 @@ def test_topics_beyond_some_counts_are_those_that_a_look_at_each_partition_finds
 def test_the_end_of_a_report_without_news_decodes_no_topic() -> None:
     story = Story()
     story.snapshot([{}, {}])
-    before = ReplicationState()
-    before.apply(fold(before, story.seen).touched)
+    before = state_after(story.seen)
     state = recovered(rows_of(story.seen))
     state.brokers, state.clusters, state.sources = dict(before.brokers), dict(before.clusters), dict(before.sources)
     told = len(story.seen)
