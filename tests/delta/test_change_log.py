@@ -1,17 +1,17 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable
+from hypothesis import given, settings
 
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.changes.tombstones import without_expired
-from streaming.contracts.events import Cause, Evidence
-from streaming.delta.changes.log import NOTHING_APPLIED, ChangeLog, changes_to_arrow
+from streaming.delta.changes.log import NOTHING_APPLIED, UNCOMMITTED, ChangeLog, changes_to_arrow
 from streaming.delta.changes.reader import rows_between
 from streaming.delta.log.queries import query
 from streaming.delta.log.table_log import actions_of
@@ -19,14 +19,16 @@ from streaming.delta.projections.projections import Projections
 from streaming.delta.projections.shared_state import SharedState
 from streaming.delta.state import apply_changes
 from streaming.errors import TableRefused
-from tests.changes.conftest import Story
+from tests.changes.conftest import LAG, Story
+from tests.examples import examples
+from tests.jobs.driver.test_batch import rows as rows_in
 from tests.plugins.played import decoded
+from tests.strategies import streams
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-
-LAG: dict[str, Any] = {"cause": Cause.LAG, "evidence": Evidence.PROVEN}
+    from streaming.contracts.observations import Observation
 
 
 def told() -> Story:
@@ -123,9 +125,9 @@ def test_derived_tables_never_go_back_when_two_jobs_write_them(tmp_path: Path) -
     assert fast.project(fast.recover(late))
     assert not slow.project(behind)
 
-    events = _read(tmp_path, "replication_events")
+    events = rows_in(tmp_path, "replication_events")
     assert len(events) == 2 * len({event["event_id"] for event in events}), "the same rows were committed twice"
-    assert {row["as_of_version"] for row in _read(tmp_path, "partition_state")} == {late}
+    assert {row["as_of_version"] for row in rows_in(tmp_path, "partition_state")} == {late}
 
 
 def test_rows_read_back_are_the_state_that_wrote_them(tmp_path: Path) -> None:
@@ -181,9 +183,9 @@ def test_derived_tables_hold_every_event_once_and_the_sums_of_the_brokers(tmp_pa
     assert projections.project(shared)
     assert not projections.project(shared)
 
-    events = _read(tmp_path, "replication_events")
+    events = rows_in(tmp_path, "replication_events")
     ids = [event["event_id"] for event in events]
-    brokers = {row["broker"]: row for row in _read(tmp_path, "broker_state")}
+    brokers = {row["broker"]: row for row in rows_in(tmp_path, "broker_state")}
     assert len(ids) == len(set(ids)) == 6
     assert [brokers[2]["led_partitions"], brokers[2]["hosted_partitions"], brokers[2]["in_sync_partitions"]] == [
         0,
@@ -216,15 +218,41 @@ def test_a_start_forgets_the_tombstones_that_had_expired_whatever_was_written_la
 
     recovered = Projections(tmp_path).recover(truth.version)
     Projections(tmp_path).project(recovered)
-    (cluster,) = _read(tmp_path, "cluster_state")
+    (cluster,) = rows_in(tmp_path, "cluster_state")
 
     assert decoded(recovered.state).topics == decoded(shared.state).topics
     assert recovered.state.clusters == shared.state.clusters
-    assert [row["topic"] for row in _read(tmp_path, "partition_state")] == ["payments"]
+    assert [row["topic"] for row in rows_in(tmp_path, "partition_state")] == ["payments"]
     assert (cluster["isr_shrinks"], cluster["topics"], cluster["expired_isr_shrinks"]) == (2, 1, 2)
 
 
-def _read(directory: Path, name: str) -> list[dict[str, Any]]:
-    query = QueryBuilder().register("t", DeltaTable(str(directory / name)))
-    found: list[dict[str, Any]] = pa.table(query.execute("select * from t")).to_pylist()
-    return found
+@settings(max_examples=examples(20))
+@given(told=streams())
+def test_partitions_of_a_first_report_are_written_together_as_each_would_be_alone(told: list[Observation]) -> None:
+    changes = fold(ReplicationState(), told).changes
+
+    together = changes_to_arrow(changes)
+
+    assert together.equals(changes_to_arrow(each for change in changes for each in change.singly()))
+    assert together.schema.equals(UNCOMMITTED)
+
+
+def test_what_partitions_have_in_common_is_not_mixed_up_between_blocks_and_shapes() -> None:
+    story = Story()
+    story.config("2")
+    story.snapshot([{}, {"isr": (1, 2)}, {}, {"isr": (2,), "leader": 2, "leader_epoch": 7, "partition_epoch": 9}])
+    changes = fold(ReplicationState(), story.seen).changes
+    (listed,) = [change.listed for change in changes if change.listed is not None]
+
+    rows = changes_to_arrow(changes).to_pylist()
+
+    assert len(set(map(id, listed.shapes))) == 3
+    expected = [(each.partition, list(each.isr), each.leader_epoch) for each in listed.values()]
+    written = [row for row in rows if row["subject"] == "partition"]
+    assert [(row["partition"], row["after"]["isr"], row["after"]["leader_epoch"]) for row in written] == expected
+    assert [row["is_baseline"] for row in written] == [True] * 4
+    assert {row["before"] for row in written} == {None}
+
+
+def test_no_changes_are_no_rows() -> None:
+    assert changes_to_arrow([]).equals(UNCOMMITTED.empty_table())

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from streaming.changes.incidents.grouping import IncidentGaps
+from streaming.changes.incidents.document import encode_incident
+from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.incidents import table
@@ -20,10 +21,12 @@ from streaming.delta.log.queries import read_all
 from streaming.delta.log.storage import read_file
 from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.errors import TableRefused
+from tests.changes.test_announced_incidents import played
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
 
 pytest_plugins = ["tests.plugins.played"]
 SCENARIO = "rolling_restart_unclean"
@@ -206,3 +209,15 @@ def test_where_history_stays_for_ever_the_newest_closed_incidents_of_each_cluste
 
     assert sorted(stay["incident_id"].to_pylist()) == ["c3", "c5", "d3", "d5", "e1"]
     assert expired == {("c", "broker_loss"): 1, ("d", "broker_loss"): 1}
+
+
+def test_writing_a_row_moves_nothing_of_the_incident_that_the_fold_continues_with() -> None:
+    fold = IncidentFold(IncidentGaps())
+    (incident,) = fold.fold(played([(10, "kill", {"broker": 3})], 40, []))
+    incident.updated_at += 5_000_000  # the counts of the fold are behind it
+    before = encode_incident(incident)
+
+    rows = [incident_row(incident, 1, fold.times("c"), may_go_on=True) for _ in range(2)]
+
+    assert encode_incident(incident) == before
+    assert rows[0] == rows[1]

@@ -14,22 +14,23 @@ from streaming.contracts import health
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, REPLICA_OFFSETS
 from streaming.contracts.slopes import BYTES_WINDOW, LAG_WINDOW, Slope, seconds_left, slope_after
-from streaming.delta.samples.newest import NewestRows, key_numbers
+from streaming.delta.samples.newest import NewestRows, key_numbers, lag_distance, with_slopes
 from tests.examples import examples
 from tests.jobs.driver.test_batch import rows as rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-OFFSETS = st.none() | st.integers(0, 4)
+
+OFFSETS = st.none() | st.integers(0, 4) | st.integers(0, 2**62)
 SAMPLES = st.lists(
     st.fixed_dictionaries({
         "cluster_id": st.sampled_from("ab"),
         "topic_id": st.sampled_from("tu"),
         "partition": st.just(0),
         "broker": st.just(1),
-        # Across the end of a window, half a window apart and more, and none so old that it is forgotten.
-        "collected_at": st.integers(0, 9).map(lambda step: LAG_WINDOW // 2 + step * LAG_WINDOW // 10),
+        # Across the end of a window, half a window apart, a moment less and more, and none so old that it is forgotten.
+        "collected_at": st.builds(lambda step, less: step * LAG_WINDOW // 12 - less, st.integers(6, 16), st.integers(0, 1)),
         "log_end_offset": OFFSETS,
         "leader_log_end_offset": OFFSETS,
     }),
@@ -181,3 +182,31 @@ def test_a_directory_is_full_when_its_free_bytes_are_gone_at_the_pace_of_the_las
         (None, None), (None, None), (100.0, 8_400.0), (100.0, 8_100.0), (100.0, 7_800.0),
         (100.0, 9_500.0), (-283.3333333333333, None),
     ]  # fmt: skip
+
+
+TYPES = {"key": pa.int64(), "collected_at": pa.int64(), "lag": pa.int64(), "lag_per_second": pa.float64(),
+         "seconds_until_caught_up": pa.float64(), "lag_measured_since": pa.int64(),
+         "lag_measured_from": pa.int64(), "known": pa.bool_()}  # fmt: skip
+
+
+def test_a_row_that_was_written_before_there_were_slopes_is_the_first_to_compare_with() -> None:
+    rows = [{"key": 1, "collected_at": at, "lag": lag} for at, lag in ((0, 900), (LAG_WINDOW // 2, 300))]
+    table = pa.Table.from_pylist(rows, schema=pa.schema(TYPES.items()))
+
+    found = with_slopes(table, pa.array([False, True]), pa.array([True, False]))
+
+    assert found["lag_per_second"].to_pylist() == [None, -20.0]
+    assert found["seconds_until_caught_up"].to_pylist() == [None, 15.0]
+
+
+LARGE_OFFSETS = st.none() | st.integers(0, 2**62)
+
+
+@given(st.lists(st.tuples(LARGE_OFFSETS, LARGE_OFFSETS), min_size=1, max_size=20))
+def test_a_distance_of_columns_is_the_lag_and_the_lost_records_of_each_row(
+    rows: list[tuple[int | None, int | None]],
+) -> None:
+    begins, ends = (pa.array(column, pa.int64()) for column in zip(*rows, strict=True))
+    found = lag_distance(begins, ends).to_pylist()
+    assert found == [health.lag(begin, end) for begin, end in rows]
+    assert found == [health.records_lost_unread(committed, log_start) for committed, log_start in rows]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,20 +18,23 @@ from streaming.changes.state import ReplicationState
 from streaming.contracts.observations import SnapshotEnd
 from streaming.contracts.state import PartitionState
 from streaming.contracts.tables import PARTITION_STATE_TABLE
-from streaming.delta.changes.log import changes_to_arrow
+from streaming.delta.changes.log import ChangeLog, changes_to_arrow
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.projections import shared_state
-from streaming.delta.projections.projections import newest_partitions, states_after
+from streaming.delta.projections.projections import Projections, newest_partitions, states_after
 from streaming.delta.projections.shared_state import RecoveredState, StoredPartitions, add_rows, in_topics_with
 from streaming.delta.state import states_of
 from tests.changes.conftest import Story, state_after
 from tests.examples import examples
+from tests.plugins.played import decoded
 from tests.strategies import streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from streaming.contracts.observations import Observation
+
 
 States = dict[tuple[str, str, int], PartitionState]
 
@@ -229,3 +234,39 @@ def test_very_many_topics_are_decoded_in_several_goes(monkeypatch: pytest.Monkey
 
     assert sorted(chain(each.topic_id for each in taken)) == [f"id-{each}" for each in range(5)]
     assert (len(stored), stored.rows().num_rows) == (0, 0)
+
+
+@settings(max_examples=examples(20))
+@given(told=streams(), cuts=st.lists(st.integers(0, 60), max_size=3))
+def test_the_newest_rows_laid_over_the_known_ones_are_the_state(told: list[Observation], cuts: list[int]) -> None:
+    state, rows = ReplicationState(), arrow_schema(PARTITION_STATE_TABLE).empty_table()
+    bounds = sorted({0, len(told), *(min(cut, len(told)) for cut in cuts)})
+    for version, (start, end) in enumerate(itertools.pairwise(bounds)):
+        folded = fold(state, told[start:end])
+        state.apply(folded.touched)
+        rows = newest_partitions(rows, states_after(changes_to_arrow(folded.changes), version), version)
+        assert set(rows["as_of_version"].to_pylist()) <= {version}
+
+    read = list(states_of(PartitionState, rows))
+
+    assert keyed(state.partitions()) == keyed(read)
+    assert len(read) == len(keyed(read))
+
+
+def test_a_round_without_changed_partitions_moves_the_version_and_writes_no_row(tmp_path: Path) -> None:
+    story, truth, state = Story(), ChangeLog(tmp_path), ReplicationState()
+    projections = Projections(tmp_path)
+    story.snapshot([{}, {}])
+    for number in range(2):
+        folded = fold(state, story.seen)
+        state.apply(folded.touched)
+        version = truth.commit(changes_to_arrow(folded.changes), {"a": number})
+        projections.project(projections.recover(version))
+        story.seen = []
+        story.later().heartbeat()
+
+    table = DeltaTable(str(tmp_path / "partition_state"))
+
+    assert table.transaction_version("partition_changes") == version
+    assert len(table.file_uris()) == 1
+    assert decoded(Projections(tmp_path).recover(version).state) == state

@@ -10,36 +10,22 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
-from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.contracts.tables import SOURCE_PROGRESS
 from streaming.delta.log import writer
 from streaming.delta.log.definitions import create_or_upgrade
-from streaming.delta.quarantine import Quarantine, RefusedRecord
 from streaming.errors import TableRefused
 from streaming.jobs.driver.samples import NewestBatch
-from tests.changes.conftest import Story
-from tests.jobs.driver.test_batch import published, rows
+from tests.jobs.driver.test_batch import offsets_sample, published, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
 
-RECORDS = 12
-
 
 def sample(position: int) -> pa.Table:
-    envelope: dict[str, Any] = {**Story("admin:a").envelope(), "collected_at": position + 1}
-    return published(
-        [
-            ReplicaOffsetsObserved(
-                **envelope, topic_id="t", topic="orders", partition=0, broker=1, high_watermark=position
-            )
-        ],
-        start=position,
-    )
+    return published([offsets_sample(position)], start=position)
 
 
 def test_the_second_writer_of_a_table_of_samples_stops_and_writes_nothing(tmp_path: Path) -> None:
@@ -60,22 +46,6 @@ def test_a_sample_writer_that_was_followed_by_another_one_must_not_open_again(tm
 
     with pytest.raises(TableRefused, match="another job writes"):
         first.check_ours()
-
-
-def test_all_queries_quarantine_at_once_and_every_record_counts_once(tmp_path: Path) -> None:
-    """Three channels, and each of them in two jobs that see the same records."""
-
-    def write(channel: str) -> int:
-        quarantine = Quarantine(tmp_path, channel)
-        records = [RefusedRecord(source="s", position=number, reason="torn", raw=b"?") for number in range(RECORDS)]
-        return sum(quarantine.add([record], Micros(1)).total() for record in records)
-
-    with ThreadPoolExecutor() as threads:
-        written = list(threads.map(write, [*Channel, *Channel]))
-
-    found = {channel: Quarantine(tmp_path, channel).by_source() for channel in Channel}
-    assert found == {channel: {"s": RECORDS} for channel in Channel}
-    assert sum(written) == len(Channel) * RECORDS
 
 
 def test_a_table_that_several_jobs_make_at_once_is_made_once(tmp_path: Path) -> None:

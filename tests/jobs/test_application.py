@@ -1,16 +1,25 @@
+"""The job without Spark: its queries, what it hands on to its tables, and how a query that fails is reported."""
+
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
+from streaming.commands import job as command
 from streaming.contracts.observations import Channel
+from streaming.contracts.tables import TABLES
+from streaming.delta.log import maintenance
+from streaming.delta.log.maintenance import Maintenance, RetentionPolicy
 from streaming.errors import ConfigurationError
+from streaming.jobs import supervised
 from streaming.jobs.application import QUERIES, Application
-from streaming.jobs.queries import JobLocations
+from streaming.jobs.metrics import Reporter
+from streaming.jobs.queries import JobLocations, OpenedQuery, QueryDefinition
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
 from tests.end_to_end.stories import long_story
@@ -19,12 +28,10 @@ from tests.jobs.driver.test_batch import published
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pyspark.sql import DataFrame, SparkSession
+
+
 SOURCE = "metadata_log:a"
-
-
-@pytest.fixture
-def places(tmp_path: Path) -> JobLocations:
-    return JobLocations(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
 
 
 def test_only_the_wanted_queries_are_opened(places: JobLocations) -> None:
@@ -76,3 +83,105 @@ def test_segments_are_deleted_one_look_after_they_were_applied(places: JobLocati
     assert bus.start_positions(Channel.REPLICATION) == first
     query.delete_applied(bus)
     assert bus.start_positions(Channel.REPLICATION)[SOURCE] > first[SOURCE]
+
+
+POLICY = RetentionPolicy(days=90, reader_minutes=7.5)
+
+
+def test_the_job_hands_on_what_the_configuration_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[JobLocations] = []
+    monkeypatch.setattr(command, "_run", lambda _, places: started.append(places))
+    file = tmp_path / "isrwatch.toml"
+    file.write_text(f'[tables]\ndirectory = "{tmp_path}"\nhistory_days = 90\nreader_minutes = 7.5\n')
+
+    command.job(config=file)
+
+    assert [places.retention for places in started] == [POLICY]
+
+
+def test_every_table_of_the_job_keeps_its_files_for_readers_as_long_as_configured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policies: dict[str, set[RetentionPolicy]] = {}
+    begin = maintenance.Maintenance.__init__
+
+    def recorded(self: Maintenance, table: Any, path: Path, policy: RetentionPolicy = maintenance.KEEP_ALL) -> None:
+        policies.setdefault(path.name, set()).add(policy)
+        begin(self, table, path, policy)
+
+    monkeypatch.setattr(maintenance.Maintenance, "__init__", recorded)
+    places = JobLocations(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "c", retention=POLICY)
+    settings = JobSettings(listen="")
+
+    queries = [SupervisedQuery(name, each, settings, places, print) for name, each in QUERIES.items()]
+    policies.pop("source_progress")  # opened to be read; its writer is the reporter
+    Reporter(queries, places)
+
+    assert policies == {name: {POLICY} for name in TABLES}
+
+
+SPARK = cast("SparkSession", None)
+
+
+class Batch:
+    def check_ours(self) -> None:
+        """Nobody else writes its tables."""
+
+
+class Run:
+    """A run of a query that goes on."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def failure(self) -> None:
+        return None
+
+    def stop(self) -> None:
+        pass
+
+
+def query_of(stream: Any, tmp_path: Path, said: list[str]) -> SupervisedQuery:
+    definition = QueryDefinition(
+        stream=stream, open=lambda *_: OpenedQuery(batch=cast("Any", Batch())), trigger_seconds=lambda _: 0.0
+    )
+    places = JobLocations(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path)
+    return SupervisedQuery("metrics", definition, JobSettings(), places, said.append)
+
+
+def test_a_failure_and_its_end_are_one_line_each_and_the_rest_is_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervised, "QueryRun", Run)
+    monkeypatch.setattr(supervised, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(supervised, "RUNS_AGAIN_AFTER_SECONDS", -1.0)
+    failures = ["Python worker failed to connect back.\n\nJVM stacktrace:\n\tat org.apache.spark.Executor"] * 2
+    said: list[str] = []
+
+    def stream(*_: object) -> DataFrame:
+        if failures:
+            raise PySparkException(failures.pop())
+        return cast("DataFrame", None)
+
+    query = query_of(stream, tmp_path, said)
+    query.start(SPARK)
+    for _ in range(4):
+        query.check(SPARK)
+
+    failed = "the query metrics failed: Python worker failed to connect back; it starts again in 0 s"
+    file = tmp_path / "metrics-failure.txt"
+    assert said == [failed, f"where that came from is in {file}", failed, "the query metrics runs again"]
+    assert "JVM stacktrace:" in file.read_text()
+    assert (query.restarts, query.last_error) == (2, "Python worker failed to connect back")
+
+
+def test_without_a_file_for_it_the_trace_is_in_the_log(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    def stream(*_: object) -> DataFrame:
+        raise PySparkException("no")
+
+    query_of(stream, tmp_path / "missing", said).start(SPARK)
+
+    assert said[0] == "the query metrics failed: no; it starts again in 1 s"
+    assert said[1].startswith("Traceback (most recent call last):")

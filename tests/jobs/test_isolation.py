@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming.bus.directory import DirectoryPublisher
-from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
+from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import IsrwatchError, TableRefused
 from streaming.jobs import supervised
 from streaming.jobs.application import QUERIES, Application
@@ -19,7 +19,7 @@ from streaming.jobs.queries import JobLocations, OpenedQuery
 from streaming.settings import JobSettings
 from tests.changes.conftest import Story
 from tests.end_to_end.stories import long_story
-from tests.jobs.driver.test_batch import rows
+from tests.jobs.driver.test_batch import offsets_sample, rows
 from tests.jobs.failed_starts import failures_of
 
 if TYPE_CHECKING:
@@ -37,10 +37,9 @@ pytestmark = pytest.mark.spark
 def publish(bus: Path, at: int = 1) -> None:
     """Publish something on each channel."""
     envelope = {**Story("admin:a").envelope(), "collected_at": at}
-    offsets = ReplicaOffsetsObserved(**envelope, topic_id="t", topic="orders", partition=0, broker=1, high_watermark=at)
     metric = BrokerMetricObserved(**envelope, broker=1, metric="kafka_server_x", metric_value=float(at))
     with closing(DirectoryPublisher(bus, segment_bytes=100_000)) as publisher:
-        publisher.publish([*long_story(seed=1, steps=20), offsets, metric])
+        publisher.publish([*long_story(seed=1, steps=20), offsets_sample(at), metric])
 
 
 @contextmanager
@@ -82,11 +81,6 @@ def pools_used(spark: SparkSession) -> set[str]:
     no_statuses, no_quantiles = context._jvm.java.util.ArrayList(), context._gateway.new_array(context._jvm.double, 0)
     stages = context._jsc.sc().statusStore().stageList(no_statuses, False, False, no_quantiles, no_statuses)
     return {stages.apply(number).schedulingPool() for number in range(stages.size())}
-
-
-@pytest.fixture
-def places(tmp_path: Path) -> JobLocations:
-    return JobLocations(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
 
 
 def test_each_query_takes_its_tasks_from_a_pool_of_its_name(spark: SparkSession, places: JobLocations) -> None:

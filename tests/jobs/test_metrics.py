@@ -21,14 +21,8 @@ from tests.plugins.local_http import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture
-def places(tmp_path: Path) -> JobLocations:
-    return JobLocations(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
 
 
 @pytest.fixture

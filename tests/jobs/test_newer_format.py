@@ -115,11 +115,6 @@ def test_a_damaged_record_is_quarantined_whatever_its_bytes_say(tmp_path: Path) 
     assert (applied.observations, applied.refused) == (len(story) - 1, 1)
 
 
-@pytest.fixture
-def places(tmp_path: Path) -> JobLocations:
-    return JobLocations(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
-
-
 @pytest.mark.spark
 @pytest.mark.parametrize("channel", [Channel.REPLICATION, Channel.OFFSETS])
 def test_a_query_that_meets_a_newer_record_stops_for_good_with_the_sentence(

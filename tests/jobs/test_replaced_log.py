@@ -15,7 +15,7 @@ from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.contracts.events import EventKind
 from streaming.contracts.identifiers import NOWHERE, LogPosition
 from streaming.contracts.observations import Channel, SourceKind
-from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
+from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import IsrwatchError
 from streaming.jobs.application import QUERIES, unapplied
 from streaming.jobs.queries import JobLocations
@@ -24,22 +24,16 @@ from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
 from tests.changes.conftest import Story
 from tests.end_to_end.stories import essence, expected_changes, long_story
-from tests.jobs.driver.test_batch import rows
+from tests.jobs.driver.test_batch import offsets_sample, rows
 from tests.plugins.logs import rows_of_log
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from streaming.contracts.observations import Observation
 
 REPLICATION = Channel.REPLICATION
 SEGMENT_BYTES = 20_000
-
-
-@pytest.fixture
-def places(tmp_path: Path) -> JobLocations:
-    return JobLocations(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
 
 
 def publish(places: JobLocations, observations: Sequence[Observation], pieces: int = 10) -> None:
@@ -48,6 +42,16 @@ def publish(places: JobLocations, observations: Sequence[Observation], pieces: i
     with closing(DirectoryPublisher(places.bus, segment_bytes=SEGMENT_BYTES, fsync=False)) as publisher:
         for start in range(0, len(observations), size):
             publisher.publish(observations[start : start + size])
+
+
+def back_up(places: JobLocations) -> None:
+    shutil.copytree(places.bus, places.bus.with_name("copy"))
+
+
+def restore(places: JobLocations) -> None:
+    """Bring the bus back from its copy."""
+    shutil.rmtree(places.bus)
+    places.bus.with_name("copy").rename(places.bus)
 
 
 def applied(places: JobLocations, channel: Channel = REPLICATION, query: str = "replication") -> list[str]:
@@ -114,13 +118,11 @@ def test_a_bus_restored_from_a_copy_and_written_on_is_recognised_and_nothing_is_
 ) -> None:
     """The source reports again what the bus lost, as a metadata log does whose checkpoint is restored with the bus."""
     story = long_story(seed=13, steps=200)
-    copy = places.bus.with_name("copy")
     publish(places, story[:60])
-    shutil.copytree(places.bus, copy)
+    back_up(places)
     publish(places, story[60 : 60 + applied_since])
     applied(places)
-    shutil.rmtree(places.bus)
-    copy.rename(places.bus)
+    restore(places)
     publish(places, story[60:])
 
     (sentence,) = applied(places)
@@ -136,14 +138,12 @@ def test_polls_that_are_read_again_from_a_copy_are_old_and_change_nothing(places
     for isr in ((1, 2), (1, 2, 3), (1, 3), (1, 2, 3), (2, 3)):
         story.later(90).partition(0, isr=isr, leader=isr[0], leader_epoch=None, partition_epoch=None)
     known = len(story.seen)
-    copy = places.bus.with_name("copy")
     publish(places, story.seen[:-3])
-    shutil.copytree(places.bus, copy)
+    back_up(places)
     publish(places, story.seen[-3:-1])
     publish(places, story.seen[-1:])
     applied(places)
-    shutil.rmtree(places.bus)
-    copy.rename(places.bus)
+    restore(places)
     story.later(90).partition(0, isr=(1,), leader=1, leader_epoch=None, partition_epoch=None)
     publish(places, story.seen[known:])
 
@@ -157,13 +157,11 @@ def test_polls_that_are_read_again_from_a_copy_are_old_and_change_nothing(places
 
 def test_a_copy_that_nobody_wrote_on_is_read_on_when_its_writer_does(places: JobLocations) -> None:
     story = long_story(seed=14, steps=100)
-    copy = places.bus.with_name("copy")
     publish(places, story[:60])
-    shutil.copytree(places.bus, copy)
+    back_up(places)
     publish(places, story[60:80])
     applied(places)
-    shutil.rmtree(places.bus)
-    copy.rename(places.bus)
+    restore(places)
     first = applied(places)
     publish(places, story[60:])
 
@@ -207,8 +205,7 @@ def test_the_last_common_record_is_the_applied_one_unless_the_log_lacks_it(place
     end = bus.end_positions(REPLICATION)[source]
     (log_id,) = {segment.log_id for segment in bus.segments(REPLICATION, source)}
     last = [item.position for item in bus.read(REPLICATION, source, 0, end)][-1]
-    copy = places.bus.with_name("copy")
-    shutil.copytree(places.bus, copy)
+    back_up(places)
     publish(places, story[30:])
     later = bus.segments(REPLICATION, source)[-1].log_id
 
@@ -227,11 +224,16 @@ def test_the_last_common_record_is_the_applied_one_unless_the_log_lacks_it(place
             segment.path.unlink()
     assert common(last) == (last, log_id), "only the run that went on from its run is left"
 
-    shutil.rmtree(places.bus)
-    copy.rename(places.bus)
+    restore(places)
     assert common(end + 1, later) == (last, log_id), "the run whose end is missing went on from the one of the copy"
     publish(places, story[30:])
     assert common(end + 1, later) == (last, log_id), "also after another run has gone on from it"
+
+
+of_both_queries = pytest.mark.parametrize(
+    ("channel", "query", "source"),
+    [(REPLICATION, "replication", "metadata_log:a"), (Channel.OFFSETS, "offsets", "admin:a")],
+)
 
 
 def refuse(places: JobLocations, channel: Channel, source: str, count: int, mark: bytes) -> None:
@@ -240,17 +242,11 @@ def refuse(places: JobLocations, channel: Channel, source: str, count: int, mark
             publisher.publish_raw(channel, source, mark + str(number).encode())
 
 
-@pytest.mark.parametrize(
-    ("channel", "query", "source"),
-    [(REPLICATION, "replication", "metadata_log:a"), (Channel.OFFSETS, "offsets", "admin:a")],
-)
+@of_both_queries
 def test_what_is_refused_of_another_log_is_quarantined_though_its_positions_are_lower(
     places: JobLocations, channel: Channel, query: str, source: str
 ) -> None:
-    sample = ReplicaOffsetsObserved(
-        **Story("admin:a").envelope(), topic_id="t", topic="orders", partition=0, broker=1, high_watermark=7
-    )
-    before: list[Observation] = [sample] if channel is Channel.OFFSETS else long_story(seed=19, steps=30)
+    before: list[Observation] = [offsets_sample(7)] if channel is Channel.OFFSETS else long_story(seed=19, steps=30)
     publish(places, before)
     refuse(places, channel, source, 4, b"old")
     applied(places, channel, query)
@@ -264,28 +260,23 @@ def test_what_is_refused_of_another_log_is_quarantined_though_its_positions_are_
     assert raws == [b"new0", b"new1", b"new2", b"old0", b"old1", b"old2", b"old3"]
 
 
-@pytest.mark.parametrize(
-    ("channel", "query", "source"),
-    [(REPLICATION, "replication", "metadata_log:a"), (Channel.OFFSETS, "offsets", "admin:a")],
-)
+@of_both_queries
 def test_what_was_refused_of_a_log_that_is_restored_from_a_copy_counts_once(
     places: JobLocations, channel: Channel, query: str, source: str
 ) -> None:
-    story, copy = Story(source, SourceKind.POLL), places.bus.with_name("copy")
+    story = Story(source, SourceKind.POLL)
 
     def publish_more() -> None:
-        partition = {"topic_id": "t", "topic": "orders", "partition": 0}
-        sample = ReplicaOffsetsObserved(**story.envelope(), **partition, broker=1, high_watermark=7)  # type: ignore[arg-type]
+        sample = offsets_sample(7, story=story)
         story.heartbeat()
         publish(places, [sample if channel is Channel.OFFSETS else story.seen[-1]])
 
     publish_more()
     refuse(places, channel, source, 3, b"odd")
-    shutil.copytree(places.bus, copy)
+    back_up(places)
     publish_more()
     applied(places, channel, query)
-    shutil.rmtree(places.bus)
-    copy.rename(places.bus)
+    restore(places)
     publish_more()
     applied(places, channel, query)
 
@@ -305,17 +296,14 @@ def test_samples_of_another_log_that_comes_after_the_start_are_not_taken_for_old
     query, story = str(channel), Story(source)
 
     def published(values: range) -> None:
-        of_metric = {"broker": 1, "metric": "messages_in_total"}
-        of_replica = {"topic_id": "t", "topic": "orders", "partition": 0, "broker": 1}
-        publish(
-            places,
-            [
-                BrokerMetricObserved(**story.later().envelope(), metric_value=value, **of_metric)  # type: ignore[arg-type]
-                if channel is Channel.METRICS
-                else ReplicaOffsetsObserved(**story.later().envelope(), high_watermark=value, **of_replica)  # type: ignore[arg-type]
-                for value in values
-            ],
-        )
+        of_metric: dict[str, Any] = {"broker": 1, "metric": "messages_in_total"}
+        samples = [
+            BrokerMetricObserved(**story.later().envelope(), metric_value=value, **of_metric)
+            if channel is Channel.METRICS
+            else offsets_sample(value, story=story.later())
+            for value in values
+        ]
+        publish(places, samples)
 
     published(range(3))
     applied(places, channel, query)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-import pytest
+import pyarrow as pa
 
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.contracts.observations import Channel
-from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.delta.log.table_log import newest_version
 from streaming.errors import TableRefused
 from streaming.jobs.application import QUERIES
@@ -17,24 +16,14 @@ from streaming.jobs.metrics import Reporter
 from streaming.jobs.queries import JobLocations
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
-from tests.changes.conftest import Story
 from tests.end_to_end.stories import long_story
-from tests.jobs.driver.test_batch import rows
+from tests.jobs.driver.test_batch import offsets_sample, rows
 from tests.plugins.logs import rows_of_log
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pyarrow as pa
-
     from streaming.contracts.observations import Observation
 
 LOG = "metadata_log:a"
-
-
-@pytest.fixture
-def places(tmp_path: Path) -> JobLocations:
-    return JobLocations(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
 
 
 def publish(places: JobLocations, story: list[Observation]) -> None:
@@ -44,8 +33,6 @@ def publish(places: JobLocations, story: list[Observation]) -> None:
 
 def from_bus(places: JobLocations, channel: Channel, source: str, to: int | None = None) -> pa.Table:
     """Read a log as Spark hands it to a batch."""
-    import pyarrow as pa  # noqa: PLC0415 - the type above is for reading only
-
     return pa.Table.from_batches(rows_of_log(DirectoryReader(places.bus), channel, source, end=to))
 
 
@@ -57,13 +44,8 @@ def told(places: JobLocations) -> dict[tuple[str, str], dict[str, Any]]:
     return {(row["channel"], row["source"]): row for row in rows(places.tables, "source_progress")}
 
 
-def sample(at: int) -> ReplicaOffsetsObserved:
-    envelope = {**Story("admin:a").envelope(), "collected_at": at}
-    return ReplicaOffsetsObserved(**envelope, topic_id="t", topic="orders", partition=0, broker=1, high_watermark=at)
-
-
 def test_a_channel_without_sources_is_written_once(places: JobLocations) -> None:
-    publish(places, [sample(at=1)])
+    publish(places, [offsets_sample(1)])
     offsets, metrics = query("offsets", places), query("metrics", places)
     offsets.batch.apply(from_bus(places, Channel.OFFSETS, "admin:a"))
     reporter = Reporter([offsets, metrics], places)
@@ -99,7 +81,7 @@ def test_what_is_not_applied_yet_is_told_in_bytes_and_nothing_once_it_is(places:
 
 
 def test_sources_of_samples_are_told_too_and_go_on_after_a_start(places: JobLocations) -> None:
-    publish(places, [sample(7)])
+    publish(places, [offsets_sample(7)])
     with closing(DirectoryPublisher(places.bus, segment_bytes=2_000)) as publisher:
         publisher.publish_raw(Channel.OFFSETS, "admin:a", b"?")
     offsets = query("offsets", places)
@@ -130,7 +112,7 @@ def test_segments_that_were_deleted_count_as_applied(places: JobLocations) -> No
 
 
 def test_whoever_lost_a_channel_to_another_job_reports_no_more_on_it(places: JobLocations) -> None:
-    publish(places, [sample(7)])
+    publish(places, [offsets_sample(7)])
     offsets = query("offsets", places)
     offsets.batch.apply(from_bus(places, Channel.OFFSETS, "admin:a"))
     offsets._fail(TableRefused("another job writes it"))

@@ -30,7 +30,7 @@ from streaming.jobs.driver.replication import ReplicationBatch
 from streaming.jobs.driver.samples import NewestBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from tests.changes.conftest import Story
-from tests.end_to_end.stories import essence, expected_changes, long_story
+from tests.end_to_end.stories import essence, long_story
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,6 +47,23 @@ def published(observations: Iterable[Observation], start: int = 0) -> pa.Table:
     ], schema=SCHEMA)  # fmt: skip
 
 
+def unreadable(source: str, start: int, count: int = 1) -> pa.Table:
+    """Rows of a batch that nobody can read."""
+    return pa.Table.from_pylist([
+        {"source": source, "position": position, "payload": b"?", "damage": None}
+        for position in range(start, start + count)
+    ], schema=SCHEMA)  # fmt: skip
+
+
+def offsets_sample(
+    at: int = 1, partition: int = 0, story: Story | None = None, **fields: Any
+) -> ReplicaOffsetsObserved:
+    """The offsets of a replica, as the next observation of a story or as the only one; the time is the offset, too."""
+    envelope = {**Story("admin:a").envelope(), "collected_at": at} if story is None else story.envelope()
+    told = {**envelope, "high_watermark": at, **fields}
+    return ReplicaOffsetsObserved(topic_id="t", topic="orders", partition=partition, broker=1, **told)
+
+
 def metrics_sample(source: str) -> BrokerMetricObserved:
     return BrokerMetricObserved(
         cluster_id=ClusterId("c1"), cluster="demo", source=source, authority=SourceKind.NONE,
@@ -59,21 +76,6 @@ def rows(directory: Path, name: str) -> list[dict[str, Any]]:
     query = QueryBuilder().register("t", DeltaTable(str(directory / name)))
     found: list[dict[str, Any]] = pa.table(query.execute("select * from t")).to_pylist()
     return found
-
-
-def test_a_batch_that_comes_again_in_any_cut_changes_nothing(tmp_path: Path) -> None:
-    story = long_story(seed=5, steps=60)
-    batch = ReplicationBatch(tmp_path)
-    batch.apply(published(story[:30]))
-    batch.apply(published(story[:40]))
-    version = batch.shared.version
-    batch.apply(published(story[10:35], start=10))
-    assert batch.shared.version == version
-
-    again = ReplicationBatch(tmp_path)
-    again.apply(published(story))
-
-    assert essence(rows(tmp_path, "partition_changes")) == expected_changes(story)
 
 
 def diskless_for_a_while(told: list[Observation]) -> Iterable[Observation]:
@@ -105,6 +107,9 @@ def test_every_table_is_that_of_one_batch_however_a_log_is_cut_and_the_job_resta
             )
             for table in ("replication_events", "partition_state", "broker_state", "cluster_state", "quarantine")
         ]
+        version = batch.shared.version
+        batch.apply(story.slice(10, 25))
+        assert batch.shared.version == version, "what comes again changes nothing"
         written[name] = [batch.sources()[0], essence(rows(tmp_path / name, "partition_changes")), *told]
 
     assert written["cut"] == written["whole"]
@@ -125,14 +130,13 @@ def test_a_log_that_holds_two_clusters_has_a_state_for_each_and_is_read_once(tmp
     batch.apply(log.slice(0, cut))
     batch.apply(log.slice(cut))
     end = log.num_rows
-    refused = [{"source": "poll:a", "position": end + number, "payload": b"{", "damage": None} for number in range(3)]
-    batch.apply(pa.Table.from_pylist(refused, schema=SCHEMA))
+    batch.apply(unreadable("poll:a", end, 3))
     again = ReplicationBatch(tmp_path)
 
     assert sorted(again.sources()[0]) == sorted(batch.sources()[0])
     by_cluster = {state.cluster_id: (state.position, state.duplicates) for state in again.sources()[0]}
     assert by_cluster == {"cluster-1": (end + 2, 2), "cluster-2": (end + 2, 3)}
-    assert sum(state.quarantined for state in again.sources()[0]) == len(refused)
+    assert sum(state.quarantined for state in again.sources()[0]) == 3
     assert again.position("poll:a") == end + 2, "also of a batch in which everything was refused"
     assert again.apply(log).observations == 0
 
@@ -243,21 +247,6 @@ def test_what_is_refused_goes_to_quarantine_once_and_the_rest_goes_on(tmp_path: 
     ]
 
 
-def test_what_was_refused_before_a_kill_is_told_by_its_source_after_it(tmp_path: Path) -> None:
-    story = Story()
-    story.snapshot()
-    known = len(story.seen)
-    ReplicationBatch(tmp_path).apply(published(story.seen))
-    odd = {"source": "metadata_log:a", "position": known, "payload": b"odd", "damage": None}
-    ReplicationBatch(tmp_path).apply(pa.Table.from_pylist([odd], schema=SCHEMA))
-    story.heartbeat()
-
-    again = ReplicationBatch(tmp_path)
-    again.apply(published(story.seen[known:], start=known + 1))
-
-    assert [source.quarantined for source in again.shared.state.sources.values()] == [1]
-
-
 def test_what_was_refused_of_samples_counts_once_however_often_it_comes_and_whenever_the_job_is_killed(
     tmp_path: Path,
 ) -> None:
@@ -288,35 +277,6 @@ def test_a_meter_that_is_no_count_does_not_stop_the_query(tmp_path: Path, value:
 
     assert (first.observations, first.refused) == (math.isfinite(value), not math.isfinite(value))
     assert again.observations == 0
-
-
-@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
-def test_a_table_of_samples_keeps_the_newest_of_each_key(tmp_path: Path, order: tuple[int, int]) -> None:
-    def sample(at: int) -> ReplicaOffsetsObserved:
-        envelope = {**Story("admin:a").envelope(), "collected_at": at}
-        return ReplicaOffsetsObserved(
-            **envelope, topic_id="t", topic="orders", partition=0, broker=1, high_watermark=at
-        )
-
-    batch = NewestBatch(tmp_path, Channel.OFFSETS)
-    batch.apply(published([sample(order[0])]))
-    NewestBatch(tmp_path, Channel.OFFSETS).apply(published([sample(order[1])], start=1))
-
-    assert [row["high_watermark"] for row in rows(tmp_path, "replica_offsets")] == [2]
-
-
-def test_a_sample_that_its_source_leaves_out_since_is_forgotten(tmp_path: Path) -> None:
-    def sample(partition: int, at: int) -> ReplicaOffsetsObserved:
-        envelope = {**Story("admin:a").envelope(), "collected_at": at}
-        return ReplicaOffsetsObserved(
-            **envelope, topic_id="t", topic="orders", partition=partition, broker=1, high_watermark=at
-        )
-
-    batch = NewestBatch(tmp_path, Channel.OFFSETS)
-    batch.apply(published([sample(0, 1), sample(1, 1)]))
-    batch.apply(published([sample(1, 70_000_000)], start=2))
-
-    assert [row["partition"] for row in rows(tmp_path, "replica_offsets")] == [1]
 
 
 def test_every_kind_of_sample_has_its_table_and_a_group_its_lag(tmp_path: Path) -> None:
@@ -406,28 +366,11 @@ def test_what_belongs_on_another_channel_is_refused(tmp_path: Path) -> None:
     assert "does not belong on the channel offsets" in rows(tmp_path, "quarantine")[0]["reason"]
 
 
-def test_refusals_are_counted_even_when_nothing_else_came(tmp_path: Path) -> None:
-    bad = {"source": "metadata_log:a", "position": 0, "payload": b"?", "damage": None}
-    story = Story()
-    story.snapshot()
-    batch = ReplicationBatch(tmp_path)
-
-    batch.apply(pa.Table.from_pylist([bad], schema=SCHEMA))
-    assert batch.positions == {"metadata_log:a": 0}
-    batch.apply(published(story.seen, start=1))
-
-    (told,) = [row for row in rows(tmp_path, "partition_changes") if row["subject"] == "source"]
-    assert told["source_after"]["quarantined"] == 1
-
-
 def test_refusals_of_a_source_that_nobody_knows_yet_count_exactly_whatever_dies_and_however_batches_are_cut(
     tmp_path: Path,
 ) -> None:
     """Quarantine was written up to 99, the process died before the change log was; then batches come in other cuts."""
-    log = pa.Table.from_pylist(
-        [{"source": "metadata_log:a", "position": number, "payload": b"?", "damage": None} for number in range(100)],
-        schema=SCHEMA,
-    )
+    log = unreadable("metadata_log:a", 0, 100)
     refused = [
         RefusedRecord(source="metadata_log:a", position=number, reason="not JSON", raw=b"?") for number in range(100)
     ]
@@ -436,6 +379,7 @@ def test_refusals_of_a_source_that_nobody_knows_yet_count_exactly_whatever_dies_
     ReplicationBatch(tmp_path).apply(log.slice(50, 20))
     batch = ReplicationBatch(tmp_path)
     batch.apply(log.slice(30, 70))
+    assert batch.positions == {"metadata_log:a": 99}
     story = Story()
     story.snapshot()
 
@@ -454,17 +398,17 @@ def test_a_batch_of_refused_records_only_moves_their_source_too(tmp_path: Path) 
     batch.apply(published(story.seen))
     end = len(story.seen)
 
-    batch.apply(
-        pa.Table.from_pylist(
-            [{"source": "metadata_log:a", "position": end, "payload": b"?", "damage": None}], schema=SCHEMA
-        )
-    )
+    batch.apply(unreadable("metadata_log:a", end))
 
     sources = [row for row in rows(tmp_path, "partition_changes") if row["subject"] == "source"]
     newest = max(sources, key=lambda row: row["version"])["source_after"]
     assert (newest["position"], newest["quarantined"], newest["sequence"]) == (end, 1, end)
     (source,) = batch.shared.state.sources.values()
     assert (source.position, source.quarantined) == (end, 1)
+    again = ReplicationBatch(tmp_path)
+    story.heartbeat()
+    again.apply(published(story.seen[end:], start=end + 1))
+    assert [each.quarantined for each in again.shared.state.sources.values()] == [1], "after a kill, too"
 
 
 def test_sources_of_one_batch_are_merged_by_time_each_in_its_own_order(tmp_path: Path) -> None:

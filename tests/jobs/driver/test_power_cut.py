@@ -1,10 +1,15 @@
-"""Power cuts at any moment: of what was not flushed some is there, some is not, some is damaged. Nothing is lost."""
+"""Power cuts, clocks that jump and full disks, at any moment: nothing is lost, nothing doubled."""
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,9 +29,8 @@ from tests.end_to_end.stories import essence, expected_changes, long_story
 from tests.jobs.driver.test_batch import published, rows
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from streaming.contracts.observations import Observation
+
 
 POLICY = RetentionPolicy(reader_minutes=0.0)  # maintenance deletes whatever it may
 
@@ -295,3 +299,39 @@ def test_a_damaged_mark_is_a_sentence(tmp_path: Path) -> None:
     for attempt in (flush, cut_unflushed):
         with pytest.raises(TableUnreadable, match="cannot read the table"):
             attempt(disk.tables)
+
+
+JUMPS = (-7_200, -60, 0, 60, 7_200, 172_800)  # seconds
+
+
+def test_a_clock_that_jumps_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dice, now, ahead = random.Random(1), time.time_ns, [0]
+    monkeypatch.setattr(time, "time_ns", lambda: now() + ahead[0] * 1_000_000_000)
+    monkeypatch.setattr(time, "time", lambda: time.time_ns() / 1e9)
+    monkeypatch.setattr(maintenance, "COMMITS_BETWEEN_ROUNDS", 5)
+    monkeypatch.setattr(maintenance, "LOG_ENTRIES", 8)
+    disk, story = Disk(tmp_path, dice), long_story(seed=1, steps=70)
+    job, starts = Job(disk, story), 1
+
+    while job.position < len(story) - 1:
+        ahead[0] = dice.choice(JUMPS)
+        job.apply(dice.randrange(1, 12))
+        job.follow()
+        if dice.random() < 0.3:
+            job, starts = Job(disk, story), starts + 1
+
+    assert starts > 3
+    check_whole(disk, story)
+
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_a_full_disk_at_any_byte_costs_and_doubles_nothing(tmp_path: Path) -> None:
+    apart = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
+    script = [*apart, sys.executable, "-m", "tests.jobs.driver.small_disk", str(tmp_path)]
+
+    run = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert int(run.stdout) > 5
