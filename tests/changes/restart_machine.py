@@ -96,11 +96,7 @@ class World:
         """The same cluster with everybody up and in sync: what is lost there is lost by configuration."""
         partitions = tuple(
             Replicated(
-                each.replicas,
-                each.minimum,
-                frozenset(each.replicas),
-                each.replicas[0],
-                is_diskless=each.is_diskless,
+                each.replicas, each.minimum, frozenset(each.replicas), each.replicas[0], is_diskless=each.is_diskless
             )
             for each in self.partitions
         )

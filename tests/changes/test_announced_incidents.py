@@ -10,8 +10,8 @@ from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.maintenance import IN_ITS_TAIL, MaintenanceObserved
 from streaming.contracts.observations import SourceKind
-from tests.changes.faults import Fault, observed, rows_from
-from tests.changes.test_incidents import SECOND, START, table_of
+from tests.changes.faults import Fault, observed, of, rows_from
+from tests.changes.test_incidents import SECOND, START, named, standing, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,52 +40,47 @@ def played(
     return rows_from(sorted([*seen, *announced], key=lambda it: it.occurred_not_after))
 
 
-def named(rows: Sequence[ChangeRow]) -> list[tuple[str, list[int]]]:
-    table = table_of([rows], IncidentGaps()).values()
-    standing = sorted((row for row in table if row["merged_into"] is None), key=lambda row: row["opened_at"])
-    return [(row["incident_class"], [each["broker"] for each in row["suspects"]]) for row in standing]
-
-
 def summaries(rows: Sequence[ChangeRow]) -> list[str]:
-    table = table_of([rows], IncidentGaps()).values()
-    return [row["summary"].rpartition(": ")[0] for row in table if row["merged_into"] is None]
+    return [row["summary"].rpartition(": ")[0] for row in standing(rows)]
 
 
 def crash(broker: int, at: float, seconds: float) -> list[Fault]:
-    return [(at, "kill", {"broker": broker}), (at + seconds, "start", {"broker": broker})]
+    return [*of("kill", broker, at=at), *of("start", broker, at=at + seconds)]
+
+
+def stop(broker: int, at: float, seconds: float) -> list[Fault]:
+    return [*of("stop", broker, at=at), *of("start", broker, at=at + seconds)]
 
 
 def test_a_crash_of_a_broker_whose_work_is_announced_is_planned_and_without_the_announcement_a_loss() -> None:
     faults = crash(3, 30, 20)
-
     assert named(played(faults, 120, [(20, 100, 3)])) == [("controlled_shutdown", [3])]
     assert named(played(faults, 120, [])) == [("broker_loss", [3])]
 
 
 def test_the_summary_never_calls_a_crash_during_announced_work_a_clean_stop() -> None:
-    stop = [(30, "stop", {"broker": 3}), (50, "start", {"broker": 3})]
-
     assert summaries(played(crash(3, 30, 20), 120, [(20, 100, 3)])) == [
         "broker 3 went down during announced work (new disk)"
     ]
-    assert summaries(played(stop, 120, [])) == ["broker 3 was stopped cleanly"]
+    assert summaries(played(stop(3, 30, 20), 120, [])) == ["broker 3 was stopped cleanly"]
 
 
 def test_an_announced_clean_stop_names_the_announcement() -> None:
-    stop: list[Fault] = [(30, "stop", {"broker": 3}), (50, "start", {"broker": 3})]
-
-    assert summaries(played(stop, 120, [(20, 100, 3)])) == ["broker 3 was stopped cleanly (announced: new disk)"]
-    refusing = played(stop, 120, [(20, 100, 3)], replication_factor=2, min_insync_replicas=2)
+    assert summaries(played(stop(3, 30, 20), 120, [(20, 100, 3)])) == [
+        "broker 3 was stopped cleanly (announced: new disk)"
+    ]
+    refusing = played(stop(3, 30, 20), 120, [(20, 100, 3)], replication_factor=2, min_insync_replicas=2)
     assert summaries(refusing) == [
         "broker 3 was stopped though partitions had no replica to spare (announced: new disk)"
     ]
-    assert summaries(played(stop, 120, [(60, 100, 3)])) == ["broker 3 was stopped cleanly"], "announced later"
+    assert summaries(played(stop(3, 30, 20), 120, [(60, 100, 3)])) == ["broker 3 was stopped cleanly"], (
+        "announced later"
+    )
 
 
 def test_what_an_announced_crash_cost_until_it_was_noticed_is_said() -> None:
     rows = played(crash(3, 30, 20), 120, [(20, 100, 3)])
-    (row,) = table_of([rows], IncidentGaps()).values()
-
+    (row,) = standing(rows)
     assert (row["severity"], row["consequence"]) == (
         "info",
         "any partition that broker 3 led had no leader until its session expired",
@@ -96,8 +91,7 @@ def test_what_an_announced_crash_cost_until_it_was_noticed_is_said() -> None:
 def test_a_crash_whose_announced_work_overran_is_called_lost_and_no_clean_stop(back_at: int | None, said: str) -> None:
     back: list[Fault] = [] if back_at is None else [(back_at, "start", {"broker": 3})]
     rows = played([(30, "kill", {"broker": 3}), *back], 260, [(20, 120, 3)])
-    (row,) = table_of([rows], IncidentGaps()).values()
-
+    (row,) = standing(rows)
     overran = "its announced work overran at 2023-11-14 22:15:20Z (new disk)"
     assert row["incident_class"] == "broker_loss"
     assert row["summary"].startswith(f"broker 3 {said}, {overran}: up to ")
@@ -110,34 +104,24 @@ def command(began: float, ended: float, broker: int) -> list[Announcement]:
 
 
 def of_broker_3(rows: Sequence[ChangeRow]) -> tuple[str, str]:
-    table = [row for row in table_of([rows], IncidentGaps()).values() if row["merged_into"] is None]
-    (row,) = (row for row in table if 3 in [each["broker"] for each in row["suspects"]])
+    (row,) = (row for row in standing(rows) if 3 in [each["broker"] for each in row["suspects"]])
     return row["incident_class"], row["summary"].rpartition(": ")[0]
 
 
-EARLIER: list[Fault] = [(5, "stop", {"broker": 5}), (12, "start", {"broker": 5})]
+EARLIER = stop(5, 5, 7)
 OF_EARLIER: list[Announcement] = [(2, 300, 5, "new disk", "disk"), (18, 18, 5, "new disk", "disk")]
 
 
 def test_a_stop_within_the_tail_of_a_command_that_has_ended_is_not_its_overrun() -> None:
     """The second stop of broker 3 lasts a few seconds longer than the tail of the command that made the first."""
-    faults: list[Fault] = [
-        *EARLIER,
-        *[(at, action, {"broker": 3}) for at, action in ((30, "stop"), (40, "start"), (100, "stop"), (114, "start"))],
-    ]
-    rows = played(faults, 300, [*OF_EARLIER, *command(25, 45, 3)])
-
-    assert of_broker_3(rows) == (
-        "rolling_restart",
-        "rolling restart of brokers 3 and 5 (announced: new disk; upgrade)",
-    )
+    rows = played([*EARLIER, *stop(3, 30, 10), *stop(3, 100, 14)], 300, [*OF_EARLIER, *command(25, 45, 3)])
+    assert of_broker_3(rows) == ("rolling_restart", "rolling restart of brokers 3 and 5 (announced: new disk; upgrade)")
 
 
 @pytest.mark.parametrize("ending", ["stop", "kill"])
 def test_a_broker_that_its_command_left_down_overran_and_only_its_own_work_is_said(ending: str) -> None:
     """One that was killed is fenced a session later, when the command has ended already."""
     rows = played([*EARLIER, (43, ending, {"broker": 3})], 300, [*OF_EARLIER, *command(25, 45, 3)])
-
     what = "did not come back from a clean stop" if ending == "stop" else "was lost"
     overran = "its announced work overran at 2023-11-14 22:15:05Z (upgrade)"
     assert of_broker_3(rows) == ("broker_loss", f"broker 3 {what}, {overran}")
@@ -145,14 +129,13 @@ def test_a_broker_that_its_command_left_down_overran_and_only_its_own_work_is_sa
 
 def test_a_clean_stop_whose_announced_work_overran_is_still_called_one() -> None:
     rows = played([(30, "stop", {"broker": 3})], 260, [(20, 120, 3)])
-    (row,) = table_of([rows], IncidentGaps()).values()
-
+    (row,) = standing(rows)
     overran = "its announced work overran at 2023-11-14 22:15:20Z (new disk)"
     assert row["summary"].startswith(f"broker 3 did not come back from a clean stop, {overran}: ")
 
 
 @pytest.mark.parametrize("delay", [-8, 0, 3, 20, *(pytest.param(it, marks=pytest.mark.long) for it in (-3, 1, 6))])
-@pytest.mark.parametrize("turn", [[], [(10, "stop", {"broker": 2}), (20, "start", {"broker": 2})]])
+@pytest.mark.parametrize("turn", [[], stop(2, 10, 10)])
 def test_an_incident_with_harm_never_says_that_clients_notice_nothing(delay: int, turn: list[Fault]) -> None:
     """A broker goes down as announced, and another one without: both cost the same partitions their minimum ISR."""
     faults: list[Fault] = [*turn, *crash(3, 50, 40), *crash(2, 50 + delay, 40)]
@@ -172,7 +155,6 @@ def test_of_another_broker_it_is_not_planned() -> None:
 
 def test_a_crash_of_another_broker_meanwhile_is_a_loss_beside_it_or_makes_it_one() -> None:
     found = named(played([*crash(3, 30, 60), *crash(5, 60, 20)], 160, [(20, 150, 3)]))
-
     assert ("broker_loss", [5]) in [(kind, [broker for broker in suspects if broker == 5]) for kind, suspects in found]
 
 
@@ -198,17 +180,12 @@ def test_what_happened_before_the_announcement_is_not_planned() -> None:
 def test_a_broker_that_is_not_back_when_the_time_is_over_is_lost_then_and_not_before() -> None:
     rows = played([(30, "kill", {"broker": 3})], 200, [(20, 120, 3)])
     before = tuple(row for row in rows if row.time < START + 119 * SECOND)
-
     assert named(before) == [("controlled_shutdown", [3])]
     assert named(rows) == [("broker_loss", [3])]
 
 
 @pytest.mark.parametrize(
-    "topic",
-    [
-        {"replication_factor": 1, "min_insync_replicas": 1},
-        {"replication_factor": 2, "min_insync_replicas": 2},
-    ],
+    "topic", [{"replication_factor": 1, "min_insync_replicas": 1}, {"replication_factor": 2, "min_insync_replicas": 2}]
 )
 def test_partitions_that_go_offline_or_refuse_writes_are_never_planned(topic: dict[str, int]) -> None:
     assert named(played(crash(3, 30, 20), 120, [(20, 100, 3)], **topic)) == [("unsafe_shutdown", [3])]
@@ -216,62 +193,36 @@ def test_partitions_that_go_offline_or_refuse_writes_are_never_planned(topic: di
 
 def test_a_long_work_is_not_overdue_while_its_lease_holds() -> None:
     rows = played(crash(3, 30, 1_500), 1_600, [(20, 1_590, 3)], partitions=3)
-
     assert named(rows) == [("controlled_shutdown", [3])]
 
 
 def test_a_safe_stop_after_one_that_did_harm_is_an_incident_of_its_own() -> None:
-    faults: list[Fault] = [
-        (10, "kill", {"broker": 1}),
-        (20, "stop", {"broker": 2}),
-        (40, "start", {"broker": 2}),
-        (50, "start", {"broker": 1}),
-        (150, "stop", {"broker": 3}),
-        (180, "start", {"broker": 3}),
-    ]
+    faults = sorted([*crash(1, 10, 40), *stop(2, 20, 20), *stop(3, 150, 30)])
     rows = played(faults, 260, [(140, 400, 3)], partitions=3)
-    found = [row for row in table_of([rows], IncidentGaps()).values() if not row["merged_into"]]
-    assert {row["incident_class"]: [suspect["broker"] for suspect in row["suspects"]] for row in found} == {
-        "broker_loss": [1],
-        "unsafe_shutdown": [2],
-        "controlled_shutdown": [3],
-    }
+    assert named(rows) == [("broker_loss", [1]), ("unsafe_shutdown", [2]), ("controlled_shutdown", [3])]
 
 
 def test_only_who_is_still_down_is_to_be_started() -> None:
     faults: list[Fault] = [(10, "stop", {"broker": 1}), (20, "stop", {"broker": 2}), (40, "start", {"broker": 2})]
     every = played([*faults, (200, "start", {"broker": 1})], 260, [], partitions=6, replication_factor=3)
 
-    def reported(until: int) -> list[tuple[str, list[int], str]]:
+    def reported(until: int) -> list[str]:
         rows = [row for row in every if row.time < START + until * SECOND]
-        return [
-            (row["incident_class"], [suspect["broker"] for suspect in row["suspects"]], row["next_step"])
-            for row in table_of([rows], IncidentGaps()).values()
-        ]
+        assert named(rows) == [("unsafe_shutdown", [1, 2])]
+        return [row["next_step"] for row in standing(rows)]
 
-    assert reported(30) == [
-        ("unsafe_shutdown", [1, 2], "start brokers 1 and 2 again, and stop only what is safe to stop")
-    ]
-    assert reported(60) == [("unsafe_shutdown", [1, 2], "start broker 1 again, and stop only what is safe to stop")]
+    assert reported(30) == ["start brokers 1 and 2 again, and stop only what is safe to stop"]
+    assert reported(60) == ["start broker 1 again, and stop only what is safe to stop"]
 
 
 def test_two_stops_that_did_harm_are_one_incident() -> None:
-    faults: list[Fault] = [
-        (at + delay, action, {"broker": broker})
-        for at, broker in ((10, 1), (60, 2))
-        for delay, action in ((0, "stop"), (20, "start"))
-    ]
-    rows = played(faults, 120, [], partitions=6, min_insync_replicas=3)
-    found = [row for row in table_of([rows], IncidentGaps()).values() if not row["merged_into"]]
-    assert [(row["incident_class"], [suspect["broker"] for suspect in row["suspects"]]) for row in found] == [
-        ("unsafe_shutdown", [1, 2])
-    ]
-    assert found[0]["isr_shrinks"] == sum(bool(row.left) for row in rows) == 6, "each counts once"
+    rows = played([*stop(1, 10, 20), *stop(2, 60, 20)], 120, [], partitions=6, min_insync_replicas=3)
+    assert named(rows) == [("unsafe_shutdown", [1, 2])]
+    assert standing(rows)[0]["isr_shrinks"] == sum(bool(row.left) for row in rows) == 6, "each counts once"
 
 
 def test_a_crash_within_the_tail_of_a_command_is_lost_when_the_tail_is_over_and_it_is_not_back() -> None:
-    faults: list[Fault] = [(30, "stop", {"broker": 3}), (40, "start", {"broker": 3}), *crash(3, 90, 25)]
-
+    faults = [*stop(3, 30, 10), *crash(3, 90, 25)]
     overran = "its announced work overran at 2023-11-14 22:15:05Z (upgrade)"
     assert of_broker_3(played(faults, 300, command(25, 45, 3))) == (
         "broker_loss",

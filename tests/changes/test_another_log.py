@@ -85,16 +85,13 @@ def test_nobody_knows_what_was_true_between_the_two_logs() -> None:
     story = again(before(), [SHRUNK, SAME])
     story.later(10).partition(0, isr=(1, 2, 3), partition_epoch=5, leader_epoch=1)
     story.partition(1, isr=(1,), partition_epoch=4, leader_epoch=0)
-
     state, _ = applied(story.seen)
-
     assert [partition(state, number).unknown_seconds for number in (0, 1)] == [30.0, 30.0]
     assert partition(state).under_replicated_seconds == 10.0
 
 
 def test_topics_and_brokers_that_the_new_log_does_not_have_are_gone() -> None:
     state, _ = applied(again(before(), [SAME], brokers=(1, 2)).seen)
-
     assert partition(state, 1).is_deleted
     assert not state.brokers[CLUSTER, BrokerId(3)].is_registered
 
@@ -158,9 +155,7 @@ def test_a_reader_of_the_old_log_proves_nothing_about_the_new_one() -> None:
     other.heartbeat()
     again(ours, [SAME, SAME])
     ours.later().config("1", topic="orders")
-
     state, _ = applied(other.seen, ours.seen)
-
     assert partition(state).min_isr_configured == 1, "the other reader's offset is of the old log"
     assert state.clusters[CLUSTER].metadata_log_since == ours.now - SECOND
 
@@ -171,9 +166,7 @@ def test_a_poll_in_between_does_not_hide_the_new_log() -> None:
     poll.snapshot([{"isr": (1, 3), "leader_epoch": 81, "partition_epoch": None}] * 2)
     old, ours.now = list(ours.seen), poll.now
     again(ours, [SHRUNK, SAME])
-
     state, _ = applied(old, poll.seen, ours.seen[len(old) :])
-
     assert partition(state).isr == (1, 2)
     assert state.clusters[CLUSTER].authority is SourceKind.METADATA_LOG
 

@@ -50,7 +50,6 @@ def test_a_broker_that_crashes_after_its_restart_before_it_has_caught_up_is_lost
     story.start(1)
     story.later(10).broker(1, broker_epoch=story.offset - 2, fenced=True)
     story.later(60).heartbeat()
-
     assert reported(story) == [("broker_loss", "warning", True)]
     assert [each["broker"] for each in incidents(story)[0]["suspects"]] == [1]
 
@@ -63,7 +62,6 @@ def test_a_disk_that_is_lost_after_a_restart_before_its_replicas_have_caught_up_
     story.later(5).broker(1, broker_epoch=50)
     story.later(5).broker(1, broker_epoch=50, log_dirs=("d2",))
     story.later(60).heartbeat()
-
     assert reported(story) == [("disk_failure", "warning", True)]
 
 
@@ -74,7 +72,6 @@ def test_a_broker_that_comes_back_from_a_clean_stop_without_one_of_its_disks_has
     story.later(20).broker(1, broker_epoch=50, fenced=True, log_dirs=("d1",))
     story.later(5).broker(1, broker_epoch=50, log_dirs=("d1",))
     story.later(3600).heartbeat()
-
     assert reported(story) == [("disk_failure", "warning", True)]
 
 
@@ -85,7 +82,6 @@ def test_a_broker_that_lags_after_its_restart_is_over_is_slow() -> None:
     story.later(600)
     story.step((1, 3), **LAG)
     story.later(400).heartbeat()
-
     assert reported(story) == [("rolling_restart", "info", False), ("slow_follower", "warning", True)]
 
 
@@ -145,7 +141,6 @@ def test_of_a_topic_without_a_leader_it_is_said_once_that_it_cannot_be_written()
     story.later(5).partition(isr=(1,), leader=-1, leader_epoch=1, partition_epoch=1, cause="fenced", evidence="proven")
     story.broker(1, fenced=True)
     story.later(5).heartbeat()
-
     assert incidents(story)[0]["consequence"] == "partitions of topic orders cannot be written or read"
 
 
@@ -196,5 +191,4 @@ def test_a_second_turn_of_a_broker_that_had_caught_up_is_not_late_because_the_fi
     story.later(700)
     story.stop(1)
     story.later(60).heartbeat()
-
     assert reported(story) == [("rolling_restart", "info", True)]

@@ -38,15 +38,12 @@ def unnumbered(observations: Iterable[Observation]) -> list[Observation]:
 def test_a_block_is_folded_as_its_partitions(told: list[Observation]) -> None:
     in_blocks = fold(ReplicationState(), unnumbered(told))
     alone = fold(ReplicationState(), unnumbered(singly(told)))
-
     assert steps(in_blocks.changes) == steps(alone.changes)
     assert in_blocks.touched.topics == alone.touched.topics
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([(1, 2), (1, 2, 3), (2, 3)])), min_size=1, max_size=12))
-def test_the_changes_of_a_record_batch_are_folded_as_they_would_be_one_by_one(
-    drawn: list[tuple[int, tuple[int, ...]]],
-) -> None:
+def test_changes_of_a_record_batch_are_folded_as_one_by_one(drawn: list[tuple[int, tuple[int, ...]]]) -> None:
     story, epochs = Story(), [0] * 4
     story.snapshot([{}] * 4)
     before = state_after(story.seen)

@@ -83,9 +83,7 @@ def check_watermarks(told: AppliedHistory) -> None:
 def test_a_controllers_clock_that_jumps_changes_no_order_and_poisons_no_watermark(world: int, dice: Random) -> None:
     log = log_of(world)
     odd = jumped(log, dice, (-5, -1, 1, 5))
-
     told = applied(mixed([odd], dice))
-
     assert untimed(told.changes) == untimed(applied([log]).changes)
     assert negative(told.state) == []
     check_watermarks(told)
@@ -97,9 +95,7 @@ def test_a_controllers_clock_that_jumps_changes_no_order_and_poisons_no_watermar
 def test_two_collectors_agree_on_everything_but_times_when_a_controllers_clock_jumps(world: int, dice: Random) -> None:
     log = log_of(world)
     odd = jumped(log, dice, (-5, 5))
-
     told = applied(mixed([odd, seen_by_another(odd, dice)], dice))
-
     assert sorted(map(repr, untimed(told.changes))) == sorted(map(repr, untimed(applied([log]).changes)))
     assert negative(told.state) == []
     check_watermarks(told)
@@ -107,9 +103,7 @@ def test_two_collectors_agree_on_everything_but_times_when_a_controllers_clock_j
 
 @checked
 @given(world=worlds, dice=dice, hours=st.sampled_from([-5, -1, 1, 5]))
-def test_a_poller_whose_clock_jumps_and_that_is_started_anew_goes_on_being_heard(
-    world: int, dice: Random, hours: int
-) -> None:
+def test_a_poller_whose_clock_jumps_and_that_starts_anew_is_heard(world: int, dice: Random, hours: int) -> None:
     """Set ahead and then right again, or set back: its news are taken in its own order."""
     polls = polls_of(log_of(world), SourceKind.POLL)
     times = sorted({it.occurred_not_after for it in polls})
@@ -154,9 +148,7 @@ def test_a_lease_whose_time_is_corrected_lasts_as_long_as_was_announced() -> Non
         occurred_not_before=Micros(at + HOUR), occurred_not_after=Micros(at + HOUR), collected_at=at,
         broker=BrokerId(1), lease="l", lease_until=Micros(at + HOUR + LONGEST_LEASE), why="new disk",
     )  # fmt: skip
-
     corrected = with_plausible_time(lease, None)
-
     assert (corrected.occurred_not_after, corrected.lease_until) == (at, at + LONGEST_LEASE)
 
 
@@ -165,8 +157,6 @@ def test_a_collectors_clock_that_was_ahead_for_one_observation_does_not_hide_tha
     story.snapshot([{}])
     ahead = replace(story.later().partition(0, isr=(1,)), collected_at=Micros(story.now + HOUR))
     last = story.later().partition(0, isr=(1, 2))
-
     state.apply(fold(state, [*story.seen[:-2], ahead, last]).touched)
-
     (source,) = state.sources.values()
     assert source.collected_at == last.collected_at

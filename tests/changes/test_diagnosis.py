@@ -10,7 +10,7 @@ import pytest
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from tests.changes.faults import SIX, THREE, Fault, of, played
 from tests.changes.test_incident_bounds import proven_late
-from tests.changes.test_incidents import SECOND, START, table_of
+from tests.changes.test_incidents import SECOND, START, named, standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,18 +23,6 @@ IN_PAIRS = {"racks": {"1": "a", "2": "a", "3": "b", "4": "b", "5": "c", "6": "c"
 
 RING = [[one, one % 6 + 1, (one + 1) % 6 + 1] for one in (*SIX, *SIX)]
 """Partitions of which each follower of a leader is its neighbour, or the one after."""
-
-
-def named(rows: Sequence[ChangeRow]) -> list[tuple[str, list[int]]]:
-    """The incidents that stand, in their order: class and suspects."""
-    return [(row["incident_class"], [each["broker"] for each in row["suspects"]]) for row in standing(rows)]
-
-
-def standing(rows: Sequence[ChangeRow]) -> list[dict[str, Any]]:
-    table = table_of([rows], IncidentGaps()).values()
-    return sorted(
-        (row for row in table if row["merged_into"] is None), key=lambda row: (row["opened_at"], row["brokers"])
-    )
 
 
 def links(action: str, ones: Iterable[int], others: Iterable[int], at: float) -> list[Fault]:
@@ -50,17 +38,85 @@ def restart(action: str, broker: int, at: float, seconds: float) -> list[Fault]:
     return [*of(action, broker, at=at), *of("start", broker, at=at + seconds)]
 
 
-def test_crashes_one_after_the_other_are_no_rolling_restart() -> None:
-    faults = [*restart("kill", 2, 10, 20), *restart("kill", 4, 110, 20), *restart("kill", 5, 210, 5)]
+HALVES = ([1, 2, 3], [4, 5, 6])
+EMPTIED: Fault = (10, "reassign", {"topic": "orders", "partition": 0, "replicas": [1, 2, 3]})
+UNREPORTED = [[5, 2, 1], [2, 5, 4], [3, 5, 6], [4, 6, 3]]
+PLAYS: dict[str, tuple[list[Fault], int, dict[str, Any], list[tuple[str, list[int]]]]] = {
+    "crashes one after the other are no rolling restart": (
+        [*restart("kill", 2, 10, 20), *restart("kill", 4, 110, 20), *restart("kill", 5, 210, 5)], 300, {},
+        [("broker_loss", [2]), ("broker_loss", [4]), ("broker_loss", [5])],
+    ),
+    "a crash between the turns stays a loss": (
+        [*restart("stop", 1, 10, 15), *restart("kill", 5, 60, 20), *restart("stop", 2, 130, 15)], 200, {},
+        [("rolling_restart", [1, 2]), ("broker_loss", [5])],
+    ),
+    "a clean stop that takes a partition offline is not planned": (
+        restart("stop", 2, 10, 15), 60, {"replication_factor": 1, "min_insync_replicas": 1},
+        [("unsafe_shutdown", [2])],
+    ),
+    "a clean stop after which writes are refused is not planned": (
+        restart("stop", 2, 10, 15), 60, {"replication_factor": 2, "min_insync_replicas": 2},
+        [("unsafe_shutdown", [2])],
+    ),
+    "a broker that was emptied before it is stopped and unregistered is no loss": (
+        [EMPTIED, *of("stop", 6, at=60), *of("unregister", 6, at=90)], 120,
+        {"partitions": 2, "assignments": [[6, 2, 3], [1, 2, 3]]}, [("reassignment", [])],
+    ),
+    "all brokers of a rack lost together are the loss of that rack": (
+        of("kill", 3, 4, at=10), 40, IN_PAIRS, [("rack_loss", [3, 4])],
+    ),
+    "brokers of two racks lost together are no loss of a rack": (
+        of("kill", 3, 5, at=10), 40, IN_PAIRS, [("broker_loss", [3, 5])],
+    ),
+    "a rack that the other brokers do not reach is one split": (
+        cut([3, 4], [1, 2, 5, 6], 10, 60), 120, {}, [("network_split", [3, 4])],
+    ),
+    "a cut is one where its reports show no sides": (
+        cut(*HALVES, 13, 43), 90, {"partitions": 12, "replication_factor": 2, "min_insync_replicas": 1},
+        [("network_split", [*SIX])],
+    ),
+    "a cut is one where its many reports show no sides": (
+        cut(*HALVES, 13, 43), 90, {"partitions": 24, "replication_factor": 2, "min_insync_replicas": 1},
+        [("network_split", [*SIX])],
+    ),
+    "links that are lost one after the other are two": (
+        [*cut([1], [2], 13, 60), *cut([4], [5], 40, 90)], 130, {"partitions": 12, "assignments": RING},
+        [("link_failure", [1, 2]), ("link_failure", [4, 5])],
+    ),
+    "a link that stays lost after a cut was mended does not make the cut a link": (
+        [*cut([1, 3, 5], [2, 4, 6], 10, 26), *cut([2], [4], 40, 150)], 200, {"partitions": 12, "assignments": RING},
+        [("network_split", [*SIX])],
+    ),
+    "a broker that dies when a cut was mended is an incident of its own": (
+        [*cut(*HALVES, 13, 43), *restart("kill", 1, 60, 20)], 120, {"partitions": 12},
+        [("network_split", [*SIX]), ("broker_loss", [1])],
+    ),
+    "a broker that dies long after a cut began is an incident of its own": (
+        [*cut(*HALVES, 13, 90), *restart("kill", 4, 60, 50)], 140, {"partitions": 12},
+        [("network_split", [*SIX]), ("broker_loss", [4])],
+    ),
+    "a broker that dies on one side of a cut which nobody reported is an incident of its own": (
+        [*cut([1, 5], [2, 3, 4, 6], 13, 90), *restart("kill", 1, 60, 40)], 140,
+        {"partitions": 4, "assignments": UNREPORTED}, [("network_split", [1, 5]), ("broker_loss", [1])],
+    ),
+    "a slow broker that somebody stops was stopped all the same": (  # it had removed its followers: nobody else leads
+        [(10, "slow_disk", {"broker": 3, "records_per_second": 4}), (65, "mend_disk", {"broker": 3}),
+         *restart("stop", 3, 60, 20)],
+        120, {"brokers": (1, 2, 3, 4), "partitions": 12, "records_per_second": 10},
+        [("slow_follower", [3]), ("unsafe_shutdown", [3])],
+    ),
+}  # fmt: skip
 
-    assert named(played(faults, 300)) == [("broker_loss", [2]), ("broker_loss", [4]), ("broker_loss", [5])]
+
+@pytest.mark.parametrize("play", PLAYS.values(), ids=PLAYS)
+def test_incidents_have_the_class_and_the_suspects_of_what_happened(play: tuple[Any, ...]) -> None:
+    faults, seconds, topic, expected = play
+    assert named(played(faults, seconds, **topic)) == expected
 
 
 def test_an_incident_counts_its_changes_by_their_causes() -> None:
     rows = played(restart("kill", 2, 10, 20), 60)
-
     (row,) = standing(rows)
-
     counted = {each["cause"]: each["changes"] for each in row["causes"]}
     assert counted == Counter(each.cause for each in rows if each.cause)
     assert counted.keys() == {"fenced", "expand", "preferred_election"}
@@ -68,30 +124,10 @@ def test_an_incident_counts_its_changes_by_their_causes() -> None:
 
 def test_brokers_stopped_in_turn_are_a_rolling_restart_and_nobody_is_to_blame() -> None:
     rows = played([*restart("stop", 1, 10, 15), *restart("stop", 2, 60, 15)], 120)
-
     (row,) = standing(rows)
-
     assert (row["incident_class"], row["suspects"]) == (
         "rolling_restart", [{"broker": 1, "score": 0.0}, {"broker": 2, "score": 0.0}],
     )  # fmt: skip
-
-
-def test_a_crash_between_the_turns_stays_a_loss() -> None:
-    faults = [*restart("stop", 1, 10, 15), *restart("kill", 5, 60, 20), *restart("stop", 2, 130, 15)]
-
-    assert named(played(faults, 200)) == [("rolling_restart", [1, 2]), ("broker_loss", [5])]
-
-
-def test_a_clean_stop_that_takes_a_partition_offline_is_not_planned() -> None:
-    rows = played(restart("stop", 2, 10, 15), 60, replication_factor=1, min_insync_replicas=1)
-
-    assert named(rows) == [("unsafe_shutdown", [2])]
-
-
-def test_a_clean_stop_after_which_writes_are_refused_is_not_planned() -> None:
-    rows = played(restart("stop", 2, 10, 15), 60, replication_factor=2, min_insync_replicas=2)
-
-    assert named(rows) == [("unsafe_shutdown", [2])]
 
 
 def test_a_clean_stop_that_alone_keeps_a_partition_under_its_minimum_is_not_planned_whoever_brought_it_there() -> None:
@@ -117,51 +153,29 @@ def test_a_turn_that_does_not_come_back_is_a_loss_while_nothing_changes() -> Non
     assert after(700) == [("broker_loss", [3])]
 
 
-def test_a_broker_that_was_emptied_before_it_is_stopped_and_unregistered_is_no_loss() -> None:
-    moved: Fault = (10, "reassign", {"topic": "orders", "partition": 0, "replicas": [1, 2, 3]})
-    faults = [moved, *of("stop", 6, at=60), *of("unregister", 6, at=90)]
-
-    rows = played(faults, 120, partitions=2, assignments=[[6, 2, 3], [1, 2, 3]])
-
-    assert named(rows) == [("reassignment", [])]
-
-
 @pytest.mark.parametrize("seed", [1, *(pytest.param(it, marks=pytest.mark.long) for it in (2, 3))])
 def test_a_slow_disk_is_no_split_with_kafkas_timeouts(seed: int) -> None:
     begin = 10 + 1.7 * seed
     slow: list[Fault] = [
         (begin, "slow_disk", {"broker": 3, "records_per_second": 4}), (begin + 90, "mend_disk", {"broker": 3}),
     ]  # fmt: skip
-
     rows = played(slow, 150, brokers=(1, 2, 3, 4), lag_millis=KAFKAS, partitions=12, records_per_second=5)
-
     assert named(rows) == [("slow_follower", [3])]
 
 
 @pytest.mark.parametrize("brokers", [THREE, SIX])
 def test_a_broker_that_its_peers_do_not_reach_is_split_off_with_kafkas_timeouts(brokers: tuple[int, ...]) -> None:
     others = [broker for broker in brokers if broker != 3]
-
     rows = played(cut([3], others, 13, 73), 120, brokers=brokers, lag_millis=KAFKAS, partitions=12)
-
     assert named(rows) == [("network_split", [3])]
 
 
 def test_links_between_different_brokers_that_are_lost_at_once_are_one_cut() -> None:
     faults = [*cut([1], [2], 13, 60), *cut([4], [5], 13.4, 60)]
-
     rows = played(faults, 100, partitions=12, assignments=RING)
     (row,) = standing(rows)
-
     assert named(rows) == [("network_split", [1, 2, 4, 5])]
     assert row["summary"].startswith("the network between brokers 1, 2, 4 and 5 was cut: ")
-
-
-@pytest.mark.parametrize("partitions", [12, 24])
-def test_a_cut_is_one_where_its_reports_show_no_sides(partitions: int) -> None:
-    topic = {"partitions": partitions, "replication_factor": 2, "min_insync_replicas": 1}
-
-    assert named(played(cut([1, 2, 3], [4, 5, 6], 13, 43), 90, **topic)) == [("network_split", list(SIX))]
 
 
 def test_two_slow_brokers_are_no_cut() -> None:
@@ -169,90 +183,35 @@ def test_two_slow_brokers_are_no_cut() -> None:
         *((10.0 + broker, "slow_disk", {"broker": broker, "records_per_second": 4}) for broker in (2, 5)),
         *((70.0, "mend_disk", {"broker": broker}) for broker in (2, 5)),
     ]
-
     kinds = [kind for kind, _ in named(played(faults, 120, partitions=12, records_per_second=5))]
-
     assert "network_split" not in kinds
-
-
-def test_links_that_are_lost_one_after_the_other_are_two() -> None:
-    faults = [*cut([1], [2], 13, 60), *cut([4], [5], 40, 90)]
-
-    assert named(played(faults, 130, partitions=12, assignments=RING)) == [
-        ("link_failure", [1, 2]),
-        ("link_failure", [4, 5]),
-    ]
-
-
-def test_a_broker_that_dies_when_a_cut_was_mended_is_an_incident_of_its_own() -> None:
-    faults = [*cut([1, 2, 3], [4, 5, 6], 13, 43), *restart("kill", 1, 60, 20)]
-
-    assert named(played(faults, 120, partitions=12)) == [("network_split", list(SIX)), ("broker_loss", [1])]
-
-
-def test_a_slow_broker_that_somebody_stops_was_stopped_all_the_same() -> None:
-    slow: list[Fault] = [(10, "slow_disk", {"broker": 3, "records_per_second": 4}), (65, "mend_disk", {"broker": 3})]
-
-    topic = {"partitions": 12, "records_per_second": 10}
-    rows = played([*slow, *restart("stop", 3, 60, 20)], 120, brokers=(1, 2, 3, 4), **topic)
-
-    # It had removed its followers, too, so nobody else can lead.
-    assert named(rows) == [("slow_follower", [3]), ("unsafe_shutdown", [3])]
-
-
-def test_a_broker_that_dies_long_after_a_cut_began_is_an_incident_of_its_own() -> None:
-    faults = [*cut([1, 2, 3], [4, 5, 6], 13, 90), *restart("kill", 4, 60, 50)]
-
-    assert named(played(faults, 140, partitions=12)) == [("network_split", list(SIX)), ("broker_loss", [4])]
-
-
-def test_a_broker_that_dies_on_one_side_of_a_cut_which_nobody_reported_is_an_incident_of_its_own() -> None:
-    topic = {"partitions": 4, "assignments": [[5, 2, 1], [2, 5, 4], [3, 5, 6], [4, 6, 3]]}
-    faults = [*cut([1, 5], [2, 3, 4, 6], 13, 90), *restart("kill", 1, 60, 40)]
-
-    assert named(played(faults, 140, **topic)) == [("network_split", [1, 5]), ("broker_loss", [1])]
 
 
 @pytest.mark.parametrize(("begin", "death"), [(5.515, 31.5), (5.6, 32.6), (5.8, 30.8)])
 def test_a_broker_that_dies_while_others_are_cut_off_is_an_incident_of_its_own(begin: float, death: float) -> None:
     """Its session ends within seconds of the first reports, which do not show yet who is on which side of the cut."""
     faults = [*cut([3, 5], [1, 2, 4, 6], begin, 90), *of("pause", 1, at=death), *of("resume", 1, at=88)]
-
     rows = played(faults, 140, lag_millis=KAFKAS, partitions=100, records_per_second=0.1)
-
     assert sorted(named(rows)) == [("broker_loss", [1]), ("network_split", [3, 5])]
 
 
 def test_a_loss_that_may_be_a_part_of_a_cut_names_who_else_was_on_its_sides() -> None:
     """Either half may have lost the controllers, so the loss of one of them takes the cut over."""
     faults = [*cut([2, 4, 5], [1, 3, 6], 5.4, 90), *of("pause", 5, at=31.4), *of("resume", 5, at=88)]
-
     (row,) = standing(played(faults, 140, lag_millis=KAFKAS, partitions=100, records_per_second=0.1))
-
     assert row["summary"].startswith("broker 5 was lost (replication between brokers 1, 2, 3, 4 and 6 lagged, too): ")
 
 
 def test_a_leader_that_is_lost_later_does_not_hide_that_its_follower_lagged_before() -> None:
     faults = [*cut([2], [1], 10, 60), *restart("kill", 2, 21, 30)]
-
     rows = standing(played(faults, 110, partitions=2, assignments=[[2, 1, 3], [3, 2, 1]]))
-
     assert [row["summary"].partition(":")[0] for row in rows] == [
         "broker 2 was lost (replication between brokers 1 and 2 lagged, too)"
     ]
 
 
-def test_a_link_that_stays_lost_after_a_cut_was_mended_does_not_make_the_cut_a_link() -> None:
-    faults = [*cut([1, 3, 5], [2, 4, 6], 10, 26), *cut([2], [4], 40, 150)]
-
-    rows = played(faults, 200, partitions=len(RING), assignments=RING)
-
-    assert named(rows) == [("network_split", list(SIX))]
-
-
 def test_a_loss_that_nothing_lagged_beside_says_nothing_of_lag() -> None:
     (row,) = standing(played(restart("kill", 2, 10, 20), 60))
-
     assert row["summary"].startswith("broker 2 was lost: ")
 
 
@@ -260,34 +219,25 @@ def test_a_loss_that_nothing_lagged_beside_says_nothing_of_lag() -> None:
 @pytest.mark.parametrize("phase", [0.74, 3.33, *(pytest.param(it, marks=pytest.mark.long) for it in (1.11, 1.85))])
 def test_a_pause_hardly_longer_than_the_lag_time_is_a_stall_and_no_split(seconds: float, phase: float) -> None:
     faults = [*of("pause", 2, at=10 + phase), *of("resume", 2, at=10 + phase + seconds)]
-
     rows = played(faults, 60, brokers=THREE, lag_millis=3_000, partitions=6, records_per_second=50)
-
     assert named(rows) in ([("leader_stall", [2])], [("broker_loss", [2])]), "a session may have ended, too"
 
 
 @pytest.mark.parametrize("seconds", [5.5, 7.0])
 def test_a_cut_of_the_same_length_is_a_split(seconds: float) -> None:
     rows = played(cut([2], [1, 3], 10.74, 10.74 + seconds), 60, brokers=THREE, lag_millis=3_000, partitions=6)
-
     assert named(rows) == [("network_split", [2])]
-
-
-def test_a_rack_that_the_other_brokers_do_not_reach_is_one_split() -> None:
-    assert named(played(cut([3, 4], [1, 2, 5, 6], 10, 60), 120)) == [("network_split", [3, 4])]
 
 
 def test_the_return_of_a_broker_is_part_of_the_incident_that_waits_for_it() -> None:
     rows = played(restart("kill", 3, 10, 30), 120, brokers=THREE, partitions=2, assignments=[[1, 2, 3], [2, 3, 1]])
     back = next(row for row in rows if row.broker == 3 and row.time > START + 40 * SECOND)
-
     (lost,) = standing(rows)
     assert set(back.event_ids) <= set(lost["event_ids"])
 
 
 def test_two_brokers_that_do_not_reach_each_other_have_lost_their_link() -> None:
     (row,) = standing(played(cut([3], [1], 10, 60), 120))
-
     assert (row["incident_class"], row["suspects"]) == (
         "link_failure", [{"broker": 1, "score": 0.5}, {"broker": 3, "score": 0.5}],
     )  # fmt: skip
@@ -295,7 +245,6 @@ def test_two_brokers_that_do_not_reach_each_other_have_lost_their_link() -> None
 
 def test_where_one_leader_alone_removed_a_follower_that_follows_nobody_else_either_may_be_at_fault() -> None:
     (row,) = standing(played(cut([3], [1], 10, 60), 120, partitions=1, assignments=[[1, 2, 3]]))
-
     assert (row["incident_class"], row["suspects"]) == (
         "slow_follower", [{"broker": 1, "score": 0.5}, {"broker": 3, "score": 0.5}],
     )  # fmt: skip
@@ -304,12 +253,10 @@ def test_where_one_leader_alone_removed_a_follower_that_follows_nobody_else_eith
 
 def test_an_unclean_election_blames_who_led_last_and_not_another_broker_that_was_lost_with_it() -> None:
     faults = [*of("kill", 2, at=10), *of("kill", 1, 5, at=30), *of("start", 2, at=60), *of("start", 1, 5, at=90)]
-
     rows = played(
         faults, 140, partitions=2, assignments=[[1, 2], [5, 6]], replication_factor=2, min_insync_replicas=1,
         unclean_leader_election=True, records_per_second=10,
     )  # fmt: skip
-
     assert ("unclean_election", [1]) in named(rows)
     (summary,) = [row["summary"] for row in standing(rows) if row["incident_class"] == "unclean_election"]
     assert summary.startswith("broker 1 was lost and leaders were elected uncleanly (broker 5 was lost, too): ")
@@ -318,18 +265,9 @@ def test_an_unclean_election_blames_who_led_last_and_not_another_broker_that_was
 def test_clean_stops_in_turn_that_the_log_proves_late_are_one_rolling_restart() -> None:
     leads_nothing = [[1, 2, 3], [1, 3, 2], [2, 1, 4], [2, 4, 1]] * 3
     faults = [*restart("stop", 3, 10, 20), *restart("stop", 4, 60, 20)]
-
     rows = played(faults, 120, partitions=12, assignments=leads_nothing)
-
     assert named(rows) == [("broker_loss", [3]), ("broker_loss", [4])], "nothing is proven yet"
     assert named(proven_late(rows, 3, 4)) == [("rolling_restart", [3, 4])]
-
-
-def test_all_brokers_of_a_rack_lost_together_are_the_loss_of_that_rack() -> None:
-    together, apart = [*of("kill", 3, 4, at=10)], [*of("kill", 3, 5, at=10)]
-
-    assert named(played(together, 40, **IN_PAIRS)) == [("rack_loss", [3, 4])]
-    assert named(played(apart, 40, **IN_PAIRS)) == [("broker_loss", [3, 5])]
 
 
 def test_the_death_of_a_node_that_is_broker_and_active_controller_is_one_incident() -> None:
@@ -367,9 +305,7 @@ def test_severity_consequence_and_next_step_say_what_clients_notice() -> None:
 def test_the_times_of_incidents_are_those_that_the_cluster_reports() -> None:
     rows = played([], 20, lag_millis=2500)
     incidents = IncidentFold(IncidentGaps())
-
     incidents.fold(rows)
-
     times = incidents.times("c")
     assert (times.replica_lag_time, times.broker_session) == (2_500_000, 6_000_000)
     assert (times.fetch_backoff, times.registration) == (1_000_000, 60_000_000), "nobody has reported these"

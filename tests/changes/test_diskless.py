@@ -21,16 +21,14 @@ from streaming.delta.incidents.rows import rows_of
 from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
 from streaming.delta.projections.projections import broker_rows, cluster_rows
 from streaming.delta.state import apply_changes
-from tests.changes.conftest import LAG, Story, state_after
+from tests.changes.conftest import FENCED, LAG, Story, only, state_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streaming.contracts.observations import Observation
-    from streaming.contracts.state import PartitionState
 
 CLUSTER = ClusterId("cluster-1")
-FENCED = {"cause": Cause.FENCED, "evidence": Evidence.PROVEN}
 ALONE: dict[str, Any] = {"replicas": (1,), "isr": (1,), "leader": 1}
 DEAD: dict[str, Any] = {**ALONE, "leader": NO_LEADER}
 
@@ -49,11 +47,6 @@ def played(told: Iterable[Observation]) -> tuple[ReplicationState, list[Change]]
     return state, changes
 
 
-def only(state: ReplicationState) -> PartitionState:
-    (partition,) = (each for each in state.partitions() if not each.is_deleted)
-    return partition
-
-
 def events(changes: Iterable[Change]) -> list[EventKind]:
     return [event.event for change in changes for event in change.events]
 
@@ -64,9 +57,7 @@ def counts(state: ReplicationState) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("origin", ConfigOrigin)
-def test_a_topic_that_is_configured_before_its_partitions_is_diskless_from_the_start(
-    story: Story, origin: ConfigOrigin
-) -> None:
+def test_a_topic_configured_before_its_partitions_is_diskless_at_once(story: Story, origin: ConfigOrigin) -> None:
     story.snapshot([])
     story.later().config("true", origin, key=DISKLESS)
     story.partition(isr=(1,))
@@ -83,9 +74,7 @@ def test_a_topic_that_is_configured_before_its_partitions_is_diskless_from_the_s
 
 
 @pytest.mark.parametrize("minimum", [None, "2"])
-def test_a_topic_becomes_diskless_at_the_moment_of_its_configuration_and_stops_being_so(
-    story: Story, minimum: str | None
-) -> None:
+def test_a_topic_becomes_diskless_when_it_is_configured_and_stops_being_so(story: Story, minimum: str | None) -> None:
     """Whether its minimum is known or not: an episode that began with an event ends with one."""
     if minimum is not None:
         story.config(minimum)
@@ -119,9 +108,7 @@ def test_a_topic_of_the_same_name_is_not_diskless_because_its_predecessor_was(st
     assert (only(state).is_diskless, only(state).is_under_replicated) == (False, True)
 
 
-def test_a_value_of_the_log_is_not_overruled_by_an_older_answer_of_a_broker_and_its_removal_ends_both(
-    story: Story,
-) -> None:
+def test_a_value_of_the_log_outranks_the_answer_of_a_broker_and_its_removal_ends_both(story: Story) -> None:
     story.snapshot([{}])
     story.config("true", ConfigOrigin.DESCRIBE, key=DISKLESS)
     assert only(played(story.seen)[0]).is_diskless
@@ -139,7 +126,6 @@ def test_the_flag_is_read_as_kafka_reads_it(story: Story, value: str, is_diskles
     story.config(value, key=DISKLESS)
     story.config("true", topic="", key=DISKLESS)  # no topic is diskless by a default of the cluster
     story.snapshot([{}])
-
     assert only(played(story.seen)[0]).is_diskless is is_diskless
 
 
@@ -225,9 +211,7 @@ def test_a_poll_is_told_by_the_brokers_which_topics_are_diskless(poll: Story) ->
     poll.later(30).config("true", ConfigOrigin.DESCRIBE, key=DISKLESS)
     poll.later(30).partition(isr=(2,), leader=2, partition_epoch=None)
     poll.later(30).partition(isr=(3,), leader=3, partition_epoch=None)
-
     state, changes = played(poll.seen)
-
     assert (only(state).is_diskless, only(state).leader_changes) == (True, 0)
     assert events(changes) == [EventKind.UNDER_REPLICATED_ENDED]
 
@@ -258,7 +242,6 @@ def test_the_flag_does_not_outlive_the_tombstones_of_its_topic(story: Story) -> 
     state, _ = played(story.seen)
     cluster = state.clusters[CLUSTER]
     state.put_cluster(cluster._replace(tombstones_until=cluster.watermark))
-
     assert state.configs == {}
 
 

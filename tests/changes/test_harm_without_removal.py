@@ -56,7 +56,6 @@ def test_a_minimum_that_is_raised_while_a_broker_is_lost_is_part_of_its_incident
     story.broker(3, fenced=True)
     story.later(60).config("3")
     story.later(60).heartbeat()
-
     assert reported(story) == [("broker_loss", "critical", True)]
 
 
@@ -68,7 +67,6 @@ def test_a_minimum_that_is_raised_during_a_move_that_adds_replicas_makes_it_unsa
     story.later(5).partition(**more, partition_epoch=1, **MOVE)
     story.later(5).config("2")
     story.later(60).heartbeat()
-
     assert reported(story) == [("unsafe_reassignment", "critical", True)]
 
 
@@ -81,13 +79,12 @@ def test_a_minimum_that_is_raised_during_a_move_that_adds_replicas_makes_it_unsa
         ({"leader": 2, "isr": (2, 3, 1), "leader_recovering": True}, "unclean_election", []),
     ],
 )
-def test_a_partition_that_is_first_seen_in_harm_after_a_gap_is_in_an_incident(
+def test_a_partition_first_seen_in_harm_is_in_an_incident(
     state: dict[str, Any], expected: str, blamed: list[int]
 ) -> None:
     story = Story()
     story.config("2")
     over_a_gap(story, [{}], [{}, {**AFTER_GAP, **state}])
-
     assert [incident[:2] for incident in reported(story)] == [(expected, "critical")]
     assert suspects(story) == blamed
 
@@ -96,7 +93,6 @@ def test_replicas_that_were_added_within_a_gap_and_lack_too_many_are_an_incident
     story = Story()
     story.config("2")
     over_a_gap(story, [ONE], [{"isr": (1,), **AFTER_GAP, "leader_epoch": 0}])
-
     assert reported(story) == [("slow_follower", "critical", True)]
     assert suspects(story) == [2, 3]
 

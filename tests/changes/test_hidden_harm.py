@@ -10,8 +10,6 @@ from streaming.changes.advice.restart_safety import restart_advice
 from streaming.changes.advice.suspects import SuspectTally
 from streaming.changes.fold import fold
 from streaming.changes.incidents.grouping import IncidentGaps
-from streaming.contracts.identifiers import BrokerId
-from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import ConfigOrigin, ControllerObserved, SnapshotReason, SourceKind
 from tests.changes.conftest import SECOND, START, Story, rows_from, state_after
 from tests.changes.test_incidents import table_of
@@ -31,23 +29,8 @@ def reported(story: Story) -> list[tuple[str, str, bool]]:
     return [(row["incident_class"], row["severity"], row["closed_at"] is None) for row in incidents(story)]
 
 
-def beside(story: Story, **fields: Any) -> dict[str, Any]:
-    """An envelope of a source that orders nothing, at the time of the story."""
-    envelope = story.envelope()
-    story.sequence -= 1
-    return {**envelope, "authority": SourceKind.NONE, "sequence": 0, **fields}
-
-
-def lease(story: Story, broker: int) -> None:
-    envelope = beside(story, source="maintenance:host")
-    until = story.now + 3_600 * SECOND
-    story.add(
-        MaintenanceObserved(**envelope, lease=f"l{broker}", broker=BrokerId(broker), lease_until=until, why="disk")
-    )
-
-
 def voters(story: Story, caught_up: tuple[int, ...]) -> None:
-    envelope = beside(story, source="quorum:a")
+    envelope = story.beside("quorum:a")
     story.add(ControllerObserved(**envelope, controller=1, controller_epoch=1, voters=(1, 2, 3), caught_up=caught_up))
 
 
@@ -93,7 +76,7 @@ def test_an_unclean_election_that_nobody_observed_is_one(*, is_announced: bool) 
     story.snapshot([two])
     story.later(5).heartbeat()
     if is_announced:
-        lease(story, 1)
+        story.add(story.lease(1))
     elected = {"isr": (2,), "leader": 2, "leader_epoch": 4, "partition_epoch": 6, "leader_recovering": True}
     story.later(600).snapshot([{**two, **elected}], reason=LOST)
     story.later(30).heartbeat()
@@ -107,7 +90,7 @@ def test_work_on_one_broker_does_not_explain_what_a_leader_that_stalls_does_to_a
     assigned = [(1, 2), (1, 2), (1, 3)]
     story.snapshot([{"replicas": replicas, "isr": replicas} for replicas in assigned])
     story.later(5)
-    lease(story, 2)
+    story.add(story.lease(2))
     story.later(60)
     stall = {"cause": "leader_stall", "evidence": "ambiguous", "candidates": ("leader_stall", "lag")}
     for number, replicas in enumerate(assigned):
@@ -125,7 +108,7 @@ def test_a_broker_that_runs_and_lags_until_writes_are_refused_was_not_stopped() 
     story.config("2")
     story.snapshot([{"replicas": (1, 2), "isr": (1, 2)}])
     story.later(5)
-    lease(story, 2)
+    story.add(story.lease(2))
     story.later(60).partition(
         replicas=(1, 2), isr=(1,), partition_epoch=1, cause="lag", evidence="ambiguous", candidates=("lag",)
     )
@@ -140,7 +123,7 @@ def test_an_announcement_does_not_reach_back_into_a_time_that_nobody_observed() 
     story.snapshot([{}])
     story.later(5).heartbeat()
     story.later(600)
-    lease(story, 1)
+    story.add(story.lease(1))
     gone = {"isr": (2, 3), "leader": 2, "leader_epoch": 1, "partition_epoch": 1}
     story.later(600).snapshot([gone], reason=LOST)
     story.broker(1, fenced=True)
@@ -192,7 +175,6 @@ def test_what_was_reported_of_a_quorum_in_the_future_is_not_known_now() -> None:
     voters(story, (1, 2, 3))
     story.now = START + 60 * SECOND
     story.heartbeat()
-
     assert safe(story) == {1: None, 2: None, 3: None}
 
 
@@ -204,7 +186,6 @@ def test_a_voter_that_is_known_to_be_down_as_a_broker_does_not_keep_the_quorum(e
     voters(story, (1, 2, 3))
     story.later(170).broker(3, **ending)
     story.later(1).heartbeat()
-
     assert safe(story) == {1: False, 2: False, 3: None}
 
 

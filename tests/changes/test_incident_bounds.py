@@ -47,9 +47,7 @@ def found_in(rows: Sequence[ChangeRow]) -> list[Found]:
     table = table_of([rows], IncidentGaps()).values()
     return [
         Found(
-            row["incident_class"],
-            tuple(suspect["broker"] for suspect in row["suspects"]),
-            row["under_replicated_peak"],
+            row["incident_class"], tuple(suspect["broker"] for suspect in row["suspects"]), row["under_replicated_peak"]
         )
         for row in sorted(table, key=lambda row: row["opened_at"])
         if row["merged_into"] is None
@@ -58,10 +56,8 @@ def found_in(rows: Sequence[ChangeRow]) -> list[Found]:
 
 def test_a_loss_beside_a_failed_disk_is_an_incident_of_its_own() -> None:
     disk: Fault = (5, "fail_log_dir", {"broker": 3, "directory": "dir-1"})
-
     for seconds_later in (1, 30):
         rows = played([disk, *of("kill", 3, at=100), *of("kill", 2, at=100 + seconds_later)], 160)
-
         assert [it[:2] for it in found_in(rows)] == [("disk_failure", (3,)), ("broker_loss", (2,))]
 
 
@@ -69,30 +65,24 @@ def test_lag_that_a_leader_left_alone_reports_is_the_beginning_of_the_loss_of_it
     dead = [*of("kill", 2, 3, at=5), *of("start", 2, 3, at=45)]
     rack = [*of("kill", 3, 4, at=5), *of("start", 3, 4, at=45)]
     led_by_two = [[1, 3, 4], [2, 3, 4]] * 6
-
     alone = found_in(played(dead, 120, brokers=THREE, lag_millis=2500))
     together = found_in(played(rack, 120, lag_millis=2500, partitions=12, assignments=led_by_two))
-
     assert alone == [Found("broker_loss", (2, 3), 6)]
     assert together == [Found("broker_loss", (3, 4), 12)]
 
 
 def test_a_leader_that_was_reported_itself_has_stalled_whatever_befalls_its_followers_later() -> None:
     stalled = [*of("pause", 2, at=5), *of("resume", 2, at=9.5)]
-
     found = found_in(played([*stalled, *of("kill", 1, at=40)], 60, brokers=THREE, lag_millis=2500))
-
     assert [it[:2] for it in found] == [("leader_stall", (2,)), ("broker_loss", (1,))]
 
 
 def test_a_loss_that_proves_to_be_a_clean_stop_becomes_one() -> None:
     leads_nothing = [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1]] * 3
     stopped, crashed = of("stop", 3, at=10), of("kill", 1, at=30)
-
     back = played([*stopped, *of("start", 3, at=50)], 100, partitions=12, assignments=leads_nothing)
     alone = found_in(proven_late(back, 3))
     both = found_in(proven_late(played([*stopped, *crashed], 60, partitions=12, assignments=leads_nothing), 3))
-
     assert alone == [Found("controlled_shutdown", (3,), 12)]
     assert [it[:2] for it in both] == [("controlled_shutdown", (3,)), ("broker_loss", (1,))]
 
@@ -137,14 +127,11 @@ def test_of_two_incidents_about_a_broker_the_one_of_its_own_kind_comes_first() -
     loss = Incident(incident_id="loss:1", base=Family.LOSS, opened_at=START, lost={3}, **common)
     lag = Incident(incident_id="lag:1", base=Family.LAG, opened_at=START + SECOND, **common)
     loss.blamed[3] = lag.blamed[3] = 1
-
     found = [incident_blaming(family, frozenset({3}), [loss, lag], START, ConfiguredTimes()) for family in FAMILIES]
-
     assert found == [loss, lag]
 
 
 def test_an_incident_has_the_id_of_its_first_event() -> None:
     rows = played(of("kill", 2, at=10), 30)
     first = next(row for row in rows if row.cause == "fenced")
-
     assert table_of([rows], IncidentGaps()).keys() == {f"loss:{first.event_ids[0]}"}

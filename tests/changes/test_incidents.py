@@ -19,7 +19,7 @@ from streaming.contracts.observations import Channel
 from streaming.delta.changes.log import changes_to_arrow
 from streaming.delta.incidents.rows import incident_row, rows_of
 from streaming.sources.simulated import load_scenario
-from tests.changes.conftest import Story, rows_from
+from tests.changes.conftest import EXPAND, FENCED, LAG, STOPPED, Story, rows_from
 from tests.examples import examples
 from tests.plays import SCENARIOS, SECOND, START, fresh, observations
 
@@ -64,9 +64,23 @@ def table_of(
     return table
 
 
+def standing(rows: Sequence[ChangeRow], gaps: IncidentGaps | None = None) -> list[dict[str, Any]]:
+    """The incidents that were merged into no other one, in their order."""
+    table = table_of([rows], gaps or IncidentGaps()).values()
+    return sorted((it for it in table if it["merged_into"] is None), key=lambda it: (it["opened_at"], it["brokers"]))
+
+
+def named(rows: Sequence[ChangeRow]) -> list[tuple[str, list[int]]]:
+    """The incidents that stand: class and suspects."""
+    return [(row["incident_class"], [each["broker"] for each in row["suspects"]]) for row in standing(rows)]
+
+
+def kinds_in(story: Story) -> list[str]:
+    return [kind for kind, _ in named(rows_from(story.seen))]
+
+
 def found_in(name: str, seed: int = 1, times: float = 1, quiet: int = 60) -> list[FoundIncident]:
-    table = table_of([changes_of(name, seed, times)], IncidentGaps(usual=quiet * SECOND))
-    rows = sorted((row for row in table.values() if row["merged_into"] is None), key=lambda row: row["opened_at"])
+    rows = standing(changes_of(name, seed, times), IncidentGaps(usual=quiet * SECOND))
     return [
         FoundIncident(
             row["incident_class"],
@@ -129,106 +143,80 @@ def test_two_troubles_at_once_are_two_incidents(name: str) -> None:
     assert_equal(found_in(name), truth_of(name))
 
 
-def test_a_clean_restart_after_a_crash_of_another_broker_is_an_incident_of_its_own(story: Any) -> None:
+def test_a_clean_restart_after_a_crash_of_another_broker_is_an_incident_of_its_own(story: Story) -> None:
     story.snapshot([{}])
-    lost, restarted = {"cause": "fenced", "evidence": "proven"}, {"cause": "expand", "evidence": "proven"}
-    story.later().partition(isr=(1, 2), partition_epoch=1, **lost)
+    story.later().partition(isr=(1, 2), partition_epoch=1, **FENCED)
     story.broker(3, fenced=True)
     story.later().broker(3, broker_epoch=9)
-    story.later().partition(isr=(1, 2, 3), partition_epoch=2, **restarted)
+    story.later().partition(isr=(1, 2, 3), partition_epoch=2, **EXPAND)
     story.later().broker(2, in_controlled_shutdown=True)
-    story.partition(isr=(1, 3), partition_epoch=3, cause="controlled_shutdown", evidence="proven")
+    story.partition(isr=(1, 3), partition_epoch=3, **STOPPED)
     story.later().broker(2, broker_epoch=12)
-    rows = rows_from(story.seen)
 
-    found = [row["incident_class"] for row in table_of([rows], IncidentGaps()).values()]
-
-    assert found == ["broker_loss", "controlled_shutdown"]
+    assert kinds_in(story) == ["broker_loss", "controlled_shutdown"]
 
 
 @pytest.mark.parametrize("isr_of_the_stalled", [(2,), (2, 3)])
 def test_a_clean_stop_of_a_follower_that_a_stalled_leader_expelled_is_an_incident_of_its_own(
-    story: Any, isr_of_the_stalled: tuple[int, ...]
+    story: Story, isr_of_the_stalled: tuple[int, ...]
 ) -> None:
     two_leads: dict[str, Any] = {"leader": 2, "replicas": (2, 3, 1)}
     story.snapshot([{}, two_leads])
-    lag, rejoined = {"cause": "lag", "evidence": "proven"}, {"cause": "expand", "evidence": "proven"}
-    story.later().partition(isr=(1, 3), partition_epoch=1, **lag)
-    story.later(1.5).partition(1, isr=isr_of_the_stalled, partition_epoch=1, **two_leads, **lag)
-    story.later(0.2).partition(isr=(1, 2, 3), partition_epoch=2, **rejoined)
-    story.partition(1, isr=(1, 2, 3), partition_epoch=2, **two_leads, **rejoined)
+    story.later().partition(isr=(1, 3), partition_epoch=1, **LAG)
+    story.later(1.5).partition(1, isr=isr_of_the_stalled, partition_epoch=1, **two_leads, **LAG)
+    story.later(0.2).partition(isr=(1, 2, 3), partition_epoch=2, **EXPAND)
+    story.partition(1, isr=(1, 2, 3), partition_epoch=2, **two_leads, **EXPAND)
     story.later(0.1).broker(1, in_controlled_shutdown=True)
-    story.partition(1, isr=(2, 3), partition_epoch=3, **two_leads, cause="controlled_shutdown", evidence="proven")
+    story.partition(1, isr=(2, 3), partition_epoch=3, **two_leads, **STOPPED)
     story.later().broker(1, broker_epoch=12)
-    rows = rows_from(story.seen)
 
-    found = [
-        (row["incident_class"], [suspect["broker"] for suspect in row["suspects"]])
-        for row in table_of([rows], IncidentGaps()).values()
-    ]
-
-    assert found == [("leader_stall", [2]), ("controlled_shutdown", [1])]
+    assert named(rows_from(story.seen)) == [("leader_stall", [2]), ("controlled_shutdown", [1])]
 
 
 @pytest.mark.parametrize("first", ["the others", "the stalled"])
-def test_what_a_stalled_leader_says_of_a_broker_that_was_lost_before_explains_no_clean_stop(
-    story: Any, first: str
-) -> None:
+def test_what_a_stalled_leader_says_of_a_broker_lost_before_explains_no_stop(story: Story, first: str) -> None:
     leads: list[dict[str, Any]] = [{}, {"leader": 2, "replicas": (2, 3, 1)}, {"leader": 3, "replicas": (3, 1, 2)}]
     story.snapshot(leads)
-    lag, rejoined = {"cause": "lag", "evidence": "proven"}, {"cause": "expand", "evidence": "proven"}
-    story.later().partition(isr=(1, 2), partition_epoch=1, cause="fenced", evidence="proven")
+    story.later().partition(isr=(1, 2), partition_epoch=1, **FENCED)
     story.broker(3, fenced=True)
     story.later().broker(3, broker_epoch=9)
-    story.later().partition(isr=(1, 2, 3), partition_epoch=2, **rejoined)
+    story.later().partition(isr=(1, 2, 3), partition_epoch=2, **EXPAND)
     by_others = [(0, (1, 3), 3), (2, (3, 1), 1)]
     by_the_stalled = [(1, (2,), 1)]
     for number, isr, epoch in [*by_others, *by_the_stalled] if first == "the others" else [*by_the_stalled, *by_others]:
-        story.later(1.5).partition(number, isr=isr, partition_epoch=epoch, **leads[number], **lag)
+        story.later(1.5).partition(number, isr=isr, partition_epoch=epoch, **leads[number], **LAG)
     for number, epoch in ((0, 4), (1, 2), (2, 2)):
-        story.later(0.1).partition(number, isr=(1, 2, 3), partition_epoch=epoch, **leads[number], **rejoined)
+        story.later(0.1).partition(number, isr=(1, 2, 3), partition_epoch=epoch, **leads[number], **EXPAND)
     story.later(0.1).broker(1, in_controlled_shutdown=True)
-    story.partition(1, isr=(2, 3), partition_epoch=3, **leads[1], cause="controlled_shutdown", evidence="proven")
+    story.partition(1, isr=(2, 3), partition_epoch=3, **leads[1], **STOPPED)
     story.later().broker(1, broker_epoch=12)
     rows = rows_from(story.seen)
 
-    found = [
-        (row["incident_class"], [suspect["broker"] for suspect in row["suspects"]], row["isr_shrinks"])
-        for row in table_of([rows], IncidentGaps()).values()
-        if row["merged_into"] is None
-    ]
-
+    # If the stalled is first, nothing says yet that it is to blame: the broker that is just back may lag again.
+    lagged = "leader_stall" if first == "the others" else "slow_follower"
+    assert named(rows) == [("broker_loss", [3]), (lagged, [2]), ("controlled_shutdown", [1])]
     if first == "the others":
-        assert found == [("broker_loss", [3], 1), ("leader_stall", [2], 3), ("controlled_shutdown", [1], 1)]
-    else:  # nothing yet says that the leader is to blame: the broker that has just come back may lag again
-        assert [it[:2] for it in found] == [("broker_loss", [3]), ("slow_follower", [2]), ("controlled_shutdown", [1])]
+        assert [row["isr_shrinks"] for row in standing(rows)] == [1, 3, 1]
 
 
-def test_a_slow_broker_that_is_restarted_cleanly_is_no_turn_of_an_earlier_crash(story: Any) -> None:
+def test_a_slow_broker_that_is_restarted_cleanly_is_no_turn_of_an_earlier_crash(story: Story) -> None:
     story.snapshot([{}])
-    lag, rejoined = {"cause": "lag", "evidence": "proven"}, {"cause": "expand", "evidence": "proven"}
-    story.later().partition(isr=(1, 2), partition_epoch=1, cause="fenced", evidence="proven")
+    story.later().partition(isr=(1, 2), partition_epoch=1, **FENCED)
     story.broker(3, fenced=True)
     story.later().broker(3, broker_epoch=9)
-    story.later().partition(isr=(1, 2, 3), partition_epoch=2, **rejoined)
-    story.later().partition(isr=(1, 3), partition_epoch=3, **lag)
-    story.later().partition(isr=(1, 2, 3), partition_epoch=4, **rejoined)
+    story.later().partition(isr=(1, 2, 3), partition_epoch=2, **EXPAND)
+    story.later().partition(isr=(1, 3), partition_epoch=3, **LAG)
+    story.later().partition(isr=(1, 2, 3), partition_epoch=4, **EXPAND)
     story.later().broker(2, in_controlled_shutdown=True)
-    story.partition(isr=(1, 3), partition_epoch=5, cause="controlled_shutdown", evidence="proven")
+    story.partition(isr=(1, 3), partition_epoch=5, **STOPPED)
     story.later().broker(2, broker_epoch=12)
-    rows = rows_from(story.seen)
 
-    found = [row["incident_class"] for row in table_of([rows], IncidentGaps()).values() if row["merged_into"] is None]
-
-    assert found == ["broker_loss", "slow_follower", "controlled_shutdown"]
+    assert kinds_in(story) == ["broker_loss", "slow_follower", "controlled_shutdown"]
 
 
 def test_brokers_that_lag_before_they_are_lost_together_are_one_incident() -> None:
-    scenario_with_a_lag_limit_below_the_session = "flapping_follower+rack_loss"
-
-    kinds = [told[:2] for told in found_in(scenario_with_a_lag_limit_below_the_session)]
-
-    assert kinds == [("rack_loss", (3, 4))]
+    """Its lag limit is below its session."""
+    assert [told[:2] for told in found_in("flapping_follower+rack_loss")] == [("rack_loss", (3, 4))]
 
 
 @settings(max_examples=examples(20))
@@ -237,9 +225,7 @@ def test_batches_may_be_cut_anywhere_and_the_job_restarted_between_them(data: st
     rows = changes_of(name, times=2)
     cuts = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=12)))
     batches = [rows[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
-
     expected = table_of([rows], IncidentGaps())
-
     assert table_of(batches, IncidentGaps()) == expected
     assert table_of(batches, IncidentGaps(), restart=True) == expected
 
@@ -254,7 +240,6 @@ def test_an_incident_is_read_back_as_it_was_written_at_every_moment(name: str) -
 
 def test_the_sentence_says_what_a_person_must_know() -> None:
     table = table_of([changes_of("under_min_isr")], IncidentGaps())
-
     (summary,) = (row["summary"] for row in table.values())
     assert summary == (
         "brokers 2 and 3 were lost: up to 12 partitions under-replicated (36.9 s in all), up to 6 under min ISR "
@@ -276,7 +261,7 @@ def offline(*topics: str) -> dict[str, Any]:
             story.seen[-1] = replace(observed, topic_id=f"id-{topic}", topic=topic)
     story.broker(1, fenced=True)
     rows = rows_from(story.seen)
-    (incident,) = table_of([rows], IncidentGaps()).values()
+    (incident,) = standing(rows)
     return incident
 
 
@@ -305,18 +290,14 @@ def test_the_consequence_says_what_fails_with_internal_topics_whose_role_is_cert
 
 def test_what_to_do_first_is_said_until_it_is_done() -> None:
     def reported() -> tuple[str, str]:
-        rows = rows_from(story.seen)
-        ((summary, next_step),) = (
-            (row["summary"], row["next_step"]) for row in table_of([rows], IncidentGaps()).values()
-        )
-        return summary, next_step
+        (row,) = standing(rows_from(story.seen))
+        return row["summary"], row["next_step"]
 
-    fenced = {"cause": Cause.FENCED, "evidence": Evidence.PROVEN}
     story = Story()
     story.config("1")
     story.snapshot([{}])
     story.later().broker(3, fenced=True)
-    story.partition(isr=(1, 2), partition_epoch=1, **fenced)
+    story.partition(isr=(1, 2), partition_epoch=1, **FENCED)
     start = "start broker 3 again, and stop no other broker meanwhile"
     degraded = "broker 3 was lost: 1 partition under-replicated, 0 under min ISR, 1 still under-replicated"
     assert reported() == (f"{degraded}; writes go on with fewer copies; {start}", start)
@@ -324,15 +305,14 @@ def test_what_to_do_first_is_said_until_it_is_done() -> None:
     story.later(20).broker(3, fenced=False)
     assert reported()[1] == "wait until broker 3 has caught up, and stop no other broker meanwhile"
 
-    story.later(5).partition(partition_epoch=2, cause=Cause.EXPAND, evidence=Evidence.PROVEN)
+    story.later(5).partition(partition_epoch=2, **EXPAND)
     mended = "broker 3 was lost: 1 partition under-replicated (25 s in all), 0 under min ISR"
     assert reported() == (f"{mended}; no write was refused; recovered", "find out why, before it comes again")
 
 
 def test_a_reassignment_counts_the_partitions_that_have_still_to_move() -> None:
     def summaries() -> list[str]:
-        rows = rows_from(story.seen)
-        return [row["summary"] for row in table_of([rows], IncidentGaps()).values()]
+        return [row["summary"] for row in standing(rows_from(story.seen))]
 
     moving = {"replicas": (1, 2, 3, 4), "adding_replicas": (4,), "removing_replicas": (3,)}
     moved = {"replicas": (1, 2, 4), "isr": (1, 2, 4)}

@@ -9,19 +9,16 @@ import pytest
 from streaming.changes.fold import fold
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.changes.state import ReplicationState
-from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import CauseRevised, ConfigOrigin, Observation, SourceKind
 from streaming.delta.changes.log import changes_to_arrow
 from streaming.delta.incidents.rows import incident_row, rows_of
-from tests.changes.conftest import SECOND, Story
+from tests.changes.conftest import EXPAND, FENCED, PROVEN, SECOND, STOPPED, Story
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-PROVEN = {"evidence": Evidence.PROVEN}
-STOPPED = {"cause": Cause.CONTROLLED_SHUTDOWN, **PROVEN}
 
 
 def incidents_of(*batches: Sequence[Observation]) -> list[dict[str, Any]]:
@@ -51,7 +48,7 @@ def a_clean_restart() -> tuple[Story, list[Observation]]:
     stop, story.seen = story.seen, []
     story.later(60).broker(3, broker_epoch=99, fenced=True)
     story.later(5).broker(3, broker_epoch=99)
-    story.later(1).partition(partition_epoch=2, cause=Cause.EXPAND, **PROVEN)
+    story.later(1).partition(partition_epoch=2, **EXPAND)
     for _ in range(20):
         story.later(60).heartbeat()
     return story, stop
@@ -59,13 +56,11 @@ def a_clean_restart() -> tuple[Story, list[Observation]]:
 
 @pytest.mark.parametrize("origin", list(ConfigOrigin))
 @pytest.mark.parametrize("is_known_before", [True, False])
-def test_a_minimum_that_becomes_known_during_an_incident_is_part_of_what_it_means(
-    origin: ConfigOrigin, *, is_known_before: bool
-) -> None:
+def test_a_minimum_known_during_an_incident_is_part_of_it(origin: ConfigOrigin, *, is_known_before: bool) -> None:
     story = Story()
     story.snapshot([{}])
     story.config("1")
-    story.later(10).partition(isr=(1, 2), partition_epoch=1, cause=Cause.FENCED, **PROVEN)
+    story.later(10).partition(isr=(1, 2), partition_epoch=1, **FENCED)
     story.broker(3, fenced=True)
     if is_known_before:
         story.later(5).config("2", origin, topic="new")
@@ -107,7 +102,6 @@ def test_a_first_state_of_a_partition_moves_no_time_before_the_rows_in_front_of_
     story.later(5).config("1", ConfigOrigin.DESCRIBE, topic="new")
     story.later(5).snapshot([{"partition_epoch": 2}, {}])
     rest = [story.seen] if is_one_batch else [[observed] for observed in story.seen]
-
     (incident,) = incidents_of(stop, *rest)
     assert incident["incident_class"] == "controlled_shutdown"
 
@@ -146,7 +140,7 @@ def test_who_is_down_is_to_be_started_though_another_one_did_the_harm() -> None:
     stopped(story, 3, **first, isr=(1, 4), partition_epoch=1)
     stopped(story, 2, number=1, **second, isr=(1,), partition_epoch=1)
     story.later(10).broker(2, broker_epoch=99)
-    story.partition(1, **second, isr=(1, 2), partition_epoch=2, cause=Cause.EXPAND, **PROVEN)
+    story.partition(1, **second, isr=(1, 2), partition_epoch=2, **EXPAND)
     story.later(5).heartbeat()
 
     (incident,) = incidents_of(story.seen)
@@ -163,7 +157,7 @@ def test_stops_that_did_harm_are_one_incident_also_if_they_are_proven_afterwards
         isr, epoch = tuple(each for each in (1, 2, 3) if each != broker), 2 * turn + 1
         if is_proven_late:
             story.later(10).broker(broker, fenced=True)
-            story.partition(isr=isr, partition_epoch=epoch, cause=Cause.FENCED, **PROVEN)
+            story.partition(isr=isr, partition_epoch=epoch, **FENCED)
         else:
             stopped(story, broker, isr=isr, partition_epoch=epoch)
         removed_at = story.offset - (not is_proven_late)
@@ -173,7 +167,7 @@ def test_stops_that_did_harm_are_one_incident_also_if_they_are_proven_afterwards
             proof = {"cause": Cause.CONTROLLED_SHUTDOWN, **PROVEN, "broker": broker, "metadata_index": 0}
             story.add(CauseRevised(**story.envelope(), metadata_offset=story.offset, **of, **proof))
         story.later(1).broker(broker, broker_epoch=50 + broker)
-        story.later(1).partition(partition_epoch=epoch + 1, cause=Cause.EXPAND, **PROVEN)
+        story.later(1).partition(partition_epoch=epoch + 1, **EXPAND)
 
     (incident,) = incidents_of(story.seen)
     assert (incident["incident_class"], [each["broker"] for each in incident["suspects"]]) == (

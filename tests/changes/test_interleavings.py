@@ -70,9 +70,7 @@ def events(changes: Sequence[Change], *kinds: EventKind) -> list[Any]:
 def test_two_collectors_of_one_log_tell_what_one_tells_however_far_one_is_behind(world: int, dice: Random) -> None:
     log = log_of(world)
     alone = applied([log])
-
     both = applied(mixed([log, seen_by_another(log, dice)], dice))
-
     assert told_of_kafka(both.changes) == told_of_kafka(alone.changes)
     assert truth_of(both.state) == truth_of(alone.state)
     assert len({it.event_id for it in events(both.changes)}) == len(events(both.changes))
@@ -88,9 +86,7 @@ def begun_late(log: Sequence[Observation], dice: Random) -> tuple[Observation, .
 
 @checked
 @given(world=worlds, dice=dice)
-def test_a_collector_that_starts_later_brings_the_same_state_and_every_step_is_told_or_counted_as_missed(
-    world: int, dice: Random
-) -> None:
+def test_a_late_collector_brings_the_same_state_and_each_step_is_told_or_missed(world: int, dice: Random) -> None:
     log = log_of(world)
     alone = applied([log])
 
@@ -129,9 +125,7 @@ def test_a_poller_changes_nothing_while_it_is_no_further_ahead_of_the_log_than_t
 ) -> None:
     log = stretched(log_of(world), SLOW)
     alone = applied([log])
-
     both = applied(behind_the_log(log, polls_of(log, authority), dice, lead=SILENCE))
-
     assert told_of_kafka(both.changes) == told_of_kafka(alone.changes)
     assert both.state.topics == alone.state.topics
     assert both.state.brokers == alone.state.brokers
@@ -140,9 +134,7 @@ def test_a_poller_changes_nothing_while_it_is_no_further_ahead_of_the_log_than_t
 
 @checked
 @given(world=worlds, dice=dice)
-def test_a_poller_that_is_further_ahead_takes_over_and_the_logs_next_snapshot_makes_the_state_good(
-    world: int, dice: Random
-) -> None:
+def test_a_poller_further_ahead_takes_over_until_the_logs_next_snapshot(world: int, dice: Random) -> None:
     log = stretched(log_of(world), SLOW)
     alone = applied([log])
     polls = [it for it in polls_of(log, SourceKind.POLL) if it.occurred_not_after < log[-1].occurred_not_after - 1]
@@ -163,9 +155,7 @@ def test_a_poller_that_is_further_ahead_takes_over_and_the_logs_next_snapshot_ma
 def test_two_pollers_bring_the_state_of_one(world: int, dice: Random) -> None:
     polls = polls_of(log_of(world), SourceKind.POLL)
     alone = applied([polls])
-
     both = applied(mixed([polls, seen_by_another(polls, dice, "admin:b")], dice))
-
     assert told_of_kafka(both.changes) == told_of_kafka(alone.changes)
     assert truth_of(both.state) == truth_of(alone.state)
 
@@ -195,9 +185,7 @@ def test_a_rebuilt_cluster_under_the_old_name_is_another_one(world: int, dice: R
     old, new = log_of(world), log_of(world, "c2")
     one_source = numbered([*old, *new])
     apart = [applied([old]), applied([new])]
-
     both = applied(mixed([one_source, seen_by_another(old, dice)], dice))
-
     assert told_of_kafka(both.changes) == told_of_kafka(apart[0].changes) + told_of_kafka(apart[1].changes)
     merged = {key: {**value, **truth_of(apart[1].state)[key]} for key, value in truth_of(apart[0].state).items()}
     assert truth_of(both.state) == merged
@@ -215,7 +203,6 @@ def test_batches_cut_anywhere_give_the_same_changes(world: int, dice: Random) ->
         return told_of_kafka(change for change in it.changes if change.cluster_after is None), truth_of(it.state)
 
     expected = told([[it] for it in log], quick=False)
-
     assert told(mixed([log], dice), quick=True) == expected
 
 
@@ -265,9 +252,7 @@ def test_what_a_second_collector_has_told_already_was_not_missed(world: int, dic
     log = log_of(world)
     ahead = seen_by_another(log, dice)
     late = with_gaps(log, dice)
-
     told = applied([*mixed([ahead], dice), *mixed([late], dice)])
-
     assert gaps_told(told.changes) == []
     assert told_of_kafka(told.changes) == told_of_kafka(applied([log]).changes)
 

@@ -51,26 +51,21 @@ def breaches(told: Iterable[Observation]) -> list[str]:
         ),
     ],
 )
-def test_each_rule_can_be_broken_and_the_breach_is_an_event(
-    story: Story, fields: dict[str, Any], sentence: str
-) -> None:
+def test_each_rule_can_be_broken_and_a_breach_is_an_event(story: Story, fields: dict[str, Any], sentence: str) -> None:
     story.snapshot([BEFORE])
     story.later().partition(**{**BEFORE, "partition_epoch": 8, **fields}, **LAG)
-
     assert breaches(story.seen) == [sentence]
 
 
 def test_a_partition_that_appears_is_checked_too(story: Story) -> None:
     story.snapshot([])
     story.later().partition(isr=(1, 9))
-
     assert breaches(story.seen) == ["ISR [1, 9] is not within the replicas [1, 2, 3]"]
 
 
 def test_a_jump_of_epochs_is_changes_missed_and_no_breach(story: Story) -> None:
     story.snapshot([BEFORE])
     story.later().partition(isr=(3,), leader=3, leader_epoch=9, partition_epoch=12, **LAG)
-
     assert breaches(story.seen) == []
 
 
@@ -78,7 +73,6 @@ def test_a_reassignment_may_end_with_the_election_of_who_has_just_caught_up(stor
     moving = {"replicas": (4, 1), "adding_replicas": (4,), "removing_replicas": (1,), "isr": (1,), "leader": 1}
     story.snapshot([{**moving, "leader_epoch": 5, "partition_epoch": 7}])
     story.later().partition(replicas=(4,), isr=(4,), leader=4, leader_epoch=6, partition_epoch=8, **LAG)
-
     assert breaches(story.seen) == []
 
 
@@ -125,5 +119,4 @@ def test_no_fault_makes_the_model_break_a_rule(
 @pytest.mark.parametrize("log", ["one_controller", "controller_failover", "replication_links"])
 def test_no_real_cluster_broke_a_rule(recorded_log: Callable[[str], list[RecordBatch]], log: str) -> None:
     image = ClusterImage(cluster_id=ClusterId("c"), cluster="c", source="metadata_log:a")
-
     assert breaches(told for batch in recorded_log(log) for told in image.apply(batch, Micros(1))) == []

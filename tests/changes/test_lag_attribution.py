@@ -14,20 +14,16 @@ from streaming.contracts.identifiers import NO_LEADER
 def test_an_episode_remembers_when_an_expelled_follower_first_rejoined() -> None:
     episode = LagEpisode(began=10, seen=10)
     episode.add_report(1, [2], (1, 3), 10, is_shrunk=False)
-
     episode.rejoin(1, [3], 20)
     assert episode.rejoined_at is None, "it was never expelled"
     episode.rejoin(2, [1], 30)
     episode.rejoin(1, [2], 40)
-
     assert (episode.rejoined_at, episode.seen) == (30, 40)
 
 
 def test_an_episode_remembers_who_stayed_in_sync_whichever_id_is_smaller() -> None:
     episode = LagEpisode(began=10, seen=10)
-
     episode.add_report(2, [4], (1, 2, 3), 10, is_shrunk=False)
-
     assert episode.kept == {(1, 2): 1, (2, 3): 1}
 
 
@@ -58,7 +54,6 @@ def test_a_merged_episode_spans_both_and_keeps_what_happened_first_and_last() ->
 
 def test_the_sides_of_a_split_are_the_groups_that_report_only_each_other_the_smaller_first() -> None:
     reports = {(1, 3): (10, 10), (3, 1): (11, 11), (1, 4): (12, 12), (4, 1): (13, 13)}
-
     assert LagEpisode(began=10, seen=20, spoken=reports, kept=Counter([(3, 4)])).sides() == (
         frozenset({1}),
         frozenset({3, 4}),
@@ -120,7 +115,6 @@ def test_after_a_cut_everybody_is_back_within_a_tenth_of_its_time(last: int, is_
     episode.add_report(2, [3], (2,), 0, is_shrunk=False)
     episode.rejoin(1, [2], 100 * second)
     episode.rejoin(2, [3], last * second)
-
     assert episode.is_split(ConfiguredTimes()) == is_split
 
 
@@ -133,7 +127,6 @@ def test_a_cut_is_looked_at_again_when_a_stall_would_be_over() -> None:
     episode.add_report(1, [2], (1, 3), 0, is_shrunk=False)
     episode.add_report(4, [3], (4, 2), 2_000_000, is_shrunk=False)
     due = 2_000_000 + times.rejoined_at_once
-
     assert episode.torn_at == 2_000_000
     assert [episode.pass_time(moment, times) for moment in (due - 1, due + 500, due + 900)] == [False, True, False]
     assert episode.seen == due
@@ -142,7 +135,6 @@ def test_a_cut_is_looked_at_again_when_a_stall_would_be_over() -> None:
 def test_the_verdict_on_reports_of_one_way_does_not_change_with_time() -> None:
     episode = LagEpisode(began=0, seen=0)
     episode.add_report(1, [2], (1, 3), 0, is_shrunk=False)
-
     assert not episode.pass_time(3_600_000_000, ConfiguredTimes())
     assert episode.seen == 0
 

@@ -73,7 +73,6 @@ def test_listed_partitions_are_those_that_would_have_appeared_one_by_one(
 @pytest.mark.parametrize("number", [-1, 2])
 def test_a_number_that_was_not_listed_has_no_partition(number: int) -> None:
     listed = first_report([{}, {}]).topic(TOPIC)
-
     assert number not in listed
     assert listed.get(number) is None
 
@@ -85,10 +84,8 @@ def test_listed_partitions_are_counted_as_each_would_be(reports: list[tuple[list
     for partitions in topics:
         for partition in partitions.values():
             each.replace(None, partition)
-
     for partition, count in counted(topic for topic in topics if isinstance(topic, ListedPartitions)):
         together.add_alike(partition, count)
-
     assert set(together.entries()) == set(each.entries())
 
 
@@ -97,9 +94,7 @@ def test_a_topic_becomes_objects_when_one_of_its_partitions_changes_and_the_fold
     story.snapshot([{}, {}])
     state.apply(fold(state, story.seen).touched)
     before = state.topic(TOPIC)
-
     touched = fold(state, [story.later().partition(1, partition_epoch=1, isr=(1, 2), **LAG)]).touched
-
     assert state.topic(TOPIC) is before
     state.apply(touched)
     assert [partition.isr for _, partition in sorted(state.topic(TOPIC).items())] == [(1, 2, 3), (1, 2)]
@@ -110,9 +105,7 @@ def test_a_change_within_the_batch_of_the_first_report_follows_what_was_listed()
     story.snapshot([{}, {}])
     story.later().partition(1, partition_epoch=1, isr=(1, 2), **LAG)
     folded = fold(state, story.seen)
-
     (listed,) = [change.listed for change in folded.changes if change.listed is not None]
-
     assert [partition.isr for partition in listed.values()] == [(1, 2, 3), (1, 2, 3)]
     assert [partition.isr for partition in folded.touched.topics[TOPIC].values()] == [(1, 2, 3), (1, 2)]
 

@@ -85,9 +85,7 @@ def kinds(changes: Iterable[Change]) -> list[str]:
     return [event.removeprefix("maintenance_") for event, _ in events(changes)]
 
 
-def test_an_announcement_is_an_event_and_a_state_until_the_watermark_passes_its_end(
-    story: Story, desk: Announcer
-) -> None:
+def test_an_announcement_is_an_event_and_a_state_until_its_end(story: Story, desk: Announcer) -> None:
     story.snapshot()
     desk.lease(10, 10 + 30 * MINUTE, announced_by="ann@host-1")
     state, changes = played(merged(beats(story, 20, 30), desk.seen))
@@ -124,9 +122,7 @@ def test_a_lease_lapses_at_its_place_in_a_batch_before_what_came_after_it(story:
     desk.lease(10, 70)
     beats(story, 80)
     story.later(20).broker(3, fenced=True)
-
     state, changes = played(merged(story.seen, desk.seen))
-
     told = [event.event for change in changes for event in change.events if event.event_broker == 3]
     assert told == [EventKind.MAINTENANCE_BEGAN, EventKind.MAINTENANCE_LAPSED, EventKind.FENCED]
     assert broker_of(state).is_fenced
@@ -149,9 +145,7 @@ def test_work_that_runs_out_while_the_broker_is_down_overran_until_the_broker_is
     assert broker_of(played(merged(story.seen, desk.seen))[0]).maintenance_overran_at is None
 
 
-def test_work_that_overran_and_is_announced_again_is_planned_again_and_its_end_is_none(
-    story: Story, desk: Announcer
-) -> None:
+def test_work_that_overran_and_is_announced_again_is_planned_again(story: Story, desk: Announcer) -> None:
     story.snapshot()
     desk.lease(10, 60)
     story.later(20).broker(3, fenced=True)
@@ -203,9 +197,7 @@ def test_a_command_that_ends_shortens_its_lease_to_a_tail(story: Story, desk: An
     assert broker_of(state).maintenance_until is None
 
 
-def test_a_renewal_after_the_lapse_begins_anew_and_does_not_cover_the_time_between(
-    story: Story, desk: Announcer
-) -> None:
+def test_a_renewal_after_the_lapse_begins_anew_and_covers_nothing_between(story: Story, desk: Announcer) -> None:
     story.snapshot()
     desk.lease(10, 60)
     desk.lease(200, 260, is_renewal=True)
@@ -224,9 +216,7 @@ def test_a_lease_announced_late_does_not_reach_back(story: Story, desk: Announce
     assert is_planned(broker_of(state), START + 60 * SECOND)
 
 
-def test_two_leases_of_one_broker_hold_until_the_later_end_and_ending_one_leaves_the_other(
-    story: Story, desk: Announcer
-) -> None:
+def test_two_leases_of_one_broker_hold_until_the_later_end_each_for_itself(story: Story, desk: Announcer) -> None:
     story.snapshot()
     other = Announcer("maintenance:host-2")
     desk.lease(10, 100)
@@ -343,9 +333,7 @@ def log() -> list[Observation]:
 
 
 @given(announcements(), st.randoms(use_true_random=False))
-def test_any_interleaving_and_repetition_of_the_machines_leads_to_the_same_leases(
-    said: list[list[Observation]], dice: Any
-) -> None:
+def test_any_interleaving_of_the_machines_leads_to_the_same_leases(said: list[list[Observation]], dice: Any) -> None:
     """Each keeps its own order. The log is applied before or after; it only decides when what is over is closed."""
     queues = [[*each] for each in said]
     mixed: list[Observation] = []
@@ -371,9 +359,7 @@ def over(broker: BrokerState) -> tuple[Any, ...]:
 
 
 @given(announcements(), st.lists(st.integers(0, 300), max_size=4))
-def test_cut_into_batches_anywhere_and_restored_from_the_state_between_it_is_the_same(
-    said: list[list[Observation]], cuts: list[int]
-) -> None:
+def test_cut_into_batches_and_restored_between_it_is_the_same(said: list[list[Observation]], cuts: list[int]) -> None:
     history = merged(log(), *said)
     whole, changes = played(history)
     state, pieces = ReplicationState(), list[Any]()

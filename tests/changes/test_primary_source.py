@@ -31,18 +31,12 @@ def other(observed: Observation, authority: SourceKind, **fields: int | None) ->
 
 
 @pytest.mark.parametrize(("ahead", "expected"), [(-1, False), (0, True), (1, True)])
-def test_a_source_has_reported_up_to_its_offset_in_the_log_and_up_to_its_time_without(
-    ahead: int,
-    *,
-    expected: bool,
-) -> None:
+def test_a_source_has_reported_up_to_its_offset_or_without_one_its_time(ahead: int, *, expected: bool) -> None:
     log, poll = heard(), heard(SourceKind.POLL)
     assert isinstance(log, Heartbeat)
     assert log.metadata_offset is not None
-
     by_offset = other(log, SourceKind.METADATA_LOG, offset=log.metadata_offset + ahead, observed_until=0)
     by_time = other(poll, SourceKind.POLL, observed_until=poll.occurred_not_after + ahead)
-
     assert has_reported(by_offset, log) == expected
     assert has_reported(by_time, poll) == expected
 
@@ -50,7 +44,6 @@ def test_a_source_has_reported_up_to_its_offset_in_the_log_and_up_to_its_time_wi
 def test_who_has_reported_nothing_or_has_a_lower_rank_has_reported_nothing_of_it() -> None:
     log, poll = heard(), heard(SourceKind.POLL)
     late = log.occurred_not_after + 9
-
     assert not has_reported(other(poll, SourceKind.POLL), poll)
     assert not has_reported(other(log, SourceKind.POLL, observed_until=late), log)
     assert not has_reported(other(log, SourceKind.NONE, observed_until=late), log)
@@ -68,11 +61,7 @@ def test_who_has_reported_nothing_or_has_a_lower_rank_has_reported_nothing_of_it
     ],
 )
 def test_only_a_reader_of_the_log_that_is_beyond_an_offset_has_passed_it(
-    authority: SourceKind,
-    at: int | None,
-    offset: int | None,
-    *,
-    expected: bool,
+    authority: SourceKind, at: int | None, offset: int | None, *, expected: bool
 ) -> None:
     assert has_passed(other(heard(), authority, offset=at), offset) == expected
 
@@ -111,7 +100,6 @@ REPORTED = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_si
 @given(REPORTED)
 def test_each_source_keeps_its_order_and_nothing_is_lost(reported: list[tuple[str, int, tuple[str, int, int]]]) -> None:
     order = merged(reported)
-
     assert sorted(order) == sorted(item for _, _, item in reported)
     for _, items in groupby(sorted(order, key=lambda item: item[0]), lambda item: item[0]):
         numbers = [number for _, number, _ in items]

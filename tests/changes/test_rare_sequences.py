@@ -9,15 +9,12 @@ import pytest
 
 from streaming.changes.advice.restart_safety import restart_advice
 from streaming.changes.advice.suspects import SuspectTally
-from streaming.changes.fold import fold
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, Evidence
-from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
-from streaming.contracts.maintenance import MaintenanceObserved
+from streaming.contracts.identifiers import BrokerId, ClusterId
 from streaming.contracts.observations import (
     BrokerObserved,
-    Channel,
     Observation,
     SnapshotBegin,
     SnapshotEnd,
@@ -26,55 +23,24 @@ from streaming.contracts.observations import (
 )
 from streaming.delta.changes.log import changes_to_arrow
 from streaming.delta.incidents.rows import rows_of
-from streaming.sources.simulated import SimulatedSource
-from streaming.sources.simulated.scenario_file import scenario_from
-from tests.changes.conftest import START, Story
-from tests.changes.faults import of, played
-from tests.changes.test_diagnosis import named, standing
+from tests.changes.conftest import FENCED, PROVEN, STOPPED, Story, folded, only
+from tests.changes.faults import observed, of, played
+from tests.changes.test_diagnosis import named, restart, standing
 from tests.changes.test_incident_bounds import proven_late
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from streaming.changes.incidents.context import ChangeRow
-    from streaming.contracts.state import PartitionState
 
-SECOND = 1_000_000
 CLUSTER = ClusterId("cluster-1")
-PROVEN = {"evidence": Evidence.PROVEN}
 INFERRED = {"cause": Cause.UNKNOWN, "evidence": Evidence.INFERRED}
 POLLED: dict[str, Any] = {"leader_epoch": None, "partition_epoch": None}
 
 
 def applied(seen: Iterable[Observation]) -> tuple[ReplicationState, tuple[ChangeRow, ...]]:
-    state = ReplicationState()
-    folded = fold(state, seen)
-    state.apply(folded.touched)
-    return state, tuple(rows_of(changes_to_arrow(folded.changes), 1))
-
-
-def only(state: ReplicationState) -> PartitionState:
-    (partition,) = [each for each in state.partitions() if not each.is_deleted]
-    return partition
-
-
-def of_model(faults: Sequence[tuple[float, str, int]], seconds: int, *, elr: bool, **topic: Any) -> list[Observation]:
-    """What the metadata log of a simulated cluster says."""
-    document = {
-        "description": "faults of a test", "brokers": [1, 2, 3, 4, 5, 6], "duration": seconds, "repeat": False,
-        "constants": {
-            "replica_lag_time_max_ms": 10_000, "broker_session_timeout_ms": 6_000,
-            "leader_imbalance_check_interval_ms": 15_000, "controllers": 1, "eligible_leader_replicas": elr,
-        },
-        "topics": [{"name": "orders", "min_insync_replicas": 1, "records_per_second": 1, **topic}], "racks": {},
-        "faults": [{"at": at, "action": action, "broker": broker} for at, action, broker in faults],
-    }  # fmt: skip
-    source = SimulatedSource(
-        scenario_from("test", document), seed=1, cluster_id=CLUSTER, cluster="c", name="metadata_log:c",
-        epoch=Micros(START),
-    )  # fmt: skip
-    seen = source.poll(Micros(START + seconds * SECOND - 1))
-    return [it for it in seen if it.channel is Channel.REPLICATION]
+    state, changes = folded(seen)
+    return state, tuple(rows_of(changes_to_arrow(changes), 1))
 
 
 def full_report(
@@ -101,34 +67,20 @@ def beats(story: Story, minutes: int) -> None:
         story.later(60).heartbeat()
 
 
-def lease(story: Story, minutes: int) -> MaintenanceObserved:
-    at = story.now
-    return MaintenanceObserved(
-        cluster_id=CLUSTER, cluster="orders-eu", source="maintenance:x", authority=SourceKind.NONE, sequence=1,
-        occurred_not_before=at, occurred_not_after=at, collected_at=at, broker=BrokerId(3), lease="l",
-        lease_until=Micros(at + minutes * 60 * SECOND), why="new disk",
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("between", [2, 6, 120])
 def test_the_proof_of_one_brokers_stop_says_nothing_of_another_one_that_crashed(between: int) -> None:
-    faults = [(10, "stop", 3), (30, "start", 3), (60, "stop", 5), (80, "start", 5), (400, "kill", 1)]
-    assignments = [[1, 3, 2], [3, 5, 2], [5, 1, 2], [1, 5, 4], [3, 1, 6]] * 3
-    seen = of_model([*faults, (400 + between, "stop", 2)], 620, elr=True, partitions=15, assignments=assignments)
-
-    _, rows = applied(seen)
-
+    faults = [*restart("stop", 3, 10, 20), *restart("stop", 5, 60, 20), *of("kill", 1, at=400)]
+    topic = {"assignments": [[1, 3, 2], [3, 5, 2], [5, 1, 2], [1, 5, 4], [3, 1, 6]] * 3, "partitions": 15}
+    rows = played([*faults, *of("stop", 2, at=400 + between)], 620, elr=True, min_insync_replicas=1, **topic)
     assert ("broker_loss", [1]) in named(rows)
 
 
 @pytest.mark.parametrize("elr", [False, True])
 def test_an_unclean_election_is_one_and_is_counted_once(*, elr: bool) -> None:
     """With eligible leader replicas nobody leaves the ISR by it; the leader is elected once more, cleanly, at 85 s."""
-    faults = [(5, "kill", 2), (20, "kill", 1), (40, "start", 2), (70, "stop", 2), (85, "start", 2)]
-    seen = of_model(faults, 120, elr=elr, partitions=1, assignments=[[1, 2]], unclean_leader_election=True)
-
-    state, rows = applied(seen)
-
+    faults = [*restart("kill", 2, 5, 35), *of("kill", 1, at=20), *restart("stop", 2, 70, 15)]
+    topic = {"partitions": 1, "replication_factor": 2, "min_insync_replicas": 1, "assignments": [[1, 2]]}
+    state, rows = applied(observed(sorted(faults), 120, elr=elr, unclean_leader_election=True, **topic))
     assert only(state).unclean_elections == 1
     (incident,) = standing(rows)
     assert incident["incident_class"] == "unclean_election"
@@ -156,7 +108,7 @@ def test_a_poll_ends_a_reassignment_that_the_log_has_seen_begin(story: Story) ->
 def test_a_poll_does_not_know_that_a_broker_is_shutting_down(story: Story) -> None:
     story.snapshot()
     story.later(10).broker(3, in_controlled_shutdown=True)
-    story.partition(isr=(1, 2), partition_epoch=1, cause=Cause.CONTROLLED_SHUTDOWN, **PROVEN)
+    story.partition(isr=(1, 2), partition_epoch=1, **STOPPED)
     story.later().broker(3, in_controlled_shutdown=True, fenced=True)
     poller = Story("admin:b", SourceKind.POLL)
     poller.now = story.now
@@ -172,16 +124,9 @@ def test_a_poll_does_not_know_that_a_broker_is_shutting_down(story: Story) -> No
     assert SuspectTally(state.partitions()).suspect_scores(CLUSTER, state.brokers.values())[BrokerId(3)] == 1
 
 
-@pytest.mark.parametrize(
-    ("partition", "kind"),
-    [
-        ({"replicas": (3, 2), "isr": (3,), "leader": -1}, "broker_loss"),
-        ({"replicas": (3, 2), "isr": (), "leader": -1}, "broker_loss"),
-    ],
-)
-def test_a_reassignment_between_two_polls_hides_no_partition_that_nobody_leads(
-    partition: dict[str, Any], kind: str
-) -> None:
+@pytest.mark.parametrize("isr", [(3,), ()])
+def test_a_reassignment_between_two_polls_hides_no_partition_that_nobody_leads(isr: tuple[int, ...]) -> None:
+    partition = {"replicas": (3, 2), "isr": isr, "leader": -1}
     poller = Story("admin:a", SourceKind.POLL)
     poll(poller, {"replicas": (1, 2), "isr": (1, 2)}, (1, 2, 3))
     poller.later(5)
@@ -193,7 +138,7 @@ def test_a_reassignment_between_two_polls_hides_no_partition_that_nobody_leads(
     state, rows = applied(poller.seen)
 
     assert only(state).is_offline
-    assert [(row["incident_class"], row["closed_at"]) for row in standing(rows)] == [(kind, None)]
+    assert [(row["incident_class"], row["closed_at"]) for row in standing(rows)] == [("broker_loss", None)]
 
 
 @pytest.mark.parametrize("announced", [False, True])
@@ -201,14 +146,14 @@ def test_a_broker_that_only_registers_is_not_back(story: Story, *, announced: bo
     """KRaft brokers register before they recover their logs; one that fails there is fenced for good."""
     story.snapshot()
     story.later(5)
-    extra = [lease(story, 30)] if announced else []
+    extra = [story.lease(3, 30 * 60)] if announced else []
     story.later(60)
     if announced:
-        story.partition(isr=(1, 2), partition_epoch=1, cause=Cause.FENCED, **PROVEN)
+        story.partition(isr=(1, 2), partition_epoch=1, **FENCED)
         story.broker(3, fenced=True)
     else:
         story.broker(3, in_controlled_shutdown=True)
-        story.partition(isr=(1, 2), partition_epoch=1, cause=Cause.CONTROLLED_SHUTDOWN, **PROVEN)
+        story.partition(isr=(1, 2), partition_epoch=1, **STOPPED)
         story.later().broker(3, in_controlled_shutdown=True, fenced=True)
     story.later(20).broker(3, fenced=True, broker_epoch=50)
     beats(story, 60)
@@ -221,7 +166,7 @@ def test_a_broker_that_only_registers_is_not_back(story: Story, *, announced: bo
 def test_lag_that_lasts_longer_than_the_announced_work_is_not_planned_any_more(story: Story) -> None:
     story.snapshot()
     story.later(5)
-    extra = [lease(story, 30)]
+    extra = [story.lease(3, 30 * 60)]
     story.later(60).partition(isr=(1, 2), partition_epoch=1, cause=Cause.LAG, evidence=Evidence.INFERRED)
     shrunk = len(story.seen)
     beats(story, 25)
@@ -236,10 +181,8 @@ def test_lag_that_lasts_longer_than_the_announced_work_is_not_planned_any_more(s
 def test_no_broker_is_safe_to_stop_while_it_is_unknown_whether_writes_are_refused(story: Story) -> None:
     story.snapshot(brokers=(1, 2, 3))
     story.later().partition(isr=(1,), partition_epoch=1, cause=Cause.LAG, evidence=Evidence.INFERRED)
-
     state, _ = applied(story.seen)
     advice = restart_advice(list(state.brokers.values()), state.clusters[CLUSTER], SuspectTally(state.partitions()))
-
     assert {broker: one.is_safe_to_stop for broker, one in advice.items()} == {1: False, 2: None, 3: None}
     assert {one.restart_order for one in advice.values()} == {None}
 
@@ -281,16 +224,14 @@ def test_a_rack_of_which_one_broker_was_stopped_was_not_lost() -> None:
     racks = {"1": "a", "2": "a", "3": "b", "4": "b", "5": "c", "6": "c"}
     assignments = [[1, 3, 5], [3, 5, 2], [4, 6, 1], [3, 6, 2], [1, 4, 6]] * 3
     faults = [*of("kill", 1, at=5), *of("stop", 2, at=9)]
-
     rows = proven_late(played(faults, 60, partitions=15, assignments=assignments, racks=racks), 2)
-
     assert named(rows) == [("broker_loss", [1])]
 
 
 def test_a_topic_that_is_created_while_a_broker_is_down_is_part_of_its_loss(story: Story) -> None:
     story.snapshot()
     story.config("3")
-    story.later(5).partition(isr=(1, 2), partition_epoch=1, cause=Cause.FENCED, **PROVEN)
+    story.later(5).partition(isr=(1, 2), partition_epoch=1, **FENCED)
     story.broker(3, fenced=True)
     story.later(20).removed()
     story.later(5).config("3")
@@ -338,7 +279,5 @@ def test_a_topic_that_is_created_whole_or_where_nobody_is_down_is_no_trouble(sto
     created = story.partition(isr=(1, 2), cause=Cause.CREATED, **PROVEN)
     story.seen[-1] = replace(created, topic_id="topic-2")
     beats(story, 5)
-
     incidents = IncidentFold(IncidentGaps())
-
     assert incidents.fold(applied(story.seen)[1]) == []

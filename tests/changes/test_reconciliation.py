@@ -40,9 +40,7 @@ STEPS = st.lists(st.builds(MeterStep, st.integers(0, 3), st.integers(0, 2), st.b
 
 
 @given(before=st.integers(0, 5), steps=STEPS, delay=st.integers(0, 5))
-def test_what_was_missed_is_what_the_meter_counted_and_nobody_recorded(
-    before: int, steps: list[MeterStep], delay: int
-) -> None:
+def test_what_was_missed_is_counted_and_not_recorded(before: int, steps: list[MeterStep], delay: int) -> None:
     """Records come late by some steps; restarts are noticed only where the meter then stands lower."""
     meter, it = before, reconciliation.open_window(Micros(0), before)
     told: list[int] = []  # the moments of recorded changes on their way to us
@@ -77,7 +75,6 @@ def test_samples_and_records_that_come_again_or_late_change_nothing(steps: list[
     it = reconciliation.open_window(Micros(100), 7)
     for at, step in enumerate(steps, start=101):
         it = reconciliation.with_sample(it, Micros(at), 7 + step.changes)
-
     assert reconciliation.with_sample(it, it.until, 99) == it
     assert reconciliation.with_sample(it, Micros(100), 99) == it
     assert reconciliation.with_recorded_change(it, Micros(10), Micros(99)) == it
@@ -85,7 +82,6 @@ def test_samples_and_records_that_come_again_or_late_change_nothing(steps: list[
 
 def test_a_change_within_a_poll_that_spans_the_first_sample_may_have_been_counted() -> None:
     it = reconciliation.with_recorded_change(reconciliation.open_window(Micros(100), 0), Micros(95), Micros(105))
-
     assert it.recorded == 1
 
 
@@ -151,9 +147,7 @@ def test_a_sample_waits_until_the_changes_before_it_are_recorded(windows: Reconc
     windows.follow([], until(29))
     assert windows.settle()
     assert counted(windows) == {1: (0, 0)}
-
     windows.follow([change(ONE, 20)], until(30))
-
     assert windows.settle()
     assert counted(windows) == {1: (1, 1)}
     assert not windows.settle()
@@ -166,7 +160,6 @@ def test_a_change_is_kept_for_a_meter_whose_first_sample_comes_after_it(windows:
     windows.hold([sample(ONE, 50, 3), sample(ONE, 110, 4)])
     windows.follow([], until(110))
     windows.settle()
-
     assert counted(windows)[1] == (1, 1)
 
 
@@ -176,9 +169,7 @@ def test_a_first_sample_older_than_changes_are_kept_for_opens_no_window(windows:
     windows.hold([sample(OTHER, newest, 0)])
     windows.settle()
     windows.hold([sample(ONE, 5, 3)])
-
     windows.settle()
-
     assert counted(windows) == {2: (0, 0)}
 
 

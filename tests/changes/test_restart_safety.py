@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +15,7 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Micros
 from streaming.contracts.maintenance import IN_ITS_TAIL, MaintenanceObserved
-from streaming.contracts.observations import ControllerObserved, SourceKind
+from streaming.contracts.observations import ControllerObserved
 from streaming.sources.metadata_log.image import ClusterImage
 from tests.changes.conftest import Story, state_after
 from tests.changes.restart_oracle import judge
@@ -127,16 +126,13 @@ def test_brokers_with_few_leaders_come_first_and_the_controller_last(story: Stor
     story.controller(2, 1)
     story.config("2")
     story.snapshot([{"leader": 1}, {"leader": 1}, {"leader": 3}])
-
     assert advice(story.seen) == ({1: True, 2: True, 3: True}, [3, 1, 2])
 
 
 def test_while_another_broker_may_go_down_for_planned_work_only_that_one_is_safe(story: Story) -> None:
     story.config("1")
     story.snapshot([{}])
-    envelope = {**story.envelope(), "source": "maintenance:a", "authority": SourceKind.NONE, "sequence": 1}
-    until = Micros(story.now + 600_000_000)
-    lease = MaintenanceObserved(**envelope, broker=BrokerId(3), lease="l", lease_until=until, why="disk")
+    lease = story.lease(3, 600)
     assert advice([*story.seen, lease]) == ({1: False, 2: False, 3: True}, [3])
     assert advised([*story.seen, lease])[3].restart_order == 1
     assert advised([*story.seen, lease])[1].restart_reason == (
@@ -153,10 +149,8 @@ def test_while_another_broker_may_go_down_for_planned_work_only_that_one_is_safe
 def test_a_broker_whose_loss_would_stop_writes_is_not_safe_and_waits_for_the_one_that_is_behind(story: Story) -> None:
     story.config("2")
     story.snapshot([{"isr": (1, 2)}])
-
     assert advice(story.seen) == ({1: False, 2: False, 3: True}, [3, 2, 1])
     assert advised(story.seen)[2].restart_reason.startswith("only after broker 3 has caught up")
-
     story.later().broker(3, fenced=True)
     assert advice(story.seen) == ({1: False, 2: False, 3: None}, [])
     down = "1 partition would go under min ISR: broker 3 must catch up first (down: 3)"
@@ -167,7 +161,6 @@ def test_no_broker_of_a_partition_under_its_minimum_is_safe(story: Story) -> Non
     """Whoever is stopped cannot catch up, and it refuses writes until somebody has."""
     story.config("3")
     story.snapshot([{"isr": (1, 2)}, {"replicas": (4, 5, 6), "isr": (4, 5, 6), "leader": 4}], brokers=(1, 2, 3, 7))
-
     assert advice(story.seen) == ({1: False, 2: False, 3: False, 7: True}, [7])
     waiting = "1 partition it has a replica of is under min ISR already: wait until it has recovered"
     assert advised(story.seen)[3].restart_reason.startswith(waiting)
@@ -177,7 +170,6 @@ def test_partitions_that_would_newly_refuse_writes_are_named_beside_those_that_d
     story.config("2")
     refusing, alone = {"isr": (1,)}, {"replicas": (1,), "isr": (1,)}
     story.snapshot([refusing, alone, {"isr": (1, 3)}, {"isr": (1, 3)}])
-
     assert advised(story.seen)[1].restart_reason.split("; ")[:2] == [
         "1 partition it has a replica of is under min ISR already, and 1 would go offline: wait until it has recovered",
         "2 more partitions would go under min ISR: broker 2 must catch up first",
@@ -188,7 +180,6 @@ def test_what_the_configuration_makes_unavoidable_is_named_and_does_not_empty_th
     story.config("2")
     one, two = {"replicas": (1,), "isr": (1,)}, {"replicas": (2, 3), "isr": (2, 3), "leader": 2}
     story.snapshot([one, two, {"leader": 3}])
-
     assert advice(story.seen) == ({1: False, 2: False, 3: False}, [1, 2, 3])
     each = advised(story.seen)
     assert [(e.unavoidable_offline, e.unavoidable_under_min_isr) for e in each.values()] == [(1, 0), (0, 1), (0, 1)]
@@ -200,7 +191,6 @@ def test_an_eligible_leader_replica_that_is_up_takes_over(story: Story) -> None:
     story.config("2")
     story.snapshot([{"isr": (1,), "elr": (2,)}])
     assert advised(story.seen)[1].would_go_offline == 0
-
     story.later().broker(2, fenced=True)
     assert advised(story.seen)[1].would_go_offline == 1
     assert "and 1 would go offline" in advised(story.seen)[1].restart_reason
@@ -226,7 +216,6 @@ def test_a_vote_in_the_controller_quorum_counts(
     story.config("1")
     story.snapshot()
     each = advised(story.seen, quorum_voters=voters, quorum_caught_up=caught_up)
-
     assert {broker: advice.is_safe_to_stop for broker, advice in each.items()} == safe
     assert words in each[1].restart_reason
     is_voter = None if voters is None else 1 in voters
@@ -235,11 +224,9 @@ def test_a_vote_in_the_controller_quorum_counts(
 
 def test_the_newest_report_of_the_voters_counts_and_an_old_one_says_nothing_of_who_has_caught_up(story: Story) -> None:
     def voters(source: str, at: int, *caught_up: int) -> ControllerObserved:
-        envelope = {**story.envelope(), "source": source, "authority": SourceKind.NONE, "sequence": 0}
         times = {name: Micros(at) for name in ("occurred_not_before", "occurred_not_after", "collected_at")}
-        return ControllerObserved(
-            **{**envelope, **times}, controller=1, controller_epoch=1, voters=(1, 2, 3), caught_up=caught_up
-        )
+        told = {**story.beside(source), **times, "voters": (1, 2, 3), "caught_up": caught_up}
+        return ControllerObserved(**told, controller=1, controller_epoch=1)
 
     story.config("1")
     story.snapshot()
@@ -265,20 +252,14 @@ def test_random_clusters_by_brute_force() -> None:
 
 def test_a_broker_with_a_partition_of_unknown_minimum_is_neither_safe_nor_unsafe(story: Story) -> None:
     story.snapshot([{"replicas": (1, 2), "isr": (1, 2)}])
-
     assert advice(story.seen) == ({1: None, 2: None, 3: True}, [3])
     reasons = {number: each.restart_reason for number, each in advised(story.seen).items()}
     assert reasons[1].startswith("unknown: the min ISR of 1 partition is unknown; ")
     assert reasons[3].startswith("every partition")
 
 
-def announced(story: Story, lease: str, *brokers: int) -> list[Observation]:
-    envelope = {**story.envelope(), "source": f"maintenance:{lease}", "authority": SourceKind.NONE, "sequence": 0}
-    until = Micros(story.now + 3_600_000_000)
-    return [
-        MaintenanceObserved(**envelope, lease=lease, broker=number, lease_until=until, why="upgrade")
-        for number in brokers
-    ]
+def announced(story: Story, lease: str, *brokers: int) -> list[MaintenanceObserved]:
+    return [story.lease(broker, source=f"maintenance:{lease}", lease=lease, why="upgrade") for broker in brokers]
 
 
 def test_one_announcement_of_several_brokers_does_not_block_its_own_order(story: Story) -> None:
@@ -326,7 +307,6 @@ def test_a_broker_that_is_on_its_way_down_has_no_place_in_the_order(story: Story
     story.snapshot()
     story.later().broker(2, in_controlled_shutdown=True)
     story.later().broker(3, fenced=True)
-
     assert advice(story.seen)[1] == [1]
 
 
@@ -335,7 +315,6 @@ def test_nothing_is_said_of_a_broker_that_is_gone_nor_before_the_cluster_was_see
     story.snapshot()
     begun = story.seen[:-1]
     story.later().broker(3, registered=False)
-
     assert advice(begun) == ({1: None, 2: None, 3: None}, [])
     assert advice(story.seen)[0] == {1: True, 2: True, 3: None}
 
@@ -344,7 +323,6 @@ def test_no_broker_with_a_replica_of_an_offline_partition_is_safe(story: Story) 
     """It may be the one that the partition waits for."""
     story.config("1")
     story.snapshot([{"replicas": (1, 2), "isr": (2,), "leader": NO_LEADER}])
-
     assert advice(story.seen)[0] == {1: False, 2: False, 3: True}
 
 
@@ -364,9 +342,7 @@ def test_a_command_that_has_ended_takes_nobody_down_once_its_broker_is_up_and_in
     """Kafka's default session is 9 s. One replica is enough here, so only the announcement is against it."""
     story.config("1")
     story.snapshot([{"isr": fields.get("isr", (1, 2, 3))}])
-    record = announced(story, "a", 3)[0]
-    assert isinstance(record, MaintenanceObserved)
-    tail = replace(record, why=fields.get("why", f"upgrade{IN_ITS_TAIL}"))
+    tail = story.lease(3, why=fields.get("why", f"upgrade{IN_ITS_TAIL}"))
     story.later(fields.get("ended_before", 10)).heartbeat()
 
     each = advised([*story.seen[:-1], tail, story.seen[-1]])

@@ -43,9 +43,7 @@ def details(folded: FoldResult) -> list[str | None]:
     ]
 
 
-def test_a_proof_of_the_last_step_gives_it_its_cause_and_leaves_the_rest(
-    shrunk: tuple[Story, ReplicationState],
-) -> None:
+def test_a_proof_of_the_last_step_gives_its_cause_and_leaves_the_rest(shrunk: tuple[Story, ReplicationState]) -> None:
     story, state = shrunk
     before, offset = state.topic(TOPIC)[0], story.offset
 
@@ -61,26 +59,20 @@ def test_a_proof_of_the_last_step_gives_it_its_cause_and_leaves_the_rest(
     assert after._replace(**{name: getattr(before, name) for name in kept}) == before
 
 
-def test_a_proof_of_an_earlier_step_is_an_event_and_the_last_cause_stays(
-    shrunk: tuple[Story, ReplicationState],
-) -> None:
+def test_a_proof_of_an_earlier_step_is_an_event_and_the_cause_stays(shrunk: tuple[Story, ReplicationState]) -> None:
     story, state = shrunk
-
     folded = fold(state, [proof(story.later(), 3)])
-
     assert details(folded) == ["the change at offset 3: another cause to controlled_shutdown"]
     after = folded.touched.topics[TOPIC][0]
     assert (after.last_cause, after.last_evidence) == (Cause.FENCED, Evidence.AMBIGUOUS)
 
 
 @pytest.mark.parametrize("partition", [0, 7])
-def test_a_proof_that_is_not_newer_than_the_state_or_of_no_partition_is_dropped(
+def test_a_proof_that_is_not_newer_or_of_nothing_is_dropped(
     partition: int, shrunk: tuple[Story, ReplicationState]
 ) -> None:
     story, state = shrunk
-
     folded = fold(state, [proof(story, 3, partition)])
-
     assert details(folded) == []
     assert len(folded.dropped) == 1
 
@@ -90,5 +82,4 @@ def test_a_deleted_partition_needs_no_proof(shrunk: tuple[Story, ReplicationStat
     offset = story.offset
     story.later().removed()
     state.apply(fold(state, story.seen[-1:]).touched)
-
     assert details(fold(state, [proof(story.later(), offset)])) == []

@@ -21,7 +21,7 @@ from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Micr
 from streaming.contracts.observations import ConfigOrigin
 from streaming.contracts.state import BrokerState, ObservedTime, PartitionState
 from streaming.contracts.tally import Shape
-from tests.changes.conftest import LAG, Story
+from tests.changes.conftest import FENCED, LAG, STOPPED, Story
 from tests.changes.test_maintenance import Announcer
 from tests.changes.test_revised_causes import proof
 from tests.examples import examples
@@ -91,12 +91,9 @@ def told_by(tally: SuspectTally, observed: ObservedTime = NEVER) -> dict[Any, An
 
 @settings(max_examples=examples(20))
 @given(told=stories(), size=st.integers(1, 30))
-def test_a_tally_that_follows_the_changes_is_one_that_counts_everything_anew(
-    told: list[Observation], size: int
-) -> None:
+def test_a_tally_that_follows_the_changes_is_one_that_counts_anew(told: list[Observation], size: int) -> None:
     state, tally = counted(told, size)
     observed = state.clusters[CLUSTER].observed
-
     assert told_by(SuspectTally(state.partitions()), observed) == told_by(tally, observed)
 
 
@@ -130,22 +127,17 @@ def test_tallies_of_parts_add_up_to_the_tally_of_the_whole() -> None:
     story.snapshot([{}, {"isr": (1, 2)}, {"isr": (2,), "leader": 2}])
     state, whole = counted(story.seen, 100)
     partitions = list(state.partitions())
-
     parts = SuspectTally(partitions[:1])
     parts.update(SuspectTally(partitions[1:]))
-
     assert told_by(parts) == told_by(whole)
 
 
-def test_an_episode_that_a_brokers_answer_reveals_begins_where_the_authority_was_last_heard(
-    story: Story, poll: Story
-) -> None:
+def test_an_episode_that_an_answer_reveals_begins_where_the_authority_was_heard(story: Story, poll: Story) -> None:
     story.snapshot([{"isr": (1,)}])
     poll.now = story.now
     poll.later(100).config("2", ConfigOrigin.DESCRIBE)
     state, tally = counted([*story.seen, *poll.seen], 1)
     (partition,) = state.partitions()
-
     assert partition.under_min_isr_since == story.now
     assert tally.total(CLUSTER, "under_min_isr_seconds", ObservedTime(Micros(story.now + 3_000_000))) == 3.0
 
@@ -174,7 +166,6 @@ def test_the_broker_that_every_shrunk_isr_lacks_is_the_suspect() -> None:
     story.snapshot([{}, {}, {}])
     for number, isr in enumerate([(1, 2), (1, 2), (1,)]):
         story.later().partition(number, isr=isr, partition_epoch=1, **LAG)
-
     assert scored(story) == {1: 0.0, 2: pytest.approx(1 / 6), 3: pytest.approx(5 / 6)}
 
 
@@ -188,10 +179,6 @@ def scored(*stories: Story) -> dict[int, float]:
     each = [one.suspect_scores(CLUSTER, state.brokers.values()) for one in (tally, singly, spread)]
     assert each[0] == each[1] == each[2]
     return {**each[0]}
-
-
-STOPPED = {"cause": Cause.CONTROLLED_SHUTDOWN, "evidence": Evidence.PROVEN}
-FENCED = {"cause": Cause.FENCED, "evidence": Evidence.PROVEN}
 
 
 def test_a_planned_restart_scores_nothing_until_the_broker_has_caught_up() -> None:
@@ -215,9 +202,7 @@ def test_a_stop_that_was_proven_afterwards_scores_nothing() -> None:
     removed_at = story.offset
     story.broker(3, fenced=True)
     assert scored(story)[3] == 1.0
-
     story.later().add(proof(story, removed_at))
-
     assert scored(story)[3] == 0.0
 
 
@@ -254,9 +239,7 @@ def test_announced_work_scores_nothing_while_it_lasts_and_counts_when_it_overrun
     story.later().broker(3, fenced=True)
     story.partition(isr=(1, 2), partition_epoch=1, **FENCED)
     assert scored(story, desk)[3] == 0.0
-
     story.later(120).heartbeat()
-
     assert scored(story, desk)[3] == 1.0
 
 
@@ -289,7 +272,6 @@ def test_a_full_isr_blames_nobody_whatever_its_last_cause_was() -> None:
 
 def test_replicas_on_the_move_are_not_missing() -> None:
     moving = partition(replicas=(1, 2, 3, 4), isr=(1, 2), adding_replicas=(4,), removing_replicas=(2,))
-
     assert partition_suspects(moving) == (3,)
 
 

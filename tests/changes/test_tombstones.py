@@ -75,16 +75,13 @@ def test_tombstones_go_although_another_cluster_of_the_batch_drops_none(seconds:
     story.later(2 * DAY).heartbeat()
     *known, heartbeat = [replace(each, cluster_id=ClusterId("cluster-2")) for each in quiet.seen]
     *deleted, later = story.seen
-
     state, _, _ = run([*deleted, *known, heartbeat, later], len(deleted) + len(known))
-
     assert [(each.cluster_id, each.is_deleted) for each in state.partitions()] == [("cluster-2", False)]
 
 
 def test_a_tombstone_stays_for_a_day() -> None:
     story = shrunk_and_deleted()
     story.later(0.9 * DAY).heartbeat()
-
     assert len(list(run(story.seen)[0].partitions())) == 2
 
 
@@ -93,9 +90,7 @@ def test_late_news_of_what_is_forgotten_does_not_make_it_appear_again() -> None:
     late = next(it for it in story.seen if it.kind == "partition")
     story.later(2 * DAY).heartbeat()
     other = [replace(late, source="metadata_log:b", sequence=1)]
-
     state, _, changes = run([*story.seen, *other])
-
     assert list(state.partitions()) == []
     assert [change.subject for change in changes[-1:]] == [Subject.SOURCE]
 
@@ -104,10 +99,8 @@ def test_a_topic_that_comes_back_under_its_id_after_that_is_new_and_its_first_li
     story = shrunk_and_deleted()
     story.later(2 * DAY).heartbeat()
     story.later().partition(0, isr=(1, 2), **LAG)
-
     state, tally, changes = run(story.seen)
     (row,) = cluster_rows(state, tally, 1)
-
     assert [(it.isr_shrinks, it.is_deleted) for it in state.partitions()] == [(0, False)]
     assert row["isr_shrinks"] == 1 == sum(bool(change.left_isr) for change in changes)
 
@@ -179,9 +172,7 @@ def test_the_totals_of_a_topic_are_those_of_its_partitions_with_open_episodes_up
     story.later(3).partition(1, isr=(1, 2), partition_epoch=1, **LAG)
     story.later(4).partition(0, isr=(1, 2, 3), partition_epoch=2, **LAG)
     state, _, _ = run(story.seen)
-
     totals = totals_until(state.partitions(), state.clusters[CLUSTER].observed)
-
     assert (totals["isr_shrinks"], totals["isr_expands"], totals["under_replicated_seconds"]) == (2, 1, 7.0 + 4.0)
 
 
@@ -202,7 +193,6 @@ def test_the_events_of_a_partition_that_exists_again_have_ids_of_their_own() -> 
 def test_tombstones_expire_when_a_day_begins_of_a_cluster_that_is_known() -> None:
     day = KEPT
     before = ClusterState(cluster_id=CLUSTER, cluster="c", has_baseline=True, authority_watermark=Micros(3 * day - 1))
-
     assert due(before, before._replace(authority_watermark=Micros(3 * day))) == 2 * day
     assert due(before, before._replace(authority_watermark=Micros(3 * day - 1))) is None
     assert due(None, before._replace(authority_watermark=Micros(3 * day))) == 2 * day

@@ -38,9 +38,7 @@ def tells_nothing(state: ReplicationState, observed: Observation) -> bool:
 
 @settings(max_examples=examples(20))
 @given(told=streams(), data=st.data())
-def test_runs_in_the_place_of_what_told_nothing_give_the_same_changes_and_the_same_state(
-    told: list[Observation], data: st.DataObject
-) -> None:
+def test_runs_in_the_place_of_what_told_nothing_change_nothing(told: list[Observation], data: st.DataObject) -> None:
     state, shortened, run = ReplicationState(), list[Observation](), list[Observation]()
     for observed in told:
         follows = run and (run[-1].source, run[-1].sequence + 1) == (observed.source, observed.sequence)
@@ -84,16 +82,13 @@ def test_a_gap_before_a_run_is_told_and_a_replayed_part_of_it_is_not(story: Stor
 def test_a_run_that_was_applied_already_changes_nothing_and_is_no_duplicate(story: Story) -> None:
     story.snapshot([{}, {}, {}])
     state = state_after(story.seen)
-
     folded = fold(state, [replace(run_of(story.seen[1:2]), first_sequence=1)])
-
     assert folded.touched.sources == state.sources
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, 1), (3, 2)])
 def test_a_run_without_numbers_is_refused(story: Story, first: int, last: int) -> None:
     story.heartbeat()
-
     with pytest.raises(InvalidObservation, match="no run"):
         replace(run_of(story.seen), first_sequence=first, sequence=last)
 

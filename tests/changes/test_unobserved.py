@@ -88,9 +88,7 @@ def test_an_equal_epoch_of_the_log_proves_the_time() -> None:
     story.snapshot([{"isr": (1,), "partition_epoch": 3}, {}])
     story.later(2 * HOUR)
     story.snapshot([{"isr": (1,), "partition_epoch": 3}, {}])
-
     state = applied([story.seen]).state
-
     assert seconds_of(state) == dict(zip(SECONDS, (0, 2 * HOUR, 2 * HOUR, 0), strict=True))
 
 
@@ -102,22 +100,17 @@ def test_a_primary_source_that_takes_over_after_a_silence_proves_nothing_of_it(i
     first.snapshot([{"isr": (1, 2), **epoch[is_log_first]}, epoch[is_log_first]])
     second.now = first.now + HOUR * MICROS
     second.snapshot([{"isr": (1, 2), **epoch[not is_log_first]}, epoch[not is_log_first]])
-
     assert seconds_of(applied([first.seen, second.seen]).state)["unknown_seconds"] == 2 * HOUR
 
 
 @pytest.mark.parametrize(("later", "unknown"), [(50, 0), (70, 2 * 70)])
-def test_a_second_poller_that_starts_while_the_first_one_polls_was_preceded_by_no_darkness(
-    later: int, unknown: int
-) -> None:
+def test_a_second_poller_that_starts_while_the_first_polls_follows_no_darkness(later: int, unknown: int) -> None:
     first, second = Story("admin:a", SourceKind.POLL), Story("admin:b", SourceKind.POLL)
     epochs = {"leader_epoch": None, "partition_epoch": None}
     first.snapshot([epochs, epochs])
     second.now = first.now
     second.later(later).snapshot([epochs, epochs])
-
     state = applied([[*first.seen, *second.seen]]).state
-
     assert seconds_of(state)["unknown_seconds"] == unknown
 
 
@@ -128,7 +121,6 @@ def test_a_topic_that_vanished_in_the_dark_keeps_its_unknown_time_and_gets_no_mo
     look(story)
     story.later(HOUR)
     look(story)
-
     assert seconds_of(applied([story.seen]).state)["unknown_seconds"] == HOUR
 
 
@@ -191,9 +183,7 @@ def with_minima(polls: list[Observation]) -> list[Observation]:
 
 @settings(max_examples=examples(8))
 @given(world=st.integers(0, WORLDS - 1), dice=st.integers(0, 2**32).map(Random))
-def test_totals_are_those_of_the_models_own_account_whatever_was_deleted_rebuilt_or_not_seen(
-    world: int, dice: Random
-) -> None:
+def test_totals_are_the_models_own_account_whatever_was_deleted_or_not_seen(world: int, dice: Random) -> None:
     """Two clusters of one name at once, the second one rebuilt; topics are deleted, and created again, in both."""
     sources, accounts = [], {}
     for cluster_id in ("c1", "c2"):

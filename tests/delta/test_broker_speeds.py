@@ -59,9 +59,7 @@ def expected(rounds: list[dict[BrokerId, SpeedSample]]) -> dict[int, tuple[Any, 
 
 @pytest.mark.parametrize("batch", [1, 7, len(ROUNDS)])
 @pytest.mark.parametrize("restarts", [False, True])
-def test_however_rounds_come_in_batches_and_the_job_restarts_the_rule_sees_them_one_by_one(
-    tmp_path: Path, batch: int, *, restarts: bool
-) -> None:
+def test_in_any_batches_and_restarts_the_rule_sees_rounds_singly(tmp_path: Path, batch: int, *, restarts: bool) -> None:
     table = NewestRows(tmp_path, BROKER_SPEED)
     for begin in range(0, len(ROUNDS), batch):
         if restarts:
@@ -115,9 +113,7 @@ def test_a_broker_that_is_not_measured_for_long_is_forgotten_with_its_history(tm
 
 
 @pytest.mark.parametrize("is_one_batch", [False, True])
-def test_who_was_away_for_long_begins_anew_however_rounds_come_in_batches(
-    tmp_path: Path, *, is_one_batch: bool
-) -> None:
+def test_who_was_away_for_long_begins_anew_however_rounds_are_cut(tmp_path: Path, *, is_one_batch: bool) -> None:
     others = {broker: USUAL for broker in BROKERS if broker != ONE}
     rounds = [columns(ROUNDS[0] if number in (0, 8) else others, number * ROUND) for number in range(9)]
     table = NewestRows(tmp_path, BROKER_SPEED)

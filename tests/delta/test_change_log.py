@@ -53,17 +53,13 @@ def test_a_commit_carries_the_changes_and_the_position_of_every_source(tmp_path:
     _, rows = changed()
     log = ChangeLog(tmp_path)
     assert log.position("a") == NOTHING_APPLIED
-
     version = log.commit(rows, {"a": 17, "b": 4})
     again = ChangeLog(tmp_path)
-
     assert (again.version, again.position("a"), again.position("b")) == (version, 17, 4)
     assert rows_between(tmp_path / "partition_changes", -1, version).select(rows.column_names).equals(rows)
 
 
-def test_each_row_carries_the_version_of_its_commit_its_place_in_it_and_when_it_was_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_row_carries_its_version_its_place_and_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming.delta.log.maintenance.COMMITS_BETWEEN_ROUNDS", 2)  # versions that add no row between
     _, rows = changed()
     log, path = ChangeLog(tmp_path), tmp_path / "partition_changes"
@@ -95,10 +91,8 @@ def test_the_loser_of_a_race_stops_and_writes_nothing(tmp_path: Path) -> None:
     _, rows = changed()
     first, second = ChangeLog(tmp_path), ChangeLog(tmp_path)
     first.commit(rows, {"a": 1})
-
     with pytest.raises(TableRefused, match="another job writes"):
         second.commit(rows, {"a": 2})
-
     assert ChangeLog(tmp_path).position("a") == 1
 
 
@@ -108,7 +102,6 @@ def test_a_writer_that_was_followed_by_another_one_must_not_open_again(tmp_path:
     first.commit(rows, {"a": 1})
     first.check_ours()
     ChangeLog(tmp_path).commit(rows, {"a": 2})
-
     with pytest.raises(TableRefused, match="another job writes"):
         first.check_ours()
 
@@ -133,10 +126,8 @@ def test_derived_tables_never_go_back_when_two_jobs_write_them(tmp_path: Path) -
 def test_rows_read_back_are_the_state_that_wrote_them(tmp_path: Path) -> None:
     state, rows = changed()
     ChangeLog(tmp_path).commit(rows, {"a": 1})
-
     again = ReplicationState()
     apply_changes(again, rows_between(tmp_path / "partition_changes", -1, 1))
-
     assert again == state
 
 
@@ -197,7 +188,7 @@ def test_derived_tables_hold_every_event_once_and_the_sums_of_the_brokers(tmp_pa
 
 
 @pytest.mark.parametrize("projected", [(), (0,), (1,), (2,), (0, 1, 2)])
-def test_a_start_forgets_the_tombstones_that_had_expired_whatever_was_written_last(
+def test_a_start_forgets_expired_tombstones_whatever_was_written_last(
     tmp_path: Path, projected: tuple[int, ...]
 ) -> None:
     story = told()
@@ -230,9 +221,7 @@ def test_a_start_forgets_the_tombstones_that_had_expired_whatever_was_written_la
 @given(told=streams())
 def test_partitions_of_a_first_report_are_written_together_as_each_would_be_alone(told: list[Observation]) -> None:
     changes = fold(ReplicationState(), told).changes
-
     together = changes_to_arrow(changes)
-
     assert together.equals(changes_to_arrow(each for change in changes for each in change.singly()))
     assert together.schema.equals(UNCOMMITTED)
 

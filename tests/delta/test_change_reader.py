@@ -51,9 +51,7 @@ def test_a_table_that_does_not_exist_yet_has_no_rows_and_is_followed_once_it_doe
     assert topics(reader.poll()) == [(1, ["a"])]
 
 
-def test_each_poll_gives_the_rows_of_the_versions_since_the_last_with_every_column(
-    path: Path, table: DeltaTable
-) -> None:
+def test_each_poll_gives_the_rows_since_the_last_with_every_column(path: Path, table: DeltaTable) -> None:
     reader = ChangeReader(path)
     commit(table, "a", "b")
     commit(table, "c")
@@ -63,16 +61,13 @@ def test_each_poll_gives_the_rows_of_the_versions_since_the_last_with_every_colu
     assert (reader.poll(), reader.version) == ([], 2)
 
 
-def test_an_idle_look_opens_no_file_of_the_table(
-    path: Path, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_idle_look_opens_no_file(path: Path, table: DeltaTable, monkeypatch: pytest.MonkeyPatch) -> None:
     commit(table, "a")
     reader = ChangeReader(path)
     reader.poll()
     monkeypatch.setattr("streaming.delta.changes.reader.open_table", _never)
     monkeypatch.setattr("streaming.delta.changes.reader.read_versions", _never)
     monkeypatch.setattr(DeltaTable, "update_incremental", _never)
-
     assert (reader.poll(), reader.version) == ([], 1)
 
 
@@ -80,9 +75,7 @@ def _never(*_: object) -> None:
     raise AssertionError("an idle look has to look up names only")
 
 
-def test_only_files_that_can_hold_new_rows_are_read(
-    path: Path, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_files_with_new_rows_are_read(path: Path, table: DeltaTable, monkeypatch: pytest.MonkeyPatch) -> None:
     for topic in "abc":
         commit(table, topic)
     read: list[str] = []
@@ -101,7 +94,6 @@ def test_a_poll_up_to_a_version_stops_there_and_the_next_one_goes_on(path: Path,
     for topic in "abcd":
         commit(table, topic)
     reader = ChangeReader(path)
-
     assert topics(reader.poll(2)) == [(1, ["a"]), (2, ["b"])]
     assert topics(reader.poll(1)) == []
     assert topics(reader.poll(3)) == [(3, ["c"])]
@@ -111,17 +103,13 @@ def test_a_poll_up_to_a_version_stops_there_and_the_next_one_goes_on(path: Path,
 def test_rows_of_one_version_that_span_days_come_in_the_order_of_their_commit(path: Path, table: DeltaTable) -> None:
     commit(table, "a", ("b", -1), "c", ("d", -2), ("e", 1), "f")
     commit(table, ("g", -1), "h")
-
     added = ChangeReader(path).poll()
-
     assert topics(added) == [(1, list("abcdef")), (2, ["g", "h"])]
     assert [part["ordinal"].to_pylist() for _, part in added] == [[0, 1, 2, 3, 4, 5], [0, 1]]
     assert len(list(path.glob("date=*"))) == 4
 
 
-def test_an_empty_entry_of_the_log_is_a_version_without_rows_also_for_who_follows(
-    path: Path, table: DeltaTable
-) -> None:
+def test_an_empty_entry_of_the_log_is_a_version_without_rows(path: Path, table: DeltaTable) -> None:
     commit(table, "a")
     reader = ChangeReader(path)
     reader.poll()
@@ -132,9 +120,7 @@ def test_an_empty_entry_of_the_log_is_a_version_without_rows_also_for_who_follow
 
 
 @pytest.mark.parametrize("entry", [b'{"add":{"pa', b"\xff"])
-def test_a_damaged_entry_is_refused_in_a_sentence_also_for_who_follows(
-    path: Path, table: DeltaTable, entry: bytes
-) -> None:
+def test_a_damaged_entry_is_refused_in_a_sentence(path: Path, table: DeltaTable, entry: bytes) -> None:
     commit(table, "a")
     reader = ChangeReader(path)
     reader.poll()
@@ -170,7 +156,6 @@ def test_what_was_compacted_with_rows_that_were_read_comes_without_them(path: Pa
     table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     newest = commit(table, "d")
     assert len(list(path.rglob("date=*/*.parquet"))) == 2
-
     assert topics(ChangeReader(path, 1).poll()) == [(2, ["b"]), (3, ["c"]), (newest, ["d"])]
     assert topics(ChangeReader(path).poll()) == [(1, ["a"]), (2, ["b"]), (3, ["c"]), (newest, ["d"])]
 
@@ -193,9 +178,7 @@ def test_a_reader_far_behind_a_log_that_has_expired_misses_nothing(path: Path, t
 
 
 @pytest.mark.parametrize("commits", [0, 1, 2])
-def test_a_table_that_was_made_anew_is_refused_however_far_it_is_and_the_reader_stays(
-    path: Path, table: DeltaTable, commits: int
-) -> None:
+def test_a_table_that_was_made_anew_is_refused_however_far_it_is(path: Path, table: DeltaTable, commits: int) -> None:
     commit(table, "a")
     reader = ChangeReader(path)
     reader.poll()
@@ -215,9 +198,7 @@ def test_a_table_that_was_made_anew_is_refused_however_far_it_is_and_the_reader_
 
 
 @pytest.mark.parametrize("commits", [0, 1, 2, 3])
-def test_a_table_that_was_restored_from_an_older_copy_is_refused_even_when_it_has_grown_since(
-    path: Path, table: DeltaTable, commits: int
-) -> None:
+def test_a_table_restored_from_a_copy_is_refused_even_grown_since(path: Path, table: DeltaTable, commits: int) -> None:
     commit(table, "a")
     copy = path.with_name("copy")
     shutil.copytree(path, copy)
@@ -291,7 +272,6 @@ def test_a_table_whose_first_entries_expired_has_moved_for_who_has_not_seen_it(p
     for topic in "abc":
         commit(table, topic)
     expire_log(table, path, before=3)
-
     assert has_moved(path, BEFORE_FIRST)
     assert has_moved(path, 0)
     assert not has_moved(path, 3)
@@ -302,7 +282,6 @@ def test_a_file_that_holds_its_partition_too_as_spark_writes_it_is_read_the_same
     expected = rows_between(path, 0, 1)
     (file,) = path.glob("date=*/*.parquet")
     pq.write_table(expected, file)
-
     assert rows_between(path, 0, 1) == expected
 
 

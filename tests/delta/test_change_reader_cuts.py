@@ -85,7 +85,6 @@ def test_however_polls_are_cut_each_row_comes_once_and_in_order(steps: list[tupl
         for name, argument in steps:
             getattr(followed, name)(argument)
         followed.poll(None)
-
         assert followed.reader.version == followed.table.version()
         assert [part for _, part in followed.read] == followed.written
         assert [version for version, _ in followed.read] == [part["version"][0].as_py() for part in followed.written]

@@ -86,9 +86,7 @@ def non_trivial(contexts: dict[str, ClusterContext]) -> dict[str, ClusterContext
     "projected", [pytest.param(1, marks=pytest.mark.long), 4, pytest.param(8, marks=pytest.mark.long), BATCHES]
 )
 @pytest.mark.parametrize("name", ["rolling_restart_unclean", "network_split"])
-def test_a_start_knows_of_a_cluster_what_was_known_after_the_version_of_the_incidents(
-    tmp_path: Path, name: str, projected: int
-) -> None:
+def test_a_start_knows_of_a_cluster_what_was_known_at_that_version(tmp_path: Path, name: str, projected: int) -> None:
     batch = ReplicationBatch(tmp_path)
     for number, rows in enumerate(batches(name), start=1):
         batch.apply(rows)

@@ -55,7 +55,6 @@ def growth(sizes: list[dict[str, int]]) -> dict[str, float]:
 @pytest.mark.parametrize("restarts", [5, pytest.param(1000, marks=pytest.mark.long)])
 def test_with_days_of_history_nothing_grows(tmp_path: Path, restarts: int) -> None:
     sizes = sizes_after_each_week(tmp_path, Size(**SMALL, history_days=3), restarts)
-
     assert {name: ratio for name, ratio in growth(sizes).items() if ratio > 1.3} == {}
     assert sizes[1]["minima"] <= 3 * SMALL["topics"], "of topics that are remembered for two days"
     assert sizes[1]["quarantine"] <= KEPT_RECORDS + 4
@@ -63,7 +62,6 @@ def test_with_days_of_history_nothing_grows(tmp_path: Path, restarts: int) -> No
 
 def test_without_only_changes_and_events_grow(tmp_path: Path) -> None:
     sizes = sizes_after_each_week(tmp_path, Size(**SMALL, history_days=0), 1000)
-
     grown = {name: ratio for name, ratio in growth(sizes).items() if ratio > 1.3}
     assert set(grown) == set(GROWS_FOR_EVER)
     assert max(grown.values()) < 2.3
@@ -84,6 +82,5 @@ def test_a_run_of_any_length_is_compared_with_a_day_of_its_own(days: int, second
 def test_a_day_after_the_last_one_is_refused_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parsed(["--days", "4", "--second", "60"])
-
     assert ended.value.code == 2
     assert capsys.readouterr().err.splitlines()[-1].endswith("error: --second 60: name a day from 1 to --days 4")

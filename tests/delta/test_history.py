@@ -267,7 +267,6 @@ def test_nothing_expires_while_a_follower_has_read_nothing(tmp_path: Path) -> No
     life = Life(tmp_path)
     rows = rows_between(life.path, -1, life.version)
     Projections(tmp_path)
-
     assert life.expire(day(START) + dt.timedelta(days=30)) == 0
     assert rows_between(life.path, -1, life.version).equals(rows)
 

@@ -64,9 +64,7 @@ def rows_read(life: Life) -> int:
 
 def test_incidents_that_are_silent_for_less_than_history_is_kept_are_waited_for(life: Life) -> None:
     unread = sum(rows.num_rows for _, rows in ChangeReader(life.path, life.seen_upto).poll())
-
     life.expire(day(life.story.now) + dt.timedelta(days=1))
-
     assert sum(rows.num_rows for _, rows in ChangeReader(life.path, life.seen_upto).poll()) == unread
     read_on(life.directory)
     (first, *_) = incidents(life.directory)
@@ -76,18 +74,14 @@ def test_incidents_that_are_silent_for_less_than_history_is_kept_are_waited_for(
 
 def test_incidents_that_are_silent_for_longer_hold_no_history_back(life: Life) -> None:
     before = rows_read(life)
-
     life.expire(tomorrow())
-
     assert rows_read(life) < before
     newest = query(DeltaTable(str(life.path)), "SELECT count(*) AS rows FROM rows GROUP BY subject, broker, partition")
     assert set(newest["rows"].to_pylist()) == {1}, "the newest row of each key"
     assert (DeltaTable(str(life.path)).transaction_version(UNREAD) or 0) > life.seen_upto
 
 
-def test_the_query_that_runs_again_ends_what_was_open_and_says_what_is_missing(
-    life: Life, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_query_that_runs_again_ends_what_was_open_and_warns(life: Life, caplog: pytest.LogCaptureFixture) -> None:
     (was_open,) = incidents(life.directory)
     assert was_open["closed_at"] is None
     changed_upto = life.version
@@ -116,15 +110,11 @@ def test_the_query_that_runs_again_ends_what_was_open_and_says_what_is_missing(
     assert (incidents(life.directory), caplog.records) == (before, []), "it is said once"
 
 
-def test_a_query_that_runs_commits_how_far_it_is_at_least_every_hour(
-    life: Life, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_query_that_runs_commits_how_far_it_is_every_hour(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     table = read_on(life.directory)
     monkeypatch.setattr("streaming.delta.incidents.table.SECONDS_WITHOUT_NEWS", 0.0)
     life.later(1)
     life.story.heartbeat()
     life.commit()
-
     table.apply(ChangeReader(life.path, table.version).poll())
-
     assert IncidentsTable(life.directory, IncidentGaps()).version == life.version

@@ -51,9 +51,7 @@ def rows(directory: Path) -> list[dict[str, Any]]:
 
 def test_the_table_tells_the_scenario_as_one_loss_after_the_other(truth: Path) -> None:
     table = IncidentsTable(truth, IncidentGaps())
-
     table.apply(added(truth))
-
     standing = [row for row in rows(truth) if row["merged_into"] is None]
     assert [(row["incident_class"], [it["broker"] for it in row["suspects"]]) for row in standing] == [
         ("broker_loss", [broker]) for broker in (1, 2, 3)
@@ -64,10 +62,8 @@ def test_what_was_applied_already_changes_nothing_when_it_comes_again(truth: Pat
     table = IncidentsTable(truth, IncidentGaps())
     table.apply(added(truth))
     version, before = DeltaTable(str(truth / "incidents")).version(), rows(truth)
-
     assert table.apply(added(truth)) == 0
     assert IncidentsTable(truth, IncidentGaps()).apply(added(truth)) == 0
-
     assert (DeltaTable(str(truth / "incidents")).version(), rows(truth)) == (version, before)
 
 
@@ -100,16 +96,13 @@ def test_versions_that_tell_nothing_are_remembered_without_a_commit_for_each(tru
     table = IncidentsTable(truth, IncidentGaps())
     for one in added(truth):
         table.apply([one])
-
     commits = DeltaTable(str(truth / "incidents")).version()
-
     assert commits < len(added(truth)) / 2
 
 
 def test_who_writes_second_is_refused(truth: Path) -> None:
     first, second = IncidentsTable(truth, IncidentGaps()), IncidentsTable(truth, IncidentGaps())
     first.apply(added(truth))
-
     with pytest.raises(TableRefused, match="another job writes"):
         second.apply(added(truth))
 
@@ -125,9 +118,7 @@ def files(directory: Path) -> dict[str, list[str | None]]:
     return {name: read_file(path, name)["carried"].to_pylist() for name in names}
 
 
-def test_what_is_final_is_appended_and_only_what_is_open_is_written_again(
-    truth: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_final_is_appended_and_what_is_open_rewritten(truth: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming.delta.incidents.table.FILES_BEFORE_MERGING", 10**6)
     table = IncidentsTable(truth, SHORT)
     before: dict[str, list[str | None]] = {}
@@ -163,9 +154,7 @@ def test_however_often_files_are_merged_and_the_query_starts_the_incidents_are_t
     assert rows(truth) == rows(whole)
 
 
-def test_an_incident_is_written_out_once_per_batch_not_once_per_version(
-    truth: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_incident_is_written_once_per_batch_not_per_version(truth: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: Counter[str] = Counter()
 
     def counting(incident: Any, *told: Any, may_go_on: bool) -> dict[str, Any]:
@@ -174,7 +163,6 @@ def test_an_incident_is_written_out_once_per_batch_not_once_per_version(
 
     monkeypatch.setattr(table, "incident_row", counting)
     IncidentsTable(truth, IncidentGaps()).apply(added(truth))
-
     assert set(written.values()) == {1}
 
 
@@ -190,23 +178,17 @@ def closed(number: int, cluster_id: str = "c", merged_into: str | None = None) -
 
 def test_closed_incidents_stay_for_the_days_of_history_and_are_counted_afterwards() -> None:
     table = pa.Table.from_pylist([closed(1), closed(2, merged_into="c1"), closed(3), closed(9)], schema=SCHEMA)
-
     stay, expired = retained(table, 5, 9 * DAY)
-
     assert stay["incident_id"].to_pylist() == ["c9"]
     assert expired == {("c", "broker_loss"): 2}, "what became part of another one was never counted"
 
 
-def test_where_history_stays_for_ever_the_newest_closed_incidents_of_each_cluster_stay(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_where_history_stays_for_ever_the_newest_closed_incidents_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming.delta.incidents.closed.NEWEST_RETAINED", 2)
     table = pa.Table.from_pylist(
         [closed(n, c) for n in (5, 1, 3) for c in ("c", "d")] + [closed(1, "e")], schema=SCHEMA
     )
-
     stay, expired = retained(table, 0, 10_000 * DAY)
-
     assert sorted(stay["incident_id"].to_pylist()) == ["c3", "c5", "d3", "d5", "e1"]
     assert expired == {("c", "broker_loss"): 1, ("d", "broker_loss"): 1}
 
@@ -216,8 +198,6 @@ def test_writing_a_row_moves_nothing_of_the_incident_that_the_fold_continues_wit
     (incident,) = fold.fold(played([(10, "kill", {"broker": 3})], 40, []))
     incident.updated_at += 5_000_000  # the counts of the fold are behind it
     before = encode_incident(incident)
-
     rows = [incident_row(incident, 1, fold.times("c"), may_go_on=True) for _ in range(2)]
-
     assert encode_incident(incident) == before
     assert rows[0] == rows[1]

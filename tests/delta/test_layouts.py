@@ -84,10 +84,8 @@ def test_a_newer_layout_is_refused_with_one_sentence_and_left_alone(tmp_path: Pa
 def test_a_table_of_somebody_else_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / PARTITION_CHANGES.name
     write_deltalake(str(path), pa.table({"cluster": ["main"]}))
-
     with pytest.raises(TableRefused, match=r"is not a table of isrwatch; point tables.directory at another folder"):
         create_or_upgrade(tmp_path, PARTITION_CHANGES)
-
     assert DeltaTable(str(path)).version() == 0
 
 
@@ -104,10 +102,8 @@ def test_a_table_of_somebody_else_is_refused_and_left_alone(tmp_path: Path) -> N
 )
 def test_columns_of_another_table_are_refused_and_left_alone(tmp_path: Path, columns: tuple[Column, ...]) -> None:
     version = create_or_upgrade(tmp_path, SMALL).version()
-
     with pytest.raises(TableRefused, match=r"the columns of .* are not those of isrwatch's small"):
         create_or_upgrade(tmp_path, replace(SMALL, columns=columns))
-
     assert DeltaTable(str(tmp_path / "small")).version() == version
 
 
@@ -143,15 +139,11 @@ def played_by_two_versions(tmp_path: Path) -> Table:
     return tomorrow
 
 
-def test_whoever_follows_the_changes_reads_those_from_before_the_columns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_follower_reads_changes_from_before_the_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tomorrow = played_by_two_versions(tmp_path)
-
     monkeypatch.setattr(reader, "PARTITION_CHANGES", tomorrow)
     monkeypatch.setattr(reader, "_SCHEMA", arrow_schema(tomorrow))
     added = pa.concat_tables([rows for _, rows in ChangeReader(tmp_path / PARTITION_CHANGES.name).poll()])
-
     assert added["is_new"].to_pylist() == [None, True]
     assert [after["is_new"] for after in added["after"].to_pylist()] == [None, True]
     assert [after["leader"] for after in added["after"].to_pylist()] == [3, 3]
@@ -159,20 +151,16 @@ def test_whoever_follows_the_changes_reads_those_from_before_the_columns(
 
 def test_a_reader_that_does_not_know_the_columns_goes_on_without_them(tmp_path: Path) -> None:
     played_by_two_versions(tmp_path)
-
     added = pa.concat_tables([rows for _, rows in ChangeReader(tmp_path / PARTITION_CHANGES.name).poll()])
     rows = select(DeltaTable(str(tmp_path / PARTITION_CHANGES.name)), PARTITION_CHANGES)
-
     assert added.schema == rows.schema == arrow_schema(PARTITION_CHANGES)
     assert [after["leader"] for after in [*added["after"].to_pylist(), *rows["after"].to_pylist()]] == [3, 3, 3, 3]
 
 
 def test_a_job_that_does_not_know_the_columns_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     version = create_or_upgrade(tmp_path, LARGER).version()
-
     with pytest.raises(TableRefused, match=r"written by a newer isrwatch \(this program does not know rack\); upgrade"):
         create_or_upgrade(tmp_path, SMALL)
-
     assert DeltaTable(str(tmp_path / "small")).version() == version
 
 

@@ -120,7 +120,6 @@ def test_the_log_and_the_files_stay_few_and_every_row_stays(tmp_path: Path) -> N
 def test_every_version_that_the_log_lists_can_still_be_read(tmp_path: Path) -> None:
     log, path = ChangeLog(tmp_path, A_MINUTE), tmp_path / PARTITION_CHANGES.name
     commit(log, tmp_path, times=85, seconds=10)
-
     begin, *_ = kept = versions_in_log(path)
     assert begin > 0
     assert kept == list(range(begin, log.version + 1))
@@ -160,9 +159,7 @@ def _date(path: Path, version: int, minutes: float) -> None:
     os.utime(entry, (written, written))
 
 
-def test_a_log_that_grows_fast_stays_short_and_what_readers_have_opened_can_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_that_grows_fast_stays_short_and_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep, "LOG_ENTRIES", 20)
     monkeypatch.setattr(upkeep, "COMMITS_BETWEEN_ROUNDS", 5)
     monkeypatch.setattr(upkeep, "SECONDS_BETWEEN_SWEEPS", 0.0)
@@ -185,9 +182,7 @@ def test_a_log_that_grows_fast_stays_short_and_what_readers_have_opened_can_be_r
     assert count(path) == 155 * rows
 
 
-def test_a_file_that_no_version_knows_stays_for_its_writer_as_long_as_for_readers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_no_version_knows_stays_as_for_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, path = ChangeLog(tmp_path), tmp_path / PARTITION_CHANGES.name
     commit(log, tmp_path, times=1)
     keeper = Maintenance(DeltaTable(str(path)), path, RetentionPolicy(reader_minutes=10))
@@ -204,16 +199,12 @@ def test_without_a_checkpoint_nothing_of_the_log_goes(tmp_path: Path) -> None:
     commit(log, tmp_path, times=3)
     for checkpoint in (path / "_delta_log").glob("*checkpoint*"):
         checkpoint.unlink()
-
     delete_log_before(path, 3)
-
     assert newest_checkpoint(path) is None
     assert versions_in_log(path) == [0, 1, 2, 3]
 
 
-def test_another_writer_may_delete_the_same_entries_of_the_log_at_the_same_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_writer_may_delete_the_same_entries_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, path = ChangeLog(tmp_path), tmp_path / PARTITION_CHANGES.name
     commit(log, tmp_path, times=CHECKPOINT_EVERY + 1)
     actions_of = table_log.actions_of
@@ -283,9 +274,7 @@ def _keys() -> int:
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_state_tables_that_know_more_than_the_changes_are_refused_with_what_to_do(
-    tmp_path: Path, *, is_gone: bool
-) -> None:
+def test_state_tables_that_know_more_than_the_changes_are_refused(tmp_path: Path, *, is_gone: bool) -> None:
     log, path = ChangeLog(tmp_path), tmp_path / PARTITION_CHANGES.name
     commit(log, tmp_path, times=2)
     shutil.copytree(path, tmp_path / "copy")

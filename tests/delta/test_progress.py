@@ -36,7 +36,6 @@ def test_a_channel_replaces_its_own_rows_only(tmp_path: Path) -> None:
     offsets.replace([row(1)], None)
     metrics.replace([row(2)], None)
     offsets.replace([row(3)], None)
-
     assert positions(tmp_path) == {"metrics": [2], "offsets": [3]}
     assert ProgressTable(tmp_path, Channel.OFFSETS).sources() == [row(3)[0]]
     assert [found["restarts"] for found in rows(tmp_path, "source_progress") if found["channel"] == "offsets"] == [3]
@@ -50,7 +49,6 @@ def test_channels_written_at_once_by_several_jobs_lose_nothing(tmp_path: Path) -
 
     with ThreadPoolExecutor() as threads:
         list(threads.map(write, Channel))
-
     assert positions(tmp_path) == {channel: [ROUNDS - 1] for channel in sorted(Channel)}
     assert ProgressTable(tmp_path, Channel.REPLICATION).as_of_version == ROUNDS - 1
 
@@ -59,14 +57,12 @@ def test_of_two_writers_of_one_channel_the_second_is_told(tmp_path: Path) -> Non
     first, second = ProgressTable(tmp_path, Channel.OFFSETS), ProgressTable(tmp_path, Channel.OFFSETS)
     first.replace([row(1)], None)
     first.replace([row(2)], None)
-
     with pytest.raises(TableRefused, match="another job writes the channel offsets"):
         second.replace([row(9)], None)
-
     assert positions(tmp_path) == {"offsets": [2]}
 
 
-def test_a_writer_that_was_suspended_until_the_log_it_knew_expired_goes_on(
+def test_a_writer_that_was_suspended_until_its_log_expired_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("streaming.delta.log.maintenance.COMMITS_BETWEEN_ROUNDS", 5)

@@ -70,9 +70,7 @@ def kept(directory: Path, channel: str) -> list[int]:
     return sorted(row["position"] for row in table if row["raw"] is not None and row["channel"] == channel)
 
 
-def test_its_log_and_its_files_stay_few_and_every_record_is_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_and_files_stay_few_and_each_record_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / QUARANTINE.name
     quarantine = Quarantine(tmp_path, Channel.OFFSETS, A_MINUTE)
     began = time.time()
@@ -112,7 +110,6 @@ def test_streams_that_append_and_tidy_up_at_once_count_every_record_once(tmp_pat
 
     with ThreadPoolExecutor() as threads:
         written = list(threads.map(write, [*Channel, *Channel]))
-
     assert quarantined(tmp_path) == dict.fromkeys(Channel, EACH)
     assert sum(written) == len(Channel) * EACH
 
@@ -132,20 +129,15 @@ def test_a_writer_whose_version_was_taken_and_expired_since_is_refused_like_any_
     assert quarantined(tmp_path) == {"offsets": RECORDS}
 
 
-def test_files_that_expire_between_the_look_at_the_log_and_their_reading_are_read_as_they_are_now(
-    tmp_path: Path,
-) -> None:
+def test_files_that_expire_before_they_are_read_are_read_as_they_are_now(tmp_path: Path) -> None:
     late, other = (Quarantine(tmp_path, channel, AT_ONCE) for channel in (Channel.OFFSETS, Channel.METRICS))
     late.add([record(0)], Micros(1))
     for number in range(RECORDS):
         other.add([record(number)], Micros(1))
-
     assert late.by_source() == {"s": 1}
 
 
-def test_a_log_that_expires_between_two_looks_is_looked_at_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_that_expires_between_looks_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     late, other = (Quarantine(tmp_path, channel, AT_ONCE) for channel in (Channel.OFFSETS, Channel.METRICS))
     late.add([record(0)], Micros(1))
     look = quarantine.applied_position
@@ -196,7 +188,6 @@ def test_what_comes_again_in_another_cut_is_neither_kept_nor_counted_twice(tmp_p
         Quarantine(tmp_path, Channel.REPLICATION).add(refused[begin:end], Micros(DAY)).total()
         for begin, end in ((0, 70), (0, 50), (30, 120), (100, 200), (0, 200))
     ]
-
     assert fresh == [70, 0, 50, 80, 0]
     assert Quarantine(tmp_path, Channel.REPLICATION).by_source() == {"s": 200}
     assert kept(tmp_path, Channel.REPLICATION) == list(range(KEPT_RECORDS))
@@ -206,7 +197,6 @@ def test_large_records_are_kept_up_to_a_size_and_the_first_one_always(tmp_path: 
     quarantine = Quarantine(tmp_path, Channel.REPLICATION)
     quarantine.add([odd(0, size=2 * KEPT_BYTES), odd(1)], Micros(DAY))
     quarantine.add([odd(number, source="t", size=KEPT_BYTES // 3) for number in range(9)], Micros(DAY))
-
     whole = [(row["source"], row["raw_bytes"]) for row in rows(tmp_path, "quarantine") if row["raw"] is not None]
     assert sorted(whole) == [("s", 2 * KEPT_BYTES), *[("t", KEPT_BYTES // 3)] * 3]
     assert quarantine.by_source() == {"s": 2, "t": 9}

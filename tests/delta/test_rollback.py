@@ -41,7 +41,7 @@ def run(tables: Path, story: list[Observation], policy: RetentionPolicy, size: i
 
 
 @pytest.mark.parametrize("minutes", LATER)
-def test_what_is_ahead_of_an_older_change_log_is_derived_again(
+def test_what_is_ahead_of_the_log_is_derived_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minutes: float
 ) -> None:
     if not minutes:  # maintenance deletes at once what the newest version does not need
@@ -83,13 +83,11 @@ def incidents(tables: Path) -> list[tuple[object, ...]]:
 def test_where_there_is_no_change_log_nothing_is_touched(tmp_path: Path) -> None:
     run(tmp_path, long_story(seed=9, steps=20), RetentionPolicy())
     shutil.rmtree(tmp_path / PARTITION_CHANGES.name)
-
     assert roll_back(tmp_path) == []
 
 
 def test_tables_of_one_time_are_left_as_they_are(tmp_path: Path) -> None:
     run(tmp_path, long_story(seed=9, steps=20), RetentionPolicy())
-
     assert roll_back(tmp_path) == []
 
 
@@ -97,5 +95,4 @@ def test_a_table_that_cannot_be_read_is_left_to_the_query_that_writes_it(tmp_pat
     run(tmp_path, long_story(seed=9, steps=20), RetentionPolicy())
     events = tmp_path / "replication_events"
     (events / "_delta_log" / f"{newest_version(events):020}.json").write_text("{")
-
     assert roll_back(tmp_path) == []

@@ -143,31 +143,24 @@ def story() -> Story:
 @pytest.mark.parametrize("worth_choosing", [0, 1 << 30])
 @settings(max_examples=examples(20))
 @given(observations=streams())
-def test_changes_give_the_state_whether_replaced_ones_are_read_or_not(
-    worth_choosing: int, observations: list[Observation]
-) -> None:
+def test_changes_give_the_state_with_replaced_ones_or_not(worth_choosing: int, observations: list[Observation]) -> None:
     folded = fold(ReplicationState(), observations)
     state = ReplicationState()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("streaming.delta.state._WORTH_CHOOSING", worth_choosing)
         apply_changes(state, in_commit(changes_to_arrow(folded.changes), 1, 0))
-
     assert state.topics == folded.touched.topics
     assert state.brokers == folded.touched.brokers
 
 
 @settings(max_examples=examples(20))
 @given(histories(), st.lists(st.integers(0, 60), max_size=3))
-def test_a_fold_over_what_was_read_is_a_fold_over_what_was_left_behind(
-    history: list[Observation], cuts: list[int]
-) -> None:
+def test_a_fold_over_what_was_read_is_one_over_what_was_left(history: list[Observation], cuts: list[int]) -> None:
     left, read = ReplicationState(), ReplicationState()
     for batch in batches(history, cuts):
         expected = fold(left, batch)
         left.apply(expected.touched)
-
         rows = changes_to_arrow(fold(read, batch).changes)
-
         assert rows.to_pylist() == changes_to_arrow(expected.changes).to_pylist()
         apply_changes(read, in_commit(rows, 1, 0))
     assert (read.clusters, read.sources) == (left.clusters, left.sources)

@@ -86,10 +86,8 @@ def test_columns_count_as_much_as_their_objects(told: list[Observation], chosen:
     rows = rows_of(told)
     whole = SuspectTally(states_of(PartitionState, rows))
     stored = StoredPartitions(rows)
-
     counted = SuspectTally(stored.take([key for key in stored if chosen.random() < 0.5]))
     add_rows(counted, stored.rows())
-
     assert numbers(counted) == numbers(whole)
 
 
@@ -160,9 +158,7 @@ def test_a_fold_over_columns_is_a_fold_over_objects(told: list[Observation], siz
 
 @settings(max_examples=examples(20))
 @given(told=streams(), kept=st.randoms(use_true_random=False), taken=st.randoms(use_true_random=False))
-def test_topics_beyond_some_counts_are_those_that_a_look_at_each_partition_finds(
-    told: list[Observation], kept: Any, taken: Any
-) -> None:
+def test_topics_beyond_some_counts_are_those_of_such_partitions(told: list[Observation], kept: Any, taken: Any) -> None:
     rows = rows_of(told)
     state = recovered(rows)
     state.load([key for key in list(state.topic_keys()) if taken.random() < 0.5])
@@ -215,7 +211,6 @@ def test_topics_with_tombstones_are_objects_from_the_start() -> None:
     live = rows_of(story.seen)
     story.later().removed()
     rows = rows_of(story.seen)
-
     assert recovered(rows).topics.keys() == {(row["cluster_id"], row["topic_id"]) for row in rows.to_pylist()}
     assert in_topics_with(rows, "is_deleted").to_pylist() == [True] * rows.num_rows
     assert in_topics_with(live, "is_deleted").to_pylist() == [False] * live.num_rows

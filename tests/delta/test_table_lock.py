@@ -44,7 +44,6 @@ def test_a_second_process_is_refused_until_the_first_is_gone_even_killed(tmp_pat
 
 def test_a_file_where_the_tables_belong_is_refused_by_the_name_of_its_key(tmp_path: Path) -> None:
     (tmp_path / "tables").touch()
-
     with (
         pytest.raises(ConfigurationError, match=r"point tables\.directory"),
         sole_writer(tmp_path / "tables", ["replication"]),
@@ -77,30 +76,23 @@ def test_only_a_line_feed_ends_an_action(tmp_path: Path, name: str) -> None:
     (tmp_path / "_delta_log").mkdir()
     lines = "\n".join(json.dumps(action, ensure_ascii=False) for action in actions)
     (tmp_path / "_delta_log" / f"{3:020}.json").write_text(lines + "\n", encoding="utf-8")
-
     assert actions_of(tmp_path, 3) == actions
 
 
-def test_a_table_that_this_user_may_not_look_into_is_not_one_that_does_not_exist(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_may_not_be_looked_into_is_not_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(path: Path, **_: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr("os.stat", refused)
-
     with pytest.raises(TableUnreadable, match="Permission denied; run this as a user who may read"):
         open_table(tmp_path / "partition_changes")
 
 
-def test_an_entry_that_this_user_may_not_look_at_is_not_one_that_does_not_exist(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_entry_that_may_not_be_looked_at_is_not_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(path: Path, **_: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr("os.stat", refused)
-
     for look in (has_entry, has_moved, identity_of):
         with pytest.raises(TableUnreadable, match="Permission denied; run this as a user who may read"):
             look(tmp_path / "partition_changes", 1)

@@ -31,10 +31,8 @@ def sample(position: int) -> pa.Table:
 def test_the_second_writer_of_a_table_of_samples_stops_and_writes_nothing(tmp_path: Path) -> None:
     first, second = NewestBatch(tmp_path, Channel.OFFSETS), NewestBatch(tmp_path, Channel.OFFSETS)
     first.apply(sample(1))
-
     with pytest.raises(TableRefused, match=r"another job writes .*replica_offsets"):
         second.apply(sample(2))
-
     assert [row["high_watermark"] for row in rows(tmp_path, "replica_offsets")] == [1]
     first.check_ours()
 
@@ -43,7 +41,6 @@ def test_a_sample_writer_that_was_followed_by_another_one_must_not_open_again(tm
     first = NewestBatch(tmp_path, Channel.OFFSETS)
     first.apply(sample(1))
     NewestBatch(tmp_path, Channel.OFFSETS).apply(sample(2))
-
     with pytest.raises(TableRefused, match="another job writes"):
         first.check_ours()
 
@@ -58,12 +55,11 @@ def test_a_table_that_several_jobs_make_at_once_is_made_once(tmp_path: Path) -> 
     for number in range(10):
         with ThreadPoolExecutor(together.parties) as threads:
             versions = list(threads.map(make, [tmp_path / str(number)] * together.parties))
-
         assert versions == [0] * together.parties
 
 
 @pytest.mark.parametrize("error", [DeltaError("cannot write a checkpoint"), OSError(28, "No space left on device")])
-def test_a_commit_whose_error_came_after_it_was_made_counts(
+def test_a_commit_whose_error_came_late_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def committed_and_failed(*arguments: Any, **options: Any) -> None:
@@ -88,5 +84,4 @@ def test_a_commit_that_failed_is_none(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(writer, "write_deltalake", failed)
     with pytest.raises(DeltaError, match="no disk"):
         batch.apply(sample(2))
-
     assert [row["high_watermark"] for row in rows(tmp_path, "replica_offsets")] == [1]

@@ -50,7 +50,6 @@ def test_a_query_that_does_not_exist_is_refused_by_name(places: JobLocations) ->
 @pytest.mark.parametrize("name", ["tables", "bus", "checkpoint"])
 def test_a_file_where_a_folder_belongs_is_refused_by_the_name_of_its_key(places: JobLocations, name: str) -> None:
     (places.tables.parent / name).touch()
-
     with pytest.raises(ConfigurationError, match=rf"point (job\.)?{name}(\.directory)? \(--{name}\) at"):
         Application(JobSettings(listen=""), places, print)
 
@@ -59,10 +58,8 @@ def test_a_requested_stop_is_said_at_once(places: JobLocations) -> None:
     application = Application(JobSettings(listen=""), places, print)
     application.reporter.start()
     lines: list[str] = []
-
     application.request_stop()
     application.wait(lines.append)
-
     assert lines == ["stopping: each query ends its batch first"]
 
 
@@ -93,15 +90,11 @@ def test_the_job_hands_on_what_the_configuration_says(tmp_path: Path, monkeypatc
     monkeypatch.setattr(command, "_run", lambda _, places: started.append(places))
     file = tmp_path / "isrwatch.toml"
     file.write_text(f'[tables]\ndirectory = "{tmp_path}"\nhistory_days = 90\nreader_minutes = 7.5\n')
-
     command.job(config=file)
-
     assert [places.retention for places in started] == [POLICY]
 
 
-def test_every_table_of_the_job_keeps_its_files_for_readers_as_long_as_configured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_table_keeps_its_files_as_long_as_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     policies: dict[str, set[RetentionPolicy]] = {}
     begin = maintenance.Maintenance.__init__
 
@@ -149,7 +142,7 @@ def query_of(stream: Any, tmp_path: Path, said: list[str]) -> SupervisedQuery:
     return SupervisedQuery("metrics", definition, JobSettings(), places, said.append)
 
 
-def test_a_failure_and_its_end_are_one_line_each_and_the_rest_is_in_a_file(
+def test_a_failure_and_its_end_are_a_line_each_the_rest_is_in_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervised, "QueryRun", Run)
@@ -182,6 +175,5 @@ def test_without_a_file_for_it_the_trace_is_in_the_log(tmp_path: Path) -> None:
         raise PySparkException("no")
 
     query_of(stream, tmp_path / "missing", said).start(SPARK)
-
     assert said[0] == "the query metrics failed: no; it starts again in 1 s"
     assert said[1].startswith("Traceback (most recent call last):")

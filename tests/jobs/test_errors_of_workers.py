@@ -35,11 +35,8 @@ OF_A_TASK = (
         ("OSError: streaming.toml: cannot read", SparkEnded, "OSError: streaming.toml: cannot read"),
     ],
 )
-def test_an_error_of_ours_keeps_its_sentence_and_one_that_no_restart_mends_its_class(
-    error: str, kind: type[Exception], sentence: str
-) -> None:
+def test_an_error_of_ours_keeps_its_sentence_and_its_class(error: str, kind: type[Exception], sentence: str) -> None:
     failure = RuntimeError(TRACE.format(error=error))
-
     assert sentence_of(failure) == sentence
     assert type(spark_failure(failure)) is kind
     assert str(spark_failure(failure)) == sentence
@@ -52,10 +49,7 @@ def test_an_error_of_ours_keeps_its_sentence_and_one_that_no_restart_mends_its_c
             "Python worker failed to connect back.\n\nJVM stacktrace:\n\tat o.a.S",
             "Python worker failed to connect back",
         ),
-        (
-            OF_A_TASK,
-            "Python worker failed to connect back",
-        ),
+        (OF_A_TASK, "Python worker failed to connect back"),
         ("", "RuntimeError"),
     ],
 )

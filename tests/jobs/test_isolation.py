@@ -88,7 +88,6 @@ def test_each_query_takes_its_tasks_from_a_pool_of_its_name(spark: SparkSession,
     with running(Application(JobSettings(listen=""), places, print), spark):
         eventually(lambda: samples(places) and rows(places.tables, "broker_metrics"))
         eventually(lambda: rows(places.tables, "partition_changes"))
-
     assert spark.sparkContext.getConf().get("spark.scheduler.mode") == "FAIR"
     assert {"replication", "offsets", "metrics"} <= pools_used(spark)
 

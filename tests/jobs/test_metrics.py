@@ -51,7 +51,7 @@ def samples(address: str) -> dict[str, float]:
     return {series: float(value) for series, value in split}
 
 
-def test_names_types_and_help_are_as_agreed(
+def test_names_and_help_are_as_agreed(
     application: Application, address: str, golden: Callable[[str, str], None]
 ) -> None:
     publish(application.queries[0]._places.bus)
@@ -70,9 +70,7 @@ def test_names_types_and_help_are_as_agreed(
 def test_a_query_that_is_down_is_unhealthy_and_told_in_a_sentence(application: Application, address: str) -> None:
     assert ask(address, "/-/healthy")[0] == 503
     application.queries[1]._fail(TableRefused("another job writes it"))
-
     code, told = ask(address, "/-/healthy")
-
     assert (code, "the query offsets is down: another job writes it" in told.splitlines()) == (503, True)
     assert samples(address)['isrwatch_job_query_lost{query="offsets"}'] == 1
 
@@ -84,9 +82,7 @@ def test_an_address_that_is_taken_is_refused_before_spark_starts(places: JobLoca
             Application(JobSettings(listen=address), places, print)
 
 
-def test_the_front_page_leads_to_the_others_and_anything_else_is_not_found(
-    application: Application, address: str
-) -> None:
+def test_the_front_page_leads_to_the_others_and_no_further(application: Application, address: str) -> None:
     assert application.problems()
     assert 'href="/metrics"' in ask(address, "/")[1]
     assert ask(address, "/healthz")[1] == ask(address, "/-/healthy")[1]
@@ -113,9 +109,7 @@ def test_what_spark_reports_of_a_batch_is_taken_over(application: Application, a
 
 
 @pytest.mark.spark
-def test_with_real_spark_every_stage_of_a_batch_is_told(
-    application: Application, address: str, spark: SparkSession
-) -> None:
+def test_real_spark_tells_every_stage_of_a_batch(application: Application, address: str, spark: SparkSession) -> None:
     publish(application.queries[0]._places.bus)
     count = "isrwatch_job_batch_stage_seconds_count"
     wanted = [f'{count}{{query="replication",stage="{stage}"}}' for stage in (

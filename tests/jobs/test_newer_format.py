@@ -81,9 +81,7 @@ def tables_of(directory: Path) -> dict[str, int]:
 
 @pytest.mark.parametrize("at", [0, 2, -1])
 @pytest.mark.parametrize("channel", Channel)
-def test_a_batch_with_a_newer_record_changes_nothing_and_its_rest_is_applied_later(
-    tmp_path: Path, channel: Channel, at: int
-) -> None:
+def test_a_batch_with_a_newer_record_changes_nothing_until_later(tmp_path: Path, channel: Channel, at: int) -> None:
     def opened() -> ReplicationBatch | NewestBatch:
         return ReplicationBatch(tmp_path) if channel is Channel.REPLICATION else NewestBatch(tmp_path, channel)
 
@@ -109,15 +107,13 @@ def test_a_damaged_record_is_quarantined_whatever_its_bytes_say(tmp_path: Path) 
     story = story_of(Channel.REPLICATION)
     batch = with_newer(story, 1, start=0).to_pylist()
     batch[1]["damage"] = "checksum"
-
     applied = ReplicationBatch(tmp_path).apply(pa.Table.from_pylist(batch, schema=SCHEMA))
-
     assert (applied.observations, applied.refused) == (len(story) - 1, 1)
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("channel", [Channel.REPLICATION, Channel.OFFSETS])
-def test_a_query_that_meets_a_newer_record_stops_for_good_with_the_sentence(
+def test_a_query_that_meets_a_newer_record_stops_for_good(
     spark: SparkSession, places: JobLocations, channel: Channel
 ) -> None:
     story = story_of(channel)

@@ -106,16 +106,13 @@ def test_a_start_on_the_same_log_goes_on_whichever_run_of_the_collector_wrote_it
     for start in range(0, len(story), 40):
         publish(places, story[start : start + 40])
         told += applied(places)
-
     assert told == []
     assert missed(places) == []
     assert essence_without_loss(places) == expected_changes(story)
 
 
 @pytest.mark.parametrize("applied_since", [30, 90], ids=["in the run of the copy", "in a later run"])
-def test_a_bus_restored_from_a_copy_and_written_on_is_recognised_and_nothing_is_skipped(
-    places: JobLocations, applied_since: int
-) -> None:
+def test_a_bus_restored_from_a_copy_is_recognised_and_none_skipped(places: JobLocations, applied_since: int) -> None:
     """The source reports again what the bus lost, as a metadata log does whose checkpoint is restored with the bus."""
     story = long_story(seed=13, steps=200)
     publish(places, story[:60])
@@ -190,10 +187,8 @@ def test_what_was_applied_of_another_log_deletes_nothing(places: JobLocations) -
     publish(places, story)
     bus = DirectoryReader(places.bus)
     before = bus.segments(REPLICATION, "metadata_log:a")
-
     bus.delete_below(REPLICATION, "metadata_log:a", 1 << 40, log_id=1)
     assert before == bus.segments(REPLICATION, "metadata_log:a")
-
     bus.delete_below(REPLICATION, "metadata_log:a", 1 << 40, log_id=before[0].log_id)
     assert len(bus.segments(REPLICATION, "metadata_log:a")) == 1
 
@@ -289,7 +284,7 @@ def test_what_was_refused_of_a_log_that_is_restored_from_a_copy_counts_once(
     [(Channel.METRICS, "metrics:a"), (Channel.OFFSETS, "admin:a")],
     ids=["into one table", "into one of several tables, the others at none of its records"],
 )
-def test_samples_of_another_log_that_comes_after_the_start_are_not_taken_for_old_ones(
+def test_samples_of_a_log_that_comes_late_are_not_taken_for_old(
     places: JobLocations, channel: Channel, source: str
 ) -> None:
     """The job was killed before it reported its sources, and the bus was lost meanwhile."""

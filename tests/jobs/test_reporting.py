@@ -116,8 +116,6 @@ def test_whoever_lost_a_channel_to_another_job_reports_no_more_on_it(places: Job
     offsets = query("offsets", places)
     offsets.batch.apply(from_bus(places, Channel.OFFSETS, "admin:a"))
     offsets._fail(TableRefused("another job writes it"))
-
     Reporter([offsets], places).report()
-
     assert offsets.is_lost
     assert told(places) == {}

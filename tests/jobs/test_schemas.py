@@ -36,7 +36,6 @@ def test_the_bus_in_spark_types_is_as_agreed(golden: Callable[[str, str], None])
 
 def test_every_field_of_every_observation_is_there_once_and_may_be_null() -> None:
     schema = observation_schema()
-
     assert ["v", "kind", *FIELDS] == schema.names
     assert all(field.nullable for field in schema)
 
@@ -44,7 +43,6 @@ def test_every_field_of_every_observation_is_there_once_and_may_be_null() -> Non
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_has_the_columns_of_its_definition_in_their_order(name: str) -> None:
     expected = [(column.name, column.nullable) for column in TABLES[name].columns]
-
     assert expected == [(field.name, field.nullable) for field in table_schema(name)]
 
 

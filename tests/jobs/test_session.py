@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 
-from streaming.jobs.session import (
-    DELTA,
-    configuration,
-    measured_configuration,
-    parse_properties,
-    submit_arguments,
-)
+from streaming.jobs.session import DELTA, configuration, measured_configuration, parse_properties, submit_arguments
 from streaming.resources import conf_path
 
 if TYPE_CHECKING:
@@ -51,27 +45,23 @@ def test_every_class_whose_log_is_configured_is_one_of_spark() -> None:
         if jar.name.startswith(("spark-", "hadoop-")):
             with zipfile.ZipFile(jar) as content:
                 classes |= {name.removesuffix(".class").replace("/", ".") for name in content.namelist()}
-
     assert names - classes == set()
 
 
 def test_what_the_user_gave_is_left_alone() -> None:
     given = {"spark.ui.enabled": "true", "spark.app.name": "mine", "spark.executor.memory": "4g"}
     unset = configuration("isrwatch", given, jars=(), extra={"spark.ui.enabled": "false", "spark.driver.memory": "1g"})
-
     assert not set(given) & set(unset)
     assert unset["spark.driver.memory"] == "1g"
 
 
 def test_our_own_extra_wins_over_the_reference_file() -> None:
     unset = configuration("isrwatch", {}, jars=(), extra={"spark.sql.shuffle.partitions": "8"})
-
     assert unset["spark.sql.shuffle.partitions"] == "8"
 
 
 def test_a_cluster_keeps_its_own_addresses_and_checkpoint_manager() -> None:
     unset = configuration("isrwatch", {"spark.master": "yarn"}, jars=(), extra={})
-
     assert "spark.driver.bindAddress" not in unset
     assert "spark.driver.defaultJavaOptions" not in unset
     assert "spark.driver.host" not in unset
@@ -82,7 +72,6 @@ def test_a_cluster_keeps_its_own_addresses_and_checkpoint_manager() -> None:
 def test_delta_is_switched_on_only_with_its_jars() -> None:
     without = configuration("isrwatch", {}, jars=(), extra={})
     within = configuration("isrwatch", {}, jars=DELTA_JARS, extra={})
-
     assert not {"spark.jars", *DELTA} & set(without)
     assert ",".join(map(str, DELTA_JARS)) == within["spark.jars"]
     assert within.items() >= DELTA.items()
@@ -127,7 +116,6 @@ def test_the_reference_files_are_found_in_a_checkout() -> None:
 @pytest.mark.spark
 def test_a_session_has_the_configuration_and_this_python(spark: SparkSession) -> None:
     given = spark.sparkContext.getConf()
-
     assert given.get("spark.sql.shuffle.partitions") == "2"
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.sparkContext.pythonExec == os.environ["PYSPARK_PYTHON"] == sys.executable
@@ -159,9 +147,4 @@ def test_arguments_of_spark_submit_and_its_defaults_file_win(tmp_path: Path, by:
     )  # fmt: skip
     found = [line.removeprefix("found ") for line in ran.stdout.splitlines() if line.startswith("found ")]
 
-    assert found == [
-        "sql.shuffle.partitions 5",
-        "app.name mine",
-        "ui.showConsoleProgress true",
-        "master local[1]",
-    ]
+    assert found == ["sql.shuffle.partitions 5", "app.name mine", "ui.showConsoleProgress true", "master local[1]"]

@@ -156,7 +156,7 @@ def test_a_first_report_leaves_no_object_per_partition_behind_and_its_blocks_are
     assert len(batch._repeated) == 1
 
 
-def test_the_derived_tables_follow_steps_at_once_and_mere_heartbeats_once_in_a_while(
+def test_derived_tables_follow_steps_at_once_and_heartbeats_at_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def applied(position: int) -> tuple[bool, bool]:
@@ -195,9 +195,7 @@ def test_the_derived_tables_follow_steps_at_once_and_mere_heartbeats_once_in_a_w
     assert batch.projections.is_due(batch.shared)
 
 
-def test_what_was_deleted_leaves_the_table_with_the_next_day_but_one_though_nothing_else_changes(
-    tmp_path: Path,
-) -> None:
+def test_what_was_deleted_leaves_the_table_with_the_next_day_but_one(tmp_path: Path) -> None:
     batch, story, states = ReplicationBatch(tmp_path), Story(), []
     story.snapshot([{}])
     story.later(5).removed()
@@ -247,9 +245,7 @@ def test_what_is_refused_goes_to_quarantine_once_and_the_rest_goes_on(tmp_path: 
     ]
 
 
-def test_what_was_refused_of_samples_counts_once_however_often_it_comes_and_whenever_the_job_is_killed(
-    tmp_path: Path,
-) -> None:
+def test_what_was_refused_of_samples_counts_once_whenever_the_job_is_killed(tmp_path: Path) -> None:
     """Also what came before the first sample of its source, and what no report has counted before a kill."""
     bad, sample = b"?", encode(metrics_sample("jmx:a"))
     payloads = [bad, sample, bad, sample, bad]
@@ -274,7 +270,6 @@ def test_a_meter_that_is_no_count_does_not_stop_the_query(tmp_path: Path, value:
     ReplicationBatch(tmp_path)
     sample = replace(metrics_sample("jmx:a"), metric=METRIC_OF[Meter.ISR_SHRINKS], metric_value=value)
     first, again = (NewestBatch(tmp_path, Channel.METRICS).apply(published([sample])) for _ in range(2))
-
     assert (first.observations, first.refused) == (math.isfinite(value), not math.isfinite(value))
     assert again.observations == 0
 
@@ -359,16 +354,12 @@ def test_settings_have_their_tables_and_topics_what_follows_from_theirs(tmp_path
 def test_what_belongs_on_another_channel_is_refused(tmp_path: Path) -> None:
     story = Story()
     story.snapshot()
-
     applied = NewestBatch(tmp_path, Channel.OFFSETS).apply(published(story.seen))
-
     assert (applied.observations, applied.refused) == (0, len(story.seen))
     assert "does not belong on the channel offsets" in rows(tmp_path, "quarantine")[0]["reason"]
 
 
-def test_refusals_of_a_source_that_nobody_knows_yet_count_exactly_whatever_dies_and_however_batches_are_cut(
-    tmp_path: Path,
-) -> None:
+def test_refusals_of_a_source_that_nobody_knows_yet_count_once_in_any_cut_and_kill(tmp_path: Path) -> None:
     """Quarantine was written up to 99, the process died before the change log was; then batches come in other cuts."""
     log = unreadable("metadata_log:a", 0, 100)
     refused = [

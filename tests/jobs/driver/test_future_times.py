@@ -87,7 +87,6 @@ def test_a_record_that_is_refused_again_later_is_refused_with_the_same_words(mon
 
 def test_less_than_an_hour_ahead_is_believed(tmp_path: Path) -> None:
     ReplicationBatch(tmp_path).apply(published(polls("admin:a", 2, now() + HOUR * 9 // 10)))
-
     assert known(tmp_path) == {0, 1}
     assert rows(tmp_path, "quarantine") == []
 
@@ -97,10 +96,8 @@ def test_blocks_that_repeat_the_state_are_refused_as_well(tmp_path: Path) -> Non
     first = polls("admin:a", 3, now())
     batch.apply(published(first))
     batch.apply(published([replace(it, sequence=100 + n) for n, it in enumerate(first)], start=100))
-
     ahead = [replace(at(it, now() + DAY), sequence=200 + n) for n, it in enumerate(first)]
     applied = batch.apply(published(ahead, start=200))
-
     assert applied.refused == len(ahead)
     assert max(source.observed_until or 0 for source in batch.sources()[0]) < now() + HOUR
 

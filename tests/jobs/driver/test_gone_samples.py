@@ -210,9 +210,7 @@ def test_the_last_group_of_a_cluster_leaves_with_the_next_answer(tmp_path: Path)
     assert not any(len(each) for each in batch._rows.values())
 
 
-def test_the_lag_of_a_share_group_is_the_reported_one_and_of_others_it_follows_from_their_offsets(
-    tmp_path: Path,
-) -> None:
+def test_the_lag_of_a_share_group_is_the_reported_one_of_others_that_of_offsets(tmp_path: Path) -> None:
     positions = {
         "log_start_offset": {"orders": {0: 4, 1: 0, 2: 0}},
         "last_stable_offset": {"orders": {0: 9, 1: 19, 2: 29}},

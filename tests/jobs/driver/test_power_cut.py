@@ -110,9 +110,7 @@ class Job:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.long) for seed in (3, 4, 5))])
-def test_after_power_cuts_the_tables_hold_what_they_would_hold_without(
-    tmp_path: Path, seed: int, machine: Machine
-) -> None:
+def test_after_power_cuts_the_tables_are_as_without_them(tmp_path: Path, seed: int, machine: Machine) -> None:
     dice = random.Random(seed)
     story = long_story(seed=seed, steps=70)
     disk = Disk(tmp_path, dice)
@@ -193,7 +191,6 @@ def test_a_kill_and_a_restart_cut_nothing(tmp_path: Path) -> None:
     job = Job(disk, story)
     disk.flush()
     job.apply(10)
-
     assert cut_unflushed(disk.tables) == {}
     assert Job(disk, story).position == job.position
 
@@ -205,7 +202,6 @@ def test_versions_that_are_gone_although_they_were_flushed_are_refused_in_a_sent
     disk.flush()
     log = disk.tables / PARTITION_CHANGES.name
     (log / "_delta_log" / f"{newest_version(log):020}.json").unlink()
-
     with pytest.raises(TableUnreadable, match="had been flushed to the disk; bring back the whole folder"):
         cut_unflushed(disk.tables)
 
@@ -213,7 +209,6 @@ def test_versions_that_are_gone_although_they_were_flushed_are_refused_in_a_sent
 def test_a_table_that_was_never_flushed_is_left_alone(tmp_path: Path) -> None:
     disk = Disk(tmp_path, random.Random(0))
     Job(disk, long_story(seed=1, steps=30)).apply(10)
-
     assert cut_unflushed(disk.tables) == {}
     table = open_table(disk.tables / PARTITION_CHANGES.name)
     assert table is not None
@@ -245,9 +240,7 @@ def test_a_mark_that_cannot_be_gone_back_to_cuts_nothing(tmp_path: Path, machine
 
 
 @pytest.mark.parametrize("content", [b"", b'{"version": 99, "size": 1}'])
-def test_a_checkpoint_and_its_hint_that_were_not_flushed_are_forgotten(
-    tmp_path: Path, machine: Machine, content: bytes
-) -> None:
+def test_a_checkpoint_that_was_not_flushed_is_forgotten(tmp_path: Path, machine: Machine, content: bytes) -> None:
     disk, story = Disk(tmp_path, random.Random(0)), long_story(seed=1, steps=40)
     job = Job(disk, story)
     job.apply(10)
@@ -271,9 +264,7 @@ def test_a_new_table_whose_one_version_is_torn_is_made_anew(tmp_path: Path) -> N
     Job(disk, long_story(seed=1, steps=10))
     log = disk.tables / PARTITION_CHANGES.name
     (log / "_delta_log" / f"{0:020}.json").write_text("")
-
     cut_unflushed(disk.tables)
-
     assert Job(disk, long_story(seed=1, steps=10)).position == -1
 
 
@@ -283,10 +274,8 @@ def test_tables_that_another_job_writes_are_not_cut(tmp_path: Path, machine: Mac
     disk.flush()
     job.apply(5)
     machine.boots += 1
-
     with sole_writer(disk.tables, ["offsets"]), pytest.raises(TableRefused, match="another job writes the tables"):
         cut_unflushed(disk.tables, ["replication", "offsets"])
-
     assert cut_unflushed(disk.tables, ["replication", "offsets"])
 
 
@@ -295,7 +284,6 @@ def test_a_damaged_mark_is_a_sentence(tmp_path: Path) -> None:
     Job(disk, long_story(seed=1, steps=10))
     disk.flush()
     (disk.tables / PARTITION_CHANGES.name / "_flushed.json").write_text("{")
-
     for attempt in (flush, cut_unflushed):
         with pytest.raises(TableUnreadable, match="cannot read the table"):
             attempt(disk.tables)
@@ -330,8 +318,6 @@ ROOT = Path(__file__).parents[3]
 def test_a_full_disk_at_any_byte_costs_and_doubles_nothing(tmp_path: Path) -> None:
     apart = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
     script = [*apart, sys.executable, "-m", "tests.jobs.driver.small_disk", str(tmp_path)]
-
     run = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False)
-
     assert run.returncode == 0, run.stdout + run.stderr
     assert int(run.stdout) > 5

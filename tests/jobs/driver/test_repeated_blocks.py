@@ -88,9 +88,7 @@ def respelled(payload: bytes) -> st.SearchStrategy[bytes]:
 
 @settings(max_examples=examples(20))
 @given(told=streams(), data=st.data())
-def test_what_is_skipped_as_repeated_changes_nothing_of_what_a_batch_does(
-    told: list[Observation], data: st.DataObject
-) -> None:
+def test_what_is_skipped_as_repeated_changes_nothing(told: list[Observation], data: st.DataObject) -> None:
     odd = data.draw(st.sets(st.integers(0, max(0, len(told) - 1)), max_size=3))
     sent = [
         (item.source, data.draw(respelled(encode(item)) | damaged_bytes()) if number in odd else encode(item))
@@ -133,9 +131,7 @@ class Workers:
 
 @settings(max_examples=examples(20))
 @given(told=streams(), data=st.data())
-def test_what_workers_leave_out_changes_nothing_of_what_a_batch_does(
-    told: list[Observation], data: st.DataObject
-) -> None:
+def test_what_workers_leave_out_changes_nothing(told: list[Observation], data: st.DataObject) -> None:
     """Even if a batch comes again with other boundaries, or the workers have read digests that are not the newest."""
     with TemporaryDirectory() as folder:
         workers = Workers(Path(folder), [*told, *told])
@@ -239,7 +235,6 @@ def test_digests_that_the_disk_refused_are_published_with_the_next_batch(story: 
 def test_both_pieces_of_an_end_are_the_end(observed: Observation) -> None:
     payload = encode(observed)
     end = cut_end(payload)
-
     assert (end is not None) == isinstance(observed, SnapshotEnd)
     assert end is None or end.head + end.lists == payload
     if end is not None:
@@ -325,7 +320,6 @@ def test_two_sources_that_spell_a_partition_in_their_own_ways_are_both_skipped()
             source.later(30)
             source.snapshot([{"partition_epoch": epoch}] * 10)
             job.apply(sent([source]))
-
     assert decoded(job) == 0
 
 
@@ -346,7 +340,6 @@ def test_an_old_block_in_the_same_batch_as_a_change_is_decoded() -> None:
 @given(observed=observations())
 def test_only_blocks_are_cut_and_the_envelope_is_read_as_it_is(observed: Observation) -> None:
     cut = cut_block(encode(observed))
-
     assert (cut is not None) == isinstance(observed, PartitionsObserved)
     if cut is not None:
         envelope = envelope_of(cut[0])
@@ -358,7 +351,6 @@ def test_only_blocks_are_cut_and_the_envelope_is_read_as_it_is(observed: Observa
 def test_a_block_that_our_own_codec_would_not_write_is_not_remembered(story: Story, extra: bytes) -> None:
     plain = encode(story.block([{}, {}]))
     odd = plain[:-1] + extra
-
     assert with_digest(block_in(plain), plain) is not None
     assert with_digest(block_in(odd), odd) is None
 

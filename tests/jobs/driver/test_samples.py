@@ -155,13 +155,11 @@ def test_columns_say_what_observations_say_at_every_edge(channel: Channel) -> No
 
 def test_a_number_is_read_to_the_last_bit() -> None:
     floats = generated(st.floats(allow_nan=False, allow_infinity=False), 400)
-
     assert_equal(batch([encode(replace(METRIC, metric_value=value)) for value in floats]), Channel.METRICS)
 
 
 def test_a_damaged_record_is_refused_even_where_its_bytes_look_well() -> None:
     samples = assert_equal(batch([encode(METRIC), encode(METRIC)], [None, "checksum"]), Channel.METRICS)
-
     assert [it.reason for it in samples.refused] == ["checksum"]
 
 
@@ -172,7 +170,6 @@ def test_samples_in_blocks_and_singly_stay_in_the_order_of_the_log() -> None:
         return encode(made)
 
     samples = assert_equal(batch([block(1, 2), encode(OFFSETS), block(3), block(5, 6)]), Channel.OFFSETS)
-
     assert samples.columns[ReplicaOffsetsObserved]["log_end_offset"].to_pylist() == [1, 2, 4, 3, 5, 6]
 
 
@@ -189,10 +186,8 @@ def test_a_block_without_samples_is_one_row_of_who_has_none() -> None:
 def test_workers_decode_every_block_of_their_channel_and_nothing_else() -> None:
     (block,) = offsets_in_blocks([OFFSETS])
     rows = batch([encode(block), encode(OFFSETS), encode(block).replace(b'"v":', b'"v": ')])
-
     decoded = from_workers(rows, Channel.OFFSETS)["samples"]
     elsewhere = from_workers(rows, Channel.METRICS)["samples"]
-
     assert [each.is_valid for each in decoded.combine_chunks()] == [True, False, False]
     assert elsewhere.null_count == len(elsewhere)
 
@@ -200,5 +195,4 @@ def test_workers_decode_every_block_of_their_channel_and_nothing_else() -> None:
 def test_a_worker_decodes_without_delta_rs() -> None:
     """It takes 30 MB of memory in each worker."""
     script = "import sys, streaming.jobs.streams.bus_source; sys.exit('deltalake' in sys.modules)"
-
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

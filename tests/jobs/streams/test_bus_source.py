@@ -16,13 +16,7 @@ from streaming.contracts.observations import Channel
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.streams import bus_options, bus_source
 from streaming.jobs.streams.bus_options import checked_options
-from streaming.jobs.streams.bus_source import (
-    BusPartition,
-    BusStreamReader,
-    LogRange,
-    arrow_batches,
-    grouped,
-)
+from streaming.jobs.streams.bus_source import BusPartition, BusStreamReader, LogRange, arrow_batches, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,14 +75,12 @@ def test_batches_are_bounded_and_give_everything_once(publisher: DirectoryPublis
 
 def test_an_engine_that_asks_for_everything_gets_it(publisher: DirectoryPublisher, reader: BusStreamReader) -> None:
     publish(publisher, A, range(35))
-
     assert reader.latestOffset({}, ReadAllAvailable()) == {A: 35 * FRAME}
 
 
 def test_a_frame_larger_than_the_limit_is_read_alone(publisher: DirectoryPublisher, reader: BusStreamReader) -> None:
     publisher.publish_raw(Channel.REPLICATION, A, bytes(100 * FRAME))
     publish(publisher, A, range(1))
-
     assert reader.latestOffset({}, ReadMaxBytes(1)) == {A: 100 * FRAME + 12}
 
 
@@ -97,7 +89,6 @@ def test_offsets_name_their_sources_in_one_order(publisher: DirectoryPublisher, 
     for source in (B, A):
         publish(publisher, source, range(1))
     offset = reader.latestOffset({B: 0}, ReadAllAvailable())
-
     assert list(offset) == [A, B] == list(reader.reportLatestOffset())
     assert reader.latestOffset(offset, ReadAllAvailable()) == offset
 
@@ -107,7 +98,6 @@ def test_a_log_that_appears_later_is_read_whole(publisher: DirectoryPublisher, r
     start = reader.latestOffset({}, ReadAllAvailable())
     publish(publisher, B, range(2))
     end = reader.latestOffset(start, ReadAllAvailable())
-
     assert read(reader, start, end) == [(B, b"poll:b0000"), (B, b"poll:b0001")]
 
 
@@ -115,32 +105,25 @@ def test_a_new_query_begins_with_what_is_kept(publisher: DirectoryPublisher, rea
     publish(publisher, A, range(35))
     reader._bus.delete_below(Channel.REPLICATION, A, 20 * FRAME)
     end = reader.latestOffset({}, ReadAllAvailable())
-
     assert [f"poll:a{i:04d}".encode() for i in range(20, 35)] == [payload for _, payload in read(reader, {}, end)]
 
 
-def test_what_was_deleted_before_it_was_read_stops_the_query_in_words(
+def test_what_was_deleted_unread_stops_the_query_in_words(
     publisher: DirectoryPublisher, reader: BusStreamReader
 ) -> None:
     publish(publisher, A, range(35))
     reader._bus.delete_below(Channel.REPLICATION, A, 20 * FRAME)
-
     with pytest.raises(IsrwatchError, match=f"segments up to position {20 * FRAME} of replication/poll:a"):
         read(reader, {A: FRAME}, {A: 30 * FRAME})
 
 
-def test_a_log_that_was_replaced_stops_the_query_in_words(
-    publisher: DirectoryPublisher, reader: BusStreamReader
-) -> None:
+def test_a_replaced_log_stops_the_query_in_words(publisher: DirectoryPublisher, reader: BusStreamReader) -> None:
     publish(publisher, A, range(2))
-
     with pytest.raises(IsrwatchError, match="the log replication/poll:a on the bus was replaced"):
         reader.latestOffset({A: 3 * FRAME}, ReadAllAvailable())
 
 
-def test_a_query_without_a_pause_waits_for_records_and_one_with_a_pause_does_not(
-    publisher: DirectoryPublisher, tmp_path: Path
-) -> None:
+def test_only_a_query_without_a_pause_waits_for_records(publisher: DirectoryPublisher, tmp_path: Path) -> None:
     publish(publisher, A, range(1))
     limit = ReadAllAvailable()
     waiting = BusStreamReader(tmp_path / "bus", Channel.REPLICATION, max_bytes=1000, wait_seconds=30)
@@ -184,7 +167,6 @@ def test_available_now_ends_with_what_there_was(publisher: DirectoryPublisher, r
     publish(publisher, B, range(5))
     first = reader.latestOffset({}, reader.getDefaultReadLimit())
     second = reader.latestOffset(first, reader.getDefaultReadLimit())
-
     assert (first, second) == ({A: 10 * FRAME}, {A: 15 * FRAME})
     assert second == reader.latestOffset(second, reader.getDefaultReadLimit())
 
@@ -196,20 +178,15 @@ def log_id(reader: BusStreamReader) -> int | None:
 def test_a_large_range_is_cut_at_its_segments(publisher: DirectoryPublisher, tmp_path: Path) -> None:
     publish(publisher, A, range(35))
     bounds = [5, 10, 20, 30, 32]
-
     reader = BusStreamReader(tmp_path / "bus", Channel.REPLICATION, max_bytes=40 * FRAME)
-
     assert reader._cut(A, 5 * FRAME, 32 * FRAME) == [
         LogRange(A, lower * FRAME, upper * FRAME, log_id(reader)) for lower, upper in itertools.pairwise(bounds)
     ]
 
 
-def test_a_large_segment_is_cut_between_records_for_several_tasks(
-    publisher: DirectoryPublisher, reader: BusStreamReader
-) -> None:
+def test_a_large_segment_is_cut_between_records(publisher: DirectoryPublisher, reader: BusStreamReader) -> None:
     publish(publisher, A, range(10))
     bounds = [1, 3, 5, 7, 9, 10]
-
     assert reader._cut(A, FRAME, 10 * FRAME) == [
         LogRange(A, lower * FRAME, upper * FRAME, log_id(reader)) for lower, upper in itertools.pairwise(bounds)
     ]
@@ -218,7 +195,6 @@ def test_a_large_segment_is_cut_between_records_for_several_tasks(
 def test_small_ranges_share_a_task_and_large_ones_do_not() -> None:
     small = [LogRange(A, 0, 3, 1), LogRange(B, 0, 3, 2)]
     large = [LogRange(A, 3, 13, 1), LogRange(B, 3, 13, 2)]
-
     assert grouped(small, 10) == [small]
     assert grouped(large, 10) == [[large[0]], [large[1]]]
     assert grouped([*small, *large], 10) == [small, [large[0]], [large[1]]]
@@ -233,7 +209,6 @@ def test_planning_is_a_function_of_the_offsets(publisher: DirectoryPublisher, re
 
     before = plan()
     publish(publisher, A, range(35, 40))
-
     assert before == plan()
 
 
@@ -284,7 +259,7 @@ def test_a_wrong_option_is_told_in_words(options: dict[str, str], sentence: str)
 
 
 @pytest.mark.spark
-def test_a_query_reads_everything_once_and_goes_on_where_it_stopped(
+def test_a_query_reads_everything_once_and_goes_on(
     spark: SparkSession, publisher: DirectoryPublisher, tmp_path: Path
 ) -> None:
     bus_source.register(spark)

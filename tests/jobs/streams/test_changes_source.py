@@ -22,9 +22,7 @@ def heartbeats(log: ChangeLog, count: int) -> int:
     return log.version
 
 
-def test_steps_are_planned_at_once_and_mere_heartbeats_once_in_a_while(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_steps_are_planned_at_once_and_heartbeats_at_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, reader = ChangeLog(tmp_path), ChangesStreamReader(tmp_path / PARTITION_CHANGES.name)
     log.commit(changed()[1], {"a": 1})
     start = reader.latestOffset(reader.initialOffset())
