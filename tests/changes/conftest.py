@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -52,15 +52,10 @@ class Story:
     def envelope(self) -> dict[str, Any]:
         self.sequence += 1
         return {
-            "cluster_id": "cluster-1",
-            "cluster": "orders-eu",
-            "source": self.source,
-            "authority": self.authority,
-            "sequence": self.sequence,
-            "occurred_not_before": self.now,
-            "occurred_not_after": self.now,
+            "cluster_id": "cluster-1", "cluster": "orders-eu", "source": self.source, "authority": self.authority,
+            "sequence": self.sequence, "occurred_not_before": self.now, "occurred_not_after": self.now,
             "collected_at": self.now + 50_000,
-        }
+        }  # fmt: skip
 
     def later(self, seconds: float = 1) -> Story:
         self.now += int(seconds * SECOND)
@@ -71,21 +66,17 @@ class Story:
         self.seen.append(observation)
         return observation
 
+    def tell(self, kind: type[Observation], **fields: Any) -> Observation:
+        """Add an observation at the place of the log, which a poll does not know."""
+        offset = self.offset if self.authority is SourceKind.METADATA_LOG else None
+        return self.add(kind(**self.envelope(), **{"metadata_offset": offset, **fields}))
+
     def partition(self, number: int = 0, **fields: Any) -> PartitionObserved:
         told: dict[str, Any] = {
-            "topic_id": "topic-1",
-            "topic": "orders",
-            "partition": number,
-            "replicas": (1, 2, 3),
-            "isr": (1, 2, 3),
-            "leader": 1,
-            "leader_epoch": 0,
-            "partition_epoch": 0,
-            "metadata_offset": self.offset if self.authority is SourceKind.METADATA_LOG else None,
-        }
-        observed = PartitionObserved(**self.envelope(), **{**told, **fields})
-        self.add(observed)
-        return observed
+            "topic_id": "topic-1", "topic": "orders", "partition": number, "replicas": (1, 2, 3), "isr": (1, 2, 3),
+            "leader": 1, "leader_epoch": 0, "partition_epoch": 0,
+        }  # fmt: skip
+        return cast("PartitionObserved", self.tell(PartitionObserved, **{**told, **fields}))
 
     def snapshot(
         self,
@@ -93,34 +84,13 @@ class Story:
         brokers: tuple[int, ...] = (1, 2, 3),
         reason: SnapshotReason = SnapshotReason.START,
     ) -> None:
-        offset = self.offset if self.authority is SourceKind.METADATA_LOG else None
-        self.add(SnapshotBegin(**self.envelope(), metadata_offset=offset, snapshot_id="s", reason=reason))
+        self.tell(SnapshotBegin, snapshot_id="s", reason=reason)
         for broker in brokers:
-            self.add(
-                BrokerObserved(
-                    **self.envelope(),
-                    metadata_offset=offset,
-                    in_snapshot=True,
-                    broker=broker,
-                    broker_epoch=5,
-                    fenced=False,
-                    in_controlled_shutdown=False,
-                    log_dirs=("d1",),
-                )
-            )
-        listed = list(partitions)
-        if listed:
+            self.broker(broker, in_snapshot=True, log_dirs=("d1",))
+        if listed := list(partitions):
             self.block(listed)
-        self.add(
-            SnapshotEnd(
-                **self.envelope(),
-                metadata_offset=offset,
-                snapshot_id="s",
-                topic_ids=("topic-1",) if listed else (),
-                partition_counts=(len(listed),) if listed else (),
-                brokers=brokers,
-            )
-        )
+        counted = {"topic_ids": ("topic-1",), "partition_counts": (len(listed),)} if listed else {"topic_ids": ()}
+        self.tell(SnapshotEnd, snapshot_id="s", **{"partition_counts": (), **counted}, brokers=brokers)
 
     def block(self, partitions: Iterable[dict[str, Any]]) -> PartitionsObserved:
         """Report partitions in a block, as the sources do; those with a cause also singly, before it."""
@@ -141,33 +111,21 @@ class Story:
         topic: str = "orders",
         key: str = "min.insync.replicas",
     ) -> None:
-        self.add(
-            ConfigObserved(
-                **self.envelope(),
-                metadata_offset=self.offset if origin is ConfigOrigin.LOG else None,
-                topic=topic,
-                key=key,
-                value=value,
-                origin=origin,
-            )
-        )
+        offset = self.offset if origin is ConfigOrigin.LOG else None
+        self.tell(ConfigObserved, metadata_offset=offset, topic=topic, key=key, value=value, origin=origin)
 
     def broker(self, broker: int, **fields: Any) -> None:
         told = {"broker_epoch": 5, "fenced": False, "in_controlled_shutdown": False, **fields}
-        self.add(BrokerObserved(**self.envelope(), metadata_offset=self.offset, broker=broker, **told))
+        self.tell(BrokerObserved, broker=broker, **told)
 
     def removed(self) -> None:
-        self.add(TopicRemoved(**self.envelope(), metadata_offset=self.offset, topic_id="topic-1", topic="orders"))
+        self.tell(TopicRemoved, topic_id="topic-1", topic="orders")
 
     def controller(self, controller: int, epoch: int) -> None:
-        self.add(
-            ControllerObserved(
-                **self.envelope(), metadata_offset=self.offset, controller=controller, controller_epoch=epoch
-            )
-        )
+        self.tell(ControllerObserved, controller=controller, controller_epoch=epoch)
 
     def heartbeat(self) -> None:
-        self.add(Heartbeat(**self.envelope(), metadata_offset=self.offset))
+        self.tell(Heartbeat)
 
     def beside(self, source: str) -> dict[str, Any]:
         """The envelope of a source that orders nothing, at the time of the story."""

@@ -106,14 +106,9 @@ def advice_on(world: World, controller: int | None = None) -> dict[int, RestartA
     """What isrwatch says of it."""
     states = [_state(number, each) for number, each in enumerate(world.partitions)]
     cluster = ClusterState(
-        cluster_id=CLUSTER,
-        cluster="main",
-        authority=SourceKind.METADATA_LOG,
-        controller=controller,
-        has_baseline=True,
-        quorum_voters=world.voters,
-        quorum_caught_up=None if world.voters is None else tuple(sorted(world.following)),
-    )
+        cluster_id=CLUSTER, cluster="main", authority=SourceKind.METADATA_LOG, controller=controller, has_baseline=True,
+        quorum_voters=world.voters, quorum_caught_up=None if world.voters is None else tuple(sorted(world.following)),
+    )  # fmt: skip
     brokers = [
         BrokerState(CLUSTER, "main", BrokerId(each), is_fenced=each not in world.up, is_shutting_down=False)
         for each in world.brokers

@@ -16,35 +16,27 @@ from tests.changes.conftest import LAG, Story, state_after
 
 if TYPE_CHECKING:
     from streaming.changes.state import TopicKey
+    from streaming.contracts.observations import Observation
 
 TOPIC: TopicKey = ("cluster-1", "topic-1")  # type: ignore[assignment]
-PARTITIONS = st.lists(
-    st.fixed_dictionaries(
-        {},
-        optional={
-            "isr": st.sampled_from([(1, 2, 3), (1, 2), (2,)]),
-            "leader": st.sampled_from([1, 2, -1]),
-            "leader_epoch": st.integers(0, 3),
-            "partition_epoch": st.integers(0, 3),
-            "adding_replicas": st.sampled_from([(), (3,)]),
-        },
-    ),
-    min_size=1,
-    max_size=8,
-)
+FIELDS: dict[str, st.SearchStrategy[object]] = {
+    "isr": st.sampled_from([(1, 2, 3), (1, 2), (2,)]), "leader": st.sampled_from([1, 2, -1]),
+    "leader_epoch": st.integers(0, 3), "partition_epoch": st.integers(0, 3),
+    "adding_replicas": st.sampled_from([(), (3,)]),
+}  # fmt: skip
+PARTITIONS = st.lists(st.fixed_dictionaries({}, optional=FIELDS), min_size=1, max_size=8)
 
 
 def first_report(
     partitions: list[dict[str, object]], minimum: str | None = None, *, is_diskless: bool = False
-) -> ReplicationState:
-    story, state = Story(), ReplicationState()
+) -> list[Observation]:
+    story = Story()
     if minimum is not None:
         story.config(minimum)
     if is_diskless:
         story.config("true", key=DISKLESS)
     story.snapshot(partitions)
-    state.apply(fold(state, story.seen).touched)
-    return state
+    return story.seen
 
 
 @given(PARTITIONS, st.none() | st.sampled_from(["1", "2", "3"]), st.booleans())
@@ -53,16 +45,9 @@ def test_listed_partitions_are_those_that_would_have_appeared_one_by_one(
     minimum: str | None,
     is_diskless: bool,  # noqa: FBT001 - drawn
 ) -> None:
-    story, alone = Story(), ReplicationState()
-    if minimum is not None:
-        story.config(minimum)
-    if is_diskless:
-        story.config("true", key=DISKLESS)
-    story.snapshot(partitions)
-    unnumbered = (replace(observed, sequence=0) for observed in singly(story.seen))
-    alone.apply(fold(alone, unnumbered).touched)
-
-    listed = first_report(partitions, minimum, is_diskless=is_diskless).topic(TOPIC)
+    told = first_report(partitions, minimum, is_diskless=is_diskless)
+    alone = state_after(replace(observed, sequence=0) for observed in singly(told))
+    listed = state_after(told).topic(TOPIC)
 
     assert isinstance(listed, ListedPartitions)
     assert dict(listed) == alone.topic(TOPIC)
@@ -72,14 +57,16 @@ def test_listed_partitions_are_those_that_would_have_appeared_one_by_one(
 
 @pytest.mark.parametrize("number", [-1, 2])
 def test_a_number_that_was_not_listed_has_no_partition(number: int) -> None:
-    listed = first_report([{}, {}]).topic(TOPIC)
+    listed = state_after(first_report([{}, {}])).topic(TOPIC)
     assert number not in listed
     assert listed.get(number) is None
 
 
 @given(st.lists(st.tuples(PARTITIONS, st.booleans()), min_size=1, max_size=3))
 def test_listed_partitions_are_counted_as_each_would_be(reports: list[tuple[list[dict[str, object]], bool]]) -> None:
-    topics = [first_report(partitions, is_diskless=diskless).topic(TOPIC) for partitions, diskless in reports]
+    topics = [
+        state_after(first_report(partitions, is_diskless=diskless)).topic(TOPIC) for partitions, diskless in reports
+    ]
     each, together = SuspectTally(), SuspectTally()
     for partitions in topics:
         for partition in partitions.values():

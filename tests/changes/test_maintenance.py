@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -230,15 +229,6 @@ def test_two_leases_of_one_broker_hold_until_the_later_end_each_for_itself(story
     assert kinds(changes) == ["began", "began", "ended"]
 
 
-def test_work_overran_only_when_no_other_lease_holds(story: Story, desk: Announcer) -> None:
-    story.snapshot()
-    desk.lease(10, 40)
-    desk.lease(11, 80, lease="two")
-    story.later(20).broker(3, fenced=True)
-    _, changes = played(merged(beats(story, 41, 81), desk.seen))
-    assert kinds(changes) == ["began", "began", "lapsed", "overran"]
-
-
 @pytest.mark.parametrize("order", ["as it happened", "announcements first", "all in one look"])
 @pytest.mark.parametrize(
     ("second", "overran"),
@@ -387,13 +377,3 @@ def test_planned_is_exactly_what_lies_within_a_record_and_the_end_that_it_gave(s
             assert last.ended_at == end
             newest = max((each.occurred_not_after, each.lease_until) for each in own)
             assert end is not None or last.until == newest[1]
-
-
-def test_a_repeated_record_changes_nothing(story: Story, desk: Announcer) -> None:
-    story.snapshot()
-    record = desk.lease(10, 60)
-    again = [replace(record, sequence=5), record]
-    once, changes = played([*story.seen, record])
-    twice, more = played([*story.seen, record, *again])
-    assert once.brokers == twice.brokers
-    assert events(changes) == events(more)

@@ -3,11 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from streaming.changes.partitions import is_repeated, news
-from streaming.changes.state import ReplicationState
 from streaming.contracts.blocks import PartitionsObserved
-from streaming.contracts.identifiers import ClusterId, TopicId
 from streaming.contracts.observations import PartitionObserved, SourceKind
-from streaming.contracts.state import PartitionState
 from tests.blocks import singly
 from tests.changes.conftest import Story, state_after
 
@@ -43,20 +40,3 @@ def test_news_of_a_block_are_the_partitions_that_differ_in_what_its_source_repor
     states[0] = states[0]._replace(is_deleted=True)
     del states[1]
     assert numbers(block) == [0, 1]
-
-
-def test_topics_beyond_counts_are_those_of_the_cluster_that_have_more_partitions() -> None:
-    state = ReplicationState()
-    for cluster, topic, count in (("a", "t1", 1), ("b", "t1", 3), ("b", "t2", 2), ("c", "t3", 1)):
-        for number in range(count):
-            state.put_partition(
-                PartitionState(
-                    cluster_id=ClusterId(cluster), cluster=cluster, topic_id=TopicId(topic), topic=topic,
-                    partition=number, replicas=(1,), isr=(1,), leader=1,
-                )
-            )  # fmt: skip
-
-    counts = {TopicId("t1"): 3, TopicId("t2"): 1}
-
-    assert list(state.topics_beyond(ClusterId("b"), counts)) == [("b", "t2")]
-    assert list(state.topics_beyond(ClusterId("b"), {})) == [("b", "t1"), ("b", "t2")]

@@ -47,14 +47,12 @@ def full_report(
     story: Story, partitions: Sequence[dict[str, Any]], brokers: Sequence[dict[str, Any]], reason: SnapshotReason
 ) -> None:
     """Brokers first, as the sources list them."""
-    offset = {} if story.authority is SourceKind.POLL else {"metadata_offset": story.offset}
-    story.add(SnapshotBegin(**story.envelope(), **offset, snapshot_id="x", reason=reason))
+    story.tell(SnapshotBegin, snapshot_id="x", reason=reason)
     for fields in brokers:
-        story.add(BrokerObserved(**story.envelope(), **offset, in_snapshot=True, **fields))
+        story.tell(BrokerObserved, in_snapshot=True, **fields)
     story.block(partitions)
-    ids = tuple(fields["broker"] for fields in brokers)
-    counts = {"topic_ids": ("topic-1",), "partition_counts": (len(partitions),), "brokers": ids}
-    story.add(SnapshotEnd(**story.envelope(), **offset, snapshot_id="x", **counts))
+    counts = {"topic_ids": ("topic-1",), "partition_counts": (len(partitions),)}
+    story.tell(SnapshotEnd, snapshot_id="x", brokers=tuple(fields["broker"] for fields in brokers), **counts)
 
 
 def poll(story: Story, partition: dict[str, Any], brokers: Iterable[int]) -> None:

@@ -187,15 +187,6 @@ def test_what_the_configuration_makes_unavoidable_is_named_and_does_not_empty_th
     assert "no more replicas than min ISR refuses acks=all writes" in each[2].restart_reason
 
 
-def test_an_eligible_leader_replica_that_is_up_takes_over(story: Story) -> None:
-    story.config("2")
-    story.snapshot([{"isr": (1,), "elr": (2,)}])
-    assert advised(story.seen)[1].would_go_offline == 0
-    story.later().broker(2, fenced=True)
-    assert advised(story.seen)[1].would_go_offline == 1
-    assert "and 1 would go offline" in advised(story.seen)[1].restart_reason
-
-
 @pytest.mark.parametrize(
     ("voters", "caught_up", "safe", "words"),
     [
@@ -317,13 +308,6 @@ def test_nothing_is_said_of_a_broker_that_is_gone_nor_before_the_cluster_was_see
     story.later().broker(3, registered=False)
     assert advice(begun) == ({1: None, 2: None, 3: None}, [])
     assert advice(story.seen)[0] == {1: True, 2: True, 3: None}
-
-
-def test_no_broker_with_a_replica_of_an_offline_partition_is_safe(story: Story) -> None:
-    """It may be the one that the partition waits for."""
-    story.config("1")
-    story.snapshot([{"replicas": (1, 2), "isr": (2,), "leader": NO_LEADER}])
-    assert advice(story.seen)[0] == {1: False, 2: False, 3: True}
 
 
 @pytest.mark.parametrize(

@@ -70,13 +70,9 @@ def log_of(world: int, cluster_id: str = "c1") -> tuple[Observation, ...]:
         ),
     )
     source = SimulatedSource(
-        scenario,
-        seed=world,
-        cluster_id=ClusterId(cluster_id),
-        cluster="demo",
-        name="metadata_log:a",
+        scenario, seed=world, cluster_id=ClusterId(cluster_id), cluster="demo", name="metadata_log:a",
         epoch=Micros(START),
-    )
+    )  # fmt: skip
     told: list[Observation] = []
     for second in (*sorted(dice.sample(range(1, SECONDS), 3)), SECONDS):
         told += source.poll(Micros(START + second * SECOND))

@@ -18,7 +18,7 @@ from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangeReader, ChangesRestarted, rows_between
 from streaming.delta.log import storage
 from streaming.delta.log.definitions import STATISTICS_PROPERTY, arrow_schema, create_or_upgrade
-from streaming.delta.log.table_log import BEFORE_FIRST, has_moved, log_entries
+from streaming.delta.log.table_log import BEFORE_FIRST, has_moved
 from streaming.errors import TableUnreadable
 from tests.delta.written_changes import commit, expire_log, rows
 
@@ -100,15 +100,6 @@ def test_a_poll_up_to_a_version_stops_there_and_the_next_one_goes_on(path: Path,
     assert topics(reader.poll()) == [(4, ["d"])]
 
 
-def test_rows_of_one_version_that_span_days_come_in_the_order_of_their_commit(path: Path, table: DeltaTable) -> None:
-    commit(table, "a", ("b", -1), "c", ("d", -2), ("e", 1), "f")
-    commit(table, ("g", -1), "h")
-    added = ChangeReader(path).poll()
-    assert topics(added) == [(1, list("abcdef")), (2, ["g", "h"])]
-    assert [part["ordinal"].to_pylist() for _, part in added] == [[0, 1, 2, 3, 4, 5], [0, 1]]
-    assert len(list(path.glob("date=*"))) == 4
-
-
 def test_an_empty_entry_of_the_log_is_a_version_without_rows(path: Path, table: DeltaTable) -> None:
     commit(table, "a")
     reader = ChangeReader(path)
@@ -139,16 +130,6 @@ def test_a_gap_in_the_log_is_refused_in_a_sentence_without_the_insides_of_delta(
     assert len(str(refused.value)) < 600
 
 
-def test_compaction_and_metadata_move_the_version_and_add_no_rows(path: Path, table: DeltaTable) -> None:
-    for topic in ("a", "b", "c"):
-        commit(table, topic)
-    reader, late = ChangeReader(path), ChangeReader(path, 3)
-    reader.poll()
-    table.optimize.compact()
-    table.alter.set_table_properties({"delta.checkpointInterval": "20"})
-    assert [(each.poll(), each.version) for each in (reader, late)] == 2 * [([], table.version())]
-
-
 def test_what_was_compacted_with_rows_that_were_read_comes_without_them(path: Path, table: DeltaTable) -> None:
     for topic in ("a", "b", "c"):
         commit(table, topic)
@@ -158,23 +139,6 @@ def test_what_was_compacted_with_rows_that_were_read_comes_without_them(path: Pa
     assert len(list(path.rglob("date=*/*.parquet"))) == 2
     assert topics(ChangeReader(path, 1).poll()) == [(2, ["b"]), (3, ["c"]), (newest, ["d"])]
     assert topics(ChangeReader(path).poll()) == [(1, ["a"]), (2, ["b"]), (3, ["c"]), (newest, ["d"])]
-
-
-def test_a_reader_far_behind_a_log_that_has_expired_misses_nothing(path: Path, table: DeltaTable) -> None:
-    reader = ChangeReader(path)
-    commit(table, "a")
-    reader.poll()
-    for topic in "bcdef":
-        commit(table, topic)
-    behind = ChangeReader(path, 2)
-    expire_log(table, path, before=6)
-    assert [version for _, version in log_entries(path) if version is not None] == [6]
-
-    assert topics(reader.poll()) == [(2, ["b"]), (3, ["c"]), (4, ["d"]), (5, ["e"]), (6, ["f"])]
-    assert topics(behind.poll()) == [(3, ["c"]), (4, ["d"]), (5, ["e"]), (6, ["f"])]
-    assert topics(ChangeReader(path).poll()) == [(n, [t]) for n, t in enumerate("abcdef", start=1)]
-    commit(table, "g")
-    assert topics(reader.poll()) == topics(behind.poll()) == [(7, ["g"])]
 
 
 @pytest.mark.parametrize("commits", [0, 1, 2])

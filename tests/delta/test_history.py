@@ -77,11 +77,7 @@ class Life:
         self.story.seen.append(Heartbeat(**self.poll.envelope()))
 
     def remove(self) -> None:
-        story = self.story.later()
-        removed = TopicRemoved(
-            **story.envelope(), metadata_offset=story.offset, topic_id=f"topic-{self._life}", topic="orders"
-        )
-        story.add(removed)
+        self.story.later().tell(TopicRemoved, topic_id=f"topic-{self._life}", topic="orders")
         self._life += 1
         self._epochs.clear()
 

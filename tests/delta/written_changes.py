@@ -23,19 +23,10 @@ COMMITTED_AT = 1_700_000_000_000_000
 def row(topic: str, day: int = 0) -> dict[str, Any]:
     when = MOMENT + dt.timedelta(days=day)
     return {
-        "date": when.date(),
-        "cluster_id": "id",
-        "cluster": "main",
-        "subject": "partition",
-        "is_baseline": False,
-        "occurred_not_before": when,
-        "occurred_not_after": when,
-        "collected_at": when,
-        "source": "s",
-        "topic": topic,
-        "left_isr": [1, 2],
-        "after": {"replicas": [1, 2], "isr": [1], "leader": 1, "offline_since": when},
-    }
+        "date": when.date(), "cluster_id": "id", "cluster": "main", "subject": "partition", "is_baseline": False,
+        "occurred_not_before": when, "occurred_not_after": when, "collected_at": when, "source": "s", "topic": topic,
+        "left_isr": [1, 2], "after": {"replicas": [1, 2], "isr": [1], "leader": 1, "offline_since": when},
+    }  # fmt: skip
 
 
 def rows(version: int, *topics: str | tuple[str, int]) -> pa.Table:

@@ -6,6 +6,7 @@ import pytest
 
 from streaming.errors import IsrwatchError, NewerFormat
 from streaming.jobs.spark_errors import SparkEnded, sentence_of, spark_failure
+from tests.jobs.failed_starts import LATE
 
 TRACE = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure
 Traceback (most recent call last):
@@ -45,11 +46,8 @@ def test_an_error_of_ours_keeps_its_sentence_and_its_class(error: str, kind: typ
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (
-            "Python worker failed to connect back.\n\nJVM stacktrace:\n\tat o.a.S",
-            "Python worker failed to connect back",
-        ),
-        (OF_A_TASK, "Python worker failed to connect back"),
+        (f"{LATE}.\n\nJVM stacktrace:\n\tat o.a.S", LATE),
+        (OF_A_TASK, LATE),
         ("", "RuntimeError"),
     ],
 )

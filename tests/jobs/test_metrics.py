@@ -54,7 +54,7 @@ def samples(address: str) -> dict[str, float]:
 def test_names_and_help_are_as_agreed(
     application: Application, address: str, golden: Callable[[str, str], None]
 ) -> None:
-    publish(application.queries[0]._places.bus)
+    publish(places.bus)
     application.reporter.report()
     applied = BatchResult(
         observations=1, changes=1, refused=1, version=1, seconds=0.1, stages={"fold": 0.1}, reasons={"json": 1}
@@ -109,8 +109,10 @@ def test_what_spark_reports_of_a_batch_is_taken_over(application: Application, a
 
 
 @pytest.mark.spark
-def test_real_spark_tells_every_stage_of_a_batch(application: Application, address: str, spark: SparkSession) -> None:
-    publish(application.queries[0]._places.bus)
+def test_real_spark_tells_every_stage_of_a_batch(
+    places: JobLocations, application: Application, address: str, spark: SparkSession
+) -> None:
+    publish(places.bus)
     count = "isrwatch_job_batch_stage_seconds_count"
     wanted = [f'{count}{{query="replication",stage="{stage}"}}' for stage in (
         "latestOffset", "getBatch", "queryPlanning", "addBatch", "walCommit", "commitOffsets",

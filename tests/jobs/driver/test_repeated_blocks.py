@@ -284,21 +284,6 @@ def test_of_a_topic_that_changed_only_its_own_block_is_decoded_and_known_again(s
     assert [row["after"]["isr"] for row in job.changes if row["before"]] == [[1, 2]]
 
 
-def test_a_change_that_came_singly_makes_the_block_of_its_topic_unknown(story: Story) -> None:
-    job = BlockJob(RepeatedBlocks())
-    story.block([{}, {}])
-    job.apply(sent([story]))
-    story.later().partition(1, isr=(1, 2), partition_epoch=1, **LAG)
-    job.apply(sent([story]))
-    story.later().partition(1, isr=(1, 2, 3), partition_epoch=2, **LAG)
-    job.apply(sent([story]))
-    story.later().block([{}, {"partition_epoch": 2}])
-    job.apply(sent([story]))
-
-    assert decoded(job) == 1
-    assert [row["after"]["isr"] for row in job.changes if row["before"]] == [[1, 2], [1, 2, 3]]
-
-
 def test_an_isr_that_flips_back_between_polls_is_told() -> None:
     poll = Story("admin:a", SourceKind.POLL)
     job = BlockJob(RepeatedBlocks())
@@ -321,20 +306,6 @@ def test_two_sources_that_spell_a_partition_in_their_own_ways_are_both_skipped()
             source.snapshot([{"partition_epoch": epoch}] * 10)
             job.apply(sent([source]))
     assert decoded(job) == 0
-
-
-def test_an_old_block_in_the_same_batch_as_a_change_is_decoded() -> None:
-    poll = Story("admin:a", SourceKind.POLL)
-    job = BlockJob(RepeatedBlocks())
-    poll.snapshot([{"partition_epoch": None}] * 3)
-    job.apply(sent([poll]))
-    poll.later(30)
-    poll.partition(2, isr=(1,), partition_epoch=None)
-    poll.later(30)
-    poll.snapshot([{"partition_epoch": None}] * 3)
-    job.apply(sent([poll]))
-
-    assert [row["after"]["isr"] for row in job.changes if row["before"]] == [[1], [1, 2, 3]]
 
 
 @given(observed=observations())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
-from streaming.bus.directory import DirectoryPublisher
+from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.bus.frames import BusFrame, DamagedRange
 from streaming.contracts.observations import Channel
 from streaming.errors import ConfigurationError, IsrwatchError
@@ -32,6 +32,11 @@ FRAME = 12 + 10  # header and payload
 def publisher(tmp_path: Path) -> Iterator[DirectoryPublisher]:
     with closing(DirectoryPublisher(tmp_path / "bus", segment_bytes=10 * FRAME, fsync=False)) as opened:
         yield opened
+
+
+@pytest.fixture
+def bus(tmp_path: Path) -> DirectoryReader:
+    return DirectoryReader(tmp_path / "bus")
 
 
 @pytest.fixture
@@ -101,18 +106,20 @@ def test_a_log_that_appears_later_is_read_whole(publisher: DirectoryPublisher, r
     assert read(reader, start, end) == [(B, b"poll:b0000"), (B, b"poll:b0001")]
 
 
-def test_a_new_query_begins_with_what_is_kept(publisher: DirectoryPublisher, reader: BusStreamReader) -> None:
+def test_a_new_query_begins_with_what_is_kept(
+    publisher: DirectoryPublisher, reader: BusStreamReader, bus: DirectoryReader
+) -> None:
     publish(publisher, A, range(35))
-    reader._bus.delete_below(Channel.REPLICATION, A, 20 * FRAME)
+    bus.delete_below(Channel.REPLICATION, A, 20 * FRAME)
     end = reader.latestOffset({}, ReadAllAvailable())
     assert [f"poll:a{i:04d}".encode() for i in range(20, 35)] == [payload for _, payload in read(reader, {}, end)]
 
 
 def test_what_was_deleted_unread_stops_the_query_in_words(
-    publisher: DirectoryPublisher, reader: BusStreamReader
+    publisher: DirectoryPublisher, reader: BusStreamReader, bus: DirectoryReader
 ) -> None:
     publish(publisher, A, range(35))
-    reader._bus.delete_below(Channel.REPLICATION, A, 20 * FRAME)
+    bus.delete_below(Channel.REPLICATION, A, 20 * FRAME)
     with pytest.raises(IsrwatchError, match=f"segments up to position {20 * FRAME} of replication/poll:a"):
         read(reader, {A: FRAME}, {A: 30 * FRAME})
 
@@ -171,24 +178,28 @@ def test_available_now_ends_with_what_there_was(publisher: DirectoryPublisher, r
     assert second == reader.latestOffset(second, reader.getDefaultReadLimit())
 
 
-def log_id(reader: BusStreamReader) -> int | None:
-    return reader._bus.segments(Channel.REPLICATION, A)[0].log_id
+def log_id(bus: DirectoryReader) -> int | None:
+    return bus.segments(Channel.REPLICATION, A)[0].log_id
 
 
-def test_a_large_range_is_cut_at_its_segments(publisher: DirectoryPublisher, tmp_path: Path) -> None:
+def test_a_large_range_is_cut_at_its_segments(
+    publisher: DirectoryPublisher, bus: DirectoryReader, tmp_path: Path
+) -> None:
     publish(publisher, A, range(35))
     bounds = [5, 10, 20, 30, 32]
     reader = BusStreamReader(tmp_path / "bus", Channel.REPLICATION, max_bytes=40 * FRAME)
     assert reader._cut(A, 5 * FRAME, 32 * FRAME) == [
-        LogRange(A, lower * FRAME, upper * FRAME, log_id(reader)) for lower, upper in itertools.pairwise(bounds)
+        LogRange(A, lower * FRAME, upper * FRAME, log_id(bus)) for lower, upper in itertools.pairwise(bounds)
     ]
 
 
-def test_a_large_segment_is_cut_between_records(publisher: DirectoryPublisher, reader: BusStreamReader) -> None:
+def test_a_large_segment_is_cut_between_records(
+    publisher: DirectoryPublisher, reader: BusStreamReader, bus: DirectoryReader
+) -> None:
     publish(publisher, A, range(10))
     bounds = [1, 3, 5, 7, 9, 10]
     assert reader._cut(A, FRAME, 10 * FRAME) == [
-        LogRange(A, lower * FRAME, upper * FRAME, log_id(reader)) for lower, upper in itertools.pairwise(bounds)
+        LogRange(A, lower * FRAME, upper * FRAME, log_id(bus)) for lower, upper in itertools.pairwise(bounds)
     ]
 
 
@@ -217,45 +228,30 @@ def test_damage_is_a_row_with_its_bytes_and_its_reason() -> None:
         A, iter([BusFrame(0, b"{}"), DamagedRange(14, b"??", "no frame begins here", 16)]), log_id=7
     )
 
+    common = {"source": A, "left_out": None, "samples": None, "log_id": 7}
     assert batch.to_pylist() == [
-        {"source": A, "position": 0, "payload": b"{}", "damage": None, "left_out": None, "samples": None, "log_id": 7},
-        {
-            "source": A,
-            "position": 14,
-            "payload": b"??",
-            "damage": "no frame begins here",
-            "left_out": None,
-            "samples": None,
-            "log_id": 7,
-        },
+        {**common, "position": 0, "payload": b"{}", "damage": None},
+        {**common, "position": 14, "payload": b"??", "damage": "no frame begins here"},
     ]
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"channel": "replication"}, "the bus needs the option 'directory'"),
-        ({"directory": "bus"}, "the bus needs the option 'channel'"),
-        ({"directory": "bus", "channel": "gossip"}, "no channel 'gossip'; use replication, offsets, metrics"),
-        ({"directory": "bus", "channel": "offsets", "maxBytesPerTrigger": "0"}, "maxBytesPerTrigger is '0'"),
-        ({"directory": "bus", "channel": "offsets", "maxBytesPerTrigger": "1g"}, "maxBytesPerTrigger is '1g'"),
-        (
-            {"directory": "bus", "channel": "offsets", "waitSeconds": "-1"},
-            "waitSeconds is '-1'; use a number of seconds",
-        ),
-        (
-            {"directory": "bus", "channel": "offsets", "sampleColumns": "yes"},
-            "sampleColumns is 'yes'; use true or false",
-        ),
-        (
-            {"directory": "bus", "channel": "offsets", "startingPositions": "[3]"},
-            "startingPositions is '.3.'; use a JSON object",
-        ),
+        ({"directory": None}, "the bus needs the option 'directory'"),
+        ({"channel": None}, "the bus needs the option 'channel'"),
+        ({"channel": "gossip"}, "no channel 'gossip'; use replication, offsets, metrics"),
+        ({"maxBytesPerTrigger": "0"}, "maxBytesPerTrigger is '0'"),
+        ({"maxBytesPerTrigger": "1g"}, "maxBytesPerTrigger is '1g'"),
+        ({"waitSeconds": "-1"}, "waitSeconds is '-1'; use a number of seconds"),
+        ({"sampleColumns": "yes"}, "sampleColumns is 'yes'; use true or false"),
+        ({"startingPositions": "[3]"}, "startingPositions is '.3.'; use a JSON object"),
     ],
 )
-def test_a_wrong_option_is_told_in_words(options: dict[str, str], sentence: str) -> None:
+def test_a_wrong_option_is_told_in_words(options: dict[str, str | None], sentence: str) -> None:
+    given = {name: value for name, value in ({"directory": "bus", "channel": "offsets"} | options).items() if value}
     with pytest.raises(ConfigurationError, match=sentence):
-        checked_options(options)
+        checked_options(given)
 
 
 @pytest.mark.spark
