@@ -52,7 +52,7 @@
 #   1. The content of the state before does not change; it may be decoded on the way. tests/changes/test_listed.py,
 #      tests/delta/test_stored_partitions.py.
 #   2. Where batches are cut changes nothing; a replay gives no change. tests/changes/test_interleavings.py,
-#      tests/changes/test_unchanged_run.py.
+#      tests/changes/test_blocks.py.
 #   3. Collectors of one metadata log may be merged in any order: the state is that of one alone. A poller beside it
 #      changes nothing while it is at most ``SILENCE`` ahead. tests/changes/test_interleavings.py.
 #   4. A collector that starts late, and is ahead, reports several steps as one: taken and missed steps together are the
@@ -61,7 +61,7 @@
 #      deletion and return included; ids of events follow from it. tests/changes/test_tombstones.py.
 #   6. No total ever falls. tests/changes/test_totals_of_the_model.py.
 #   7. A block, a run and the single observations that they stand for give the same. tests/changes/test_blocks.py,
-#      tests/changes/test_unchanged_run.py, tests/jobs/driver/test_repeated_blocks.py.
+#      tests/jobs/driver/test_repeated_blocks.py.
 #   8. A step that Kafka's protocol rules out is an event, PROTOCOL_VIOLATION, and is applied: the cluster is right.
 #      ``partitions.violations``; tests/changes/test_invariants.py.
 

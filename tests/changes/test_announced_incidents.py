@@ -140,7 +140,6 @@ def test_an_incident_with_harm_never_says_that_clients_notice_nothing(delay: int
     """A broker goes down as announced, and another one without: both cost the same partitions their minimum ISR."""
     faults: list[Fault] = [*turn, *crash(3, 50, 40), *crash(2, 50 + delay, 40)]
     table = list(table_of([played(faults, 160, [(40, 150, 3)])], IncidentGaps()).values())
-
     assert any(row["incident_class"] == "broker_loss" and row["severity"] == "critical" for row in table)
     for row in table:
         is_harmed = row["under_min_isr_peak"] or row["offline_peak"]

@@ -69,9 +69,7 @@ def partition(state: ReplicationState, number: int = 0) -> PartitionState:
 def test_what_the_new_log_reports_holds_although_its_epochs_are_lower() -> None:
     story = again(before(), [SHRUNK, SAME])
     story.later().partition(1, isr=(1,), partition_epoch=4, leader_epoch=0)
-
     state, changes = applied(story.seen)
-
     assert (partition(state).isr, partition(state).partition_epoch) == ((1, 2), 4)
     assert (partition(state, 1).isr, partition(state, 1).partition_epoch) == ((1,), 4)
     events = [event for change in changes for event in change.events]
@@ -122,9 +120,7 @@ def test_what_a_second_collector_still_reports_of_the_old_log_is_dropped(is_whol
         other.snapshot([{"isr": (3,), "leader": 3, "partition_epoch": 99, "leader_epoch": 99}, SAME])
         late = other.seen
     again(ours, [SHRUNK, SAME])
-
     state, _ = applied(ours.seen, late)
-
     assert partition(state).isr == (1, 2)
 
 
@@ -186,9 +182,7 @@ def test_the_next_full_report_gives_the_cluster_its_new_name(story: Story) -> No
     story.snapshot()
     before = len(story.seen)
     story.later(30).snapshot(reason=SnapshotReason.PERIODIC)
-
     folded = fold(ReplicationState(), [*story.seen[:before], *named("payments", story.seen[before:])])
-
     assert name_after(story.seen[:before], named("payments", story.seen[before:])) == "payments"
     steps = [change for change in folded.changes if change.cluster_after is not None]
     assert steps[-1].cluster_after is not None

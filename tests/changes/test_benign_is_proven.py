@@ -129,7 +129,6 @@ def test_where_min_isr_is_unknown_it_is_not_said_that_clients_notice_nothing() -
     story.later(5).partition(isr=(2, 3), leader=2, leader_epoch=1, partition_epoch=1, **stopped)
     story.broker(1, in_controlled_shutdown=True)
     story.later(5).heartbeat()
-
     assert reported(story) == [("controlled_shutdown", "info", True)]
     doubt = "whether writers of topic orders were refused is unknown, as min ISR is"
     assert incidents(story)[0]["consequence"] == doubt
@@ -176,7 +175,6 @@ def test_a_broker_that_is_back_from_a_clean_stop_and_does_not_catch_up_is_no_pla
     story.start(1)
     story.later(500).heartbeat()
     assert reported(story) == [("controlled_shutdown", "info", True)]
-
     story.later(200).heartbeat()
     (incident,) = incidents(story)
     assert (incident["incident_class"], incident["severity"]) == ("broker_loss", "warning")

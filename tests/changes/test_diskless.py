@@ -102,7 +102,6 @@ def test_a_topic_of_the_same_name_is_not_diskless_because_its_predecessor_was(st
     gone, _ = played(story.seen)
     assert [(each.is_deleted, each.is_diskless) for each in gone.partitions()] == [(True, False)]
     assert counts(gone)["diskless_partitions"] == 0
-
     story.later().partition(topic_id="topic-2", isr=(1,))
     state, _ = played(story.seen)
     assert (only(state).is_diskless, only(state).is_under_replicated) == (False, True)
@@ -186,7 +185,6 @@ def test_a_lost_broker_is_an_incident_of_the_other_topics_only(story: Story) -> 
     story.later().broker(1, fenced=True)
     story.partition(0, topic_id="topic-2", topic="cold", **DEAD, partition_epoch=1, leader_epoch=1, **FENCED)
     assert incidents(played(story.seen)[1]) == []
-
     story.partition(isr=(2, 3), leader=2, partition_epoch=1, leader_epoch=1, **FENCED)
     assert incidents(played(story.seen)[1]) == [("loss", 1)]
 
@@ -198,9 +196,7 @@ def test_an_incident_ends_when_its_last_degraded_topic_becomes_diskless(story: S
     story.later(600).partition(isr=(1,), partition_epoch=2, **LAG)
     story.later(600).heartbeat()
     fold_of_incidents = IncidentFold(IncidentGaps())
-
     (incident,) = fold_of_incidents.fold(rows_of(in_commit(changes_to_arrow(played(story.seen)[1]), 0, 0), 0))
-
     assert incident.held == {}
     assert incident.closed_at is not None
     assert fold_of_incidents.contexts[CLUSTER].in_sync.total() == 0, "nobody follows in a diskless partition"

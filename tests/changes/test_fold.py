@@ -48,9 +48,7 @@ def test_the_event_of_a_broker_is_identified_by_its_record_and_in_a_poll_by_its_
     story.later().broker(3, fenced=True)
     fenced = story.seen[-1]
     polled = replace(fenced, sequence=fenced.sequence + 1, metadata_offset=None, fenced=False)
-
     _, changes = run([*story.seen, polled])
-
     found = [event.event_id for change in changes for event in change.events if change.subject is Subject.BROKER]
     assert found == [
         f"cluster-1/broker/3/{fenced.metadata_offset}/fenced",
@@ -70,10 +68,8 @@ def test_a_shrink_below_the_minimum_tells_everything_that_began(story: Story) ->
     story.config("2")
     story.snapshot()
     story.later().partition(isr=(1,), partition_epoch=1, **LAG)
-
     state, changes = run(story.seen)
     (change,) = steps(changes)
-
     assert kinds(change) == [EventKind.ISR_SHRINK, EventKind.UNDER_REPLICATED_BEGAN, EventKind.UNDER_MIN_ISR_BEGAN]
     assert change.left_isr == (2, 3)
     assert (change.cause, change.evidence) == (Cause.LAG, Evidence.PROVEN)
@@ -96,10 +92,8 @@ def test_an_epoch_jump_after_lost_history_counts_what_was_missed_and_invents_not
     story.later(1).partition(isr=(1, 2), partition_epoch=1, **LAG)
     story.later(100)
     story.snapshot([{"isr": (1, 2, 3), "partition_epoch": 6}])
-
     state, changes = run(story.seen)
     partition, change = next(state.partitions()), steps(changes)[-1]
-
     assert 4 == change.missed == partition.missed_changes
     assert (change.cause, change.evidence) == (Cause.UNKNOWN, Evidence.INFERRED)
     assert EventKind.CHANGES_MISSED in kinds(change)
@@ -111,11 +105,9 @@ def test_a_deleted_topic_leaves_healthy_tombstones_and_late_news_of_it_is_droppe
     story.later().partition(isr=(1,), partition_epoch=1, **LAG)
     late = story.seen[-1]
     story.later().removed()
-
     state, changes = run(story.seen)
     _, after = run(_renumbered([late], "metadata_log:b"), state)
     partition = next(state.partitions())
-
     assert kinds(steps(changes)[-1]) == [EventKind.TOPIC_DELETED]
     assert after == []
     assert (partition.is_deleted, partition.is_under_replicated, partition.is_offline) == (True, False, False)
@@ -274,10 +266,8 @@ def test_totals_outlive_a_topic_that_goes_and_comes_back_under_its_id(poll: Stor
     poll.snapshot([], reason=SnapshotReason.PERIODIC)
     poll.later(10)
     poll.snapshot([{"partition_epoch": None}], reason=SnapshotReason.PERIODIC)
-
     state, _ = run(poll.seen)
     partition = next(state.partitions())
-
     assert (partition.is_deleted, partition.isr_shrinks, partition.under_replicated_seconds) == (False, 1, 10.0)
     assert partition.change_number == 3, "changes of one id are numbered on: shrunk, deleted, there again"
 

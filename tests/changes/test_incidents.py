@@ -152,7 +152,6 @@ def test_a_clean_restart_after_a_crash_of_another_broker_is_an_incident_of_its_o
     story.later().broker(2, in_controlled_shutdown=True)
     story.partition(isr=(1, 3), partition_epoch=3, **STOPPED)
     story.later().broker(2, broker_epoch=12)
-
     assert kinds_in(story) == ["broker_loss", "controlled_shutdown"]
 
 
@@ -169,7 +168,6 @@ def test_a_clean_stop_of_a_follower_that_a_stalled_leader_expelled_is_an_inciden
     story.later(0.1).broker(1, in_controlled_shutdown=True)
     story.partition(1, isr=(2, 3), partition_epoch=3, **two_leads, **STOPPED)
     story.later().broker(1, broker_epoch=12)
-
     assert named(rows_from(story.seen)) == [("leader_stall", [2]), ("controlled_shutdown", [1])]
 
 

@@ -89,10 +89,8 @@ def begun_late(log: Sequence[Observation], dice: Random) -> tuple[Observation, .
 def test_a_late_collector_brings_the_same_state_and_each_step_is_told_or_missed(world: int, dice: Random) -> None:
     log = log_of(world)
     alone = applied([log])
-
     first = baseline(log)
     both = applied([log[:first], *mixed([log[first:], begun_late(log, dice)], dice)])
-
     assert seen_by_all(both.state) == seen_by_all(alone.state)
     assert {key: it.is_fenced for key, it in both.state.brokers.items()} == {
         key: it.is_fenced for key, it in alone.state.brokers.items()
@@ -262,9 +260,7 @@ def test_what_a_second_collector_has_told_already_was_not_missed(world: int, dic
 def test_two_collectors_with_gaps_of_their_own_bring_the_true_state(world: int, dice: Random) -> None:
     log = log_of(world)
     whole = applied([log])
-
     both = applied(mixed([with_gaps(log, dice), with_gaps(seen_by_another(log, dice), dice)], dice))
-
     assert {key: {n: (it.isr, it.leader, it.partition_epoch) for n, it in parts.items() if not it.is_deleted}
             for key, parts in both.state.topics.items()} == {
         key: {n: (it.isr, it.leader, it.partition_epoch) for n, it in parts.items() if not it.is_deleted}

@@ -68,11 +68,9 @@ def test_who_leaves_an_isr_later_was_not_kept_there() -> None:
     episode.add_report(1, [2], (1, 3, 4), 10, is_shrunk=False)
     episode.add_report(3, [1], (3, 4), 11, is_shrunk=False)
     assert episode.sides() == (), "3 still follows 1"
-
     episode.add_report(1, [3], (1, 4), 20, is_shrunk=True)
     episode.add_report(1, [4], (1,), 21, is_shrunk=True)
     episode.add_report(2, [1], (2, 3), 22, is_shrunk=False)
-
     assert episode.sides() == (frozenset({1}), frozenset({2, 3, 4}))
     assert episode.torn_at == 21
 
@@ -82,9 +80,7 @@ def test_reports_of_two_pairs_are_of_one_cut_where_who_keeps_up_leaves_no_third_
     one.add_report(4, [3], (4, 2), 10, is_shrunk=False)
     other.add_report(1, [2], (1, 3), 12, is_shrunk=False)
     apart.add_report(1, [5], (1, 6), 12, is_shrunk=False)
-
     cut, links = merged_episode(one, other), merged_episode(one, apart)
-
     assert cut is not None
     assert (cut.torn_at, cut.sides()) == (12, (frozenset({1, 3}), frozenset({2, 4})))
     assert links is not None

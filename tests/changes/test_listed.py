@@ -48,7 +48,6 @@ def test_listed_partitions_are_those_that_would_have_appeared_one_by_one(
     told = first_report(partitions, minimum, is_diskless=is_diskless)
     alone = state_after(replace(observed, sequence=0) for observed in singly(told))
     listed = state_after(told).topic(TOPIC)
-
     assert isinstance(listed, ListedPartitions)
     assert dict(listed) == alone.topic(TOPIC)
     assert list(listed) == sorted(alone.topic(TOPIC))
@@ -105,7 +104,6 @@ def test_only_the_block_itself_has_listed_the_partitions() -> None:
     (block,) = [each for each in story.seen if each.kind == "partitions"]
     (same,) = [each for each in other.seen if each.kind == "partitions"]
     listed = state.topic(TOPIC)
-
     assert isinstance(listed, ListedPartitions)
     assert listed.are_of(block)  # type: ignore[arg-type]
     assert not listed.are_of(same)  # type: ignore[arg-type]

@@ -139,7 +139,6 @@ def test_work_that_runs_out_while_the_broker_is_down_overran_until_the_broker_is
     assert kinds(changes) == ["began", "overran"]
     assert broker_of(state).maintenance_overran_at == START + 60 * SECOND
     assert broker_of(state).maintenance_until is None
-
     story.later(20).broker(3, broker_epoch=9)
     assert broker_of(played(merged(story.seen, desk.seen))[0]).maintenance_overran_at is None
 

@@ -25,8 +25,8 @@ from streaming.delta.changes.log import changes_to_arrow
 from streaming.delta.incidents.rows import rows_of
 from tests.changes.conftest import FENCED, PROVEN, STOPPED, Story, folded, only
 from tests.changes.faults import observed, of, played
-from tests.changes.test_diagnosis import named, restart, standing
-from tests.changes.test_incident_bounds import proven_late
+from tests.changes.test_diagnosis import proven_late, restart
+from tests.changes.test_incidents import named, standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -195,7 +195,6 @@ def test_who_is_down_in_a_full_report_after_a_gap_was_lost_and_did_not_lag(story
     ]
     full_report(story, [{"isr": (1, 2), "partition_epoch": 1}], brokers, SnapshotReason.HISTORY_LOST)
     beats(story, 5)
-
     assert named(applied(story.seen)[1]) == [("broker_loss", [3])]
 
 

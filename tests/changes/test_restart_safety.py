@@ -328,7 +328,6 @@ def test_a_command_that_has_ended_takes_nobody_down_once_its_broker_is_up_and_in
     story.snapshot([{"isr": fields.get("isr", (1, 2, 3))}])
     tail = story.lease(3, why=fields.get("why", f"upgrade{IN_ITS_TAIL}"))
     story.later(fields.get("ended_before", 10)).heartbeat()
-
     each = advised([*story.seen[:-1], tail, story.seen[-1]])
     assert (each[1].is_safe_to_stop, each[1].restart_reason.startswith("planned work on broker 3")) == (
         is_safe,

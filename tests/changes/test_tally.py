@@ -191,7 +191,6 @@ def test_a_planned_restart_scores_nothing_until_the_broker_has_caught_up() -> No
     story.later().broker(3, fenced=True)
     fenced = scored(story)
     story.later().broker(3, broker_epoch=9, fenced=False, in_controlled_shutdown=False)
-
     assert stopping == fenced == scored(story) == {1: 0.0, 2: 0.0, 3: 0.0}
 
 
@@ -215,7 +214,6 @@ def test_a_crash_is_to_blame_alone_also_where_another_broker_is_being_restarted(
     story.later().broker(2, in_controlled_shutdown=True)
     for number, isr in enumerate([(1,), (1,), (1, 3)]):
         story.partition(number, isr=isr, partition_epoch=2, **STOPPED)
-
     assert scored(story) == {1: 0.0, 2: 0.0, 3: 1.0}
 
 
@@ -228,7 +226,6 @@ def test_a_broker_that_crashes_after_its_restart_is_to_blame_again() -> None:
     story.later().partition(partition_epoch=2, cause=Cause.EXPAND, evidence=Evidence.PROVEN)
     story.later().broker(3, broker_epoch=9, fenced=True)
     story.partition(isr=(1, 2), partition_epoch=3, **FENCED)
-
     assert scored(story)[3] == 1.0
 
 

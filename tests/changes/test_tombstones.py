@@ -181,9 +181,7 @@ def test_the_events_of_a_partition_that_exists_again_have_ids_of_their_own() -> 
     story.later().partition(0)
     story.later().partition(0, isr=(1,), partition_epoch=1, **LAG)
     story.later().removed()
-
     _, _, changes = run(story.seen)
-
     ids = [event.event_id for change in changes for event in change.events]
     numbers = [change.after.change_number for change in changes if change.after and change.after.partition == 0]
     assert len(ids) == len(set(ids))

@@ -137,7 +137,6 @@ def test_compaction_neither_adds_rows_nor_moves_positions(tmp_path: Path, monkey
     truth = ChangeLog(tmp_path)
     for position in (1, 2, 3):
         truth.commit(rows, {"a": position})
-
     assert truth.version > 3, "it was compacted"
     assert rows_between(tmp_path / "partition_changes", 3, truth.version).num_rows == 0
     assert ChangeLog(tmp_path).position("a") == 3

@@ -92,10 +92,8 @@ def test_no_more_rows_are_kept_than_the_limit(log: ChangeLog, tmp_path: Path) ->
     table = DeltaTable(str(tmp_path / PARTITION_CHANGES.name))
     writer, large = Writer(table), pa.concat_tables([rows] * (KEPT_ROWS // rows.num_rows))
     writer.keep_rows()
-
     for added in (large, rows, rows.slice(0, KEPT_ROWS - large.num_rows)):
         writer.write(in_commit(added, table.version() + 1, 1), APPEND, {})
-
     assert {version: kept.num_rows for version, kept in writer.take_kept().items()} == {
         log.version + 1: large.num_rows,
         log.version + 3: KEPT_ROWS - large.num_rows,

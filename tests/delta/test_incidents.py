@@ -144,13 +144,11 @@ def test_however_often_files_are_merged_and_the_query_starts_the_incidents_are_t
     (whole / PARTITION_CHANGES.name).symlink_to((truth / PARTITION_CHANGES.name).resolve())
     IncidentsTable(whole, SHORT).apply(added(whole))
     monkeypatch.setattr("streaming.delta.incidents.table.FILES_BEFORE_MERGING", 3)
-
     for number, one in enumerate(added(truth)):
         if number % 5 == 0:
             table = IncidentsTable(truth, SHORT)
         table.apply([one])
         assert len(files(truth)) <= 4
-
     assert rows(truth) == rows(whole)
 
 

@@ -69,10 +69,8 @@ def test_every_layout_is_the_first() -> None:
 def test_a_newer_layout_is_refused_with_one_sentence_and_left_alone(tmp_path: Path, table: Table) -> None:
     create_or_upgrade(tmp_path, table)
     version = set_layout(tmp_path / table.name, table.layout + 1)
-
     with pytest.raises(TableRefused) as refused:
         create_or_upgrade(tmp_path, table)
-
     opened = DeltaTable(str(tmp_path / table.name))
     assert str(refused.value) == (
         f"{opened.table_uri} was written by a newer isrwatch "

@@ -206,7 +206,6 @@ def test_another_writer_may_delete_the_same_entries_at_once(tmp_path: Path, monk
         return [*actions, {"remove": {"path": "a-file"}}]
 
     monkeypatch.setattr(table_log, "actions_of", outrun)
-
     assert set(delete_log_before(path, log.version)) == {"a-file"}
     assert versions_in_log(path)[0] == newest_checkpoint(path)
 
@@ -314,10 +313,8 @@ def test_upkeep_that_loses_a_race_stops_like_any_commit(tmp_path: Path) -> None:
     writer = Writer(table)
     keeper = AppendMaintenance(table, path, writer, lambda *given: expire_changes(tmp_path, *given))
     commit(log, tmp_path, times=1)
-
     with pytest.raises(TableRefused, match="another job writes"):
         keeper.expire_history(PAST)
-
     assert count(path) == 5 * changed()[1].num_rows
 
 

@@ -94,10 +94,8 @@ def test_a_writer_that_was_suspended_until_the_log_it_has_read_expired_goes_on(t
     for number in range(RECORDS):
         busy.add([record(number)], Micros(1))
     assert versions_in_log(tmp_path / QUARANTINE.name)[0] > read
-
     assert suspended.add([record(0), record(1)], Micros(1)).total() == 1
     assert busy.add([record(RECORDS - 1), record(RECORDS)], Micros(1)).total() == 1
-
     assert quarantined(tmp_path) == {"offsets": RECORDS + 1, "replication": 2}
 
 
@@ -122,10 +120,8 @@ def test_a_writer_whose_version_was_taken_and_expired_since_is_refused_like_any_
     for number in range(1, RECORDS):
         quarantine.add([record(number)], Micros(1))
     assert versions_in_log(tmp_path / QUARANTINE.name)[0] > table.version()
-
     with pytest.raises(TableRefused, match="another job writes"):
         late.write(arrow_schema(QUARANTINE).empty_table(), APPEND, {})
-
     assert quarantined(tmp_path) == {"offsets": RECORDS}
 
 
@@ -210,7 +206,6 @@ def test_a_write_finds_as_few_rows_and_files_as_long_ago_also_if_the_job_restart
         quarantine.add([odd(number)], Micros(DAY))
         table = DeltaTable(str(tmp_path / QUARANTINE.name))
         sizes.append((len(table.file_uris()), pa.table(table.get_add_actions())["num_records"]))
-
     assert max(files for files, _ in sizes) < FILES_BEFORE_CONDENSING
     assert max(sum(records.to_pylist()) for _, records in sizes) < FILES_BEFORE_CONDENSING + KEPT_RECORDS + 1
     assert Quarantine(tmp_path, Channel.REPLICATION).by_source() == {"s": len(sizes)}

@@ -112,7 +112,6 @@ def test_begins_of_very_many_episodes_are_summed_without_overflow() -> None:
     many = pa.concat_tables([rows_of(story.seen)] * 5_300)
     begins = [1_790_000_000_000_000 + number for number in range(many.num_rows)]
     closed = [2_000_000_000.25] * many.num_rows  # 63 years each: their sum has more than 2^63 microseconds, too
-
     assert_counted(
         columns_set(
             many, {"partition": [*range(many.num_rows)], "under_replicated_since": begins, "offline_seconds": closed}
@@ -125,7 +124,6 @@ def test_nulls_count_as_what_they_are_read_as() -> None:
     story.snapshot([{}] * 3)
     rows = rows_of(story.seen)
     nothing = [None, None, None]
-
     assert_counted(columns_set(rows, {"adding_replicas": [None, [], [7]], "removing_replicas": [[], [], None]}))
     assert_counted(
         columns_set(
@@ -224,9 +222,7 @@ def test_very_many_topics_are_decoded_in_several_goes(monkeypatch: pytest.Monkey
     place = rows.column_names.index("topic_id")
     many = pa.concat_tables(rows.set_column(place, "topic_id", pa.array([f"id-{each}"])) for each in range(5))
     stored = StoredPartitions(many)
-
     taken = stored.take(list(stored))
-
     assert sorted(chain(each.topic_id for each in taken)) == [f"id-{each}" for each in range(5)]
     assert (len(stored), stored.rows().num_rows) == (0, 0)
 
@@ -241,9 +237,7 @@ def test_the_newest_rows_laid_over_the_known_ones_are_the_state(told: list[Obser
         state.apply(folded.touched)
         rows = newest_partitions(rows, states_after(changes_to_arrow(folded.changes), version), version)
         assert set(rows["as_of_version"].to_pylist()) <= {version}
-
     read = list(states_of(PartitionState, rows))
-
     assert keyed(state.partitions()) == keyed(read)
     assert len(read) == len(keyed(read))
 

@@ -44,12 +44,7 @@ def test_an_error_of_ours_keeps_its_sentence_and_its_class(error: str, kind: typ
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        (f"{LATE}.\n\nJVM stacktrace:\n\tat o.a.S", LATE),
-        (OF_A_TASK, LATE),
-        ("", "RuntimeError"),
-    ],
+    ("text", "sentence"), [(f"{LATE}.\n\nJVM stacktrace:\n\tat o.a.S", LATE), (OF_A_TASK, LATE), ("", "RuntimeError")]
 )
 def test_a_cause_is_one_line_without_what_spark_writes_around_it(text: str, sentence: str) -> None:
     assert sentence_of(RuntimeError(text)) == sentence

@@ -52,7 +52,7 @@ def samples(address: str) -> dict[str, float]:
 
 
 def test_names_and_help_are_as_agreed(
-    application: Application, address: str, golden: Callable[[str, str], None]
+    places: JobLocations, application: Application, address: str, golden: Callable[[str, str], None]
 ) -> None:
     publish(places.bus)
     application.reporter.report()
@@ -61,9 +61,7 @@ def test_names_and_help_are_as_agreed(
     )
     application.metrics.applied("offsets", applied, {"toArrow": 0.1})
     application.metrics.progressed("offsets", 1, 10.0, {"addBatch": 100, "triggerExecution": 120})
-
     told = ask(address, "/metrics")[1]
-
     golden("job_metrics.txt", "\n".join(line for line in told.splitlines() if line.startswith("#")) + "\n")
 
 

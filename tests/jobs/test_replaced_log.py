@@ -161,7 +161,6 @@ def test_a_copy_that_nobody_wrote_on_is_read_on_when_its_writer_does(places: Job
     restore(places)
     first = applied(places)
     publish(places, story[60:])
-
     assert [len(first), len(applied(places))] == [1, 0]
     assert essence_without_loss(places) == expected_changes(story)
 
@@ -247,9 +246,7 @@ def test_what_is_refused_of_another_log_is_quarantined_though_its_positions_are_
     applied(places, channel, query)
     shutil.rmtree(places.bus)
     refuse(places, channel, source, 3, b"new")
-
     told = applied(places, channel, query) + applied(places, channel, query)
-
     assert len(told) == 1
     raws = sorted(row["raw"] for row in rows(places.tables, "quarantine") for _ in range(row["records"]))
     assert raws == [b"new0", b"new1", b"new2", b"old0", b"old1", b"old2", b"old3"]

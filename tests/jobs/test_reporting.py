@@ -51,9 +51,7 @@ def test_a_channel_without_sources_is_written_once(places: JobLocations) -> None
     reporter = Reporter([offsets, metrics], places)
     reporter.report()
     before = newest_version(places.tables / "source_progress")
-
     reporter.report()
-
     assert newest_version(places.tables / "source_progress") == before + 1
     assert told(places).keys() == {("offsets", "admin:a")}
 

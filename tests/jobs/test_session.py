@@ -25,7 +25,6 @@ DELTA_JARS = (Path("/jars/delta-spark_4.2_2.13-4.4.0.jar"), Path("/jars/delta-st
 
 def test_the_measured_configuration_is_the_reference_file() -> None:
     measured = measured_configuration()
-
     assert measured["spark.master"] == "local[2]"
     assert measured["spark.sql.session.timeZone"] == "UTC"
     assert measured["spark.sql.parquet.outputTimestampType"] == "TIMESTAMP_MICROS"

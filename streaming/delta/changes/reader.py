@@ -35,7 +35,7 @@
 #
 # Invariants
 #   1. After ``poll`` returned, every row of the versions up to ``version`` was returned exactly once, in the order of
-#      (version, ordinal), however polls were cut. tests/delta/test_change_reader_cuts.py.
+#      (version, ordinal), however polls were cut. tests/delta/test_change_reader.py.
 #   2. Neither compaction nor expiry of Delta's log loses or repeats a row. tests/delta/test_change_reader.py,
 #      tests/delta/test_maintenance.py.
 #   3. Version and identity move together, and only after all rows were read: a poll that raises can be repeated.

@@ -146,10 +146,8 @@ def test_a_first_report_leaves_no_object_per_partition_behind_and_its_blocks_are
     story.snapshot([{"leader_epoch": number % 7} for number in range(300)])
     gc.collect()
     before = sum(isinstance(each, PartitionState) for each in gc.get_objects())
-
     batch = ReplicationBatch(tmp_path)
     applied = batch.apply(published(story.seen))
-
     gc.collect()
     assert sum(isinstance(each, PartitionState) for each in gc.get_objects()) - before < 10
     assert applied.changes == len(rows(tmp_path, "partition_changes")) > 300
@@ -411,7 +409,5 @@ def test_sources_of_one_batch_are_merged_by_time_each_in_its_own_order(tmp_path:
     poll.later(50)
     poll.snapshot([{"isr": (1, 2), "partition_epoch": None}])
     both = pa.concat_tables([published(poll.seen), published(log.seen)])
-
     ReplicationBatch(tmp_path).apply(both)
-
     assert [row["cause"] for row in rows(tmp_path, "partition_changes") if row["left_isr"]] == []

@@ -81,7 +81,6 @@ def test_a_record_that_is_refused_again_later_is_refused_with_the_same_words(mon
         with pytest.raises(InvalidObservation) as refused:
             decode_row(payload, None, Channel.REPLICATION)
         reasons.append(str(refused.value))
-
     assert len(set(reasons)) == 1
 
 

@@ -227,7 +227,6 @@ def test_digests_that_the_disk_refused_are_published_with_the_next_batch(story: 
     job.apply(workers.batch(0, half, None))
     published.parent.unlink()
     job.apply(workers.batch(half, 2 * half, None))
-
     assert published_digests(published) is not None
 
 
@@ -263,7 +262,6 @@ def test_blocks_that_repeat_are_one_run(story: Story) -> None:
         for topic in range(20):
             story.block([{"topic_id": f"topic-{topic}"}] * 5)
         job.apply(sent([story]))
-
     (run,) = [item for item in job.batches[-1].observations if isinstance(item, UnchangedRun)]
     assert (decoded(job), run.sequence - run.first_sequence + 1) == (0, 20)
     assert job.batches[-1].count == 21
@@ -291,7 +289,6 @@ def test_an_isr_that_flips_back_between_polls_is_told() -> None:
         poll.later(30)
         poll.snapshot([{"isr": (1, 2, 3), "partition_epoch": None}, {"isr": isr, "partition_epoch": None}])
         job.apply(sent([poll]))
-
     shrinks = [row["after"]["isr"] for row in job.changes if row["before"]]
     assert shrinks == [[1, 2], [1, 2, 3]]
     assert decoded(job) == 0

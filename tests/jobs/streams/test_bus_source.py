@@ -1,4 +1,4 @@
-"""The bus as a Spark source: planning without Spark, and a query that reads everything exactly once."""
+"""The bus and the change log as Spark sources: planning without Spark, and a query that reads everything once."""
 
 from __future__ import annotations
 
@@ -13,16 +13,21 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.bus.frames import BusFrame, DamagedRange
 from streaming.contracts.observations import Channel
+from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta.changes.log import ChangeLog
 from streaming.errors import ConfigurationError, IsrwatchError
-from streaming.jobs.streams import bus_options, bus_source
+from streaming.jobs.streams import bus_options, bus_source, changes_source
 from streaming.jobs.streams.bus_options import checked_options
 from streaming.jobs.streams.bus_source import BusPartition, BusStreamReader, LogRange, arrow_batches, grouped
+from streaming.jobs.streams.changes_source import ChangesStreamReader
+from tests.delta.test_change_log import changed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+
 
 A, B = "poll:a", "poll:b"
 FRAME = 12 + 10  # header and payload
@@ -72,7 +77,6 @@ def test_batches_are_bounded_and_give_everything_once(publisher: DirectoryPublis
     while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) != start:
         batch = read(reader, start, end)
         rows, sizes, start = rows + batch, [*sizes, len(batch)], end
-
     assert max(sizes) <= 10
     assert sorted(rows) == [(source, f"{source}{i:04d}".encode()) for source, n in ((A, 35), (B, 3)) for i in range(n)]
     assert start == {A: 35 * FRAME, B: 3 * FRAME}
@@ -138,7 +142,6 @@ def test_only_a_query_without_a_pause_waits_for_records(publisher: DirectoryPubl
     start = paused.latestOffset({}, limit)
     later = threading.Timer(0.2, publish, (publisher, A, range(1, 2)))
     later.start()
-
     assert paused.latestOffset(start, limit) == start
     assert waiting.latestOffset(start, limit) == {A: start[A] + FRAME}
     later.join()
@@ -227,7 +230,6 @@ def test_damage_is_a_row_with_its_bytes_and_its_reason() -> None:
     (batch,) = arrow_batches(
         A, iter([BusFrame(0, b"{}"), DamagedRange(14, b"??", "no frame begins here", 16)]), log_id=7
     )
-
     common = {"source": A, "left_out": None, "samples": None, "log_id": 7}
     assert batch.to_pylist() == [
         {**common, "position": 0, "payload": b"{}", "damage": None},
@@ -284,3 +286,28 @@ def test_a_query_reads_everything_once_and_goes_on(
     assert sorted(row for batch in seen for row in batch) == expected
     assert all(len(batch) <= 20 for batch in seen)
     assert [row for row in seen[-1] if row[0] == A] == expected[35:40]
+
+
+def heartbeats(log: ChangeLog, count: int) -> int:
+    for _ in range(count):
+        log.commit(changed()[1].slice(0, 1), {"a": log.version}, only_sources=True)
+    return log.version
+
+
+def test_steps_are_planned_at_once_and_heartbeats_at_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, reader = ChangeLog(tmp_path), ChangesStreamReader(tmp_path / PARTITION_CHANGES.name)
+    log.commit(changed()[1], {"a": 1})
+    start = reader.latestOffset(reader.initialOffset())
+    assert start == {"version": 1}
+
+    heartbeats(log, 3)
+    assert reader.latestOffset(start) == start
+    assert reader.latestOffset(start) == start
+
+    step = log.commit(changed()[1], {"a": 5})
+    assert reader.latestOffset(start) == {"version": step}
+
+    newest = heartbeats(log, 2)
+    assert reader.latestOffset({"version": step}) == {"version": step}
+    monkeypatch.setattr(changes_source, "SECONDS_BETWEEN_HEARTBEATS", 0.0)
+    assert reader.latestOffset({"version": step}) == {"version": newest}
