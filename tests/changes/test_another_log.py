@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.changes.fold import fold
-from streaming.changes.state import ReplicationState
+from streaming.changes.state import Change, ReplicationState
 from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
 from streaming.contracts.observations import ConfigOrigin, Observation, SnapshotBegin, SnapshotReason, SourceKind
 from streaming.contracts.state import ConfigKey
-from tests.changes.conftest import SECOND, Story
+from tests.changes.conftest import SECOND, Story, folded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from streaming.changes.state import Change
     from streaming.contracts.state import PartitionState
 
 
@@ -54,11 +52,9 @@ SAME = {"partition_epoch": 3, "leader_epoch": 0}
 
 
 def applied(*batches: Sequence[Observation]) -> tuple[ReplicationState, list[Change]]:
-    state, changes = ReplicationState(), []
+    state, changes = ReplicationState(), list[Change]()
     for batch in batches:
-        folded = fold(state, batch)
-        state.apply(folded.touched)
-        changes += folded.changes
+        changes += folded(batch, state)[1]
     return state, changes
 
 
@@ -172,19 +168,16 @@ def named(name: str, observations: Iterable[Observation]) -> list[Observation]:
 
 
 def name_after(*batches: Sequence[Observation]) -> str:
-    state = ReplicationState()
-    for batch in batches:
-        state.apply(fold(state, batch).touched)
-    return state.clusters[ClusterId("cluster-1")].cluster
+    return applied(*batches)[0].clusters[CLUSTER].cluster
 
 
 def test_the_next_full_report_gives_the_cluster_its_new_name(story: Story) -> None:
     story.snapshot()
     before = len(story.seen)
     story.later(30).snapshot(reason=SnapshotReason.PERIODIC)
-    folded = fold(ReplicationState(), [*story.seen[:before], *named("payments", story.seen[before:])])
+    _, changes = folded([*story.seen[:before], *named("payments", story.seen[before:])])
     assert name_after(story.seen[:before], named("payments", story.seen[before:])) == "payments"
-    steps = [change for change in folded.changes if change.cluster_after is not None]
+    steps = [change for change in changes if change.cluster_after is not None]
     assert steps[-1].cluster_after is not None
     assert steps[-1].cluster_after.cluster == "payments", "the tables get it, too"
     assert not steps[-1].events
@@ -216,7 +209,7 @@ def test_two_collectors_with_two_names_do_not_rename_the_brokers_in_turn(story: 
     steps = [
         change.broker_after
         for batch in (story.seen, named("payments", other.seen))
-        for change in folded_into(state, batch)
+        for change in folded(batch, state)[1]
         if change.broker_after is not None
     ]
 
@@ -225,11 +218,5 @@ def test_two_collectors_with_two_names_do_not_rename_the_brokers_in_turn(story: 
     assert {broker.cluster for broker in state.brokers.values()} == {"orders-eu"}
 
     other.later(120).snapshot(reason=SnapshotReason.PERIODIC)
-    folded_into(state, named("payments", other.seen))
+    folded(named("payments", other.seen), state)
     assert {broker.cluster for broker in state.brokers.values()} == {"payments"}
-
-
-def folded_into(state: ReplicationState, batch: Sequence[Observation]) -> Sequence[Change]:
-    folded = fold(state, batch)
-    state.apply(folded.touched)
-    return folded.changes

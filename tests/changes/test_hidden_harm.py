@@ -274,9 +274,7 @@ def test_a_minimum_that_is_raised_during_a_move_that_adds_replicas_makes_it_unsa
         ({"leader": 2, "isr": (2, 3, 1), "leader_recovering": True}, "unclean_election", []),
     ],
 )
-def test_a_partition_first_seen_in_harm_is_in_an_incident(
-    state: dict[str, Any], expected: str, blamed: list[int]
-) -> None:
+def test_a_partition_first_seen_in_harm_is_an_incident(state: dict[str, Any], expected: str, blamed: list[int]) -> None:
     story = Story()
     story.config("2")
     over_a_gap(story, [{}], [{}, {**AFTER_GAP, **state}])

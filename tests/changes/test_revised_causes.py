@@ -68,9 +68,7 @@ def test_a_proof_of_an_earlier_step_is_an_event_and_the_cause_stays(shrunk: tupl
 
 
 @pytest.mark.parametrize("partition", [0, 7])
-def test_a_proof_that_is_not_newer_or_of_nothing_is_dropped(
-    partition: int, shrunk: tuple[Story, ReplicationState]
-) -> None:
+def test_a_proof_that_is_old_or_of_nothing_is_dropped(partition: int, shrunk: tuple[Story, ReplicationState]) -> None:
     story, state = shrunk
     folded = fold(state, [proof(story, 3, partition)])
     assert details(folded) == []

@@ -187,9 +187,7 @@ def test_derived_tables_hold_every_event_once_and_the_sums_of_the_brokers(tmp_pa
 
 
 @pytest.mark.parametrize("projected", [(), (0,), (1,), (2,), (0, 1, 2)])
-def test_a_start_forgets_expired_tombstones_whatever_was_written_last(
-    tmp_path: Path, projected: tuple[int, ...]
-) -> None:
+def test_a_start_forgets_expired_tombstones_whatever_came_last(tmp_path: Path, projected: tuple[int, ...]) -> None:
     story = told()
     story.later().removed()
     parts = [story.seen]

@@ -41,9 +41,7 @@ def run(tables: Path, story: list[Observation], policy: RetentionPolicy, size: i
 
 
 @pytest.mark.parametrize("minutes", LATER)
-def test_what_is_ahead_of_the_log_is_derived_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minutes: float
-) -> None:
+def test_what_is_ahead_is_derived_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minutes: float) -> None:
     if not minutes:  # maintenance deletes at once what the newest version does not need
         for name, often in (("COMMITS_BETWEEN_ROUNDS", 2), ("LOG_ENTRIES", 1), ("SECONDS_BETWEEN_SWEEPS", 0.0)):
             monkeypatch.setattr(maintenance, name, often)

@@ -63,9 +63,7 @@ def test_a_table_that_several_jobs_make_at_once_is_made_once(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("error", [DeltaError("cannot write a checkpoint"), OSError(28, "No space left on device")])
-def test_a_commit_whose_error_came_late_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_a_commit_with_a_late_error_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def committed_and_failed(*arguments: Any, **options: Any) -> None:
         write_deltalake(DeltaTable(str(tmp_path / "a table" / "replica_offsets")), *arguments[1:], **options)
         raise error
@@ -136,9 +134,7 @@ def test_of_two_writers_of_one_channel_the_second_is_told(tmp_path: Path) -> Non
     assert positions(tmp_path) == {"offsets": [2]}
 
 
-def test_a_writer_that_was_suspended_until_its_log_expired_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_writer_suspended_until_its_log_expired_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming.delta.log.maintenance.COMMITS_BETWEEN_ROUNDS", 5)
     keep = RetentionPolicy(reader_minutes=0)
     suspended, busy = ProgressTable(tmp_path, Channel.OFFSETS, keep), ProgressTable(tmp_path, Channel.METRICS, keep)

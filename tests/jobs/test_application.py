@@ -142,9 +142,7 @@ def query_of(stream: Any, tmp_path: Path, said: list[str]) -> SupervisedQuery:
     return SupervisedQuery("metrics", definition, JobSettings(), places, said.append)
 
 
-def test_a_failure_and_its_end_are_a_line_each_the_rest_is_in_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_and_its_end_are_a_line_each_and_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervised, "QueryRun", Run)
     monkeypatch.setattr(supervised, "FIRST_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(supervised, "RUNS_AGAIN_AFTER_SECONDS", -1.0)

@@ -113,9 +113,7 @@ def test_a_damaged_record_is_quarantined_whatever_its_bytes_say(tmp_path: Path) 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("channel", [Channel.REPLICATION, Channel.OFFSETS])
-def test_a_query_that_meets_a_newer_record_stops_for_good(
-    spark: SparkSession, places: JobLocations, channel: Channel
-) -> None:
+def test_a_query_that_meets_a_newer_one_stops(spark: SparkSession, places: JobLocations, channel: Channel) -> None:
     story = story_of(channel)
     register_sources(spark)
     reports: list[str] = []

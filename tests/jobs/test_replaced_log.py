@@ -281,9 +281,7 @@ def test_what_was_refused_of_a_log_that_is_restored_from_a_copy_counts_once(
     [(Channel.METRICS, "metrics:a"), (Channel.OFFSETS, "admin:a")],
     ids=["into one table", "into one of several tables, the others at none of its records"],
 )
-def test_samples_of_a_log_that_comes_late_are_not_taken_for_old(
-    places: JobLocations, channel: Channel, source: str
-) -> None:
+def test_samples_of_a_log_that_comes_late_are_no_old_ones(places: JobLocations, channel: Channel, source: str) -> None:
     """The job was killed before it reported its sources, and the bus was lost meanwhile."""
     query, story = str(channel), Story(source)
 

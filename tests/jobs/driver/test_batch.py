@@ -154,9 +154,7 @@ def test_a_first_report_leaves_no_object_per_partition_behind_and_its_blocks_are
     assert len(batch._repeated) == 1
 
 
-def test_derived_tables_follow_steps_at_once_and_heartbeats_at_times(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_derived_tables_follow_steps_at_once_heartbeats_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def applied(position: int) -> tuple[bool, bool]:
         batch.apply(published(story.seen[position:], start=position))
         path = tmp_path / "partition_changes"

@@ -185,9 +185,7 @@ def log_id(bus: DirectoryReader) -> int | None:
     return bus.segments(Channel.REPLICATION, A)[0].log_id
 
 
-def test_a_large_range_is_cut_at_its_segments(
-    publisher: DirectoryPublisher, bus: DirectoryReader, tmp_path: Path
-) -> None:
+def test_a_range_is_cut_at_its_segments(publisher: DirectoryPublisher, bus: DirectoryReader, tmp_path: Path) -> None:
     publish(publisher, A, range(35))
     bounds = [5, 10, 20, 30, 32]
     reader = BusStreamReader(tmp_path / "bus", Channel.REPLICATION, max_bytes=40 * FRAME)
@@ -257,9 +255,7 @@ def test_a_wrong_option_is_told_in_words(options: dict[str, str | None], sentenc
 
 
 @pytest.mark.spark
-def test_a_query_reads_everything_once_and_goes_on(
-    spark: SparkSession, publisher: DirectoryPublisher, tmp_path: Path
-) -> None:
+def test_a_query_reads_each_record_once(spark: SparkSession, publisher: DirectoryPublisher, tmp_path: Path) -> None:
     bus_source.register(spark)
     seen: list[list[tuple[str, int, bytes]]] = []
 
