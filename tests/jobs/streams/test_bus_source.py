@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
@@ -181,26 +181,25 @@ def test_available_now_ends_with_what_there_was(publisher: DirectoryPublisher, r
     assert second == reader.latestOffset(second, reader.getDefaultReadLimit())
 
 
-def log_id(bus: DirectoryReader) -> int | None:
-    return bus.segments(Channel.REPLICATION, A)[0].log_id
+def planned(reader: BusStreamReader, start: int, end: int) -> list[list[LogRange]]:
+    """The ranges of each task, from one record to another."""
+    tasks = reader.partitions({A: start * FRAME}, {A: end * FRAME})
+    return [[*task.ranges] for task in tasks if isinstance(task, BusPartition)]
 
 
-def test_a_range_is_cut_at_its_segments(publisher: DirectoryPublisher, bus: DirectoryReader, tmp_path: Path) -> None:
-    publish(publisher, A, range(35))
-    bounds = [5, 10, 20, 30, 32]
-    reader = BusStreamReader(tmp_path / "bus", Channel.REPLICATION, max_bytes=40 * FRAME)
-    assert reader._cut(A, 5 * FRAME, 32 * FRAME) == [
-        LogRange(A, lower * FRAME, upper * FRAME, log_id(bus)) for lower, upper in itertools.pairwise(bounds)
-    ]
-
-
-def test_a_large_segment_is_cut_between_records(
-    publisher: DirectoryPublisher, reader: BusStreamReader, bus: DirectoryReader
+@pytest.mark.parametrize(
+    ("most", "bounds"),
+    [(40, [5, 10, 20, 30, 32]), (10, [1, 3, 5, 7, 9, 10])],
+    ids=["a large range, at its segments", "a large segment, between records for several tasks"],
+)
+def test_what_is_large_is_cut(
+    publisher: DirectoryPublisher, bus: DirectoryReader, tmp_path: Path, most: int, bounds: list[int]
 ) -> None:
-    publish(publisher, A, range(10))
-    bounds = [1, 3, 5, 7, 9, 10]
-    assert reader._cut(A, FRAME, 10 * FRAME) == [
-        LogRange(A, lower * FRAME, upper * FRAME, log_id(bus)) for lower, upper in itertools.pairwise(bounds)
+    publish(publisher, A, range(35))
+    reader = BusStreamReader(tmp_path / "bus", Channel.REPLICATION, max_bytes=most * FRAME)
+    log_id = bus.segments(Channel.REPLICATION, A)[0].log_id
+    assert [each for task in planned(reader, bounds[0], bounds[-1]) for each in task] == [
+        LogRange(A, lower * FRAME, upper * FRAME, log_id) for lower, upper in itertools.pairwise(bounds)
     ]
 
 
@@ -214,14 +213,9 @@ def test_small_ranges_share_a_task_and_large_ones_do_not() -> None:
 
 def test_planning_is_a_function_of_the_offsets(publisher: DirectoryPublisher, reader: BusStreamReader) -> None:
     publish(publisher, A, range(35))
-
-    def plan() -> list[Any]:
-        planned = reader.partitions({A: FRAME}, {A: 33 * FRAME})
-        return [partition.ranges for partition in planned if isinstance(partition, BusPartition)]
-
-    before = plan()
+    before = planned(reader, 1, 33)
     publish(publisher, A, range(35, 40))
-    assert before == plan()
+    assert before == planned(reader, 1, 33)
 
 
 def test_damage_is_a_row_with_its_bytes_and_its_reason() -> None:
