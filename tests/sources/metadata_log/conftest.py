@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import socket
 import ssl
 import struct
@@ -29,8 +30,15 @@ from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log.decoding import EncodedBatch, split
 from streaming.sources.metadata_log.messages import FetchSnapshotRequest, FetchSnapshotResponse, LogEnd
 from streaming.sources.protocol.addresses import Address
+from streaming.sources.protocol.connection import unsigned_varint
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "metadata_log"
+SEGMENT = (FIXTURES / "segment.log").read_bytes()
+"""The raw controller segment of a real cluster: 154 batches, 192 records."""
+FRAMES = tuple(split(SEGMENT))
+SNAPSHOT = gzip.decompress((FIXTURES / "snapshot.checkpoint.gz").read_bytes())
+"""A KRaft snapshot of 3,000 partitions."""
+NO_OP = b"\x01\x14\x00\x00"
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 TYPES = {
     request.API_KEY: (request, response)
@@ -94,6 +102,10 @@ class Quorum:
         with self.news:
             self.log.extend(frames)
             self.news.notify_all()
+
+    def compact(self, offset: int, epoch: int = 1, snapshot: bytes = SNAPSHOT) -> None:
+        """Begin the log with a KRaft snapshot of what was before an offset."""
+        self.snapshot, self.log_start = (LogEnd(offset, epoch), snapshot), offset
 
     def elect(self, leader: int, epoch: int) -> None:
         with self.news:
@@ -179,33 +191,23 @@ class Node:
         part = topic.PartitionData
         node = DescribeQuorumResponse.Node
         quorum = self.quorum
+        unsaid = {"log_end_offset": 0, "last_fetch_timestamp": -1}
         voters = [
             part.ReplicaState(
-                replica_id=one, replica_directory_id=uuid.UUID(int=one), log_end_offset=0,
-                last_fetch_timestamp=-1, last_caught_up_timestamp=until,
+                replica_id=one, replica_directory_id=uuid.UUID(int=one), last_caught_up_timestamp=until, **unsaid
             )
             for one, until in quorum.voters.items()
-        ]  # fmt: skip
+        ]
         described = part(
             partition_index=0, error_code=0, error_message=None, leader_id=quorum.leader, leader_epoch=quorum.epoch,
             high_watermark=quorum.watermark(), current_voters=voters, observers=[],
         )  # fmt: skip
-        nodes = [
-            node(
-                node_id=one,
-                listeners=[
-                    node.Listener(name=name, host="127.0.0.1", port=port or other.port)
-                    for name, port in quorum.listeners.items()
-                ],
-            )
-            for one, other in quorum.nodes.items()
-        ]
-        return DescribeQuorumResponse(
-            error_code=quorum.quorum_error,
-            error_message=None,
-            topics=[topic(topic_name="__cluster_metadata", partitions=[described])],
-            nodes=nodes,
-        )
+        nodes = []
+        for one, other in quorum.nodes.items():
+            at = [(name, port or other.port) for name, port in quorum.listeners.items()]
+            nodes.append(node(node_id=one, listeners=[node.Listener(name=n, host="127.0.0.1", port=p) for n, p in at]))
+        topics = [topic(topic_name="__cluster_metadata", partitions=[described])]
+        return DescribeQuorumResponse(error_code=quorum.quorum_error, error_message=None, topics=topics, nodes=nodes)
 
     def answer_FetchRequest(self, request: Any) -> Any:  # noqa: N802
         quorum = self.quorum
@@ -272,12 +274,9 @@ class Node:
         nodes = []
         if error in {6, 74, 75}:
             content.current_leader = part.LeaderIdAndEpoch(leader_id=quorum.leader, leader_epoch=quorum.epoch)
-            nodes = [
-                FetchResponse.NodeEndpoint(
-                    node_id=one, host="127.0.0.1", port=next(iter(quorum.listeners.values())) or other.port, rack=None
-                )
-                for one, other in quorum.nodes.items()
-            ]
+            (moved, *_), endpoint = quorum.listeners.values(), FetchResponse.NodeEndpoint
+            ports = {one: moved or other.port for one, other in quorum.nodes.items()}
+            nodes = [endpoint(node_id=one, host="127.0.0.1", port=port, rack=None) for one, port in ports.items()]
         return FetchResponse(
             throttle_time_ms=0, error_code=0, session_id=0,
             responses=[topic(topic_id=messages.TOPIC_ID, partitions=[content])], node_endpoints=nodes,
@@ -307,8 +306,7 @@ class Node:
 def quorum() -> Any:
     """A quorum of three nodes; node 1 leads an empty log at epoch 1."""
     made = Quorum()
-    for node_id in (1, 2, 3):
-        made.nodes[node_id] = Node(made, node_id)
+    made.nodes |= {node_id: Node(made, node_id) for node_id in (1, 2, 3)}
     yield made
     for node in made.nodes.values():
         node.stop()
@@ -336,32 +334,7 @@ def _keyed(leader: bytes) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    number, out = (value << 1) ^ (value >> 63), bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*out, number])
-
-
-@pytest.fixture
-def make_batch() -> Any:
-    return batch
-
-
-@pytest.fixture(scope="session")
-def segment() -> bytes:
-    """The raw controller segment of a real cluster: 154 batches, 192 records."""
-    return (FIXTURES / "segment.log").read_bytes()
-
-
-@pytest.fixture(scope="session")
-def frames(segment: bytes) -> tuple[EncodedBatch, ...]:
-    return tuple(split(segment))
-
-
-@pytest.fixture(scope="session")
-def fixtures() -> Path:
-    return FIXTURES
+    return unsigned_varint(value << 1)
 
 
 @pytest.fixture

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 import struct
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from itertools import accumulate
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,20 +18,17 @@ from streaming.sources.metadata_log import decoding
 from streaming.sources.metadata_log.decoding import decode_record, read_fields
 from streaming.sources.protocol.primitives import ByteReader
 from tests.examples import examples
+from tests.sources.metadata_log.conftest import FIXTURES, FRAMES, NO_OP, SEGMENT, SNAPSHOT, batch
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from streaming.sources.metadata_log.decoding import EncodedBatch
-
-KINDS = {f"{re.sub('(?<!^)(?=[A-Z])', '_', one.name).upper()}_RECORD": key for key, one in decoding.SCHEMAS.items()}
 TOPIC_ID = bytes(range(16))
 ONE_TWO_THREE = "04 00000001 00000002 00000003"
 
 
 def snake(name: str) -> str:
     return re.sub("(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+KINDS = {f"{snake(one.name).upper()}_RECORD": key for key, one in decoding.SCHEMAS.items()}
 
 
 def plain(value: Any) -> Any:
@@ -40,22 +38,18 @@ def plain(value: Any) -> Any:
     return {snake(name): plain(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
-def raw_values(frames: tuple[EncodedBatch, ...]) -> list[tuple[int, bytes]]:
-    """Give (offset, value) of each record, control records included."""
-    return [
-        (frame.base_offset + index, value)
-        for frame in frames
+def recorded() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (FIXTURES / "records.jsonl").read_text().splitlines()]
+
+
+def test_every_field_of_every_record_equals_what_kafkas_own_tool_printed() -> None:
+    raw = {
+        frame.base_offset + index: value
+        for frame in FRAMES
         for index, (_, value) in enumerate(decoding._raw_records(frame))
-    ]
-
-
-def test_every_field_of_every_record_equals_what_kafkas_own_tool_printed(
-    frames: tuple[EncodedBatch, ...], fixtures: Path
-) -> None:
-    expected = [json.loads(line) for line in (fixtures / "records.jsonl").read_text().splitlines()]
-    found = raw_values(frames)
-    assert len(expected) == len(found) == 192
-    for wanted, (offset, value) in zip(expected, found, strict=True):
+    }
+    assert len(raw) == 192
+    for wanted, (offset, value) in zip(recorded(), raw.items(), strict=True):
         if wanted["type"] == "LEADER_CHANGE":
             continue
         reader = ByteReader(value)
@@ -66,36 +60,23 @@ def test_every_field_of_every_record_equals_what_kafkas_own_tool_printed(
         assert plain(wanted) == fields
 
 
-def test_offsets_epochs_and_times_of_batches_are_those_of_the_log(segment: bytes, fixtures: Path) -> None:
-    lines = [json.loads(line) for line in (fixtures / "records.jsonl").read_text().splitlines()]
-    expected = [(line["offset"], line["epoch"], line["ts"] * 1000) for line in lines]
+def test_offsets_epochs_and_times_of_batches_are_those_of_the_log() -> None:
+    expected = [(line["offset"], line["epoch"], line["ts"] * 1000) for line in recorded()]
     found = [
         (batch.base_offset + index, batch.epoch, batch.timestamp)
-        for batch in decoding.decode_batches(segment)
+        for batch in decoding.decode_batches(SEGMENT)
         for index in range(len(batch.records))
     ]
     assert expected == found
 
 
-def test_a_recorded_change_becomes_a_value_with_unchanged_fields_none(segment: bytes) -> None:
-    first = next(
-        record
-        for batch in decoding.decode_batches(segment)
-        for record in batch.records
-        if isinstance(record, records.PartitionChange)
-    )
-    expected = records.PartitionChange(topic_id="9POfdbjRRHqqznT0RDV0DQ", partition=0, isr=(1, 2))
-    assert expected == first
-
-
-def test_the_first_record_names_the_controller_and_its_epoch(segment: bytes) -> None:
-    first = next(decoding.decode_batches(segment))
+def test_the_first_record_names_the_controller_and_its_epoch() -> None:
+    first = next(decoding.decode_batches(SEGMENT))
     assert (records.LeaderChange(controller=101, epoch=1),) == first.records
 
 
-def test_a_snapshot_of_three_thousand_partitions_is_read_whole(fixtures: Path) -> None:
-    data = gzip.decompress((fixtures / "snapshot.checkpoint.gz").read_bytes())
-    frames = tuple(decoding.split(data))
+def test_a_snapshot_of_three_thousand_partitions_is_read_whole() -> None:
+    frames = tuple(decoding.split(SNAPSHOT))
     found = [record for frame in frames for record in decoding.decode(frame).records]
     partitions = [record for record in found if isinstance(record, records.Partition)]
     assert len(found) == 3043
@@ -106,41 +87,28 @@ def test_a_snapshot_of_three_thousand_partitions_is_read_whole(fixtures: Path) -
     assert decoding.last_contained_time(frames[0]) == 1795249922910000
 
 
+change = partial(records.PartitionChange, topic_id="AAECAwQFBgcICQoLDA0ODw", partition=7)
+registration = partial(records.BrokerRegistrationChange, broker=2, broker_epoch=41)
+ID = TOPIC_ID.hex()
+OF_BROKER_2 = "00000002 0000000000000029"
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
+        (f"010500 00000007 {ID} 01 00 09 03 00000001 00000002", change(isr=(1, 2))),
         (
-            "010500 00000007 000102030405060708090a0b0c0d0e0f 01 00 09 03 00000001 00000002",
-            records.PartitionChange(topic_id="AAECAwQFBgcICQoLDA0ODw", partition=7, isr=(1, 2)),
+            f"010502 00000007 {ID} 03 00 05 02 00000003 01 04 00000003 06 05 02 00000001",
+            change(isr=(3,), leader=3, elr=(1,)),
         ),
+        (f"010502 00000007 {ID} 02 01 04 fffffffe 05 01 ff", change()),
+        (f"010502 00000007 {ID} 01 06 01 01", change(elr=())),
+        (f"011101 {OF_BROKER_2} 01 00 01 01", registration(fenced=1)),
+        (f"011101 {OF_BROKER_2} 02 00 01 01 09 02 abcd", registration(fenced=1)),  # a tag of a newer minor version
+        (f"010700 {OF_BROKER_2} 00", registration(fenced=1)),
+        (f"010800 {OF_BROKER_2} 00", registration(fenced=-1)),
         (
-            "010502 00000007 000102030405060708090a0b0c0d0e0f 03 00 05 02 00000003 01 04 00000003 06 05 02 00000001",
-            records.PartitionChange(
-                topic_id="AAECAwQFBgcICQoLDA0ODw", partition=7, isr=(3,), leader=3, elr=(1,)
-            ),
-        ),
-        (
-            "010502 00000007 000102030405060708090a0b0c0d0e0f 02 01 04 fffffffe 05 01 ff",
-            records.PartitionChange(topic_id="AAECAwQFBgcICQoLDA0ODw", partition=7),
-        ),
-        (
-            "010502 00000007 000102030405060708090a0b0c0d0e0f 01 06 01 01",
-            records.PartitionChange(topic_id="AAECAwQFBgcICQoLDA0ODw", partition=7, elr=()),
-        ),
-        (
-            "011101 00000002 0000000000000029 01 00 01 01",
-            records.BrokerRegistrationChange(broker=2, broker_epoch=41, fenced=1),
-        ),
-        (
-            "010700 00000002 0000000000000029 00",
-            records.BrokerRegistrationChange(broker=2, broker_epoch=41, fenced=1),
-        ),
-        (
-            "010800 00000002 0000000000000029 00",
-            records.BrokerRegistrationChange(broker=2, broker_epoch=41, fenced=-1),
-        ),
-        (
-            f"010300 00000000 {TOPIC_ID.hex()} {ONE_TWO_THREE} {ONE_TWO_THREE} 01 01 00000001 {bytes(9).hex()}",
+            f"010300 00000000 {ID} {ONE_TWO_THREE} {ONE_TWO_THREE} 01 01 00000001 {bytes(9).hex()}",
             records.Partition(
                 topic_id="AAECAwQFBgcICQoLDA0ODw", partition=0, replicas=(1, 2, 3), isr=(1, 2, 3),
                 leader=1, leader_epoch=0, partition_epoch=0,
@@ -150,8 +118,8 @@ def test_a_snapshot_of_three_thousand_partitions_is_read_whole(fixtures: Path) -
             "010400 02 07 6f7264657273 02 6b 00 00",
             records.Config(resource_type=2, resource_name="orders", key="k", value=None),
         ),
-        ("010100 00000002 0000000000000029 00", records.UnregisterBroker(broker=2, broker_epoch=41)),
-        ("010900 000102030405060708090a0b0c0d0e0f 00", records.RemoveTopic(topic_id="AAECAwQFBgcICQoLDA0ODw")),
+        (f"010100 {OF_BROKER_2} 00", records.UnregisterBroker(broker=2, broker_epoch=41)),
+        (f"010900 {ID} 00", records.RemoveTopic(topic_id="AAECAwQFBgcICQoLDA0ODw")),
         ("011900 01 00 03 03 6e6f", records.TransactionMarker(marker=25)),
     ],
 )  # fmt: skip
@@ -195,12 +163,6 @@ def test_a_configuration_that_cannot_be_read_leaves_no_bytes_behind() -> None:
     assert bytes.fromhex("010407") == found.value
 
 
-def test_a_tag_of_a_newer_minor_version_is_passed_over() -> None:
-    value = bytes.fromhex("011101 00000002 0000000000000029 02 00 01 01 09 02 abcd")
-    expected = records.BrokerRegistrationChange(broker=2, broker_epoch=41, fenced=1)
-    assert expected == decode_record(value)
-
-
 @given(st.binary(max_size=80))
 def test_no_bytes_make_the_decoder_fail(value: bytes) -> None:
     assert isinstance(decode_record(value), records.MetadataRecord)
@@ -208,8 +170,8 @@ def test_no_bytes_make_the_decoder_fail(value: bytes) -> None:
 
 @settings(max_examples=examples(20))
 @given(data=st.data())
-def test_a_damaged_byte_in_a_recorded_batch_is_noticed(frames: tuple[EncodedBatch, ...], data: st.DataObject) -> None:
-    frame = data.draw(st.sampled_from(frames))
+def test_a_damaged_byte_in_a_recorded_batch_is_noticed(data: st.DataObject) -> None:
+    frame = data.draw(st.sampled_from(FRAMES))
     place = data.draw(st.integers(min_value=17, max_value=len(frame.data) - 1))  # what the checksum covers, and itself
     change = data.draw(st.integers(min_value=1, max_value=255))
     broken = bytearray(frame.data)
@@ -221,27 +183,18 @@ def test_a_damaged_byte_in_a_recorded_batch_is_noticed(frames: tuple[EncodedBatc
 
 
 @given(cut=st.integers(min_value=0, max_value=15_487))
-def test_an_incomplete_batch_at_the_end_is_left_out(segment: bytes, frames: tuple[EncodedBatch, ...], cut: int) -> None:
-    whole = [frame for frame, end in zip(frames, ends(frames), strict=True) if end <= cut]
-    assert whole == list(decoding.split(segment[:cut]))
-
-
-def ends(frames: tuple[EncodedBatch, ...]) -> list[int]:
-    total, found = 0, []
-    for frame in frames:
-        total += len(frame.data)
-        found.append(total)
-    return found
+def test_an_incomplete_batch_at_the_end_is_left_out(cut: int) -> None:
+    ends = accumulate(len(frame.data) for frame in FRAMES)
+    whole = [frame for frame, end in zip(FRAMES, ends, strict=True) if end <= cut]
+    assert whole == list(decoding.split(SEGMENT[:cut]))
 
 
 @pytest.mark.parametrize(
     ("attributes", "magic", "reason"),
     [(4, 2, "batch at offset 7 is compressed, which no controller does"), (0, 1, "batch at offset 7 has magic 1, ")],
 )
-def test_a_batch_that_no_controller_writes_is_undecodable_as_a_whole(
-    make_batch: Callable[..., EncodedBatch], attributes: int, magic: int, reason: str
-) -> None:
-    frame = make_batch(7, 3, b"\x01\x14\x00\x00", attributes=attributes)
+def test_a_batch_that_no_controller_writes_is_undecodable_as_a_whole(attributes: int, magic: int, reason: str) -> None:
+    frame = batch(7, 3, NO_OP, attributes=attributes)
     data = bytearray(frame.data)
     struct.pack_into(">b", data, 16, magic)
     (found,) = decoding.decode(frame._replace(data=bytes(data))).records

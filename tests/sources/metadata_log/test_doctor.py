@@ -21,12 +21,12 @@ from streaming.sources.metadata_log.decoding import NEWEST_METADATA_VERSION
 from streaming.web.protection import protection_of
 from streaming.web.status import StatusServer
 from tests.plugins.certificates import make_certificate
+from tests.sources.metadata_log.conftest import FRAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from streaming.sources.metadata_log.decoding import EncodedBatch
     from tests.plugins.fake_kafka import FakeKafka
     from tests.plugins.mock_kafka import MockKafka
 
@@ -237,8 +237,8 @@ def test_brokers_that_have_replicas_and_are_not_listed_are_named(fake_kafka: Cal
     assert said[1] == (Status.WARNING, missing)
 
 
-def test_a_broker_that_the_controller_has_fenced_is_named(quorum: Any, frames: tuple[EncodedBatch, ...]) -> None:
-    quorum.append(*frames[:88])
+def test_a_broker_that_the_controller_has_fenced_is_named(quorum: Any) -> None:
+    quorum.append(*FRAMES[:88])
 
     read, *fenced = CHECKS["metadata log"](settings_for(quorum.addresses()))
 

@@ -11,6 +11,7 @@ from streaming.contracts.observations import SnapshotBegin
 from streaming.errors import ConnectionRefused
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.collector import opening
+from tests.sources.metadata_log.conftest import FRAMES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,10 +28,8 @@ def settings_for(quorum: Any, primary_source: str) -> Settings:
 
 
 @pytest.mark.parametrize("primary_source", ["auto", "metadata_log"])
-def test_the_log_is_the_primary_source_where_it_is_authorised(
-    quorum: Any, frames: Any, tmp_path: Path, primary_source: str
-) -> None:
-    quorum.append(*frames)
+def test_the_log_is_the_primary_source_where_it_is_authorised(quorum: Any, tmp_path: Path, primary_source: str) -> None:
+    quorum.append(*FRAMES)
     source = opening.open_log(settings_for(quorum, primary_source), tmp_path, lambda _: None)
     assert source is not None
     assert source.cluster_id == "4L6g3nShT-eMCtK--X86sw"
@@ -45,10 +44,8 @@ def check_reads(source: MetadataLogSource) -> None:
     source.close()
 
 
-def test_a_log_that_is_refused_at_the_start_is_read_as_soon_as_it_is_permitted(
-    quorum: Any, frames: Any, tmp_path: Path
-) -> None:
-    quorum.append(*frames)
+def test_a_log_that_is_refused_at_the_start_is_read_as_soon_as_it_is_permitted(quorum: Any, tmp_path: Path) -> None:
+    quorum.append(*FRAMES)
     quorum.fetch_error = 31
     source = opening.open_log(settings_for(quorum, "auto"), tmp_path, lambda _: None)
     assert source is not None
@@ -60,10 +57,10 @@ def test_a_log_that_is_refused_at_the_start_is_read_as_soon_as_it_is_permitted(
 
 
 def test_controllers_that_cannot_be_reached_are_waited_for_and_then_tried_in_the_background(
-    quorum: Any, frames: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    quorum: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opening, "CONNECT_SECONDS", 0.1)
-    quorum.append(*frames)
+    quorum.append(*FRAMES)
     quorum.fetch_error = 6
     source = opening.open_log(settings_for(quorum, "auto"), tmp_path, lambda _: None)
     assert source is not None
