@@ -29,13 +29,18 @@ def mock_kafka() -> Iterator[Callable[[int], MockKafka]]:
 
 
 @pytest.fixture
-def fake_kafka() -> Iterator[Callable[[int], FakeKafka]]:
-    """Give a factory of clusters of brokers that speak Kafka's protocol, which end with the test."""
+def fake_kafka() -> Iterator[Callable[..., FakeKafka]]:
+    """Give a factory of clusters of brokers that speak Kafka's protocol, which end with the test.
+
+    Its topics have so many partitions each, on all brokers.
+    """
     with ExitStack() as stack:
 
-        def make(brokers: int = 3) -> FakeKafka:
+        def make(brokers: int = 3, **topics: int) -> FakeKafka:
             cluster = FakeKafka(brokers)
             stack.callback(cluster.close)
+            for topic, partitions in topics.items():
+                cluster.create_topic(topic, partitions=partitions, replicas=brokers)
             return cluster
 
         yield make

@@ -8,10 +8,10 @@ import math
 import ssl
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -39,13 +39,19 @@ from streaming.sources.broker_metrics import (
 from tests.blocks import singly
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     Serve = Callable[..., str]
+    SourceOf = Callable[..., BrokerMetricsSource]
 
 PATIENCE_SECONDS = 60.0
 MANAGER = "kafka_server_replicamanager"
+SHRINKS = f"{MANAGER}_isrshrinks_total"
+CONTROLLER, STATS = "kafka_controller_kafkacontroller", "kafka_controller_controllerstats"
+LOAD_ERRORS = "kafka_server_broker_metadata_metrics_metadata_load_error_count"
 REQUESTS = "kafka_network_requestmetrics"
+HEARTBEAT = "TimeSinceLastHeartbeatReceivedMs"
+PRODUCE, REPLICA = {"request": "Produce"}, {"clientId": "Replica"}
 EXPOSITION = f"""\
 # HELP {MANAGER}_underreplicatedpartitions Attribute exposed for management
 # TYPE {MANAGER}_underreplicatedpartitions gauge
@@ -68,59 +74,39 @@ KNOWN = {f"{MANAGER}_underreplicatedpartitions": 3.0, f"{MANAGER}_isrshrinks_tot
 @pytest.mark.parametrize(
     ("sample", "labels", "name"),
     [
-        (f"{MANAGER}_isrshrinks_total", {}, f"{MANAGER}_isrshrinks_total"),
-        (f"{MANAGER}_isrshrinkspersec", {}, f"{MANAGER}_isrshrinks_total"),
-        (f"{MANAGER}_total_isrshrinkspersec_count", {}, f"{MANAGER}_isrshrinks_total"),
-        (f"{MANAGER}_isrshrinkspersec_total", {}, f"{MANAGER}_isrshrinks_total"),
-        ("kafka_server_ReplicaManager_Count", {"name": "IsrShrinksPerSec"}, f"{MANAGER}_isrshrinks_total"),
+        (SHRINKS, {}, SHRINKS),
+        (f"{MANAGER}_isrshrinkspersec", {}, SHRINKS),
+        (f"{MANAGER}_total_isrshrinkspersec_count", {}, SHRINKS),
+        (f"{MANAGER}_isrshrinkspersec_total", {}, SHRINKS),
+        ("kafka_server_ReplicaManager_Count", {"name": "IsrShrinksPerSec"}, SHRINKS),
         ("kafka_server_ReplicaManager_OneMinuteRate", {"name": "IsrShrinksPerSec"}, None),
         (f"{MANAGER}_isrshrinkspersec_oneminuterate", {}, None),
         (f"{MANAGER}_total_partitioncount_value", {}, f"{MANAGER}_partitioncount"),
         ("kafka_server_ReplicaManager_Value", {"name": "PartitionCount"}, f"{MANAGER}_partitioncount"),
-        (
-            "kafka_controller_kafkacontroller_offlinepartitionscount_value",
-            {},
-            "kafka_controller_kafkacontroller_offlinepartitionscount",
-        ),
+        (f"{CONTROLLER}_offlinepartitionscount_value", {}, f"{CONTROLLER}_offlinepartitionscount"),
         ("kafka_server_kafkaserver_total_brokerstate_value", {}, "kafka_server_kafkaserver_brokerstate"),
-        (
-            "kafka_controller_controllerstats_uncleanleaderelectionspersec",
-            {},
-            "kafka_controller_controllerstats_uncleanleaderelections_total",
-        ),
+        (f"{STATS}_uncleanleaderelectionspersec", {}, f"{STATS}_uncleanleaderelections_total"),
         ("kafka_log_LogManager_Value", {"name": "remainingLogsToRecover", "dir": '"/data"'}, LOGS_LEFT),
         (LOGS_LEFT, {"dir": "/data"}, LOGS_LEFT),
         (LOGS_LEFT, {}, None),
         (LOGS_LEFT, {"topic": "orders"}, None),
-        (
-            "kafka_controller_KafkaController_Value",
-            {"name": "TimeSinceLastHeartbeatReceivedMs", "broker": "3"},
-            HEARTBEAT_AGE_MS,
-        ),
+        ("kafka_controller_KafkaController_Value", {"name": HEARTBEAT, "broker": "3"}, HEARTBEAT_AGE_MS),
         (HEARTBEAT_AGE_MS, {"broker": "three"}, None),
         (HEARTBEAT_AGE_MS, {}, None),
-        (f"{REQUESTS}_localtimems_count_total", {"request": "Produce"}, PRODUCE_REQUESTS),
-        (f"{REQUESTS}_localtimems_count", {"request": "Produce"}, PRODUCE_REQUESTS),
-        (f"{REQUESTS}_localtimems_mean", {"request": "Produce"}, PRODUCE_MEAN_MS),
-        ("kafka_network_RequestMetrics_Count", {"name": "LocalTimeMs", "request": "Produce"}, PRODUCE_REQUESTS),
-        ("kafka_network_RequestMetrics_Mean", {"name": "LocalTimeMs", "request": "Produce"}, PRODUCE_MEAN_MS),
-        ("kafka_network_RequestMetrics_Mean", {"name": "TotalTimeMs", "request": "Produce"}, None),
+        (f"{REQUESTS}_localtimems_count_total", PRODUCE, PRODUCE_REQUESTS),
+        (f"{REQUESTS}_localtimems_count", PRODUCE, PRODUCE_REQUESTS),
+        (f"{REQUESTS}_localtimems_mean", PRODUCE, PRODUCE_MEAN_MS),
+        ("kafka_network_RequestMetrics_Count", {"name": "LocalTimeMs"} | PRODUCE, PRODUCE_REQUESTS),
+        ("kafka_network_RequestMetrics_Mean", {"name": "LocalTimeMs"} | PRODUCE, PRODUCE_MEAN_MS),
+        ("kafka_network_RequestMetrics_Mean", {"name": "TotalTimeMs"} | PRODUCE, None),
         ("kafka_network_RequestMetrics_Mean", {"name": "LocalTimeMs", "request": "Fetch"}, None),
-        (f"{REQUESTS}_localtimems", {"request": "Produce", "quantile": "0.99"}, None),
-        (f"{REQUESTS}_localtimems", {"request": "Produce"}, None),
-        (MAX_LAG, {"clientId": "Replica"}, MAX_LAG),
+        (f"{REQUESTS}_localtimems", {"quantile": "0.99"} | PRODUCE, None),
+        (f"{REQUESTS}_localtimems", PRODUCE, None),
+        (MAX_LAG, REPLICA, MAX_LAG),
         (MAX_LAG, {"clientId": "ReplicaAlterLogDirs"}, None),
-        (FAILED_PARTITIONS, {"clientId": "Replica"}, FAILED_PARTITIONS),
-        (
-            "kafka_server_ReplicaFetcherManager_Value",
-            {"name": "FailedPartitionsCount", "clientId": "Replica"},
-            FAILED_PARTITIONS,
-        ),
-        (
-            "kafka_server_broker_metadata_metrics_metadata_load_error_count",
-            {},
-            "kafka_server_broker_metadata_metrics_metadata_load_error_count",
-        ),
+        (FAILED_PARTITIONS, REPLICA, FAILED_PARTITIONS),
+        ("kafka_server_ReplicaFetcherManager_Value", {"name": "FailedPartitionsCount"} | REPLICA, FAILED_PARTITIONS),
+        (LOAD_ERRORS, {}, LOAD_ERRORS),
         (f"{MANAGER}_partitioncount", {"topic": "orders"}, None),
         ("kafka_cluster_partition_underreplicated", {"topic": "orders", "partition": "0"}, None),
         ("jvm_threads_current", {}, None),
@@ -248,29 +234,17 @@ def serve() -> Iterator[Serve]:
 
 
 @pytest.fixture
-def source_of() -> Iterator[Callable[..., BrokerMetricsSource]]:
+def source_of() -> Iterator[SourceOf]:
     with ExitStack() as stack:
 
-        def make(
-            endpoints: dict[int, str],
-            *,
-            cluster_id: Callable[[], ClusterId | None] = lambda: ClusterId("C"),
-            period: int = 100_000,
-            timeout: float = 5.0,
-            client: dict[str, str] | None = None,
-        ) -> BrokerMetricsSource:
+        def make(endpoints: dict[int, str], client: Mapping[str, str] = {}, **settings: Any) -> BrokerMetricsSource:
+            known = {"cluster_id": lambda: ClusterId("C"), "cluster": "test", "name": "broker_metrics:test"}
+            limits = {"period_micros": Micros(100_000), "timeout_seconds": 5.0, "block_seconds": 0.2}
+            of_brokers = {BrokerId(broker): url for broker, url in endpoints.items()}
             source = BrokerMetricsSource(
-                endpoints={BrokerId(broker): url for broker, url in endpoints.items()},
-                cluster_id=cluster_id,
-                cluster="test",
-                name="broker_metrics:test",
-                period_micros=Micros(period),
-                timeout_seconds=timeout,
-                block_seconds=0.2,
-                client=client_from(client or {}),
+                endpoints=of_brokers, client=client_from(client), **{**known, **limits, **settings}
             )
-            stack.callback(source.close)
-            return source
+            return stack.enter_context(closing(source))
 
         yield make
 
@@ -289,43 +263,39 @@ def until(source: BrokerMetricsSource, number: int) -> list[BrokerMetricObserved
     return found
 
 
-def test_known_aggregates_are_reported_and_nothing_else(
-    serve: Serve, source_of: Callable[..., BrokerMetricsSource]
-) -> None:
+def test_known_aggregates_are_reported_and_nothing_else(serve: Serve, source_of: SourceOf) -> None:
     found = until(source_of({7: serve(answer(EXPOSITION))}), 3)[:3]
     assert {item.metric: item.metric_value for item in found} == KNOWN
     assert {7} == {item.broker for item in found}
     assert all(item.occurred_not_before <= item.occurred_not_after for item in found)
 
 
-def test_what_a_controller_says_of_a_broker_is_a_sample_of_that_broker(
-    serve: Serve, source_of: Callable[..., BrokerMetricsSource]
-) -> None:
+def test_what_a_controller_says_of_a_broker_is_a_sample_of_that_broker(serve: Serve, source_of: SourceOf) -> None:
     found = until(source_of({1: serve(answer(captured("controller_of_a_dead_broker")))}), 20)
     assert {item.broker: item.metric_value for item in found if item.metric == REGISTRATION_STATE} == {1: 30.0, 2: 10.0}
     assert {item.metric for item in found if item.broker == 2} == {HEARTBEAT_AGE_MS, REGISTRATION_STATE}
 
 
-def test_scrapes_come_once_a_period(serve: Serve, source_of: Callable[..., BrokerMetricsSource]) -> None:
+def test_scrapes_come_once_a_period(serve: Serve, source_of: SourceOf) -> None:
     asked: list[float] = []
 
     def handle(request: BaseHTTPRequestHandler) -> None:
         asked.append(time.monotonic())
         answer(EXPOSITION)(request)
 
-    until(source_of({1: serve(handle)}, period=200_000), 12)
+    until(source_of({1: serve(handle)}, period_micros=200_000), 12)
     assert len(asked) == 4
     assert asked[-1] - asked[0] > 0.5
 
 
-def test_a_hung_and_a_dead_broker_delay_nobody(serve: Serve, source_of: Callable[..., BrokerMetricsSource]) -> None:
+def test_a_hung_and_a_dead_broker_delay_nobody(serve: Serve, source_of: SourceOf) -> None:
     gate = threading.Event()
 
     def hang(_: BaseHTTPRequestHandler) -> None:
         gate.wait(PATIENCE_SECONDS)
 
     ends = [serve(answer(EXPOSITION)), serve(hang), "http://127.0.0.1:1/m"]
-    source = source_of(dict(enumerate(ends, start=1)), timeout=PATIENCE_SECONDS)
+    source = source_of(dict(enumerate(ends, start=1)), timeout_seconds=PATIENCE_SECONDS)
     found: list[BrokerMetricObserved] = []
     refused: list[str] = []
     began = time.monotonic()
@@ -343,7 +313,7 @@ def test_a_hung_and_a_dead_broker_delay_nobody(serve: Serve, source_of: Callable
 
 
 def test_a_broker_that_stops_answering_is_absent_and_reported_once_when_that_lasts(
-    serve: Serve, source_of: Callable[..., BrokerMetricsSource]
+    serve: Serve, source_of: SourceOf
 ) -> None:
     broken = threading.Event()
 
@@ -365,9 +335,7 @@ def test_a_broker_that_stops_answering_is_absent_and_reported_once_when_that_las
     assert until(source, 3)
 
 
-def test_the_login_in_an_address_is_sent_and_never_shown(
-    serve: Serve, source_of: Callable[..., BrokerMetricsSource]
-) -> None:
+def test_the_login_in_an_address_is_sent_and_never_shown(serve: Serve, source_of: SourceOf) -> None:
     asked: list[str | None] = []
 
     def handle(request: BaseHTTPRequestHandler) -> None:
@@ -396,19 +364,18 @@ def secured() -> ssl.SSLContext:
 
 
 def test_an_exporter_with_tls_is_scraped_with_the_configured_authorities_only(
-    serve: Serve, source_of: Callable[..., BrokerMetricsSource]
+    serve: Serve, source_of: SourceOf
 ) -> None:
     url = serve(answer(EXPOSITION), secured())
     assert until(source_of({1: url}, client={"ssl.ca.location": str(CERTIFICATE)}), 3)
     assert until(source_of({1: url}, client={"enable.ssl.certificate.verification": "false"}), 3)
-    with pytest.raises(
-        ConnectionRefused, match=r"verify failed.*; check the ssl keys of collect\.broker_metrics_client"
-    ):
+    sentence = r"verify failed.*; check the ssl keys of collect\.broker_metrics_client"
+    with pytest.raises(ConnectionRefused, match=sentence):
         until(source_of({1: url}), 3)
 
 
 def test_an_exporter_that_wants_a_certificate_gets_it_and_files_that_are_renewed_are_used(
-    serve: Serve, source_of: Callable[..., BrokerMetricsSource], tmp_path: Path
+    serve: Serve, source_of: SourceOf, tmp_path: Path
 ) -> None:
     context = secured()
     context.verify_mode = ssl.CERT_REQUIRED
@@ -433,7 +400,7 @@ def test_an_exporter_that_wants_a_certificate_gets_it_and_files_that_are_renewed
 
 
 def test_the_login_of_the_table_is_that_of_addresses_without_one_and_goes_to_no_other_host(
-    serve: Serve, source_of: Callable[..., BrokerMetricsSource]
+    serve: Serve, source_of: SourceOf
 ) -> None:
     asked: dict[str, str | None] = {}
 
@@ -454,7 +421,7 @@ def test_the_login_of_the_table_is_that_of_addresses_without_one_and_goes_to_no_
 
     own = serve(note("own")).replace("//", "//admin:secret@")
     client = {"basic.auth.user.info": "reader:p%40ss:word"}
-    until(source_of({1: serve(note("none")), 2: own, 3: serve(redirect)}, client=client, period=10**9), 9)
+    until(source_of({1: serve(note("none")), 2: own, 3: serve(redirect)}, client=client, period_micros=10**9), 9)
 
     table = "Basic " + base64.b64encode(b"reader:p%40ss:word").decode()
     assert asked == {
@@ -466,13 +433,10 @@ def test_the_login_of_the_table_is_that_of_addresses_without_one_and_goes_to_no_
     assert "p%40ss" not in repr(client_from(client))
 
 
-def test_a_refused_login_names_the_key_and_no_password(
-    serve: Serve, source_of: Callable[..., BrokerMetricsSource]
-) -> None:
+def test_a_refused_login_names_the_key_and_no_password(serve: Serve, source_of: SourceOf) -> None:
     source = source_of({1: serve(answer("", status=401))}, client={"basic.auth.user.info": "reader:hunter2"})
-    with pytest.raises(
-        ConnectionRefused, match=r"check basic\.auth\.user\.info of collect\.broker_metrics_"
-    ) as refusal:
+    sentence = r"check basic\.auth\.user\.info of collect\.broker_metrics_"
+    with pytest.raises(ConnectionRefused, match=sentence) as refusal:
         until(source, 3)
     assert "hunter2" not in str(refusal.value)
 
@@ -480,10 +444,7 @@ def test_a_refused_login_names_the_key_and_no_password(
 @pytest.mark.parametrize(
     ("client", "sentence"),
     [
-        (
-            {"sasl.password": "hunter2"},
-            "collect.broker_metrics_client has no sasl.password; it has basic.auth.user.info, ",
-        ),
+        ({"sasl.password": "hunter2"}, "broker_metrics_client has no sasl.password; it has basic.auth.user.info, "),
         ({"basic.auth.user.info": "hunter2"}, 'basic.auth.user.info has no colon; write "user:password"'),
         ({"ssl.ca.location": "/nowhere"}, "collect.broker_metrics_client ssl.ca.location cannot be used: /nowhere"),
     ],
@@ -495,9 +456,7 @@ def test_a_wrong_property_for_exporters_is_named_without_its_value(client: dict[
     assert "hunter2" not in str(refusal.value)
 
 
-def test_an_exporter_with_other_rules_is_told_apart(
-    serve: Serve, source_of: Callable[..., BrokerMetricsSource]
-) -> None:
+def test_an_exporter_with_other_rules_is_told_apart(serve: Serve, source_of: SourceOf) -> None:
     with pytest.raises(ConnectionRefused, match=r"broker 1 has no known metric; .*conf/jmx-exporter.yml"):
         until(source_of({1: serve(answer("jvm_threads_current 9.0\n"))}), 1)
 
@@ -516,7 +475,7 @@ def test_an_answer_that_drips_is_cut_off(serve: Serve) -> None:
         scrape(serve(drip), 0.2, client_from({}))
 
 
-def test_a_response_that_breaks_off_is_reported(serve: Serve, source_of: Callable[..., BrokerMetricsSource]) -> None:
+def test_a_response_that_breaks_off_is_reported(serve: Serve, source_of: SourceOf) -> None:
     def break_off(request: BaseHTTPRequestHandler) -> None:
         request.send_response(200)
         request.send_header("Transfer-Encoding", "chunked")
@@ -558,7 +517,7 @@ def test_our_exporter_configuration_asks_for_no_mbean_of_a_partition() -> None:
 
 
 def test_samples_are_of_the_cluster_that_is_at_the_address_now_and_none_are_taken_before_that_is_clear(
-    serve: Serve, source_of: Callable[..., BrokerMetricsSource]
+    serve: Serve, source_of: SourceOf
 ) -> None:
     now: list[ClusterId | None] = [None]
     source = source_of({1: serve(answer(EXPOSITION))}, cluster_id=lambda: now[0])
