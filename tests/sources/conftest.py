@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +14,7 @@ from tests.plugins.fake_kafka import FakeKafka
 from tests.plugins.mock_kafka import MockKafka
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Iterator
 
 
@@ -49,3 +52,39 @@ def fake_kafka() -> Iterator[Callable[..., FakeKafka]]:
 def unlisted() -> ReassignmentsRound:
     """Return a round that nobody answers."""
     return ReassignmentsRound(dialer_of({"security.protocol": "of librdkafka alone"}), name="t", seconds=1)
+
+
+def answer(body: str, status: int = 200) -> Callable[[BaseHTTPRequestHandler], None]:
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(status)
+        request.end_headers()
+        request.wfile.write(body.encode(errors="surrogateescape"))
+
+    return handle
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., str]]:
+    """Give a factory of local servers: a handler in, the address out."""
+    with ExitStack() as stack:
+
+        def start(handle: Callable[[BaseHTTPRequestHandler], None], tls: ssl.SSLContext | None = None) -> str:
+            class Handler(BaseHTTPRequestHandler):
+                def do_GET(self) -> None:
+                    handle(self)
+
+                do_POST = do_GET  # noqa: N815 - the name that the server calls
+
+                def log_message(self, *_: object) -> None:
+                    """Stay silent."""
+
+            server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+            server.daemon_threads = True
+            if tls is not None:
+                server.socket = tls.wrap_socket(server.socket, server_side=True)
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            stack.callback(server.server_close)
+            stack.callback(server.shutdown)
+            return f"http{'' if tls is None else 's'}://127.0.0.1:{server.server_port}/metrics"
+
+        yield start

@@ -28,7 +28,8 @@ from tests.plugins.fake_kafka import DESCRIBE_CONFIGS, METADATA, MIN_ISR, TOPIC_
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    MakeKafka = Callable[[int], FakeKafka]
+    MakeKafka = Callable[..., FakeKafka]
+    Configs = tuple[FakeKafka, DescribedConfigs]
 
 MANY = 120
 THREADS = 50  # as many as leaders are asked at once, and a few
@@ -84,7 +85,7 @@ def described(
 
 
 @pytest.fixture
-def configs(fake_kafka: MakeKafka) -> Iterator[tuple[FakeKafka, DescribedConfigs]]:
+def configs(fake_kafka: MakeKafka) -> Iterator[Configs]:
     cluster = fake_kafka(3)
     asked = DescribedConfigs(dialer(Security()), [], name="t", seconds=1.0)
     asked.brokers = {broker: Address("127.0.0.1", port) for broker, port in cluster.ports.items()}
@@ -95,9 +96,7 @@ def configs(fake_kafka: MakeKafka) -> Iterator[tuple[FakeKafka, DescribedConfigs
 TOPICS = [ConfigResource(ResourceType.TOPIC, name) for name in ("orders", "payments")]
 
 
-def test_only_what_matters_of_topics_is_requested_and_a_broker_is_asked_for_its_own_times(
-    configs: tuple[FakeKafka, DescribedConfigs],
-) -> None:
+def test_only_what_matters_of_topics_is_requested_and_a_broker_is_asked_for_its_own_times(configs: Configs) -> None:
     cluster, asked = configs
 
     assert described(asked, *TOPICS) == {"orders": {MIN_ISR: "1"}, "payments": {MIN_ISR: "1"}}
@@ -112,9 +111,7 @@ def test_only_what_matters_of_topics_is_requested_and_a_broker_is_asked_for_its_
     ]
 
 
-def test_where_a_broker_does_not_answer_the_next_one_describes_topics(
-    configs: tuple[FakeKafka, DescribedConfigs],
-) -> None:
+def test_where_a_broker_does_not_answer_the_next_one_describes_topics(configs: Configs) -> None:
     cluster, asked = configs
     for broker in (1, 2):
         described(asked, TOPICS[0])
@@ -126,9 +123,7 @@ def test_where_a_broker_does_not_answer_the_next_one_describes_topics(
     assert isinstance(refused, ConnectionRefused)
 
 
-def test_a_configuration_that_may_not_be_described_is_an_error_of_kafka(
-    configs: tuple[FakeKafka, DescribedConfigs],
-) -> None:
+def test_a_configuration_that_may_not_be_described_is_an_error_of_kafka(configs: Configs) -> None:
     cluster, asked = configs
     cluster.fail(DESCRIBE_CONFIGS, TOPIC_AUTHORIZATION_FAILED)
 
@@ -137,20 +132,14 @@ def test_a_configuration_that_may_not_be_described_is_an_error_of_kafka(
     assert refused.args[0].code() == TOPIC_AUTHORIZATION_FAILED
 
 
-@pytest.mark.parametrize(
-    ("client", "kind"),
-    [
-        ({}, ConnectedBrokers),
-        (
-            {
-                "security.protocol": "SASL_PLAINTEXT",
-                "sasl.mechanism": "OAUTHBEARER",
-                "enable.sasl.oauthbearer.unsecure.jwt": "true",
-            },
-            ClientBrokers,
-        ),
-    ],
-)
+UNSECURED = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "OAUTHBEARER",
+    "enable.sasl.oauthbearer.unsecure.jwt": "true",
+}
+
+
+@pytest.mark.parametrize(("client", "kind"), [({}, ConnectedBrokers), (UNSECURED, ClientBrokers)])
 def test_a_login_that_only_librdkafka_has_is_left_to_it(client: dict[str, str], kind: type[Any]) -> None:
     access = access_of("127.0.0.1:1", client, cluster="c", name="t", seconds=1.0)
     access.close()
@@ -171,9 +160,7 @@ def asked_by_librdkafka(cluster: FakeKafka, before: tuple[str, ...] = ()) -> Any
 
 
 def test_librdkafka_gives_the_same_view_without_epochs(fake_kafka: MakeKafka) -> None:
-    cluster = fake_kafka(2)
-    for name in ("orders", "denied"):
-        cluster.create_topic(name, partitions=2, replicas=2)
+    cluster = fake_kafka(2, orders=2, denied=2)
     cluster.view.topics["denied"].error = TOPIC_AUTHORIZATION_FAILED
     found = asked_by_librdkafka(cluster, ("orders", "denied", "deleted"))
 

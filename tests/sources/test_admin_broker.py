@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
@@ -17,21 +18,15 @@ from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import Security
 from streaming.sources.source import monotonic
-from tests.plugins.fake_kafka import (
-    CLUSTER_ID,
-    DESCRIBE_TOPIC_PARTITIONS,
-    METADATA,
-    TOPIC_AUTHORIZATION_FAILED,
-    FakeKafka,
-    Part,
-)
+from tests.plugins.fake_kafka import CLUSTER_ID, METADATA, TOPIC_AUTHORIZATION_FAILED, FakeKafka, Part
+from tests.plugins.fake_kafka import DESCRIBE_TOPIC_PARTITIONS as DESCRIBE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from streaming.sources.polling.broker import Answer, Broker
 
-    MakeKafka = Callable[[int], FakeKafka]
+    MakeKafka = Callable[..., FakeKafka]
 
 
 def connected(cluster: FakeKafka, broker: int = 1, seconds: float = 2.0) -> Broker:
@@ -41,6 +36,11 @@ def connected(cluster: FakeKafka, broker: int = 1, seconds: float = 2.0) -> Brok
 
 def ask(broker: Broker, before: Collection[str] = (), seconds: float = 10.0) -> Answer:
     return broker.answer(before, Micros(monotonic() + int(seconds * 1_000_000)))
+
+
+def answered(cluster: FakeKafka, before: Collection[str] = ()) -> Answer:
+    with closing(connected(cluster)) as broker:
+        return ask(broker, before)
 
 
 def degrade(cluster: FakeKafka, topic: str, number: int, **fields: Any) -> None:
@@ -57,16 +57,12 @@ def described(cluster: FakeKafka) -> list[Any]:
 
 @pytest.mark.parametrize("version", [9, 10, 11, 12])
 def test_a_view_is_what_the_broker_lists_in_one_request_on_one_connection(fake_kafka: MakeKafka, version: int) -> None:
-    cluster = fake_kafka(3)
+    cluster = fake_kafka(3, orders=2)
     cluster.newest[METADATA] = version
-    cluster.create_topic("orders", partitions=2, replicas=3)
     cluster.view.topics["orders"].parts[1] = Part([2, 3, 1], [1, 2], 2, leader_epoch=7, offline=[3])
-    broker = connected(cluster, 2)
-    try:
+    with closing(connected(cluster, 2)) as broker:
         for _ in range(3):
             view = ask(broker).view
-    finally:
-        broker.close()
 
     has_id = version >= 10
     epoch = (lambda number: number) if has_id else (lambda _: None)
@@ -91,10 +87,8 @@ def test_a_broker_at_an_address_that_it_does_not_advertise_is_another_one_with_e
     cluster.advertised[1] = ("broker.internal", 9092)
     brokers = ConnectedBrokers(dialer(Security()), cluster="test", seconds=2.0)
     address = Address("127.0.0.1", cluster.ports[1])
-    one, other = brokers(address), brokers(address)
-    said = [ask(each).view.answered_by for each in (one, one, other)]
-    one.close()
-    other.close()
+    with closing(brokers(address)) as one, closing(brokers(address)) as other:
+        said = [ask(each).view.answered_by for each in (one, one, other)]
 
     assert said[0] == said[1] < 0
     assert said[2] not in (*said[:2], 1)
@@ -102,68 +96,53 @@ def test_a_broker_at_an_address_that_it_does_not_advertise_is_another_one_with_e
 
 
 def test_a_partition_without_replicas_is_counted_and_nothing_is_said_of_it(fake_kafka: MakeKafka) -> None:
-    cluster = fake_kafka(2)
-    cluster.create_topic("orders", partitions=3, replicas=2)
+    cluster = fake_kafka(2, orders=3)
     cluster.view.topics["orders"].parts[2] = Part([], [], -1)
-    broker = connected(cluster)
-    view = ask(broker).view
-    broker.close()
+    view = answered(cluster).view
 
     assert sorted(view.topics["orders"]) == [0, 1]
     assert view.partition_count("orders") == 3
 
 
 def test_a_topic_of_which_no_partition_has_replicas_is_not_deleted(fake_kafka: MakeKafka) -> None:
-    cluster = fake_kafka(2)
-    cluster.create_topic("orders", partitions=1, replicas=2)
-    before = ask(broker := connected(cluster)).view.topics
+    cluster = fake_kafka(2, orders=1)
+    before = answered(cluster).view.topics
     cluster.view.topics["orders"].parts[0] = Part([], [], -1)
-    found = ask(broker, before)
-    broker.close()
+    found = answered(cluster, before)
 
     assert (found.view.topics, found.hidden, found.denied) == ({}, {"orders"}, frozenset())
 
 
 def test_a_topic_that_is_not_listed_is_asked_for_by_its_name(fake_kafka: MakeKafka) -> None:
-    cluster = fake_kafka(1)
-    for name in ("orders", "denied", "deleted"):
-        cluster.create_topic(name, partitions=1, replicas=1)
-    before = ask(broker := connected(cluster)).view.topics
+    cluster = fake_kafka(1, orders=1, denied=1, deleted=1)
+    before = answered(cluster).view.topics
     cluster.view.topics["denied"].error = TOPIC_AUTHORIZATION_FAILED
     cluster.delete_topic("deleted")
-    found = ask(broker, before)
-    broker.close()
+    found = answered(cluster, before)
 
     assert found.view.topics.keys() == {"orders"}
     assert found.hidden == found.denied == {"denied"}
-    assert ask(connected(cluster), ["orders"]).hidden == frozenset()
+    assert answered(cluster, ["orders"]).hidden == frozenset()
 
 
 def test_a_healthy_cluster_has_no_eligible_replicas_besides_the_isr_and_is_not_asked_for_them(
     fake_kafka: MakeKafka,
 ) -> None:
-    cluster = fake_kafka(3)
-    cluster.create_topic("orders", partitions=4, replicas=3)
-    broker = connected(cluster)
-    view = ask(broker).view
-    broker.close()
+    cluster = fake_kafka(3, orders=4)
+    view = answered(cluster).view
 
     assert view.has_elr
     assert described(cluster) == []
 
 
 def test_eligible_replicas_are_those_of_every_page(fake_kafka: MakeKafka) -> None:
-    cluster = fake_kafka(3)
+    cluster = fake_kafka(3, a=3, healthy=3, b=3, c=3)
     cluster.page = 2
-    for name in ("a", "healthy", "b", "c"):
-        cluster.create_topic(name, partitions=3, replicas=3)
     for name in ("c", "a", "b"):
         for number in range(3):
             degrade(cluster, name, number)
     degrade(cluster, "b", 1, isr=[], leader=-1, elr=[], last_known_elr=[3])
-    broker = connected(cluster)
-    view = ask(broker).view
-    broker.close()
+    view = answered(cluster).view
 
     assert view.has_elr
     assert [view.topics[name][0].elr for name in ("a", "healthy", "b", "c")] == [(3,), (), (3,), (3,)]
@@ -174,16 +153,13 @@ def test_eligible_replicas_are_those_of_every_page(fake_kafka: MakeKafka) -> Non
 
 
 def test_what_is_described_later_is_newer_than_what_was_listed(fake_kafka: MakeKafka) -> None:
-    cluster = fake_kafka(3)
-    cluster.create_topic("orders", partitions=1, replicas=3)
+    cluster = fake_kafka(3, orders=1)
     degrade(cluster, "orders", 0)
     listed = deepcopy(cluster.view)
     part = cluster.view.topics["orders"].parts[0]
     part.isr, part.elr, part.leader, part.leader_epoch, part.offline = [2], [1, 3], 2, 5, [3]
     cluster.listed = listed
-    broker = connected(cluster)
-    (seen,) = ask(broker).view.topics["orders"].values()
-    broker.close()
+    (seen,) = answered(cluster).view.topics["orders"].values()
 
     assert (seen.isr, seen.elr, seen.leader, seen.leader_epoch, seen.offline) == ((2,), (1, 3), 2, 5, (3,))
 
@@ -191,29 +167,25 @@ def test_what_is_described_later_is_newer_than_what_was_listed(fake_kafka: MakeK
 @pytest.mark.parametrize(
     "trouble",
     [
-        lambda cluster: cluster.newest.update({DESCRIBE_TOPIC_PARTITIONS: -1}),  # before Kafka 3.7
+        lambda cluster: cluster.newest.update({DESCRIBE: -1}),  # before Kafka 3.7
         lambda cluster: setattr(cluster.view.topics["orders"].parts[0], "elr", None),
-        lambda cluster: cluster.refuse(DESCRIBE_TOPIC_PARTITIONS),
+        lambda cluster: cluster.refuse(DESCRIBE),
     ],
 )
 def test_where_a_broker_does_not_say_which_replicas_are_eligible_that_is_unknown_and_the_rest_is_not(
     fake_kafka: MakeKafka, trouble: Callable[[FakeKafka], None]
 ) -> None:
-    cluster = fake_kafka(2)
-    cluster.create_topic("orders", partitions=1, replicas=2)
+    cluster = fake_kafka(2, orders=1)
     degrade(cluster, "orders", 0)
     trouble(cluster)
-    broker = connected(cluster)
-    view = ask(broker).view
-    broker.close()
+    view = answered(cluster).view
 
     assert not view.has_elr
     assert (view.topics["orders"][0].isr, view.topics["orders"][0].elr) == ((1,), ())
 
 
 def test_a_page_that_does_not_come_in_time_ends_the_connection_and_leaves_the_view(fake_kafka: MakeKafka) -> None:
-    cluster = fake_kafka(2)
-    cluster.create_topic("orders", partitions=1, replicas=2)
+    cluster = fake_kafka(2, orders=1)
     degrade(cluster, "orders", 0)
     broker = connected(cluster)
 
@@ -225,16 +197,14 @@ def test_a_page_that_does_not_come_in_time_ends_the_connection_and_leaves_the_vi
 
 
 def test_a_topic_that_did_not_change_is_not_decoded_again_and_one_that_did_is(fake_kafka: MakeKafka) -> None:
-    cluster = fake_kafka(3)
-    for name in ("same", "changed", "deleted"):
-        cluster.create_topic(name, partitions=2, replicas=3)
+    cluster = fake_kafka(3, same=2, changed=2, deleted=2)
     broker = connected(cluster)
     before = ask(broker).view
     cluster.set_leader("changed", 1, 3)
     cluster.delete_topic("deleted")
     cluster.create_topic("new", partitions=1, replicas=1)
     after = ask(broker).view
-    fresh = ask(connected(cluster)).view
+    fresh = answered(cluster).view
     broker.close()
 
     assert after.topics["same"] is before.topics["same"]
@@ -244,8 +214,7 @@ def test_a_topic_that_did_not_change_is_not_decoded_again_and_one_that_did_is(fa
 
 @pytest.mark.parametrize("cut", [4, 9, 40, -1])
 def test_a_response_that_is_cut_is_refused(fake_kafka: MakeKafka, cut: int) -> None:
-    cluster = fake_kafka(1)
-    cluster.create_topic("orders", partitions=1, replicas=1)
+    cluster = fake_kafka(1, orders=1)
     request = MetadataRequest(version=12, topics=None)
     response = cluster._MetadataRequest(1, request)
     response.API_VERSION = 12

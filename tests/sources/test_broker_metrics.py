@@ -9,7 +9,6 @@ import ssl
 import threading
 import time
 from contextlib import ExitStack, closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +36,11 @@ from streaming.sources.broker_metrics import (
     scrape,
 )
 from tests.blocks import singly
+from tests.sources.conftest import answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from http.server import BaseHTTPRequestHandler
 
     Serve = Callable[..., str]
     SourceOf = Callable[..., BrokerMetricsSource]
@@ -197,40 +198,6 @@ def test_what_a_standby_controller_says_of_brokers_is_not_taken() -> None:
     active = "kafka_controller_kafkacontroller_activecontrollercount"
     assert f"\n{active} 1.0\n" in page
     assert parse_exposition(page.replace(f"\n{active} 1.0\n", f"\n{active} 0.0\n")).of_brokers == {}
-
-
-def answer(body: str, status: int = 200) -> Callable[[BaseHTTPRequestHandler], None]:
-    def handle(request: BaseHTTPRequestHandler) -> None:
-        request.send_response(status)
-        request.end_headers()
-        request.wfile.write(body.encode())
-
-    return handle
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    """Give a factory of local exporters: a handler in, the address out."""
-    with ExitStack() as stack:
-
-        def start(handle: Callable[[BaseHTTPRequestHandler], None], tls: ssl.SSLContext | None = None) -> str:
-            class Handler(BaseHTTPRequestHandler):
-                def do_GET(self) -> None:
-                    handle(self)
-
-                def log_message(self, *_: object) -> None:
-                    """Stay silent."""
-
-            server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-            server.daemon_threads = True
-            if tls is not None:
-                server.socket = tls.wrap_socket(server.socket, server_side=True)
-            threading.Thread(target=server.serve_forever, daemon=True).start()
-            stack.callback(server.server_close)
-            stack.callback(server.shutdown)
-            return f"http{'' if tls is None else 's'}://127.0.0.1:{server.server_port}/metrics"
-
-        yield start
 
 
 @pytest.fixture

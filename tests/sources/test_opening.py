@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,9 +20,11 @@ from streaming.sources.broker_metrics import MAX_LAG, AppendTimes
 from streaming.sources.collector.opening import open_collector, open_sources
 from streaming.sources.source import monotonic
 from tests.blocks import speeds_of
+from tests.sources.conftest import answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from http.server import BaseHTTPRequestHandler
     from pathlib import Path
 
     from tests.plugins.fake_kafka import FakeKafka
@@ -32,48 +33,28 @@ if TYPE_CHECKING:
 LOCAL_TIME = "kafka_network_requestmetrics_localtimems"
 
 
-class Exporter(BaseHTTPRequestHandler):
-    """Has three metrics; each scrape there were 100 more produce requests of 40 ms."""
-
-    requests = 0
-
-    def do_GET(self) -> None:
-        type(self).requests += 100
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(f'{MAX_LAG}{{clientId="Replica"}} 1.0\n'.encode())
-        self.wfile.write(f'{LOCAL_TIME}_count{{request="Produce"}} {self.requests}.0\n'.encode())
-        self.wfile.write(f'{LOCAL_TIME}_mean{{request="Produce"}} 40.0\n'.encode())
-
-    def log_message(self, *_: object) -> None:
-        """Stay silent."""
-
-
 @pytest.fixture
-def exporter() -> Iterator[str]:
-    """The address of a running one."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Exporter)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/metrics"
-    server.shutdown()
-    server.server_close()
+def exporter(serve: Callable[..., str]) -> str:
+    """The address of one with three metrics; each scrape there were 100 more produce requests of 40 ms."""
+    requests = count(100, 100)
+    produce = f'{LOCAL_TIME}_mean{{request="Produce"}} 40.0\n{LOCAL_TIME}_count{{request="Produce"}}'
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        answer(f'{MAX_LAG}{{clientId="Replica"}} 1.0\n{produce} {next(requests)}.0\n')(request)
+
+    return serve(handle)
 
 
 def settings_of(cluster: FakeKafka, exporter: str) -> Settings:
+    seconds = {"poll_seconds": 0.1, "broker_metrics_seconds": 0.1, "offsets_seconds": 1.0}
     return Settings(
         cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers, name="main"),
-        collect=CollectSettings(
-            primary_source="poll",
-            poll_seconds=0.1,
-            broker_metrics={"1": exporter},
-            broker_metrics_seconds=0.1,
-            offsets_seconds=1.0,
-        ),
+        collect=CollectSettings(primary_source="poll", broker_metrics={"1": exporter}, **seconds),
     )
 
 
 def test_metrics_of_brokers_are_of_the_cluster_that_is_polled_also_after_it_was_rebuilt(
-    fake_kafka: Callable[[int], FakeKafka], exporter: str, tmp_path: Path
+    fake_kafka: Callable[..., FakeKafka], exporter: str, tmp_path: Path
 ) -> None:
     cluster = fake_kafka(1)
     settings = settings_of(cluster, exporter)
@@ -95,10 +76,9 @@ def test_metrics_of_brokers_are_of_the_cluster_that_is_polled_also_after_it_was_
 
 
 def test_what_agents_say_of_appends_is_in_the_rounds_that_another_process_publishes(
-    fake_kafka: Callable[[int], FakeKafka], exporter: str, tmp_path: Path
+    fake_kafka: Callable[..., FakeKafka], exporter: str, tmp_path: Path
 ) -> None:
-    cluster, bus = fake_kafka(2), tmp_path / "bus"
-    cluster.create_topic("orders", partitions=2, replicas=2)
+    cluster, bus = fake_kafka(2, orders=2), tmp_path / "bus"
     publisher = partial(DirectoryPublisher, bus, segment_bytes=1 << 20)
     collector = open_collector(settings_of(cluster, exporter), bus, publisher, print)
     collector.start()

@@ -6,9 +6,7 @@ import base64
 import json
 import shlex
 import sys
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
@@ -17,11 +15,19 @@ import pytest
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.protocol.security import from_client
 from streaming.sources.protocol.tokens import COMMAND, Token, Tokens, token_of_command
+from tests.sources.conftest import answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from http.server import BaseHTTPRequestHandler
 
 OAUTH = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+CREDENTIALS = {
+    **OAUTH,
+    "sasl.oauthbearer.method": "OIDC",
+    "sasl.oauthbearer.client.id": "ann",
+    "sasl.oauthbearer.client.secret": "p:w",
+}
 
 
 def jwt(**claims: Any) -> str:
@@ -36,47 +42,29 @@ def printing(text: str, code: int = 0, seconds: float = 0) -> str:
     return shlex.join([sys.executable, "-c", program])
 
 
-class Provider(ThreadingHTTPServer):
+class Provider:
     """Gives tokens to client ``ann`` with secret ``p:w``."""
 
-    asked: list[dict[str, list[str]]]
-    answer: Callable[[], tuple[int, bytes]]
+    def __init__(self, serve: Callable[..., str]) -> None:
+        self.asked: list[dict[str, list[str]]] = []
+        self.answer = json.dumps({"access_token": "abc", "expires_in": 1000}), 200
+        self.address = serve(self.handle).replace("metrics", "token")
 
-
-class Handler(BaseHTTPRequestHandler):
-    server: Provider
-
-    def do_POST(self) -> None:
-        self.server.asked.append(parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode()))
-        login = base64.b64decode(self.headers["Authorization"].removeprefix("Basic ")).decode()
-        code, body = self.server.answer() if login == "ann:p%3Aw" else (401, b"")
-        self.send_response(code)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Print nothing."""
+    def handle(self, request: BaseHTTPRequestHandler) -> None:
+        self.asked.append(parse_qs(request.rfile.read(int(request.headers["Content-Length"])).decode()))
+        login = base64.b64decode(request.headers["Authorization"].removeprefix("Basic ")).decode()
+        answer(*self.answer if login == "ann:p%3Aw" else ("", 401))(request)
 
 
 @pytest.fixture
-def provider() -> Iterator[Provider]:
-    server = Provider(("127.0.0.1", 0), Handler)
-    server.asked = []
-    server.answer = lambda: (200, json.dumps({"access_token": "abc", "expires_in": 1000}).encode())
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+def provider(serve: Callable[..., str]) -> Provider:
+    return Provider(serve)
 
 
 def oidc(provider: Provider, **more: str) -> dict[str, str]:
     return {
-        **OAUTH,
-        "sasl.oauthbearer.method": "OIDC",
-        "sasl.oauthbearer.client.id": "ann",
-        "sasl.oauthbearer.client.secret": "p:w",
-        "sasl.oauthbearer.token.endpoint.url": f"http://127.0.0.1:{provider.server_port}/token",
+        **CREDENTIALS,
+        "sasl.oauthbearer.token.endpoint.url": provider.address,
         **{f"sasl.oauthbearer.{key}": value for key, value in more.items()},
     }
 
@@ -95,19 +83,19 @@ def test_a_provider_is_asked_once_with_the_clients_own_credentials_and_the_scope
 
 
 @pytest.mark.parametrize(
-    ("answer", "sentence"),
+    ("said", "sentence"),
     [
-        ((403, b""), r"refuses client 'ann': HTTP 403; check sasl.oauthbearer"),
-        ((200, b"{}"), r"answers without an access_token"),
-        ((200, b'{"access_token": 7}'), r"answers without an access_token"),
-        ((200, b"<html>"), r"answers without an access_token"),
-        ((200, b"\xff"), r"does not answer"),
+        (("", 403), r"refuses client 'ann': HTTP 403; check sasl.oauthbearer"),
+        (("{}", 200), r"answers without an access_token"),
+        (('{"access_token": 7}', 200), r"answers without an access_token"),
+        (("<html>", 200), r"answers without an access_token"),
+        (("\udcff", 200), r"does not answer"),  # which is not UTF-8
     ],
 )
 def test_a_provider_that_gives_none_is_one_sentence_without_the_secret(
-    provider: Provider, answer: tuple[int, bytes], sentence: str
+    provider: Provider, said: tuple[str, int], sentence: str
 ) -> None:
-    provider.answer = lambda: answer
+    provider.answer = said
     with pytest.raises(ConnectionRefused, match=f"the token endpoint http://.*/token {sentence}") as refusal:
         first_bytes(oidc(provider))
     assert "p:w" not in str(refusal.value)
@@ -182,12 +170,7 @@ def test_a_token_is_used_until_a_fifth_of_its_life_is_left(monkeypatch: pytest.M
         ({}, f'sasl.mechanism is .*tokens of OpenID Connect .* or of a command ."{COMMAND}"'),
         ({"sasl.oauthbearer.method": "oidc"}, "sasl.oauthbearer.client.id is missing; .* requires it"),
         (
-            {
-                "sasl.oauthbearer.method": "oidc",
-                "sasl.oauthbearer.client.id": "a",
-                "sasl.oauthbearer.client.secret": "b",
-                "sasl.oauthbearer.token.endpoint.url": "file:///etc/passwd",
-            },
+            {**CREDENTIALS, "sasl.oauthbearer.token.endpoint.url": "file:///etc/passwd"},
             "token.endpoint.url is 'file:///etc/passwd'; write https",
         ),
         ({COMMAND: "x", "sasl.oauthbearer.extensions": "a"}, "extensions has 'a'; write key=value,key=value"),
