@@ -30,12 +30,16 @@ from streaming.sources.protocol.addresses import Address, Peers, parse_servers
 from streaming.sources.protocol.connection import Connection, NodeTooOld, ServiceRefused, dialer
 from streaming.sources.protocol.security import Security, from_client
 from streaming.sources.protocol.tokens import COMMAND
+from tests.sources.metadata_log.conftest import FIXTURES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 OFFERED = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+CERTIFICATE, KEY = FIXTURES / "tls" / "certificate.pem", FIXTURES / "tls" / "key.pem"
+TLS = {"security.protocol": "SSL"}
+LOGIN_OF_NOBODY = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN"}
 LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.username": "reader", "sasl.password": "pencil"}
 
 
@@ -90,12 +94,11 @@ def ask(connection: Connection) -> str:
 
 
 @pytest.fixture
-def tls(quorum: Any, fixtures: Path) -> Path:
+def tls(quorum: Any) -> Path:
     """Let the nodes speak TLS; give their certificate, which signs itself."""
-    folder = fixtures / "tls"
     quorum.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    quorum.tls.load_cert_chain(folder / "certificate.pem", folder / "key.pem")
-    return folder / "certificate.pem"
+    quorum.tls.load_cert_chain(CERTIFICATE, KEY)
+    return CERTIFICATE
 
 
 @pytest.mark.parametrize("mechanism", OFFERED)
@@ -116,9 +119,8 @@ def test_a_node_that_is_too_old_for_our_login_says_so_before_it_is_tried(quorum:
 def test_a_wrong_password_is_one_sentence_without_the_password(quorum: Any, address: Address, mechanism: str) -> None:
     quorum.login = Server
     security = from_client({**LOGIN, "sasl.mechanism": mechanism, "sasl.password": "hunter2"})
-    with pytest.raises(
-        ServiceRefused, match=r"refuses the login of 'reader': Authentication failed; check sasl"
-    ) as refusal:
+    sentence = "refuses the login of 'reader': Authentication failed; check sasl"
+    with pytest.raises(ServiceRefused, match=sentence) as refusal:
         Connection(address, security)
     assert "hunter2" not in f"{refusal.value}{security!r}"
 
@@ -133,10 +135,8 @@ class TokenServer:
         if isinstance(request, SaslHandshakeRequest):
             return SaslHandshakeResponse(error_code=0, mechanisms=["OAUTHBEARER"])
         self.is_done = b"auth=Bearer abc\x01" in bytes(request.auth_bytes)
-        error = (0, None) if self.is_done else (58, "invalid_token")
-        return SaslAuthenticateResponse(
-            error_code=error[0], error_message=error[1], auth_bytes=b"", session_lifetime_ms=0
-        )
+        code, said = (0, None) if self.is_done else (58, "invalid_token")
+        return SaslAuthenticateResponse(error_code=code, error_message=said, auth_bytes=b"", session_lifetime_ms=0)
 
 
 TOKENS = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
@@ -171,9 +171,8 @@ def test_a_mechanism_that_the_server_lacks_is_answered_with_those_it_has(
 ) -> None:
     quorum.login = Server
     monkeypatch.setattr(f"{__name__}.OFFERED", ["SCRAM-SHA-512"])
-    with pytest.raises(
-        ServiceRefused, match=r"does not offer PLAIN; set cluster\.client sasl\.mechanism to one of SCRAM-SHA"
-    ):
+    sentence = r"does not offer PLAIN; set cluster\.client sasl\.mechanism to one of SCRAM-SHA"
+    with pytest.raises(ServiceRefused, match=sentence):
         Connection(address, from_client({**LOGIN, "sasl.mechanism": "PLAIN"}))
 
 
@@ -183,9 +182,7 @@ def test_a_server_that_wants_a_login_and_gets_none_hangs_up(quorum: Any, address
         ask(Connection(address, Security()))
 
 
-def test_requests_bytes_and_errors_of_an_address_are_counted_as_the_node_counts_them(
-    quorum: Any, address: Address
-) -> None:
+def test_requests_bytes_and_errors_of_an_address_are_as_the_node_counts_them(quorum: Any, address: Address) -> None:
     peers = Peers()
     for _ in range(3):
         ask(dialer(Security(), peers)(address, response_seconds=5))
@@ -195,9 +192,7 @@ def test_requests_bytes_and_errors_of_an_address_are_counted_as_the_node_counts_
     assert (peer.sent_bytes, peer.received_bytes) == (quorum.received_bytes, quorum.sent_bytes)
 
 
-def test_a_refused_connection_a_refused_login_and_a_lost_connection_are_one_error_each(
-    quorum: Any, address: Address
-) -> None:
+def test_a_refused_connection_and_login_and_a_lost_connection_are_one_error_each(quorum: Any, address: Address) -> None:
     peers = Peers()
     with pytest.raises(ConnectionRefused):
         dialer(Security(), peers)(Address("127.0.0.1", 1), response_seconds=5)
@@ -214,54 +209,36 @@ def test_a_refused_connection_a_refused_login_and_a_lost_connection_are_one_erro
     assert peers.at(address).errors == 2
 
 
-def test_tls_with_the_right_authority_is_believed(tls: Path, address: Address) -> None:
-    assert ask(Connection(address, from_client({"security.protocol": "ssl", "ssl.ca.location": str(tls)})))
+VERIFICATION = "enable.ssl.certificate.verification"
 
 
 @pytest.mark.parametrize(
     "client",
     [
-        {"enable.ssl.certificate.verification": "false"},
-        {"ssl.endpoint.identification.algorithm": "none", "ssl.ca.location": "{tls}"},
+        {"security.protocol": "ssl", "ssl.ca.location": str(CERTIFICATE)},
+        {"ssl.endpoint.identification.algorithm": "none", "ssl.ca.location": str(CERTIFICATE)},
+        *({VERIFICATION: written} for written in ("false", "0", "f", "FALSE")),  # as librdkafka reads it
     ],
 )
-def test_tls_checks_can_be_switched_off(tls: Path, address: Address, client: dict[str, str]) -> None:
-    told = {key: value.format(tls=tls) for key, value in client.items()}
-    assert ask(Connection(address, from_client({"security.protocol": "SSL", **told})))
-
-
-@pytest.mark.parametrize("verification", ["0", "f", "FALSE"])
-def test_a_boolean_is_read_as_librdkafka_reads_it(tls: Path, address: Address, verification: str) -> None:
-    assert tls.exists()
-    client = {"security.protocol": "SSL", "enable.ssl.certificate.verification": verification}
-    assert ask(Connection(address, from_client(client)))
+@pytest.mark.usefixtures("tls")
+def test_tls_with_the_right_authority_is_believed_and_checks_can_be_switched_off(
+    address: Address, client: dict[str, str]
+) -> None:
+    assert ask(Connection(address, from_client({**TLS, **client})))
 
 
 def test_the_authorities_may_be_a_folder_or_pem_itself(tls: Path, address: Address, tmp_path: Path) -> None:
-    name = subprocess.run(
-        ["openssl", "x509", "-hash", "-noout", "-in", tls], check=True, capture_output=True, text=True
-    ).stdout.strip()
+    command = ["openssl", "x509", "-hash", "-noout", "-in", tls]
+    name = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
     shutil.copy(tls, tmp_path / f"{name}.0")
     for given in ({"ssl.ca.location": str(tmp_path)}, {"ssl.ca.pem": tls.read_text()}):
-        assert ask(Connection(address, from_client({"security.protocol": "SSL", **given})))
+        assert ask(Connection(address, from_client({**TLS, **given})))
 
 
-def test_a_certificate_and_its_key_may_be_pem_themselves(
-    quorum: Any, tls: Path, address: Address, fixtures: Path
-) -> None:
-    quorum.tls.verify_mode = ssl.CERT_REQUIRED
-    quorum.tls.load_verify_locations(tls)
-    own = {"ssl.certificate.pem": tls.read_text(), "ssl.key.pem": (fixtures / "tls" / "key.pem").read_text()}
-    client = {"security.protocol": "SSL", "ssl.ca.location": str(tls), **own}
-    assert ask(Connection(address, from_client(client)))
-
-
-def test_a_certificate_that_was_renewed_is_used_by_the_next_connection(
-    tls: Path, address: Address, tmp_path: Path
-) -> None:
+def test_a_renewed_certificate_is_used_by_the_next_connection(tls: Path, address: Address, tmp_path: Path) -> None:
     authorities = tmp_path / "ca.pem"
     shutil.copy(tls, authorities)
-    security = from_client({"security.protocol": "SSL", "ssl.ca.location": str(authorities)})
+    security = from_client({**TLS, "ssl.ca.location": str(authorities)})
     authorities.write_text("being replaced")
     with pytest.raises(ServiceRefused, match=r"cluster\.client ssl\.ca\.location cannot be used: .*ca\.pem"):
         Connection(address, security)
@@ -269,10 +246,10 @@ def test_a_certificate_that_was_renewed_is_used_by_the_next_connection(
     assert ask(Connection(address, security))
 
 
-def test_a_certificate_of_nobody_known_is_refused(tls: Path, address: Address) -> None:
-    assert tls.exists()
+@pytest.mark.usefixtures("tls")
+def test_a_certificate_of_nobody_known_is_refused(address: Address) -> None:
     with pytest.raises(ConnectionRefused, match=r"refuses TLS: .*certificate verify failed.*; check the ssl keys"):
-        Connection(address, from_client({"security.protocol": "SSL"}))
+        Connection(address, from_client(TLS))
 
 
 def test_a_login_inside_tls_works_as_well(quorum: Any, tls: Path, address: Address) -> None:
@@ -281,13 +258,20 @@ def test_a_login_inside_tls_works_as_well(quorum: Any, tls: Path, address: Addre
     assert ask(Connection(address, from_client(client)))
 
 
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"ssl.certificate.location": str(CERTIFICATE), "ssl.key.location": str(KEY)},
+        {"ssl.certificate.pem": CERTIFICATE.read_text(), "ssl.key.pem": KEY.read_text()},
+    ],
+    ids=["files", "pem"],
+)
 def test_a_client_certificate_is_shown_to_servers_that_ask(
-    quorum: Any, tls: Path, address: Address, fixtures: Path
+    quorum: Any, tls: Path, address: Address, own: dict[str, str]
 ) -> None:
     quorum.tls.verify_mode = ssl.CERT_REQUIRED
     quorum.tls.load_verify_locations(tls)
-    own = {"ssl.certificate.location": str(tls), "ssl.key.location": str(fixtures / "tls" / "key.pem")}
-    client = {"security.protocol": "SSL", "ssl.ca.location": str(tls)}
+    client = {**TLS, "ssl.ca.location": str(tls)}
     assert ask(Connection(address, from_client({**client, **own})))
     with pytest.raises(ConnectionRefused):
         ask(Connection(address, from_client(client)))
@@ -296,31 +280,13 @@ def test_a_client_certificate_is_shown_to_servers_that_ask(
 @pytest.mark.parametrize(
     ("client", "sentence"),
     [
-        (
-            {"security.protocol": "PLAIN"},
-            "security.protocol is 'PLAIN'; use one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
-        ),
-        (
-            {**LOGIN, "sasl.mechanism": "GSSAPI"},
-            "sasl.mechanism is 'GSSAPI', but the metadata log can only be read with",
-        ),
-        (
-            {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN"},
-            "sasl.username is missing; PLAIN requires it",
-        ),
-        ({"security.protocol": "SSL", "ssl.ca.location": "/nowhere"}, "ssl.ca.location cannot be used: /nowhere"),
-        (
-            {"security.protocol": "SSL", "ssl.keystore.location": "own.p12"},
-            "ssl.keystore.location is not supported for the metadata log, which can be read with ssl.ca.location",
-        ),
-        (
-            {"security.protocol": "SSL", "enable.ssl.certificate.verification": "no"},
-            "enable.ssl.certificate.verification is 'no'; write true or false",
-        ),
-        (
-            {"security.protocol": "SSL", "ssl.certificate.location": "/nowhere"},
-            "ssl.certificate.location cannot be used: /nowhere",
-        ),
+        ({"security.protocol": "PLAIN"}, "security.protocol is 'PLAIN'; use one of PLAINTEXT, SSL, SASL_PLAINTEXT, SA"),
+        ({**LOGIN, "sasl.mechanism": "GSSAPI"}, "sasl.mechanism is 'GSSAPI', but the metadata log can only be read wi"),
+        (LOGIN_OF_NOBODY, "sasl.username is missing; PLAIN requires it"),
+        ({**TLS, "ssl.ca.location": "/nowhere"}, "ssl.ca.location cannot be used: /nowhere"),
+        ({**TLS, "ssl.certificate.location": "/nowhere"}, "ssl.certificate.location cannot be used: /nowhere"),
+        ({**TLS, "ssl.keystore.location": "own.p12"}, "ssl.keystore.location is not supported for the metadata log, w"),
+        ({**TLS, VERIFICATION: "no"}, f"{VERIFICATION} is 'no'; write true or false"),
     ],
 )
 def test_a_wrong_property_is_named(client: dict[str, str], sentence: str) -> None:
@@ -342,15 +308,9 @@ def listener() -> Iterator[socket.socket]:
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
-        (
-            b"HTTP/1.1 400 Bad Request\r\n\r\n",
-            "does not respond in Kafka's protocol; check security.protocol and the port",
-        ),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not respond in Kafka's protocol; check security.protocol and the port"),
         (struct.pack(">i", 6) + b"\0\0\0\1\0\0", "sent a response that cannot be decoded"),
-        (
-            struct.pack(">i", 16) + struct.pack(">ih", 99, 35) + bytes(10),
-            "responded to another request than the one sent",
-        ),
+        (struct.pack(">iih", 16, 99, 35) + bytes(10), "responded to another request than the one sent"),
         (b"\0\0", "closed the connection: end of stream"),
     ],
 )
@@ -404,23 +364,13 @@ def test_a_name_that_cannot_be_one_is_one_sentence() -> None:
         Connection(Address("a" * 70 + ".example", 9092), Security())
 
 
-def slowly(answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def wait_first(request: Any) -> Any:
-        time.sleep(0.4)
-        return answer(request)
-
-    return wait_first
-
-
 def test_a_quorum_without_a_leader_is_said_in_a_sentence_that_blames_no_broker_and_soon(
     quorum: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(quorum_module, "_PATIENCE_SECONDS", 0.3)
     for node in quorum.nodes.values():
         answer = node.answer_DescribeQuorumRequest
-        monkeypatch.setattr(
-            node, "answer_DescribeQuorumRequest", lambda it, answer=answer: (time.sleep(0.4), answer(it))[1]
-        )
+        node.answer_DescribeQuorumRequest = lambda it, answer=answer: (time.sleep(0.4), answer(it))[1]
     quorum.quorum_error = 14
     bootstrap = quorum_module.Bootstrap(parse_servers(quorum.addresses()), connection_module.dialer(Security()))
     with pytest.raises(ConnectionRefused, match=r"^brokers answer, but not who leads the metadata quorum: ") as refusal:
@@ -441,18 +391,15 @@ def test_an_address_that_is_none_is_named(servers: str) -> None:
 
 
 def test_the_requests_are_byte_for_byte_those_that_controllers_were_seen_to_accept() -> None:
-    request = messages.fetch_request(
-        17, cluster_id="", leader_epoch=5, end=LogEnd(100, 4), high_watermark=77, wait_ms=500
-    )
+    fields: dict[str, Any] = {"leader_epoch": 5, "end": LogEnd(100, 4), "high_watermark": 77, "wait_ms": 500}
+    request = messages.fetch_request(17, cluster_id="", **fields)
     request.cluster_id = None
     expected = (
         "000001f4 00000001 00800000 00 00000000 ffffffff 02 00000000000000000000000000000001 02 00000000 00000005"
         "0000000000000064 00000004 ffffffffffffffff 00800000 00 00 01 01 00"
     )
     assert bytes.fromhex(expected) == request.encode()
-    newest = messages.fetch_request(
-        18, cluster_id="", leader_epoch=5, end=LogEnd(100, 4), high_watermark=77, wait_ms=500
-    )
+    newest = messages.fetch_request(18, cluster_id="", **fields)
     newest.cluster_id = None
     expected = expected.replace("00800000 00 00 01 01", "00800000 01 01 08 000000000000004d 00 01 01")
     assert bytes.fromhex(expected) == newest.encode()
@@ -468,10 +415,8 @@ def test_the_requests_are_byte_for_byte_those_that_controllers_were_seen_to_acce
 def test_an_address_of_a_family_that_the_machine_does_not_have_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """As an IPv6 address is where the kernel has no IPv6: names still resolve to it."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        found = [
-            (1 << 20, socket.SOCK_STREAM, 0, "", ("::1", 1)),
-            (socket.AF_INET, socket.SOCK_STREAM, 0, "", listening.getsockname()),
-        ]
+        families = ((1 << 20, ("::1", 1)), (socket.AF_INET, listening.getsockname()))
+        found = [(family, socket.SOCK_STREAM, 0, "", at) for family, at in families]
         monkeypatch.setattr(connection_module, "resolved", lambda *_: found)
 
         def hang_up() -> None:
