@@ -7,6 +7,7 @@ import re
 import signal
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,26 +18,19 @@ from streaming.contracts.codec import decode
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel, Heartbeat, Observation, SourceKind
 from streaming.errors import BusFull, ConnectionRefused, IsrwatchError
-from streaming.sources.collector.collector import Collector
+from streaming.sources.collector.collector import Collector, Collectors
 from streaming.sources.protocol.connection import ServiceRefused
 from streaming.sources.source import PacedSource
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 PATIENCE = 30.0
 
 
 def heartbeat(source: str, at: int) -> Heartbeat:
-    return Heartbeat(
-        cluster_id=ClusterId("c"),
-        cluster="c",
-        source=source,
-        authority=SourceKind.NONE,
-        occurred_not_before=Micros(at),
-        occurred_not_after=Micros(at),
-        collected_at=Micros(at),
-    )
+    times = dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), Micros(at))
+    return Heartbeat(cluster_id=ClusterId("c"), cluster="c", source=source, authority=SourceKind.NONE, **times)
 
 
 class Scripted:
@@ -79,16 +73,21 @@ class FullDisk(MemoryBus):
         raise IsrwatchError("cannot write the bus below /bus: No space left on device")
 
 
-def run(*sources: Scripted, bus: MemoryBus | None = None) -> tuple[MemoryBus, list[str]]:
+def run(*sources: Scripted, bus: MemoryBus | None = None, **settings: Any) -> tuple[MemoryBus, list[str]]:
     """Run sources until each has said everything."""
     bus, lines = bus or MemoryBus(), []
-    collector = Collector(sources, lambda: bus, report=lines.append)
+    with running(Collector(sources, lambda: bus, report=lines.append, **settings)):
+        for source in sources:
+            assert source.is_over.wait(PATIENCE)
+    return bus, lines
+
+
+@contextmanager
+def running(collector: Collector | Collectors) -> Iterator[None]:
     collector.start()
-    for source in sources:
-        assert source.is_over.wait(PATIENCE)
+    yield
     collector.stop()
     collector.wait()
-    return bus, lines
 
 
 def told(bus: MemoryBus, source: str) -> list[int]:
@@ -97,19 +96,14 @@ def told(bus: MemoryBus, source: str) -> list[int]:
     return [decode(frame.payload).occurred_not_after for frame in frames]
 
 
-def test_what_sources_see_is_on_the_bus_in_their_own_order() -> None:
+def test_what_sources_see_is_on_the_bus_in_their_own_order_and_acknowledged_after_each_publication() -> None:
     first = Scripted("a", [heartbeat("a", 1), heartbeat("a", 2)], [], [heartbeat("a", 3)])
-    second = Scripted("b", [heartbeat("b", 7)])
+    second = Scripted("b", [heartbeat("b", 7)], [heartbeat("b", 8)])
     bus, _ = run(first, second)
     assert told(bus, "a") == [1, 2, 3]
-    assert told(bus, "b") == [7]
-
-
-def test_a_source_is_acknowledged_after_each_publication_and_closed_at_the_end() -> None:
-    source = Scripted("a", [heartbeat("a", 1)], [heartbeat("a", 2)])
-    run(source)
-    assert source.events[:4] == ["polled", "acknowledged", "polled", "acknowledged"]
-    assert source.events[-1] == "closed"
+    assert told(bus, "b") == [7, 8]
+    assert second.events[:4] == ["polled", "acknowledged", "polled", "acknowledged"]
+    assert second.events[-1] == "closed"
 
 
 def test_a_lost_connection_is_reported_once_and_so_is_its_return() -> None:
@@ -151,12 +145,9 @@ def test_one_blind_source_does_not_hold_up_another() -> None:
     blind = Scripted("blind", *[ConnectionRefused("no")] * 3)
     seeing = Scripted("seeing", *[[heartbeat("seeing", at)] for at in range(50)])
     began = time.monotonic()
-    collector = Collector([blind, seeing], MemoryBus)
-    collector.start()
-    assert seeing.is_over.wait(PATIENCE)
-    assert not blind.is_over.is_set() or time.monotonic() - began > 0.8
-    collector.stop()
-    collector.wait()
+    with running(Collector([blind, seeing], MemoryBus)):
+        assert seeing.is_over.wait(PATIENCE)
+        assert not blind.is_over.is_set() or time.monotonic() - began > 0.8
 
 
 def test_a_bus_that_cannot_be_written_stops_everything_without_an_acknowledgement() -> None:
@@ -184,11 +175,8 @@ def test_what_could_not_be_read_is_on_the_bus_as_well() -> None:
 
 def test_a_silent_source_is_not_asked_in_a_hot_loop() -> None:
     source = Scripted("a")
-    collector = Collector([source], MemoryBus)
-    collector.start()
-    time.sleep(0.3)
-    collector.stop()
-    collector.wait()
+    with running(Collector([source], MemoryBus)):
+        time.sleep(0.3)
     assert len(source.asked) <= 31
 
 
@@ -238,23 +226,17 @@ def test_while_the_disk_of_the_bus_is_full_a_source_waits_and_nothing_is_lost() 
 
     bus, lines = run(source, bus=FullForAWhile(3))
 
-    end = bus.end_positions(Channel.REPLICATION)["a"]
-    moments = [decode(item[1]).occurred_not_after for item in bus.read(Channel.REPLICATION, "a", 0, end)]
-    assert moments == [1, 1, 1, 1, 2, 3], "what is there twice, the job recognises"
+    assert told(bus, "a") == [1, 1, 1, 1, 2, 3], "what is there twice, the job recognises"
     assert source.events[:4] == ["polled", "acknowledged", "polled", "acknowledged"]
     assert lines == ["a: the disk of the bus is full; trying again", "a: writes the bus again"]
 
 
 def test_a_collector_that_waits_for_the_disk_can_be_stopped_and_acknowledges_nothing() -> None:
     source, lines = Scripted("a", [heartbeat("a", 1)]), []
-    collector = Collector([source], lambda: FullForAWhile(1_000_000), report=lines.append)
-    collector.start()
-    deadline = time.monotonic() + PATIENCE
-    while not lines and time.monotonic() < deadline:
-        time.sleep(0.01)
-
-    collector.stop()
-    collector.wait()
+    with running(Collector([source], lambda: FullForAWhile(1_000_000), report=lines.append)):
+        deadline = time.monotonic() + PATIENCE
+        while not lines and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     assert source.events == ["polled", "closed"]
 
@@ -271,17 +253,13 @@ def test_what_a_bus_deletes_at_its_limit_is_reported_and_a_full_report_is_reques
 
 @pytest.mark.parametrize(("hours", "way"), [(2, "ahead"), (-2, "back")])
 def test_after_the_clock_was_set_everything_is_reported_again_once(hours: int, way: str) -> None:
-    source, lines = Reporting("a", [heartbeat("a", 1)], [heartbeat("a", 2)], [heartbeat("a", 3)]), list[str]()
+    source = Reporting("a", [heartbeat("a", 1)], [heartbeat("a", 2)], [heartbeat("a", 3)])
 
     def clock() -> Micros:
         moved = hours * 3_600_000_000 - 5_000  # the two clocks are not read in the same microsecond
         return Micros(time.time_ns() // 1000 + (moved if len(source.asked) > 1 else 0))
 
-    collector = Collector([source], MemoryBus, report=lines.append, clock=clock)
-    collector.start()
-    assert source.is_over.wait(PATIENCE)
-    collector.stop()
-    collector.wait()
+    _, lines = run(source, clock=clock)
 
     polled = ["polled", "acknowledged"]
     assert source.events == [*polled, *polled, "full report requested", *polled, *source.events[7:]]

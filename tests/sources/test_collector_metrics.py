@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import urllib.request
-from contextlib import closing
+from contextlib import ExitStack, closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 
@@ -14,7 +15,7 @@ from streaming.errors import ConnectionRefused
 from streaming.runtime.listening import address_of, listen
 from streaming.sources.collector.collector import Collector
 from streaming.web.status import StatusServer
-from tests.sources.test_collector import Scripted, WithUndecodable, heartbeat
+from tests.sources.test_collector import PATIENCE, Scripted, WithUndecodable, heartbeat, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,11 +43,8 @@ class Kept:
 def collected(*sources: Scripted) -> Collector:
     """Run sources until each has reported all that it has."""
     collector = Collector(sources, Kept, cluster="prod")  # type: ignore[arg-type]
-    collector.start()
-    for source in sources:
-        assert source.is_over.wait(30)
-    collector.stop()
-    collector.wait()
+    with running(collector):
+        assert all(source.is_over.wait(PATIENCE) for source in sources)
     return collector
 
 
@@ -60,28 +58,23 @@ def values(text: str) -> dict[tuple[str, str], float]:
 
 @pytest.fixture
 def page() -> Iterator[Any]:
-    servers: list[StatusServer] = []
+    with ExitStack() as stack:
 
-    def of(collector: Collector) -> Any:
-        opened = listen("127.0.0.1:0", "--listen")
-        address = address_of(opened)
-        metrics = collector.metrics
-        servers.append(
-            StatusServer([opened], metrics.registry, metrics.problems, program="collect", prefix="", healthy="it reads")
-        )
+        def of(collector: Collector) -> Any:
+            opened, metrics = listen("127.0.0.1:0", "--listen"), collector.metrics
+            said = {"program": "collect", "prefix": "", "healthy": "it reads"}
+            stack.enter_context(closing(StatusServer([opened], metrics.registry, metrics.problems, **said)))
+            return partial(get, address_of(opened))
 
-        def get(path: str) -> tuple[int, str]:
-            try:
-                with closing(urllib.request.urlopen(f"http://{address}{path}", timeout=10)) as response:
-                    return response.status, response.read().decode()
-            except HTTPError as refusal:
-                return refusal.code, refusal.read().decode()
+        yield of
 
-        return get
 
-    yield of
-    for server in servers:
-        server.close()
+def get(address: str, path: str) -> tuple[int, str]:
+    try:
+        with closing(urllib.request.urlopen(f"http://{address}{path}", timeout=10)) as response:
+            return response.status, response.read().decode()
+    except HTTPError as refusal:
+        return refusal.code, refusal.read().decode()
 
 
 def beats(source: str, count: int) -> list[Observation]:
@@ -95,32 +88,29 @@ def test_what_a_source_reported_is_counted_and_whether_it_answers(page: Any) -> 
 
     found = values(text)
     assert 'isrwatch_collector_source_up{cluster="prod",source="metadata_log:a"} 1.0' in text
-    assert found["observations_total", LOG] == 5
-    assert found["undecodable_total", LOG] == 1
-    assert found["refused_polls_total", LOG] == 0
-    assert found["refused_polls_total", ADMIN] == 2
-    assert found["observations_total", ADMIN] == 0
-    assert found["source_up", LOG] == 1
+    names = ("observations_total", "undecodable_total", "refused_polls_total", "source_up")
+    assert [found[name, LOG] for name in names] == [5, 1, 0, 1]
+    assert (found["observations_total", ADMIN], found["refused_polls_total", ADMIN]) == (0, 2)
     assert f'last_publication_timestamp_seconds{{cluster="prod",kind="heartbeat",source="{LOG}"}}' in text
 
 
 def test_it_is_healthy_while_one_of_both_reads_partition_state_and_else_says_why_none_does(page: Any) -> None:
     log, admin = Ordering(LOG, ConnectionRefused("grant ClusterAction")), Ordering(ADMIN, [])
     collector = Collector([log, admin], Kept)  # type: ignore[arg-type]
-    get = page(collector)
-    assert get("/-/healthy") == (503, "no source has read partition state yet\n")
+    read = page(collector)
+    assert read("/-/healthy") == (503, "no source has read partition state yet\n")
 
     collector.metrics.refused(log, ConnectionRefused("grant ClusterAction"))
-    assert get("/-/healthy") == (503, "metadata_log:a: grant ClusterAction\n")
+    assert read("/-/healthy") == (503, "metadata_log:a: grant ClusterAction\n")
 
     admin.is_primary = True
     collector.metrics.published(admin, beats(ADMIN, 1), 0)
-    assert get("/-/healthy") == (200, "it reads\n")
-    assert values(get("/metrics")[1])["primary_source", ADMIN] == 1
-    assert values(get("/metrics")[1])["primary_source", LOG] == 0
+    assert read("/-/healthy") == (200, "it reads\n")
+    assert values(read("/metrics")[1])["primary_source", ADMIN] == 1
+    assert values(read("/metrics")[1])["primary_source", LOG] == 0
 
     collector.metrics.refused(admin, ConnectionRefused("no broker answers"))
-    assert get("/-/healthy")[0] == 503
+    assert read("/-/healthy")[0] == 503
 
 
 def test_a_source_that_orders_nothing_makes_nobody_unhealthy(page: Any) -> None:

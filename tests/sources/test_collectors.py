@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,7 @@ from streaming.bus.memory import MemoryBus
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources import source
 from streaming.sources.collector.collector import Collector, Collectors
-from tests.sources.test_collector import PATIENCE, FullDisk, Scripted, heartbeat, told
+from tests.sources.test_collector import PATIENCE, FullDisk, Scripted, heartbeat, running, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -70,19 +71,15 @@ def until(condition: Callable[[], object]) -> None:
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    running: list[Collectors] = []
+    with ExitStack() as stack:
 
-    def started(clusters: Mapping[str, OpenSources]) -> tuple[Collectors, MemoryBus, list[str]]:
-        bus, lines = MemoryBus(), list[str]()
-        collectors = collectors_of(clusters, lambda: bus, lines.append)
-        running.append(collectors)
-        collectors.start()
-        return collectors, bus, lines
+        def started(clusters: Mapping[str, OpenSources]) -> tuple[Collectors, MemoryBus, list[str]]:
+            bus, lines = MemoryBus(), list[str]()
+            collectors = collectors_of(clusters, lambda: bus, lines.append)
+            stack.enter_context(running(collectors))
+            return collectors, bus, lines
 
-    yield started
-    for collectors in running:
-        collectors.stop()
-        collectors.wait()
+        yield started
 
 
 def up(collectors: Collectors) -> dict[tuple[str, str], float]:
@@ -94,9 +91,7 @@ def up(collectors: Collectors) -> dict[tuple[str, str], float]:
     return {(sample.labels["cluster"], sample.labels["source"]): sample.value for sample in family.samples}
 
 
-def test_one_page_has_the_sources_of_every_cluster(
-    start: Start,
-) -> None:
+def test_one_page_has_the_sources_of_every_cluster(start: Start) -> None:
     first, second = (Primary(f"admin:{name}", [heartbeat(f"admin:{name}", 1)]) for name in "ab")
     collectors, bus, lines = start({"a": Opened(first), "b": Opened(second)})
     until(lambda: first.is_over.is_set() and second.is_over.is_set())
@@ -106,9 +101,7 @@ def test_one_page_has_the_sources_of_every_cluster(
     assert collectors.problems() == []
 
 
-def test_a_cluster_that_cannot_be_opened_is_tried_again_and_is_down_meanwhile(
-    start: Start,
-) -> None:
+def test_a_cluster_that_cannot_be_opened_is_tried_again_and_is_down_meanwhile(start: Start) -> None:
     healthy = Primary("admin:a", [heartbeat("admin:a", 1)])
     wrong = Opened(ConfigurationError("ssl.ca.location is missing"))
     collectors, _, lines = start({"a": Opened(healthy), "b": wrong})
@@ -120,9 +113,7 @@ def test_a_cluster_that_cannot_be_opened_is_tried_again_and_is_down_meanwhile(
     until(lambda: up(collectors) == {("a", "admin:a"): 1, ("b", "admin:b"): 1})
 
 
-def test_what_ends_one_cluster_ends_no_other_and_names_the_place_of_a_mistake(
-    start: Start,
-) -> None:
+def test_what_ends_one_cluster_ends_no_other_and_names_the_place_of_a_mistake(start: Start) -> None:
     healthy = Primary("admin:a", [heartbeat("admin:a", 1)])
     broken = Primary("admin:b", AssertionError("epochs only grow"))
     mended = Primary("admin:b", [heartbeat("admin:b", 2)])
@@ -136,9 +127,7 @@ def test_what_ends_one_cluster_ends_no_other_and_names_the_place_of_a_mistake(
     assert up(collectors)["b", "admin:b"] == 1
 
 
-def test_where_no_cluster_is_read_each_says_why(
-    start: Start,
-) -> None:
+def test_where_no_cluster_is_read_each_says_why(start: Start) -> None:
     refused = Primary("admin:b", *[ConnectionRefused("b:9092 cannot be reached")] * 100)
     collectors, _, _ = start({"a": Opened(ConfigurationError("no address")), "b": Opened(refused)})
     until(lambda: "refused" in refused.events and collectors.problems()[0] == "a: no address")
@@ -147,18 +136,13 @@ def test_where_no_cluster_is_read_each_says_why(
 
 def test_a_bus_that_cannot_be_written_is_tried_again() -> None:
     source, lines = Opened(Primary("admin:a", [heartbeat("admin:a", 1)])), list[str]()
-    collectors = collectors_of({"a": source}, FullDisk, lines.append)
-    collectors.start()
-    until(lambda: source.opened > 1)
-    collectors.stop()
-    collectors.wait()
+    with running(collectors_of({"a": source}, FullDisk, lines.append)):
+        until(lambda: source.opened > 1)
     assert "a: cannot write the bus below /bus: No space left on device; starting this cluster again in 0.01 s" in lines
 
 
 def test_a_stop_closes_the_sources_of_every_cluster() -> None:
     sources = [Primary(f"admin:{name}") for name in "abc"]
-    collectors = collectors_of({source.name: Opened(source) for source in sources}, MemoryBus, lambda _: None)
-    collectors.start()
-    collectors.stop()
-    collectors.wait()
+    with running(collectors_of({source.name: Opened(source) for source in sources}, MemoryBus, lambda _: None)):
+        pass
     assert all(source.events[-1:] in ([], ["closed"]) for source in sources)

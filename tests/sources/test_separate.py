@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,12 +21,15 @@ from streaming.sources import source
 from streaming.sources.collector.collector import Collector
 from streaming.sources.collector.separate import SeparateCollector
 from streaming.sources.protocol.addresses import Address, Peers
-from tests.sources.test_collector import PATIENCE, Scripted, heartbeat
+from tests.sources.test_collector import Scripted, heartbeat, running
+from tests.sources.test_collectors import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from streaming.sources.source import Source
+
+    Start = Callable[..., tuple[Collector, Peers, list[str]]]
 
 NAME = "samples:a"
 NODE = Address("127.0.0.1", 9092)
@@ -60,29 +63,19 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., tuple[Collector, Peers, list[str]]]]:
-    running: list[Collector] = []
+def start(tmp_path: Path) -> Iterator[Start]:
+    with ExitStack() as stack:
 
-    def started(open_sources: Callable[..., Sequence[Source]]) -> tuple[Collector, Peers, list[str]]:
-        peers, lines = Peers(), list[str]()
-        publisher = partial(DirectoryPublisher, tmp_path / "bus", segment_bytes=1 << 20)
-        apart = SeparateCollector(open_sources, publisher, cluster="c", name=NAME, peers=peers, report=lines.append)
-        main = Scripted("admin:a", [heartbeat("admin:a", 1)])
-        running.append(Collector([main], publisher, cluster="c", report=lines.append, beside=[apart]))
-        running[-1].start()
-        return running[-1], peers, lines
+        def started(open_sources: Callable[..., Sequence[Source]]) -> tuple[Collector, Peers, list[str]]:
+            peers, lines = Peers(), list[str]()
+            publisher = partial(DirectoryPublisher, tmp_path / "bus", segment_bytes=1 << 20)
+            apart = SeparateCollector(open_sources, publisher, cluster="c", name=NAME, peers=peers, report=lines.append)
+            main = Scripted("admin:a", [heartbeat("admin:a", 1)])
+            collector = Collector([main], publisher, cluster="c", report=lines.append, beside=[apart])
+            stack.enter_context(running(collector))
+            return collector, peers, lines
 
-    yield started
-    for collector in running:
-        collector.stop()
-        collector.wait()
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+        yield started
 
 
 def is_alive(pid: int) -> bool:
@@ -93,9 +86,7 @@ def is_alive(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def test_it_publishes_and_reports_in_a_process_of_its_own(
-    start: Callable[..., tuple[Collector, Peers, list[str]]], tmp_path: Path
-) -> None:
+def test_it_publishes_and_reports_in_a_process_of_its_own(start: Start, tmp_path: Path) -> None:
     collector, peers, lines = start(partial(open_counting, tmp_path / "pid"))
     assert collector.names == ["admin:a", NAME]
     until(
@@ -117,9 +108,7 @@ def test_it_publishes_and_reports_in_a_process_of_its_own(
     assert sorted(reader.logs(Channel.REPLICATION)) == ["admin:a", NAME]
 
 
-def test_what_ends_it_is_said_and_it_is_started_again(
-    start: Callable[..., tuple[Collector, Peers, list[str]]], tmp_path: Path
-) -> None:
+def test_what_ends_it_is_said_and_it_is_started_again(start: Start, tmp_path: Path) -> None:
     collector, peers, lines = start(partial(open_after_a_failure, tmp_path / "marker"))
     until(lambda: "opened" in lines)
     assert lines == [f"{NAME}: ssl.ca.location is missing; starting it again in 0.01 s", "opened"]
