@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import wait
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +20,7 @@ from streaming.sources.protocol.addresses import Address
 from tests.sources.conftest import unlisted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from streaming.contracts.identifiers import Micros
 
@@ -91,50 +92,38 @@ def polled(polls: MetadataRound, before: ClusterView | None, seconds: float = 10
     raise AssertionError("the deletion is never believed")
 
 
-def started(cluster: NatCluster) -> tuple[MetadataRound, ClusterView]:
-    polls = MetadataRound(cluster.connect, [BOOTSTRAP], unlisted(), name="t", seconds=1)
-    return polls, polled(polls, None).view
+@contextmanager
+def started(cluster: NatCluster) -> Iterator[tuple[MetadataRound, ClusterView]]:
+    with closing(MetadataRound(cluster.connect, [BOOTSTRAP], unlisted(), name="t", seconds=1)) as polls:
+        yield polls, polled(polls, None).view
 
 
-def test_a_broker_is_asked_again_by_its_bootstrap_address_where_what_it_advertises_is_not_reached() -> None:
+@pytest.mark.parametrize("reached", [{BOOTSTRAP}, set()], ids=["by its bootstrap address", "no other is reached"])
+def test_where_what_is_advertised_is_not_reached_the_same_broker_is_believed_after_some_rechecks(
+    reached: set[Address],
+) -> None:
     cluster = NatCluster()
-    polls, before = started(cluster)
-    try:
+    with started(cluster) as (polls, before):
+        cluster.reached = reached
         cluster.topics.remove("payments")
         assert list(polled(polls, before).view.topics) == ["orders"]
         assert "[fd00::2]:9092" in cluster.asked
-    finally:
-        polls.close()
-
-
-def test_where_no_other_broker_is_reached_the_same_one_is_believed_after_some_rechecks() -> None:
-    cluster = NatCluster()
-    polls, before = started(cluster)
-    cluster.reached = set()
-    try:
-        cluster.topics.remove("payments")
-        assert list(polled(polls, before).view.topics) == ["orders"]
-    finally:
-        polls.close()
 
 
 def test_a_doubt_ends_where_nobody_answers_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """While the second opinion alone is missing that is no failure; it is one when it does not come at all."""
     cluster = NatCluster()
-    polls, before = started(cluster)
-    cluster.topics.remove("payments")
-    polls.ask(before)
-    wait(polls.pending())
-    assert polls.take(before) is None
-    cluster.reached, cluster.answers = set(), False
-    try:
+    with started(cluster) as (polls, before):
+        cluster.topics.remove("payments")
+        polls.ask(before)
+        wait(polls.pending())
+        assert polls.take(before) is None
+        cluster.reached, cluster.answers = set(), False
         for _ in range(3):
             asked(polls, before)
         monkeypatch.setattr(view, "_LONGEST", 0)
         with pytest.raises(ConnectionRefused, match="cannot be reached"):
             asked(polls, before)
-    finally:
-        polls.close()
 
 
 def test_a_round_ends_in_its_time_however_long_brokers_take() -> None:
@@ -172,28 +161,22 @@ def asked(polls: MetadataRound, before: ClusterView | None) -> None:
 
 def test_a_topic_that_is_not_to_be_seen_any_more_is_not_deleted_and_it_is_said_which_permission_is_missing() -> None:
     cluster = NatCluster()
-    polls, before = started(cluster)
-    try:
+    with started(cluster) as (polls, before):
         cluster.topics.remove("payments")
         cluster.denied = {"payments"}
         for _ in range(3):
             after = polled(polls, before).view
             assert (after.topics, after.topic_ids) == (before.topics, before.topic_ids)
         assert "lacks Describe on topic payments" in str(polls.refusals[0])
-        before = after
         cluster.denied = set()
-        assert list(polled(polls, before).view.topics) == ["orders"]
-    finally:
-        polls.close()
+        assert list(polled(polls, after).view.topics) == ["orders"]
 
 
 @pytest.mark.parametrize(("topics", "sentence"), [(["orders"], "on topics of other names"), ([], "on the topics: ")])
 def test_that_other_topics_may_be_hidden_is_said_until_they_are_not(topics: list[str], sentence: str) -> None:
     cluster = NatCluster()
     cluster.topics, cluster.denied = topics, {NO_TOPIC}
-    polls = MetadataRound(cluster.connect, [BOOTSTRAP], unlisted(), name="t", seconds=1)
-    try:
-        before = polled(polls, None).view
+    with started(cluster) as (polls, before):
         assert list(before.topics) == topics
         assert sentence in str(polls.refusals[1])
         cluster.denied = set()
@@ -202,5 +185,3 @@ def test_that_other_topics_may_be_hidden_is_said_until_they_are_not(topics: list
         polls._elsewhere_due.expire()
         polled(polls, before)
         assert polls.refusals[1] is None
-    finally:
-        polls.close()

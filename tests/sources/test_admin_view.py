@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -27,33 +28,24 @@ from streaming.sources.polling.view import (
 )
 from tests.blocks import singly
 
-ENVELOPE = {
-    "cluster_id": "C",
-    "cluster": "test",
-    "source": "admin:test",
-    "authority": SourceKind.POLL,
-    "occurred_not_before": 1,
-    "occurred_not_after": 2,
-    "collected_at": 2,
-}
+
+def envelope(second: int = 2) -> dict[str, Any]:
+    times = dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), second)
+    return {"cluster_id": "C", "cluster": "test", "source": "admin:test", "authority": SourceKind.POLL, **times}
 
 
 def ids(*brokers: int) -> tuple[BrokerId, ...]:
     return tuple(map(BrokerId, brokers))
 
 
-def view(  # noqa: PLR0913 - one argument per field
+def view(
     isr: tuple[int, ...],
-    *,
     leader: int = 1,
     replicas: tuple[int, ...] = (1, 2, 3),
     epoch: int | None = None,
-    elr: tuple[int, ...] = (),
-    offline: tuple[int, ...] = (),
+    **fields: Any,
 ) -> PartitionView:
-    return PartitionView(
-        ids(*replicas), ids(*isr), BrokerId(leader), leader_epoch=epoch, elr=ids(*elr), offline=ids(*offline)
-    )
+    return PartitionView(ids(*replicas), ids(*isr), BrokerId(leader), leader_epoch=epoch, **fields)
 
 
 @pytest.mark.parametrize(
@@ -87,23 +79,18 @@ def test_another_order_of_the_same_isr_is_no_change(first: list[int], second: li
     assert in_order(first, [3, 1, 2]) == in_order(second, [3, 1, 2]) == (3, 1, 2)
 
 
-@pytest.mark.parametrize(
-    ("told", "expected"),
-    [
-        ("O/ZwXDSNQomtygFJ/y+J+g", "O_ZwXDSNQomtygFJ_y-J-g"),
-        ("AAAAAAAAAAAAAAAAAAAAAA", synthetic_topic_id(ClusterId("C"), "orders")),
-    ],
-)
-def test_topic_ids_are_spelled_as_kafka_does_and_made_up_where_there_are_none(told: str, expected: str) -> None:
-    assert topic_id(told, ClusterId("C"), "orders") == expected
+def test_topic_ids_are_spelled_as_kafka_does_and_made_up_where_there_are_none() -> None:
+    assert topic_id("O/ZwXDSNQomtygFJ/y+J+g", ClusterId("C"), "orders") == "O_ZwXDSNQomtygFJ_y-J-g"
+    made_up = synthetic_topic_id(ClusterId("C"), "orders")
+    assert topic_id("AAAAAAAAAAAAAAAAAAAAAA", ClusterId("C"), "orders") == made_up
 
 
 def test_steps_and_snapshots_agree_on_what_changed() -> None:
     ids = {"orders": TopicId("x")}
     before = ClusterView(ClusterId("C"), 1, {}, {"orders": {0: view((1,)), 1: view((1, 2))}}, ids)
     after = ClusterView(ClusterId("C"), 1, {}, {"orders": {0: view((1, 2)), 1: view((1, 2)), 2: view((1,))}}, ids)
-    told = [item for item in steps(before, after, ENVELOPE) if isinstance(item, PartitionObserved)]
-    marked = snapshot(before, after, ENVELOPE, snapshot_id="s", reason=SnapshotReason.PERIODIC)
+    told = [item for item in steps(before, after, envelope()) if isinstance(item, PartitionObserved)]
+    marked = snapshot(before, after, envelope(), snapshot_id="s", reason=SnapshotReason.PERIODIC)
     whole = [item for item in singly(marked) if isinstance(item, PartitionObserved)]
     expected = [(0, Cause.EXPAND), (2, Cause.CREATED)]
     assert expected == [(item.partition, item.cause) for item in told]
@@ -180,16 +167,11 @@ def test_what_a_poll_reports_of_eligible_replicas_is_the_state_and_one_that_does
         before: ClusterView | None, partition: PartitionView, second: int, *, has_elr: bool
     ) -> tuple[ClusterView, tuple[int, ...]]:
         after = replace(one_topic(1, partition), has_elr=has_elr)
-        envelope = ENVELOPE | dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), second)
-        is_known = before is not None and has_same_members(before, after)
-        state.apply(
-            fold(
-                state,
-                steps(before, after, envelope)
-                if is_known and before is not None
-                else snapshot(before, after, envelope, snapshot_id=f"{second}", reason=SnapshotReason.PERIODIC),
-            ).touched
-        )
+        if before is not None and has_same_members(before, after):
+            told = steps(before, after, envelope(second))
+        else:
+            told = snapshot(before, after, envelope(second), snapshot_id=f"{second}", reason=SnapshotReason.PERIODIC)
+        state.apply(fold(state, told).touched)
         (partition_state,) = state.partitions()
         return after, partition_state.elr
 
@@ -211,8 +193,7 @@ def test_a_partition_that_is_answered_without_replicas_stays_as_it_was_and_so_do
         parts = {number: view((1, 2), replicas=(1, 2)) for number in range(3) if number != incomplete}
         ids = {"orders": TopicId("x")}
         now = ClusterView(ClusterId("C"), 1, {}, {"orders": parts}, ids, partition_counts={"orders": 3})
-        envelope = ENVELOPE | dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), number)
-        report = snapshot(before, now, envelope, snapshot_id="s", reason=SnapshotReason.PERIODIC)
+        report = snapshot(before, now, envelope(number), snapshot_id="s", reason=SnapshotReason.PERIODIC)
         state.apply(fold(state, report).touched)
         before = now
 

@@ -53,15 +53,9 @@ def test_a_minimal_file_is_enough(tmp_path: Path) -> None:
         (GOOD + '[[faults]]\nat = 1\naction = "kill"', "kill needs broker or rack"),
         (GOOD + '[[faults]]\nat = 1\naction = "hold"\nbroker = 1', "hold needs link"),
         (GOOD + '[[faults]]\nat = 1\naction = "slow"\nlink = [1, 2]', "slow needs records_per_second"),
-        (
-            "repeat = true\n" + GOOD + '[[faults]]\nat = 1\naction = "pause"\nbroker = 1',
-            "add a fault resume for broker",
-        ),
+        (f"repeat = true\n{GOOD}[[faults]]\nat = 1\naction = 'pause'\nbroker = 1", "add a fault resume for broker"),
         (GOOD + "[constants]\nreplica_lag_time_max_ms = 0", "replica_lag_time_max_ms is 0"),
-        (
-            GOOD + '[constants]\npreset = "zk"',
-            "constants.preset is 'zk'; use one of kraft-4.x, kraft-3.9, zk",
-        ),
+        (GOOD + '[constants]\npreset = "zk"', "constants.preset is 'zk'; use one of kraft-4.x, kraft-3.9, zk"),
         (GOOD + "[constants]\nreplica_lag = 0", "unknown key constants.replica_lag"),
         ("brokers = [", "is not TOML"),
     ],
