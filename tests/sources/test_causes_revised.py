@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Observation
     from streaming.contracts.records import MetadataRecord
 
+    Lab = Callable[..., Any]
+
 pytest_plugins = ["tests.plugins.laboratory"]
 SESSION = 9_000
 
@@ -58,7 +60,11 @@ def changes(seen: Iterable[Observation]) -> tuple[ReplicationState, list[Change]
     return state, [change for change in folded.changes if change.subject is Subject.PARTITION]
 
 
-def ended(lab: Callable[..., Any], action: str, lessons: int = 2) -> Any:
+def log_of(lab: Lab, action: str, lessons: int = 2) -> list[RecordBatch]:
+    return [commit.batch for commit in ended(lab, action, lessons).commits]
+
+
+def ended(lab: Lab, action: str, lessons: int = 2) -> Any:
     """A cluster whose broker 3, which leads nothing, has ended and stayed away.
 
     Before, broker 1, which leads, stops for a while so many times: that shows the session timeout.
@@ -80,8 +86,7 @@ def ended(lab: Callable[..., Any], action: str, lessons: int = 2) -> Any:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_clean_stop_that_looked_like_an_expired_session_is_proven_by_the_second_fencing(
-    lab: Callable[..., Any],
-    restarts: bool,  # noqa: FBT001 - a parameter of the test
+    lab: Lab, *, restarts: bool
 ) -> None:
     it = ended(lab, "stop")
     seen = told([commit.batch for commit in it.commits], restarts=restarts)
@@ -99,14 +104,14 @@ def test_a_clean_stop_that_looked_like_an_expired_session_is_proven_by_the_secon
 
 @pytest.mark.parametrize("lessons", [0, 1])
 def test_before_two_proven_shutdowns_have_shown_the_session_timeout_a_second_fencing_proves_nothing(
-    lab: Callable[..., Any], lessons: int
+    lab: Lab, lessons: int
 ) -> None:
-    assert revisions(told([commit.batch for commit in ended(lab, "stop", lessons).commits])) == []
+    assert revisions(told(log_of(lab, "stop", lessons))) == []
 
 
-def test_a_second_fencing_at_another_time_than_a_session_timeout_proves_nothing(lab: Callable[..., Any]) -> None:
+def test_a_second_fencing_at_another_time_than_a_session_timeout_proves_nothing(lab: Lab) -> None:
     """A broker whose session expired is fenced again when its process, not unfenced yet, asks to shut down."""
-    batches = [commit.batch for commit in ended(lab, "kill").commits]
+    batches = log_of(lab, "kill")
     place, fencing = next(
         (number, record)
         for number, batch in reversed([*enumerate(batches)])
@@ -117,13 +122,8 @@ def test_a_second_fencing_at_another_time_than_a_session_timeout_proves_nothing(
     later = [batch for batch in batches[place + 1 :] if batch.timestamp - expired.timestamp <= 3 * SESSION * 1000]
 
     def fenced_again(after_ms: int) -> list[RecordBatch]:
-        again = RecordBatch(
-            base_offset=Offset(later[0].base_offset),
-            epoch=expired.epoch,
-            timestamp=Micros(expired.timestamp + after_ms * 1000),
-            records=(fencing,),
-        )
-        return [*batches[: place + 1], again]
+        at, time = Offset(later[0].base_offset), Micros(expired.timestamp + after_ms * 1000)
+        return [*batches[: place + 1], replace(expired, base_offset=at, timestamp=time, records=(fencing,))]
 
     doubtful = [item for item in told(batches) if isinstance(item, PartitionObserved)][-1]
     assert doubtful.candidates == (Cause.FENCED, Cause.CONTROLLED_SHUTDOWN)
@@ -131,16 +131,12 @@ def test_a_second_fencing_at_another_time_than_a_session_timeout_proves_nothing(
     assert len(revisions(told(fenced_again(SESSION + 200)))) == 2, "as after a clean stop"
 
 
-def test_of_controllers_that_are_not_known_to_be_of_4_0_a_second_fencing_proves_nothing(
-    lab: Callable[..., Any],
-) -> None:
-    batches = [commit.batch for commit in ended(lab, "stop").commits]
+def test_of_controllers_that_are_not_known_to_be_of_4_0_a_second_fencing_proves_nothing(lab: Lab) -> None:
+    batches = log_of(lab, "stop")
 
     def with_features(*features: FeatureLevel) -> list[RecordBatch]:
         others = [
-            replace(
-                batch, records=tuple(NoOp() if isinstance(record, FeatureLevel) else record for record in batch.records)
-            )
+            replace(batch, records=tuple(NoOp() if isinstance(it, FeatureLevel) else it for it in batch.records))
             for batch in batches
         ]
         first = others[0]
@@ -152,9 +148,8 @@ def test_of_controllers_that_are_not_known_to_be_of_4_0_a_second_fencing_proves_
 
 
 @pytest.mark.parametrize("action", ["kill", "pause"])
-def test_a_session_that_expired_is_never_taken_for_a_clean_stop(lab: Callable[..., Any], action: str) -> None:
-    it = ended(lab, action)
-    seen = told([commit.batch for commit in it.commits])
+def test_a_session_that_expired_is_never_taken_for_a_clean_stop(lab: Lab, action: str) -> None:
+    seen = told(log_of(lab, action))
 
     assert [observed.evidence for observed in seen if isinstance(observed, PartitionObserved)][-1] is Evidence.AMBIGUOUS
     assert revisions(seen) == []
@@ -162,9 +157,9 @@ def test_a_session_that_expired_is_never_taken_for_a_clean_stop(lab: Callable[..
 
 @pytest.mark.parametrize("kind", [RegisterBroker, LeaderChange])
 def test_what_gives_a_session_anew_or_forgets_all_of_them_leaves_the_doubt(
-    lab: Callable[..., Any], kind: type[MetadataRecord]
+    lab: Lab, kind: type[MetadataRecord]
 ) -> None:
-    batches = [commit.batch for commit in ended(lab, "stop").commits]
+    batches = log_of(lab, "stop")
     (proof, *_) = revisions(told(batches))
     place = next(number for number, batch in enumerate(batches) if batch.base_offset == proof.metadata_offset)
     known = [record for batch in batches for record in batch.records if isinstance(record, kind)]
@@ -175,9 +170,8 @@ def test_what_gives_a_session_anew_or_forgets_all_of_them_leaves_the_doubt(
     assert revisions(told([*batches[:place], between, *later])) == []
 
 
-def test_a_proof_leaves_alone_what_happened_since_and_says_what_it_is_about(lab: Callable[..., Any]) -> None:
-    it = ended(lab, "stop")
-    seen = told([commit.batch for commit in it.commits])
+def test_a_proof_leaves_alone_what_happened_since_and_says_what_it_is_about(lab: Lab) -> None:
+    seen = told(log_of(lab, "stop"))
     (first, *_) = revisions(seen)
     about = next(
         item for item in seen if isinstance(item, PartitionObserved) and item.metadata_offset == first.revised_offset
@@ -195,9 +189,8 @@ def test_a_proof_leaves_alone_what_happened_since_and_says_what_it_is_about(lab:
     assert f"offset {first.revised_offset}" in (change.events[0].detail or "")
 
 
-def test_another_collectors_proof_is_a_repetition(lab: Callable[..., Any]) -> None:
-    it = ended(lab, "stop")
-    seen = told([commit.batch for commit in it.commits])
+def test_another_collectors_proof_is_a_repetition(lab: Lab) -> None:
+    seen = told(log_of(lab, "stop"))
 
     _, once = changes(seen)
     _, twice = changes([*seen, *seen])

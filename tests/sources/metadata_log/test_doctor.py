@@ -37,10 +37,14 @@ def settings_for(servers: str, **collect: Any) -> Settings:
     return Settings(cluster=ClusterSettings(bootstrap_servers=servers), collect=CollectSettings(**collect))
 
 
+def found(check: str, servers: str, **collect: Any) -> list[tuple[Status, str]]:
+    return list(CHECKS[check](settings_for(servers, **collect)))
+
+
 def test_each_bootstrap_server_is_asked_alone_so_that_one_that_is_wrong_is_found(quorum: Any) -> None:
     servers = f"{quorum.addresses()},127.0.0.1:1"
 
-    *answers, wrong = CHECKS["brokers"](settings_for(servers))
+    *answers, wrong = found("brokers", servers)
 
     assert [status for status, _ in answers] == [Status.OK] * 3
     assert "answers; it is of cluster 4L6g3nShT-eMCtK--X86sw" in answers[0][1]
@@ -52,7 +56,7 @@ def test_bootstrap_servers_of_two_clusters_are_a_problem(fake_kafka: Callable[[i
     other = fake_kafka(1)
     other.cluster_id = "another-cluster"
 
-    *_, (status, sentence) = CHECKS["brokers"](settings_for(f"{quorum.addresses()},{other.bootstrap_servers}"))
+    *_, (status, sentence) = found("brokers", f"{quorum.addresses()},{other.bootstrap_servers}")
 
     assert status is Status.PROBLEM
     assert sentence.startswith("cluster.bootstrap_servers names brokers of several clusters: 127.0.0.1:")
@@ -60,20 +64,16 @@ def test_bootstrap_servers_of_two_clusters_are_a_problem(fake_kafka: Callable[[i
 
 
 def test_the_log_is_read_and_a_missing_permission_is_named_with_what_happens_meanwhile(quorum: Any) -> None:
-    settings = settings_for(quorum.addresses())
-    ((status, _),) = CHECKS["metadata log"](settings)
-    assert status is Status.OK
+    servers = quorum.addresses()
+    assert [status for status, _ in found("metadata log", servers)] == [Status.OK]
 
     quorum.fetch_error = 31
-    ((status, sentence),) = CHECKS["metadata log"](settings)
+    ((status, sentence),) = found("metadata log", servers)
     assert status is Status.WARNING
     assert "--operation ClusterAction --cluster" in sentence
     assert sentence.endswith("; the brokers are polled meanwhile")
-
-    ((status, _),) = CHECKS["metadata log"](settings_for(quorum.addresses(), primary_source="metadata_log"))
-    assert status is Status.PROBLEM
-    ((status, _),) = CHECKS["metadata log"](settings_for(quorum.addresses(), primary_source="poll"))
-    assert status is Status.SKIPPED
+    for primary_source, expected in (("metadata_log", Status.PROBLEM), ("poll", Status.SKIPPED)):
+        assert [it for it, _ in found("metadata log", servers, primary_source=primary_source)] == [expected]
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(0, Status.OK), (60, Status.WARNING), (-60, Status.WARNING)])
@@ -81,7 +81,7 @@ def test_a_clock_that_differs_from_the_controllers_is_found(quorum: Any, seconds
     quorum.versions = {55: 1}  # Kafka before 3.9 gives no addresses of controllers, and their time all the same
     quorum.voters = {1: round((time.time() - seconds) * 1_000)}
 
-    ((status, sentence),) = CHECKS["clock"](settings_for(quorum.addresses()))
+    ((status, sentence),) = found("clock", quorum.addresses())
 
     assert status is expected
     assert ("ahead of" in sentence, "behind" in sentence) == (seconds > 0, seconds < 0)
@@ -101,7 +101,7 @@ def test_the_version_of_the_metadata_records_is_compared_with_what_can_be_read(
 ) -> None:
     quorum.features = features
 
-    ((status, said),) = CHECKS["versions"](settings_for(quorum.addresses()))
+    ((status, said),) = found("versions", quorum.addresses())
 
     assert status is expected
     assert sentence in said
@@ -109,11 +109,11 @@ def test_the_version_of_the_metadata_records_is_compared_with_what_can_be_read(
 
 def test_what_can_be_polled_is_counted(mock_kafka: Callable[[int], MockKafka]) -> None:
     cluster = mock_kafka(3)
-    empty = list(CHECKS["polling"](settings_for(cluster.bootstrap_servers)))
+    empty = found("polling", cluster.bootstrap_servers)
     assert empty[0] == (Status.OK, "visible: 3 brokers and 0 topics")
     cluster.create_topic("orders", partitions=2, replicas=1)
 
-    first, second, *_ = CHECKS["polling"](settings_for(cluster.bootstrap_servers))
+    first, second, *_ = found("polling", cluster.bootstrap_servers)
 
     assert first == (Status.OK, "visible: 3 brokers and 1 topic")
     assert second == (Status.OK, "offsets of 2 partitions can be read")
@@ -140,11 +140,7 @@ def test_a_folder_that_cannot_be_written_a_full_disk_and_a_port_in_use_are_found
     [
         (f"basic_auth_users: {{me: {HASH}}}", Status.OK, "gives logins"),
         ("basic_auth_users: {me: secret}", Status.PROBLEM, "basic_auth_users.me is no bcrypt hash"),
-        (
-            "tls_server_config: {cert_file: a.crt, key_file: a.key}",
-            Status.PROBLEM,
-            "cannot load",
-        ),
+        ("tls_server_config: {cert_file: a.crt, key_file: a.key}", Status.PROBLEM, "cannot load"),
         ("http_server_config: {http2: false}", Status.WARNING, "protects nothing; write TLS or logins into it"),
         (None, Status.PROBLEM, "cannot read the web configuration"),
     ],
@@ -160,11 +156,9 @@ def test_the_web_configuration_of_each_program_is_checked(
     assert list(CHECKS_OF_THE_MACHINE["web files"](settings)) == []
     configured: dict[str, Any] = {program: replace(getattr(settings, program), web_config_file=str(web))}
     settings = replace(settings, **configured)
-    ((found, sentence),) = CHECKS_OF_THE_MACHINE["web files"](settings)
-    assert found is status
-    assert sentence.startswith(
-        f"{program}.web_config_file: {web}" if text is not None else f"{program}.web_config_file:"
-    )
+    ((it, sentence),) = CHECKS_OF_THE_MACHINE["web files"](settings)
+    assert it is status
+    assert sentence.startswith(f"{program}.web_config_file: {web}" if text else f"{program}.web_config_file:")
     assert said in sentence
 
 
@@ -201,10 +195,8 @@ def test_each_of_several_clusters_is_checked_and_the_machine_once(tmp_path: Path
 
     rows = [json.loads(line) for line in run.output.splitlines()]
     refused = {row["cluster"]: row["sentence"] for row in rows if row["check"] == "brokers"}
-    assert {name: f"127.0.0.1:{port}" in refused[name] for name, port in (("prod", 1), ("test", 2))} == {
-        "prod": True,
-        "test": True,
-    }
+    assert "127.0.0.1:1" in refused["prod"]
+    assert "127.0.0.1:2" in refused["test"]
     assert {row["cluster"] for row in rows if row["check"] in CHECKS_OF_THE_MACHINE} == {""}
     lines = CliRunner().invoke(app, ["doctor", "--config", str(config), "--cluster", "test"]).output.splitlines()
     assert lines[-1].startswith("1 problem, ")
@@ -230,7 +222,7 @@ def test_brokers_that_have_replicas_and_are_not_listed_are_named(fake_kafka: Cal
     kafka.create_topic("alone", partitions=1, replicas=1)
     kafka.take_down(3)
 
-    said = list(CHECKS["polling"](settings_for(kafka.bootstrap_servers)))
+    said = found("polling", kafka.bootstrap_servers)
 
     assert said[0] == (Status.OK, "visible: 2 brokers and 2 topics")
     missing = "broker 3 is not among them, and 2 partitions have a replica on it: start it, or reassign them"
@@ -240,7 +232,7 @@ def test_brokers_that_have_replicas_and_are_not_listed_are_named(fake_kafka: Cal
 def test_a_broker_that_the_controller_has_fenced_is_named(quorum: Any) -> None:
     quorum.append(*FRAMES[:88])
 
-    read, *fenced = CHECKS["metadata log"](settings_for(quorum.addresses()))
+    read, *fenced = found("metadata log", quorum.addresses())
 
     assert read[0] is Status.OK
     ended = "broker 3 is fenced: it is not up; start it, or unregister it if it is gone for good"
@@ -259,11 +251,8 @@ def test_a_port_that_isrwatch_itself_listens_on_is_no_warning(tmp_path: Path) ->
         running = replace(settings, job=replace(settings.job, **served), export=replace(settings.export, listen=""))
         other = replace(running, job=settings.job, export=replace(settings.export, **served))
         protected = protection_of(file)
-        with closing(
-            StatusServer(
-                [opened], CollectorRegistry(), list, program="job", prefix="job_", healthy="well", protected=protected
-            )
-        ):
+        said: Any = {"program": "job", "prefix": "job_", "healthy": "well", "protected": protected}
+        with closing(StatusServer([opened], CollectorRegistry(), list, **said)):
             assert (Status.OK, f"job.listen: isrwatch job runs already at {address}") in ports(running)
             assert [status for status, sentence in ports(other) if address in sentence] == [Status.WARNING]
 

@@ -9,7 +9,6 @@ import ssl
 import subprocess
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from streaming.sources.collector.listener_watch import ListenerWatch
 from streaming.sources.collector.listeners import Listener, Role, discover
 from streaming.sources.protocol.addresses import MAX_PEERS, Address, Peers
 from streaming.sources.protocol.tls import Tls, UnsupportedProperty, expires_at, expiries_in
+from tests.sources.metadata_log.conftest import FIXTURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,40 +64,47 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
-def settings_for(quorum: Any, client: dict[str, str] | None = None) -> Settings:
-    cluster = ClusterSettings(name="prod", bootstrap_servers=quorum.addresses(), client=client or {})
-    return Settings(cluster=cluster, collect=CollectSettings(config_seconds=0.05))
+def settings_for(quorum: Any, client: dict[str, str] | None = None, **cluster: Any) -> Settings:
+    of = ClusterSettings(name="prod", bootstrap_servers=quorum.addresses(), client=client or {}, **cluster)
+    return Settings(cluster=of, collect=CollectSettings(config_seconds=0.05))
+
+
+def watched(settings: Settings, report: Callable[[str], None] = print, **listed: Any) -> ListenerWatch:
+    """Give a watch after its first round."""
+    watch = ListenerWatch(settings, Peers(), report=report, **listed)
+    watch.round()
+    return watch
+
+
+def trusting(pem: Path) -> dict[str, str]:
+    return {"security.protocol": "SSL", "ssl.ca.location": str(pem)}
+
+
+def exposition(watch: ListenerWatch) -> str:
+    registry = CollectorRegistry()
+    registry.register(watch.metrics)
+    return generate_latest(registry).decode()
 
 
 def samples(watch: ListenerWatch) -> dict[str, float]:
     """Scrape; each line of the response as series and value."""
-    registry = CollectorRegistry()
-    registry.register(watch.metrics)
-    lines = generate_latest(registry).decode().splitlines()
-    pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    pairs = (line.rpartition(" ") for line in exposition(watch).splitlines() if not line.startswith("#"))
     values = {series.removeprefix("isrwatch_collector_"): float(value) for series, _, value in pairs}
     return {series: value for series, value in values.items() if not series.startswith("connection_")}
 
 
 def test_the_exposition_of_connections_is_the_golden_one(golden: Callable[[str, str], None], tmp_path: Path) -> None:
     authorities = tmp_path / "ca.pem"
-    shutil.copy(Path(__file__).parents[2] / "fixtures" / "metadata_log" / "tls" / "certificate.pem", authorities)
-    client = {"security.protocol": "SSL", "ssl.ca.location": str(authorities)}
+    shutil.copy(FIXTURES / "tls" / "certificate.pem", authorities)
     broker, combined = Address("broker-1", 9093), Address("broker-1", 9094)
     peers = Peers()
     peers.at(broker).certificate_expires_at = 2_000_000_000.0
     peers.at(broker).count(requests=3, sent_bytes=100, received_bytes=1_000)
     peers.at(combined).count(requests=4, sent_bytes=200, received_bytes=2_000, errors=1)
     peers.at(Address("balancer", 9092)).count(requests=1, sent_bytes=10, received_bytes=20)
-    watch = ListenerWatch(Settings(cluster=ClusterSettings(name="prod", client=client)), peers)
-    watch.answers = {
-        Listener(Role.BROKER, "1", broker): "",
-        Listener(Role.CONTROLLER, "1", combined): "it hangs",
-    }
-    registry = CollectorRegistry()
-    registry.register(watch.metrics)
-
-    golden("connections.prom", generate_latest(registry).decode())
+    watch = ListenerWatch(Settings(cluster=ClusterSettings(name="prod", client=trusting(authorities))), peers)
+    watch.answers = {Listener(Role.BROKER, "1", broker): "", Listener(Role.CONTROLLER, "1", combined): "it hangs"}
+    golden("connections.prom", exposition(watch))
 
 
 @pytest.mark.parametrize("days", [1, 400, 9_000, 30_000, 2_000_000])  # from 2050 on the time has another format
@@ -116,12 +123,11 @@ def test_a_certificate_that_is_cut_off_anywhere_is_none(authority: Authority) ->
 
 def test_of_authorities_the_last_counts_and_of_our_own_chain_the_first(authority: Authority) -> None:
     old, new = authority.issue("old", 5), authority.issue("new", 500)
-    both = authority.folder / "both.pem"
+    both, folder = authority.folder / "both.pem", authority.folder / "authorities"
     both.write_text(old.read_text() + new.read_text())
-    folder = authority.folder / "authorities"
     folder.mkdir()
-    shutil.copy(old, folder)
-    shutil.copy(new, folder)
+    for pem in (old, new):
+        shutil.copy(pem, folder)
     for client, end in (
         ({"ssl.ca.location": str(both)}, authority.end(new)),
         ({"ssl.ca.location": str(folder)}, authority.end(new)),
@@ -134,7 +140,7 @@ def test_of_authorities_the_last_counts_and_of_our_own_chain_the_first(authority
         assert Tls(client, "t").expiries() == {}
 
 
-def test_each_listener_is_up_and_shows_its_certificate_which_is_followed_when_it_is_renewed(
+def test_each_listener_is_up_and_shows_its_certificate_also_when_it_is_renewed(
     quorum: Any, authority: Authority
 ) -> None:
     first, renewed = authority.issue("first", 5), authority.issue("renewed", 500)
@@ -142,11 +148,8 @@ def test_each_listener_is_up_and_shows_its_certificate_which_is_followed_when_it
     both.write_text(first.read_text() + renewed.read_text())
     quorum.tls = authority.served(first)
     quorum.brokers = {7: quorum.nodes[2].port, 8: quorum.nodes[3].port}
-    settings = settings_for(quorum, {"security.protocol": "SSL", "ssl.ca.location": str(both)})
-    peers = Peers()
-    watch = ListenerWatch(settings, peers)
 
-    watch.round()
+    watch = watched(settings_for(quorum, trusting(both)))
 
     port = {node: f"127.0.0.1:{quorum.nodes[node].port}" for node in quorum.nodes}
     of = {
@@ -180,10 +183,8 @@ def test_a_node_that_is_down_stays_with_its_reason_in_the_log_until_it_responds_
     pem = authority.issue("a", 5)
     quorum.tls = authority.served(pem)
     quorum.brokers = {7: quorum.nodes[2].port}
-    settings = settings_for(quorum, {"security.protocol": "SSL", "ssl.ca.location": str(pem)})
-    peers, lines = Peers(), list[str]()
-    watch = ListenerWatch(settings, peers, report=lines.append)
-    watch.round()
+    lines: list[str] = []
+    watch = watched(settings_for(quorum, trusting(pem)), lines.append)
     assert lines == []
 
     quorum.nodes[2].stop()
@@ -203,13 +204,9 @@ def test_a_node_that_is_down_stays_with_its_reason_in_the_log_until_it_responds_
 def test_an_expired_certificate_is_seen_although_no_connection_accepts_it(quorum: Any, authority: Authority) -> None:
     expired = authority.issue("expired", -1)
     quorum.tls = authority.served(expired)
-    settings = settings_for(quorum, {"security.protocol": "SSL", "ssl.ca.location": str(expired)})
-    peers = Peers()
-    watch = ListenerWatch(settings, peers)
+    settings = settings_for(quorum, trusting(expired))
 
-    watch.round()
-
-    now = samples(watch)
+    now = samples(watched(settings))
     assert {end for series, end in now.items() if series.startswith("listener_cert")} == {authority.end(expired)}
     assert authority.end(expired) < time.time()
     findings = list(CHECKS["listeners"](settings))
@@ -224,11 +221,8 @@ def test_a_listener_that_wants_a_certificate_and_gets_none_is_not_up_but_shows_i
     quorum.tls = authority.served(pem)
     quorum.tls.verify_mode = ssl.CERT_REQUIRED
     quorum.tls.load_verify_locations(pem)
-    watch = ListenerWatch(settings_for(quorum, {"security.protocol": "SSL"}), Peers())
 
-    watch.round()
-
-    now = samples(watch)
+    now = samples(watched(settings_for(quorum, {"security.protocol": "SSL"})))
     assert {end for series, end in now.items() if series.startswith("listener_cert")} == {authority.end(pem)}
     assert {up for series, up in now.items() if series.startswith("listener_up")} == {0}
 
@@ -237,24 +231,16 @@ def test_a_hung_node_does_not_respond_and_delays_no_other(quorum: Any, monkeypat
     monkeypatch.setattr(listeners, "SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as hung:  # accepts, as the kernel does for a stopped process
         quorum.brokers = dict.fromkeys(range(10, 40), hung.getsockname()[1]) | {7: quorum.nodes[1].port}
-        settings, peers = settings_for(quorum), Peers()
-        watch = ListenerWatch(settings, peers)
-
         began = time.monotonic()
-        watch.round()
-
+        up = samples(watched(settings_for(quorum)))
         assert time.monotonic() - began < 5
-    up = samples(watch)
     assert [value for series, value in up.items() if 'node="7",role="broker"' in series] == [1]
     assert [value for series, value in up.items() if 'role="broker"' in series].count(0) == 30
 
 
-def test_a_node_that_moved_and_one_that_was_forgotten_have_no_series(
-    quorum: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_that_moved_or_was_forgotten_has_no_series(quorum: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = [Listener(Role.BROKER, "7", Address("127.0.0.1", quorum.nodes[1].port))]
-    watch = ListenerWatch(settings_for(quorum), Peers(), listed=lambda: listed)
-    watch.round()
+    watch = watched(settings_for(quorum), listed=lambda: listed)
     listed[:] = [Listener(Role.BROKER, "7", Address("127.0.0.1", quorum.nodes[2].port))]
     watch.round()
     assert list(watch.answers) == listed
@@ -270,16 +256,8 @@ def test_a_node_that_moved_and_one_that_was_forgotten_have_no_series(
 def test_controllers_are_asked_at_their_own_addresses_with_their_own_table(quorum: Any, authority: Authority) -> None:
     pem = authority.issue("a", 5)
     node = type(quorum.nodes[1])(type(quorum)(tls=authority.served(pem)), 101)
-    controllers = ControllersSettings(
-        client={"security.protocol": "SSL", "ssl.ca.location": str(pem)}, addresses={"101": f"127.0.0.1:{node.port}"}
-    )
-    settings = settings_for(quorum)
-    settings = replace(settings, cluster=replace(settings.cluster, controllers=controllers))
-    peers = Peers()
-    watch = ListenerWatch(settings, peers)
-
-    watch.round()
-
+    controllers = ControllersSettings(client=trusting(pem), addresses={"101": f"127.0.0.1:{node.port}"})
+    watch = watched(settings_for(quorum, controllers=controllers))
     node.stop()
     assert set(watch.answers.values()) == {""}
     ends = {key: value for key, value in samples(watch).items() if "certificate" in key}
