@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.observations import SourceKind
 from streaming.sources.polling.reassignments import ReassignmentsRound, dialer_of
 from tests.plugins.fake_kafka import FakeKafka
 from tests.plugins.mock_kafka import MockKafka
@@ -47,6 +49,12 @@ def fake_kafka() -> Iterator[Callable[..., FakeKafka]]:
             return cluster
 
         yield make
+
+
+def envelope(at: int = 2) -> dict[str, Any]:
+    """Return what all observations of a poll have in common."""
+    times = dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), Micros(at))
+    return {"cluster_id": ClusterId("c"), "cluster": "c", "source": "admin:a", "authority": SourceKind.POLL, **times}
 
 
 def unlisted() -> ReassignmentsRound:

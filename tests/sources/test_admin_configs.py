@@ -9,18 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 from confluent_kafka.admin import ConfigSource, ResourceType
 
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
-from streaming.contracts.observations import DISKLESS, MIN_ISR, SourceKind
+from streaming.contracts.observations import DISKLESS, MIN_ISR
 from streaming.sources.polling.configs import ConfigsRound
 from streaming.sources.polling.view import ClusterView
+from tests.sources.conftest import envelope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-
-ENVELOPE = {
-    "cluster_id": "c", "cluster": "c", "source": "admin:a", "authority": SourceKind.POLL,
-    "occurred_not_before": Micros(2), "occurred_not_after": Micros(2), "collected_at": Micros(2),
-}  # fmt: skip
 
 
 def viewed(names: Iterable[str]) -> ClusterView:
@@ -45,7 +40,7 @@ class Client:
 
 def told(asked: ConfigsRound, minima: dict[str, str], *, everything: bool = False) -> list[tuple[str, str | None]]:
     asked.ask(cast("Any", Client(minima)), viewed(minima), Micros(1), everything=everything)
-    seen: list[Any] = asked.take(ENVELOPE, Micros(2))
+    seen: list[Any] = asked.take(envelope(), Micros(2))
     return [(observed.topic, observed.value) for observed in seen]
 
 
@@ -64,12 +59,12 @@ def test_the_times_of_a_broker_are_reported_when_they_change() -> None:
     def reported(times: dict[str, str]) -> list[tuple[str, str, str | None]]:
         client: Any = Client({}, times)
         asked.ask(client, view, Micros(1), everything=False)
-        seen: list[Any] = asked.take(ENVELOPE, Micros(2))
+        seen: list[Any] = asked.take(envelope(), Micros(2))
         return [(observed.topic, observed.key, observed.value) for observed in seen]
 
-    lag, session = ("", "replica.lag.time.max.ms", "30000"), ("", "broker.session.timeout.ms", "9000")
-    assert reported({"replica.lag.time.max.ms": "30000", "broker.session.timeout.ms": "9000"}) == [lag, session]
-    assert reported({"replica.lag.time.max.ms": "30000", "broker.session.timeout.ms": "9000"}) == []
+    times = {"replica.lag.time.max.ms": "30000", "broker.session.timeout.ms": "9000"}
+    assert reported(times) == [("", key, value) for key, value in times.items()]
+    assert reported(times) == []
     assert reported({}) == [], "without an answer the last one holds"
 
 
@@ -92,18 +87,16 @@ class Inkless:
 
 def flags(asked: ConfigsRound, client: Any, *, everything: bool = False) -> dict[str, str | None]:
     asked.ask(client, viewed(client.own), Micros(1), everything=everything)
-    seen: list[Any] = asked.take(ENVELOPE, Micros(2))
+    seen: list[Any] = asked.take(envelope(), Micros(2))
     return {observed.topic: observed.value for observed in seen if observed.key == DISKLESS}
 
 
 def test_a_topic_is_diskless_by_its_own_value_not_by_the_brokers_default_for_new_topics() -> None:
     asked = ConfigsRound(1.0)
 
-    assert flags(asked, Inkless({"cold": "true", "__consumer_offsets": None}, "true")) == {
-        "cold": "true",
-        "__consumer_offsets": None,
-    }
-    assert flags(asked, Inkless({"cold": "true", "__consumer_offsets": None}, "true")) == {}
+    told = {"cold": "true", "__consumer_offsets": None}
+    assert flags(asked, Inkless(told, "true")) == told
+    assert flags(asked, Inkless(told, "true")) == {}
     assert flags(asked, Inkless({"cold": "false"})) == {"cold": None}
     assert flags(asked, Inkless({"cold": "true"}, key="inkless.enable")) == {"cold": "true"}
 
@@ -116,7 +109,7 @@ def test_of_brokers_that_do_not_know_diskless_topics_nothing_is_reported() -> No
 
 
 def unset(asked: ConfigsRound, names: list[str]) -> list[tuple[str, str, str | None]]:
-    seen: list[Any] = asked.forget(names, ENVELOPE)
+    seen: list[Any] = asked.forget(names, envelope())
     return [(observed.topic, observed.key, observed.value) for observed in seen]
 
 
@@ -141,5 +134,5 @@ def test_what_was_asked_of_a_topic_that_another_one_replaced_meanwhile_is_not_re
     asked.ask(cast("Any", client), viewed(client.minima), Micros(1), everything=False)
     unset(asked, ["orders"])
 
-    assert [(item.topic, item.value) for item in cast("Any", asked.take(ENVELOPE, Micros(2)))] == [("payments", "1")]
+    assert [(item.topic, item.value) for item in cast("Any", asked.take(envelope(), Micros(2)))] == [("payments", "1")]
     assert told(asked, {"orders": "1", "payments": "1"}) == [("orders", "1")]

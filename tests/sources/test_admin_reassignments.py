@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import wait
+from contextlib import closing
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from streaming.sources.polling.reassignments import ReassignmentsRound, dialer_o
 from streaming.sources.polling.view import ClusterView, PartitionView, Reassignment, has_same_members, snapshot, steps
 from streaming.sources.protocol.addresses import Address
 from tests.changes.conftest import START, Story
+from tests.sources.conftest import envelope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,10 +57,8 @@ def test_a_view_shows_the_part_of_a_reassignment_that_it_was_read_in(
     replicas: list[int], isr: list[int], listed: tuple[list[int], list[int]], seen: tuple[list[int], list[int]]
 ) -> None:
     adding, removing = listed
-    view = view_of(replicas, isr).with_reassignments({
-        ("orders", 0): Reassignment(brokers(*adding), brokers(*removing)),
-        ("deleted", 7): Reassignment(brokers(1), ()),
-    })  # fmt: skip
+    orders = Reassignment(brokers(*adding), brokers(*removing))
+    view = view_of(replicas, isr).with_reassignments({("orders", 0): orders, ("deleted", 7): orders})
     assert view.topics["orders"][0].reassignment == (brokers(*seen[0]), brokers(*seen[1]))
     assert view.topics.keys() == {"orders"}
 
@@ -95,12 +95,11 @@ def taken(asking: ReassignmentsRound) -> dict[tuple[str, int], Reassignment] | N
 
 def test_one_that_ended_between_the_metadata_and_the_list_still_counts_once() -> None:
     kafka = Kafka()
-    asking = ReassignmentsRound(kafka, name="t", seconds=1)
     kafka.listed = {0: (move := Reassignment(brokers(3), brokers(2)))}
-    found = [taken(asking)]
-    kafka.listed = {}
-    found += [taken(asking), taken(asking)]
-    asking.close()
+    with closing(ReassignmentsRound(kafka, name="t", seconds=1)) as asking:
+        found = [taken(asking)]
+        kafka.listed = {}
+        found += [taken(asking), taken(asking)]
 
     assert found == [{("orders", 0): move}, {("orders", 0): move}, {}]
     assert len(kafka.dialled) == 1
@@ -108,13 +107,12 @@ def test_one_that_ended_between_the_metadata_and_the_list_still_counts_once() ->
 
 def test_while_nobody_lists_them_it_is_unknown_and_the_next_broker_is_asked() -> None:
     kafka = Kafka()
-    asking = ReassignmentsRound(kafka, name="t", seconds=1)
-    found = [taken(asking)]
-    kafka.hangs.set()
-    found += [taken(asking), taken(asking)]
-    kafka.hangs.clear()
-    found += [taken(asking)]
-    asking.close()
+    with closing(ReassignmentsRound(kafka, name="t", seconds=1)) as asking:
+        found = [taken(asking)]
+        kafka.hangs.set()
+        found += [taken(asking), taken(asking)]
+        kafka.hangs.clear()
+        found += [taken(asking)]
 
     assert found == [{}, None, None, {}]
     assert len(set(kafka.dialled)) == len(SERVERS)
@@ -154,15 +152,14 @@ def test_a_broker_that_hangs_delays_one_view_for_a_second_and_no_other() -> None
         asking.close()
 
 
+KERBEROS = {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}
+
+
 @pytest.mark.parametrize(
     ("error", "client", "sentence"),
     [
         (31, {}, "lacks Describe on the cluster: .* what is being reassigned, .*; grant it by: kafka-acls "),
-        (
-            0,
-            {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"},
-            "reassignments cannot be listed.*sasl.mechanism is 'GSSAPI'",
-        ),
+        (0, KERBEROS, "reassignments cannot be listed.*sasl.mechanism is 'GSSAPI'"),
     ],
 )
 def test_what_is_missing_to_list_them_is_said(error: int, client: dict[str, str], sentence: str) -> None:
@@ -185,16 +182,12 @@ def partition_after(*reports: Sequence[Observation]) -> PartitionState:
     return partition
 
 
-ENVELOPE: dict[str, Any] = {"cluster_id": "c", "cluster": "c", "source": "admin:a", "authority": SourceKind.POLL}
-
-
-def envelope(second: int) -> dict[str, Any]:
-    at = START + second * 1_000_000
-    return {**ENVELOPE, "occurred_not_before": at, "occurred_not_after": at, "collected_at": at}
+def at(second: int) -> dict[str, Any]:
+    return envelope(START + second * 1_000_000)
 
 
 def full_report(before: ClusterView | None, view: ClusterView, second: int) -> list[Observation]:
-    return snapshot(before, view, envelope(second), snapshot_id="s", reason=SnapshotReason.START)
+    return snapshot(before, view, at(second), snapshot_id="s", reason=SnapshotReason.START)
 
 
 MOVING = view_of([1, 3, 2], [1, 2])
@@ -205,7 +198,7 @@ def test_what_was_unknown_and_is_known_now_is_a_full_report() -> None:
     known = MOVING.with_reassignments(LISTED)
     assert not has_same_members(MOVING, known)
     assert has_same_members(known, MOVING)
-    assert steps(MOVING, known, envelope(2)) == steps(known, MOVING, envelope(2)) == []
+    assert steps(MOVING, known, at(2)) == steps(known, MOVING, at(2)) == []
 
     partition = partition_after(full_report(None, MOVING, 1), full_report(MOVING, known, 2))
 
@@ -216,11 +209,11 @@ def test_what_was_unknown_and_is_known_now_is_a_full_report() -> None:
 def test_a_poll_that_does_not_know_them_does_not_end_one_that_a_poll_has_reported() -> None:
     known, unknown = MOVING.with_reassignments(LISTED), view_of([1, 3, 2], [1])
 
-    partition = partition_after(full_report(None, known, 1), steps(known, unknown, envelope(2)))
+    partition = partition_after(full_report(None, known, 1), steps(known, unknown, at(2)))
 
     assert (partition.adding_replicas, partition.isr) == ((3,), (1,))
     over = view_of([1, 3], [1, 3]).with_reassignments({})
-    ended = partition_after(full_report(None, known, 1), steps(known, over, envelope(2)))
+    ended = partition_after(full_report(None, known, 1), steps(known, over, at(2)))
     assert (ended.adding_replicas, ended.removing_replicas) == ((), ())
 
 
@@ -228,13 +221,9 @@ def test_a_poll_ends_a_reassignment_that_the_log_had_reported_and_that_was_cance
     story = Story()
     fields = {"replicas": (1, 3, 2), "isr": (1, 2), "adding_replicas": (3,), "removing_replicas": (2,)}
     story.snapshot([{"topic_id": "t", **fields}])
-    state = ReplicationState()
-    state.apply(fold(state, story.seen).touched)
     poll = {"replicas": (1, 2), "isr": (1, 2), "leader_epoch": None, "partition_epoch": None}
     polling = Story("admin:a", SourceKind.POLL)
     polling.later(7200).snapshot([{"topic_id": "t", "reports_reassignments": True, **poll}])
 
-    state.apply(fold(state, polling.seen).touched)
-
-    (partition,) = state.partitions()
+    partition = partition_after(story.seen, polling.seen)
     assert (partition.adding_replicas, partition.removing_replicas, partition.replicas) == ((), (), (1, 2))

@@ -6,6 +6,7 @@ import gc
 import time
 import weakref
 from concurrent.futures import wait
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from streaming.sources.polling.librdkafka import PartitionLeader
     from tests.plugins.mock_kafka import MockKafka
 
+    MakeMock = Callable[[int], MockKafka]
+
 NOW = Micros(1)
 SECONDS = 1.0
 ENVELOPE = {"cluster_id": "c", "cluster": "c", "source": "admin:a", "authority": SourceKind.POLL, "collected_at": NOW}
@@ -49,9 +52,7 @@ def configs(client: AdminClient, view: ClusterView) -> Callable[[], Any]:
     return lambda: asked.take(ENVELOPE, NOW) or not asked.pending()
 
 
-def test_a_client_lives_until_its_last_question_is_answered_and_no_longer(
-    mock_kafka: Callable[[int], MockKafka],
-) -> None:
+def test_a_client_lives_until_its_last_question_is_answered_and_no_longer(mock_kafka: MakeMock) -> None:
     cluster = mock_kafka(1)
     cluster.create_topic("orders", partitions=3, replicas=1)
     client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": "2"})
@@ -73,32 +74,21 @@ def test_a_client_lives_until_its_last_question_is_answered_and_no_longer(
     assert alive() is None
 
 
-def moved(view: ClusterView) -> ClusterView:
-    return with_partition(view, leader=BrokerId(2))
-
-
-def recreated(view: ClusterView) -> ClusterView:
-    return replace(view, topic_ids={"orders": TopicId("the second orders")})
-
-
-def deleted(view: ClusterView) -> ClusterView:
-    return replace(view, topics={}, topic_ids={})
-
-
-def shrunk(view: ClusterView) -> ClusterView:
-    return with_partition(view, isr=(BrokerId(1),))
-
-
 def with_partition(view: ClusterView, **fields: Any) -> ClusterView:
     return replace(view, topics={"orders": {0: view.topics["orders"][0]._replace(**fields)}})
 
 
-CHANGES = [(shrunk, 1), (moved, 0), (recreated, 0), (deleted, 0)]
+CHANGES = {
+    "shrunk": (lambda view: with_partition(view, isr=(BrokerId(1),)), 1),
+    "moved": (lambda view: with_partition(view, leader=BrokerId(2)), 0),
+    "created again": (lambda view: replace(view, topic_ids={"orders": TopicId("the second orders")}), 0),
+    "deleted": (lambda view: replace(view, topics={}, topic_ids={}), 0),
+}
 
 
-@pytest.mark.parametrize(("change", "reported"), CHANGES)
+@pytest.mark.parametrize(("change", "reported"), CHANGES.values(), ids=CHANGES)
 def test_offsets_of_librdkafka_are_those_of_the_leader_and_the_topic_of_now(
-    mock_kafka: Callable[[int], MockKafka], change: Callable[[ClusterView], ClusterView], reported: int
+    mock_kafka: MakeMock, change: Callable[[ClusterView], ClusterView], reported: int
 ) -> None:
     cluster = mock_kafka(2)
     cluster.create_topic("orders", partitions=1, replicas=2)
@@ -110,10 +100,7 @@ def test_offsets_of_librdkafka_are_those_of_the_leader_and_the_topic_of_now(
 
 
 def samples(connect: Callable[[Address], PartitionLeader], view: ClusterView, now: ClusterView) -> list[Observation]:
-    asked = OffsetsRound(connect, name="t")
-    asked.ask(view, NOW)
-    try:
+    with closing(OffsetsRound(connect, name="t")) as asked:
+        asked.ask(view, NOW)
         wait(asked.pending())
         return asked.take(now, ENVELOPE, NOW)
-    finally:
-        asked.close()

@@ -13,7 +13,7 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId, synthetic_topic_id
-from streaming.contracts.observations import PartitionObserved, SnapshotReason, SourceKind
+from streaming.contracts.observations import PartitionObserved, SnapshotReason
 from streaming.sources.polling.librdkafka import topic_id
 from streaming.sources.polling.view import (
     ClusterView,
@@ -27,11 +27,7 @@ from streaming.sources.polling.view import (
     steps,
 )
 from tests.blocks import singly
-
-
-def envelope(second: int = 2) -> dict[str, Any]:
-    times = dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), second)
-    return {"cluster_id": "C", "cluster": "test", "source": "admin:test", "authority": SourceKind.POLL, **times}
+from tests.sources.conftest import envelope
 
 
 def ids(*brokers: int) -> tuple[BrokerId, ...]:

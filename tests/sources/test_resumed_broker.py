@@ -95,11 +95,7 @@ def fates(draw: st.DrawFn) -> tuple[int, list[Moment]]:
 
 
 @settings(max_examples=examples(20))
-@given(
-    fate=fates(),
-    learned=st.integers(0, 3) | st.just(1_000),
-    data=st.data(),
-)
+@given(fate=fates(), learned=st.integers(0, 3) | st.just(1_000), data=st.data())
 def test_a_view_that_went_bad_is_never_made_good_by_a_broker_that_did_not_see_it(
     fate: tuple[int, list[Moment]], learned: int, data: st.DataObject
 ) -> None:
@@ -146,9 +142,8 @@ def test_a_poll_with_a_lower_leader_epoch_is_stale_and_one_with_the_same_tells_a
     poll.snapshot([{"partition_epoch": None}])
     expected, epoch = (1, 2, 3), 0
     for told, isr, in_snapshot in steps:
-        poll.later().partition(
-            0, isr=isr, leader=isr[0], leader_epoch=told, partition_epoch=None, in_snapshot=in_snapshot
-        )
+        fields = {"leader_epoch": told, "partition_epoch": None, "in_snapshot": in_snapshot}
+        poll.later().partition(0, isr=isr, leader=isr[0], **fields)
         if told >= epoch:
             expected, epoch = isr, told
     state = ReplicationState()
