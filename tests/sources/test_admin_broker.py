@@ -80,9 +80,7 @@ def test_a_view_is_what_the_broker_lists_in_one_request_on_one_connection(fake_k
     assert not any(request.allow_auto_topic_creation for _, request in cluster.asked(MetadataRequest))
 
 
-def test_a_broker_at_an_address_that_it_does_not_advertise_is_another_one_with_each_connection(
-    fake_kafka: MakeKafka,
-) -> None:
+def test_a_broker_not_at_the_address_it_advertises_is_another_one_with_each_connection(fake_kafka: MakeKafka) -> None:
     cluster = fake_kafka(1)
     cluster.advertised[1] = ("broker.internal", 9092)
     brokers = ConnectedBrokers(dialer(Security()), cluster="test", seconds=2.0)
@@ -125,9 +123,7 @@ def test_a_topic_that_is_not_listed_is_asked_for_by_its_name(fake_kafka: MakeKaf
     assert answered(cluster, ["orders"]).hidden == frozenset()
 
 
-def test_a_healthy_cluster_has_no_eligible_replicas_besides_the_isr_and_is_not_asked_for_them(
-    fake_kafka: MakeKafka,
-) -> None:
+def test_a_healthy_cluster_has_no_eligible_replicas_and_is_not_asked_for_them(fake_kafka: MakeKafka) -> None:
     cluster = fake_kafka(3, orders=4)
     view = answered(cluster).view
 

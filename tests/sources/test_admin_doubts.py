@@ -99,9 +99,7 @@ def started(cluster: NatCluster) -> Iterator[tuple[MetadataRound, ClusterView]]:
 
 
 @pytest.mark.parametrize("reached", [{BOOTSTRAP}, set()], ids=["by its bootstrap address", "no other is reached"])
-def test_where_what_is_advertised_is_not_reached_the_same_broker_is_believed_after_some_rechecks(
-    reached: set[Address],
-) -> None:
+def test_where_what_is_advertised_is_not_reached_the_same_broker_is_believed_later(reached: set[Address]) -> None:
     cluster = NatCluster()
     with started(cluster) as (polls, before):
         cluster.reached = reached

@@ -230,6 +230,21 @@ def until(source: BrokerMetricsSource, number: int) -> list[BrokerMetricObserved
     return found
 
 
+def polled_with_refusals(
+    source: BrokerMetricsSource, enough: Callable[[int, int, int], object]
+) -> tuple[list[BrokerMetricObserved], list[str]]:
+    """Poll until there were enough polls, samples and refusals."""
+    polls, found, refused, began = 0, list[BrokerMetricObserved](), list[str](), time.monotonic()
+    while not enough(polls, len(found), len(refused)):
+        assert time.monotonic() - began < PATIENCE_SECONDS
+        polls += 1
+        try:
+            found += polled(source)
+        except ConnectionRefused as refusal:
+            refused.append(str(refusal))
+    return found, refused
+
+
 def test_known_aggregates_are_reported_and_nothing_else(serve: Serve, source_of: SourceOf) -> None:
     found = until(source_of({7: serve(answer(EXPOSITION))}), 3)[:3]
     assert {item.metric: item.metric_value for item in found} == KNOWN
@@ -263,25 +278,14 @@ def test_a_hung_and_a_dead_broker_delay_nobody(serve: Serve, source_of: SourceOf
 
     ends = [serve(answer(EXPOSITION)), serve(hang), "http://127.0.0.1:1/m"]
     source = source_of(dict(enumerate(ends, start=1)), timeout_seconds=PATIENCE_SECONDS)
-    found: list[BrokerMetricObserved] = []
-    refused: list[str] = []
-    began = time.monotonic()
-    while len(found) < 15 or not refused:
-        assert time.monotonic() - began < PATIENCE_SECONDS
-        try:
-            found += polled(source)
-        except ConnectionRefused as refusal:
-            refused.append(str(refusal))
+    found, (sentence,) = polled_with_refusals(source, lambda _, samples, refused: samples >= 15 and refused)
     gate.set()
     assert {1} == {item.broker for item in found}
-    (sentence,) = refused
     assert "http://127.0.0.1:1/m of broker 3 does not respond" in sentence
     assert "check the URL in collect.broker_metrics" in sentence
 
 
-def test_a_broker_that_stops_answering_is_absent_and_reported_once_when_that_lasts(
-    serve: Serve, source_of: SourceOf
-) -> None:
+def test_a_broker_that_stops_answering_is_absent_and_reported_once(serve: Serve, source_of: SourceOf) -> None:
     broken = threading.Event()
 
     def handle(request: BaseHTTPRequestHandler) -> None:
@@ -290,13 +294,8 @@ def test_a_broker_that_stops_answering_is_absent_and_reported_once_when_that_las
     source = source_of({1: serve(handle)})
     until(source, 3)
     broken.set()
-    refused: list[str] = []
-    for _ in range(12):
-        try:
-            assert not polled(source)
-        except ConnectionRefused as refusal:
-            refused.append(str(refusal))
-    (sentence,) = refused
+    found, (sentence,) = polled_with_refusals(source, lambda polls, *_: polls == 12)
+    assert found == []
     assert "of broker 1, which has worked before, does not respond: Service Unavailable" in sentence
     broken.clear()
     assert until(source, 3)
@@ -330,9 +329,7 @@ def secured() -> ssl.SSLContext:
     return context
 
 
-def test_an_exporter_with_tls_is_scraped_with_the_configured_authorities_only(
-    serve: Serve, source_of: SourceOf
-) -> None:
+def test_an_exporter_with_tls_is_scraped_with_configured_authorities_only(serve: Serve, source_of: SourceOf) -> None:
     url = serve(answer(EXPOSITION), secured())
     assert until(source_of({1: url}, client={"ssl.ca.location": str(CERTIFICATE)}), 3)
     assert until(source_of({1: url}, client={"enable.ssl.certificate.verification": "false"}), 3)
@@ -366,9 +363,7 @@ def test_an_exporter_that_wants_a_certificate_gets_it_and_files_that_are_renewed
         until(source_of({1: url}, client={"ssl.ca.location": str(CERTIFICATE)}), 3)
 
 
-def test_the_login_of_the_table_is_that_of_addresses_without_one_and_goes_to_no_other_host(
-    serve: Serve, source_of: SourceOf
-) -> None:
+def test_the_login_of_the_table_goes_to_addresses_without_one_alone(serve: Serve, source_of: SourceOf) -> None:
     asked: dict[str, str | None] = {}
 
     def note(name: str) -> Callable[[BaseHTTPRequestHandler], None]:

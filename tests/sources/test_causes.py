@@ -135,9 +135,7 @@ def test_a_leader_that_drops_several_brokers_and_keeps_a_follower_more_likely_se
 
 
 @given(st.data())
-def test_records_of_several_operations_in_one_batch_keep_their_causes(
-    recorded_log: RecordedLog, data: st.DataObject
-) -> None:
+def test_records_of_operations_in_one_batch_keep_their_causes(recorded_log: RecordedLog, data: st.DataObject) -> None:
     """The controller may join neighbouring operations. A lag shrink right before a fencing drowns in its run."""
     batches = recorded_log("one_controller")
     apart = replay(batches)
@@ -314,7 +312,7 @@ def test_two_fencings_in_one_batch_keep_apart() -> None:
         ((3, 1, 1), 0),
     ],
 )
-def test_what_stands_before_a_fencing_may_be_lag_until_only_the_controller_can_have_written_it(
+def test_what_stands_before_a_fencing_may_be_lag_unless_the_controller_wrote_it(
     leaders: tuple[int, ...], doubtful: int
 ) -> None:
     """Both operations may be in one batch (``controller.quorum.append.linger.ms``)."""

@@ -85,9 +85,7 @@ def ended(lab: Lab, action: str, lessons: int = 2) -> Any:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_clean_stop_that_looked_like_an_expired_session_is_proven_by_the_second_fencing(
-    lab: Lab, *, restarts: bool
-) -> None:
+def test_a_clean_stop_that_looked_like_an_expired_session_is_proven_later(lab: Lab, *, restarts: bool) -> None:
     it = ended(lab, "stop")
     seen = told([commit.batch for commit in it.commits], restarts=restarts)
 
@@ -103,9 +101,7 @@ def test_a_clean_stop_that_looked_like_an_expired_session_is_proven_by_the_secon
 
 
 @pytest.mark.parametrize("lessons", [0, 1])
-def test_before_two_proven_shutdowns_have_shown_the_session_timeout_a_second_fencing_proves_nothing(
-    lab: Lab, lessons: int
-) -> None:
+def test_until_two_shutdowns_have_shown_the_session_timeout_a_fencing_proves_nothing(lab: Lab, lessons: int) -> None:
     assert revisions(told(log_of(lab, "stop", lessons))) == []
 
 
@@ -156,9 +152,7 @@ def test_a_session_that_expired_is_never_taken_for_a_clean_stop(lab: Lab, action
 
 
 @pytest.mark.parametrize("kind", [RegisterBroker, LeaderChange])
-def test_what_gives_a_session_anew_or_forgets_all_of_them_leaves_the_doubt(
-    lab: Lab, kind: type[MetadataRecord]
-) -> None:
+def test_what_gives_a_session_anew_or_forgets_all_leaves_the_doubt(lab: Lab, kind: type[MetadataRecord]) -> None:
     batches = log_of(lab, "stop")
     (proof, *_) = revisions(told(batches))
     place = next(number for number, batch in enumerate(batches) if batch.base_offset == proof.metadata_offset)

@@ -102,12 +102,6 @@ def test_the_first_poll_begins_with_a_snapshot_of_everything_as_it_truly_is() ->
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_observations_tell_exactly_the_true_steps(name: str) -> None:
-    observations, it = played(name)
-    assert told(observations) == true(it.trace())
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
 def test_a_proven_cause_is_the_true_one_and_an_ambiguous_one_has_it_among_its_candidates(name: str) -> None:
     observations, it = played(name)
     steps = [each for each in of_kind(observations, "partition") if not each.in_snapshot]

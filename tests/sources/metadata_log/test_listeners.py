@@ -140,9 +140,7 @@ def test_of_authorities_the_last_counts_and_of_our_own_chain_the_first(authority
         assert Tls(client, "t").expiries() == {}
 
 
-def test_each_listener_is_up_and_shows_its_certificate_also_when_it_is_renewed(
-    quorum: Any, authority: Authority
-) -> None:
+def test_each_listener_is_up_and_shows_its_certificate_and_a_renewed_one(quorum: Any, authority: Authority) -> None:
     first, renewed = authority.issue("first", 5), authority.issue("renewed", 500)
     both = authority.folder / "both.pem"
     both.write_text(first.read_text() + renewed.read_text())
@@ -177,9 +175,7 @@ def _sorted(of: set[str]) -> list[str]:
     return [",".join(sorted(labels.split(","))) for labels in of]
 
 
-def test_a_node_that_is_down_stays_with_its_reason_in_the_log_until_it_responds_again(
-    quorum: Any, authority: Authority
-) -> None:
+def test_a_node_that_is_down_stays_with_its_reason_until_it_responds_again(quorum: Any, authority: Authority) -> None:
     pem = authority.issue("a", 5)
     quorum.tls = authority.served(pem)
     quorum.brokers = {7: quorum.nodes[2].port}
@@ -214,9 +210,7 @@ def test_an_expired_certificate_is_seen_although_no_connection_accepts_it(quorum
     assert any(f"certificate of bootstrap at 127.0.0.1:{quorum.nodes[1].port} expired on" in one for _, one in findings)
 
 
-def test_a_listener_that_wants_a_certificate_and_gets_none_is_not_up_but_shows_its_own(
-    quorum: Any, authority: Authority
-) -> None:
+def test_a_listener_that_gets_no_certificate_is_not_up_but_shows_its_own(quorum: Any, authority: Authority) -> None:
     pem = authority.issue("a", 5)
     quorum.tls = authority.served(pem)
     quorum.tls.verify_mode = ssl.CERT_REQUIRED
@@ -286,9 +280,7 @@ def test_with_a_login_that_only_librdkafka_has_the_brokers_are_those_that_it_lis
     assert ",".join(str(each.address) for each in brokers) == cluster.bootstrap_servers
 
 
-def test_while_a_certificate_is_replaced_and_its_key_is_not_yet_a_round_ends_as_every_other(
-    quorum: Any, authority: Authority
-) -> None:
+def test_a_round_ends_while_a_certificate_is_replaced_and_its_key_is_not_yet(quorum: Any, authority: Authority) -> None:
     ours, new = authority.issue("ours", 30), authority.issue("new", 30)
     key = str(ours.with_suffix(".key"))
     client = {"security.protocol": "SSL", "ssl.certificate.location": str(ours), "ssl.key.location": key}
@@ -330,9 +322,7 @@ def test_addresses_without_end_share_one_entry() -> None:
 
 
 @pytest.mark.parametrize(("days", "status"), [(100, Status.OK), (13, Status.WARNING), (-1, Status.PROBLEM)])
-def test_doctor_names_a_certificate_that_must_be_renewed(
-    quorum: Any, authority: Authority, days: int, status: Status
-) -> None:
+def test_doctor_names_a_certificate_to_be_renewed(quorum: Any, authority: Authority, days: int, status: Status) -> None:
     pem = authority.issue("own", days)
     quorum.tls = authority.served(authority.issue("of brokers", 500))
     own = {"security.protocol": "SSL", "ssl.certificate.location": str(pem), "ssl.key.location": str(pem)[:-3] + "key"}
