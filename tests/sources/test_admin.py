@@ -235,7 +235,6 @@ def test_where_the_broker_that_is_asked_ends_the_next_one_answers_in_the_same_ro
     (asked, _) = cluster.asked(MetadataRequest)[-1]
     cluster.disconnect(asked)
     found = until(source, has(Heartbeat, 3))
-
     assert cluster.asked(MetadataRequest)[-1][0] != asked
     assert SnapshotReason.HISTORY_LOST not in {begin.reason for begin in of(SnapshotBegin, found)}
 
@@ -594,6 +593,5 @@ def test_a_broker_that_is_too_old_for_topic_ids_makes_no_other_topic_of_any(poll
     cluster.newest[METADATA] = 9
     cluster.disconnect(asked)
     found = until(source, has(SnapshotEnd, 2))
-
     assert cluster.asked(MetadataRequest)[-1][1].API_VERSION == 9
     assert {end.topic_ids for end in of(SnapshotEnd, found)} == ids

@@ -66,7 +66,6 @@ def test_of_many_brokers_each_costs_one_descriptor_and_no_thread(fake_kafka: Mak
     cluster.create_topic("orders", partitions=MANY, replicas=3)
     command = [sys.executable, "-c", SCRIPT, cluster.bootstrap_servers, str(MANY)]
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=120)
-
     led, descriptors, threads = map(int, run.stdout.split())
     assert led == MANY
     assert descriptors <= MANY + 10
@@ -118,7 +117,6 @@ def test_where_a_broker_does_not_answer_the_next_one_describes_topics(configs: C
         cluster.disconnect(broker)
         assert described(asked, TOPICS[0]) == {"orders": {MIN_ISR: "1"}}
     cluster.disconnect(3)
-
     refused = described(asked, TOPICS[0])["orders"]
     assert isinstance(refused, ConnectionRefused)
 
@@ -126,7 +124,6 @@ def test_where_a_broker_does_not_answer_the_next_one_describes_topics(configs: C
 def test_a_configuration_that_may_not_be_described_is_an_error_of_kafka(configs: Configs) -> None:
     cluster, asked = configs
     cluster.fail(DESCRIBE_CONFIGS, TOPIC_AUTHORIZATION_FAILED)
-
     refused = described(asked, TOPICS[0])["orders"]
     assert isinstance(refused, KafkaException)
     assert refused.args[0].code() == TOPIC_AUTHORIZATION_FAILED
@@ -143,7 +140,6 @@ UNSECURED = {
 def test_a_login_that_only_librdkafka_has_is_left_to_it(client: dict[str, str], kind: type[Any]) -> None:
     access = access_of("127.0.0.1:1", client, cluster="c", name="t", seconds=1.0)
     access.close()
-
     assert isinstance(access.brokers, kind)
 
 

@@ -97,7 +97,6 @@ def test_a_partition_without_replicas_is_counted_and_nothing_is_said_of_it(fake_
     cluster = fake_kafka(2, orders=3)
     cluster.view.topics["orders"].parts[2] = Part([], [], -1)
     view = answered(cluster).view
-
     assert sorted(view.topics["orders"]) == [0, 1]
     assert view.partition_count("orders") == 3
 
@@ -107,7 +106,6 @@ def test_a_topic_of_which_no_partition_has_replicas_is_not_deleted(fake_kafka: M
     before = answered(cluster).view.topics
     cluster.view.topics["orders"].parts[0] = Part([], [], -1)
     found = answered(cluster, before)
-
     assert (found.view.topics, found.hidden, found.denied) == ({}, {"orders"}, frozenset())
 
 
@@ -117,7 +115,6 @@ def test_a_topic_that_is_not_listed_is_asked_for_by_its_name(fake_kafka: MakeKaf
     cluster.view.topics["denied"].error = TOPIC_AUTHORIZATION_FAILED
     cluster.delete_topic("deleted")
     found = answered(cluster, before)
-
     assert found.view.topics.keys() == {"orders"}
     assert found.hidden == found.denied == {"denied"}
     assert answered(cluster, ["orders"]).hidden == frozenset()
@@ -126,7 +123,6 @@ def test_a_topic_that_is_not_listed_is_asked_for_by_its_name(fake_kafka: MakeKaf
 def test_a_healthy_cluster_has_no_eligible_replicas_and_is_not_asked_for_them(fake_kafka: MakeKafka) -> None:
     cluster = fake_kafka(3, orders=4)
     view = answered(cluster).view
-
     assert view.has_elr
     assert described(cluster) == []
 
@@ -156,7 +152,6 @@ def test_what_is_described_later_is_newer_than_what_was_listed(fake_kafka: MakeK
     part.isr, part.elr, part.leader, part.leader_epoch, part.offline = [2], [1, 3], 2, 5, [3]
     cluster.listed = listed
     (seen,) = answered(cluster).view.topics["orders"].values()
-
     assert (seen.isr, seen.elr, seen.leader, seen.leader_epoch, seen.offline) == ((2,), (1, 3), 2, 5, (3,))
 
 
@@ -175,7 +170,6 @@ def test_where_a_broker_does_not_say_which_replicas_are_eligible_that_is_unknown
     degrade(cluster, "orders", 0)
     trouble(cluster)
     view = answered(cluster).view
-
     assert not view.has_elr
     assert (view.topics["orders"][0].isr, view.topics["orders"][0].elr) == ((1,), ())
 
@@ -184,7 +178,6 @@ def test_a_page_that_does_not_come_in_time_ends_the_connection_and_leaves_the_vi
     cluster = fake_kafka(2, orders=1)
     degrade(cluster, "orders", 0)
     broker = connected(cluster)
-
     view = ask(broker, seconds=0).view
     assert not view.has_elr
     assert described(cluster) == []

@@ -36,10 +36,8 @@ print("alive")
 @pytest.mark.parametrize("key", ["sasl.mechanism", "sasl.mechanisms"])
 def test_gssapi_which_no_wheel_has_is_one_sentence_that_says_how_to_get_it(key: str) -> None:
     client = {"security.protocol": "SASL_PLAINTEXT", key: "GSSAPI", "sasl.kerberos.service.name": "kafka"}
-
     with pytest.raises(ConfigurationError) as refusal:
         new_client({**client, "bootstrap.servers": "127.0.0.1:1"})
-
     assert str(refusal.value).startswith("cluster.client sasl.mechanism is GSSAPI (Kerberos), which this librdkafka 2.")
     assert str(refusal.value).endswith("--no-binary confluent-kafka confluent-kafka")
 

@@ -46,7 +46,6 @@ def told(asked: ConfigsRound, minima: dict[str, str], *, everything: bool = Fals
 
 def test_only_what_changed_is_reported_and_everything_when_it_is_due() -> None:
     asked = ConfigsRound(1.0)
-
     assert told(asked, {"orders": "2", "payments": "1"}) == [("orders", "2"), ("payments", "1")]
     assert told(asked, {"orders": "2", "payments": "3"}) == [("payments", "3")]
     assert told(asked, {"orders": "2", "payments": "3"}, everything=True) == [("orders", "2"), ("payments", "3")]
@@ -93,7 +92,6 @@ def flags(asked: ConfigsRound, client: Any, *, everything: bool = False) -> dict
 
 def test_a_topic_is_diskless_by_its_own_value_not_by_the_brokers_default_for_new_topics() -> None:
     asked = ConfigsRound(1.0)
-
     told = {"cold": "true", "__consumer_offsets": None}
     assert flags(asked, Inkless(told, "true")) == told
     assert flags(asked, Inkless(told, "true")) == {}
@@ -104,7 +102,6 @@ def test_a_topic_is_diskless_by_its_own_value_not_by_the_brokers_default_for_new
 def test_of_brokers_that_do_not_know_diskless_topics_nothing_is_reported() -> None:
     client: Any = Client({"orders": "2"})
     client.own = client.minima
-
     assert flags(ConfigsRound(1.0), client, everything=True) == {}
 
 
@@ -116,7 +113,6 @@ def unset(asked: ConfigsRound, names: list[str]) -> list[tuple[str, str, str | N
 def test_a_topic_that_another_one_replaced_loses_its_values_at_once_not_with_the_next_round() -> None:
     asked = ConfigsRound(1.0)
     told(asked, {"orders": "2", "payments": "1"})
-
     assert unset(asked, ["orders"]) == [("orders", MIN_ISR, None), ("orders", DISKLESS, None)]
     assert told(asked, {"orders": "2", "payments": "1"}) == [("orders", "2")]
 
@@ -125,7 +121,6 @@ def test_values_are_unset_that_are_only_being_asked_for_again() -> None:
     asked, client = ConfigsRound(1.0), Client({"orders": "2"})
     told(asked, {"orders": "2"})
     asked.ask(cast("Any", client), viewed(client.minima), Micros(1), everything=True)
-
     assert unset(asked, ["orders"]) == [("orders", MIN_ISR, None), ("orders", DISKLESS, None)]
 
 
@@ -133,6 +128,5 @@ def test_what_was_asked_of_a_topic_that_another_one_replaced_meanwhile_is_not_re
     asked, client = ConfigsRound(1.0), Client({"orders": "2", "payments": "1"})
     asked.ask(cast("Any", client), viewed(client.minima), Micros(1), everything=False)
     unset(asked, ["orders"])
-
     assert [(item.topic, item.value) for item in cast("Any", asked.take(envelope(), Micros(2)))] == [("payments", "1")]
     assert told(asked, {"orders": "1", "payments": "1"}) == [("orders", "1")]

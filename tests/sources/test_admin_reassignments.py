@@ -100,7 +100,6 @@ def test_one_that_ended_between_the_metadata_and_the_list_still_counts_once() ->
         found = [taken(asking)]
         kafka.listed = {}
         found += [taken(asking), taken(asking)]
-
     assert found == [{("orders", 0): move}, {("orders", 0): move}, {}]
     assert len(kafka.dialled) == 1
 
@@ -166,10 +165,8 @@ def test_what_is_missing_to_list_them_is_said(error: int, client: dict[str, str]
     kafka = Kafka()
     kafka.error = error
     asking = ReassignmentsRound(dialer_of(client) if client else kafka, name="t", seconds=1)
-
     assert taken(asking) is None
     asking.close()
-
     with pytest.raises(ConnectionRefused, match=sentence):
         raise asking.refusal or AssertionError
 
@@ -199,18 +196,14 @@ def test_what_was_unknown_and_is_known_now_is_a_full_report() -> None:
     assert not has_same_members(MOVING, known)
     assert has_same_members(known, MOVING)
     assert steps(MOVING, known, at(2)) == steps(known, MOVING, at(2)) == []
-
     partition = partition_after(full_report(None, MOVING, 1), full_report(MOVING, known, 2))
-
     assert (partition.adding_replicas, partition.removing_replicas) == ((3,), (2,))
     assert not partition.is_under_replicated
 
 
 def test_a_poll_that_does_not_know_them_does_not_end_one_that_a_poll_has_reported() -> None:
     known, unknown = MOVING.with_reassignments(LISTED), view_of([1, 3, 2], [1])
-
     partition = partition_after(full_report(None, known, 1), steps(known, unknown, at(2)))
-
     assert (partition.adding_replicas, partition.isr) == ((3,), (1,))
     over = view_of([1, 3], [1, 3]).with_reassignments({})
     ended = partition_after(full_report(None, known, 1), steps(known, over, at(2)))
@@ -224,6 +217,5 @@ def test_a_poll_ends_a_reassignment_that_the_log_had_reported_and_that_was_cance
     poll = {"replicas": (1, 2), "isr": (1, 2), "leader_epoch": None, "partition_epoch": None}
     polling = Story("admin:a", SourceKind.POLL)
     polling.later(7200).snapshot([{"topic_id": "t", "reports_reassignments": True, **poll}])
-
     partition = partition_after(story.seen, polling.seen)
     assert (partition.adding_replicas, partition.removing_replicas, partition.replicas) == ((), (), (1, 2))

@@ -95,7 +95,6 @@ def test_offsets_of_librdkafka_are_those_of_the_leader_and_the_topic_of_now(
     cluster.set_leader("orders", 0, 1)
     client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": "2"})
     view = view_by(client)
-
     assert len(samples(lambda address: ClientLeader(address, client, SECONDS), view, change(view))) == reported
 
 

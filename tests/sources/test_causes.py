@@ -117,23 +117,6 @@ def test_what_was_done_to_a_real_cluster_is_the_proven_cause_and_lag_is_never_pr
     assert dict.fromkeys(offsets, expected) == {offset: why(observed[offset]) for offset in offsets}, done
 
 
-def test_a_leader_that_drops_several_healthy_brokers_from_partitions_of_two_replicas_may_have_stalled() -> None:
-    pairs = [partition(number, isr=(1, other), replicas=(1, other)) for number, other in enumerate((2, 3, 4))]
-    batch = tuple(change(number, isr=(1,)) for number in range(3))
-    assert [ambiguous(Cause.LEADER_STALL, Cause.LAG)] * 3 == causes(batch, given=tuple(pairs))
-
-
-def test_the_removals_of_each_leader_are_judged_apart() -> None:
-    two = (partition(0, isr=(1, 3), replicas=(1, 3)), partition(1, leader=2))
-    batch = (change(0, isr=(1,)), change(1, isr=(1, 2)))
-    assert [ambiguous(Cause.LAG, Cause.LEADER_STALL), LAG] == causes(batch, given=two)
-
-
-def test_a_leader_that_drops_several_brokers_and_keeps_a_follower_more_likely_sees_them_lag() -> None:
-    many = partition(0, isr=(1, 2, 3, 4), replicas=(1, 2, 3, 4))
-    assert [ambiguous(Cause.LAG, Cause.LEADER_STALL)] == causes((change(0, isr=(1, 4)),), given=(many,))
-
-
 @given(st.data())
 def test_records_of_operations_in_one_batch_keep_their_causes(recorded_log: RecordedLog, data: st.DataObject) -> None:
     """The controller may join neighbouring operations. A lag shrink right before a fencing drowns in its run."""
@@ -207,96 +190,122 @@ def causes(*batches: tuple[MetadataRecord, ...], given: tuple[Partition, ...] = 
 ALONE = partition(isr=(3,), leader=3, replicas=(3,))
 
 
-def test_changes_right_before_lost_directories_are_a_directory_failure() -> None:
-    batch = (change(isr=(1, 2)), registration(3, log_dirs=("a",)))
-    assert proven(Cause.DIR_FAILURE) == causes(batch)
+FENCED, UNFENCED, REGISTERED = registration(3, fenced=1), registration(3, fenced=-1), registered(3, epoch=2)
+PAIRS = tuple(partition(number, isr=(1, other), replicas=(1, other)) for number, other in enumerate((2, 3, 4)))
+MANY = partition(isr=(1, 2, 3, 4), replicas=(1, 2, 3, 4))
+LED_BY_3, TWO = partition(leader=3), (partition(0), partition(1, leader=3))
+WITHOUT_ELR, WITH_ELR = (FeatureLevel(feature=ELR_VERSION, level=level) for level in (0, 1))
+LEADER_STALL, UNCLEAN_OR_NOT = ambiguous(Cause.LEADER_STALL, Cause.LAG), ambiguous(Cause.UNCLEAN_RESTART, Cause.RESTART)
+UNKNOWN: Why = (Cause.UNKNOWN, Evidence.AMBIGUOUS, ())
+DEPARTED = ambiguous(Cause.FENCED, Cause.DIR_FAILURE, Cause.UNCLEAN_RESTART, Cause.RESTART)
+BACK = ambiguous(Cause.UNFENCED, Cause.PREFERRED_ELECTION)
+UNREGISTERED = UnregisterBroker(broker=BrokerId(3), broker_epoch=BrokerEpoch(1))
+# By rule: the partitions that are there (none: one whose leader is 1), the batches, and the causes of their changes.
+RULES: dict[str, tuple[tuple[Partition, ...], list[tuple[MetadataRecord, ...]], list[Why]]] = {
+    "a leader that drops several healthy brokers from partitions of two replicas may have stalled": (
+        PAIRS, [tuple(change(number, isr=(1,)) for number in range(3))], [LEADER_STALL] * 3,
+    ),
+    "the removals of each leader are judged apart": (
+        (PAIRS[0], partition(1, leader=2)), [(change(0, isr=(1,)), change(1, isr=(1, 2)))], [LAST_FOLLOWER, LAG],
+    ),
+    "a leader that drops several brokers and keeps a follower more likely sees them lag": (
+        (MANY,), [(change(isr=(1, 4)),)], [LAST_FOLLOWER],
+    ),
+    "changes right before lost directories are a directory failure": (
+        (), [(change(isr=(1, 2)), registration(3, log_dirs=("a",)))], proven(Cause.DIR_FAILURE),
+    ),
+    "changes right before a new registration are a restart": (
+        (), [(WITHOUT_ELR,), (change(isr=(1, 2)), REGISTERED)], proven(Cause.RESTART),
+    ),
+    "a restart that neither costs nor shows eligibility may be unclean, where nothing is known of it": (
+        (), [(change(isr=(1, 2)), REGISTERED)], [UNCLEAN_OR_NOT],
+    ),
+    "a restart that neither costs nor shows eligibility may be unclean, where there is such a thing": (
+        (), [(WITH_ELR,), (change(isr=(1, 2)), REGISTERED)], [UNCLEAN_OR_NOT],
+    ),
+    "a restart after which the broker is eligible is clean": (
+        (partition(isr=(1, 3)),), [(change(isr=(1,), elr=(3,)), REGISTERED)], proven(Cause.RESTART),
+    ),
+    "a restart of the last member of an ISR that does not become eligible is unclean": (
+        (partition(isr=(3,), leader=3),), [(change(isr=(), leader=-1), REGISTERED)], proven(Cause.UNCLEAN_RESTART),
+    ),
+    "a restart that costs eligibility anywhere is unclean everywhere": (
+        (partition(0), partition(1)),
+        [(change(0, isr=(1,), elr=(2, 3)),), (change(0, elr=(2,)), change(1, isr=(1, 2)), REGISTERED)],
+        [LEADER_STALL, *proven(Cause.UNCLEAN_RESTART, Cause.UNCLEAN_RESTART)],
+    ),
+    # With it the ISR has its minimum again, so nobody is eligible any more, the broker that restarts among them.
+    "a follower that joins right before a new registration has caught up": (
+        (partition(isr=(2,)),), [(change(isr=(2,), elr=(3,)),), (change(isr=(2, 1), elr=()), REGISTERED)],
+        [UNKNOWN, *proven(Cause.EXPAND)],
+    ),
+    "changes right before an unregistration are reported so": (
+        (), [(change(isr=(1, 2)), UNREGISTERED)], proven(Cause.UNREGISTERED),
+    ),
+    "without ELR the last member stays in the ISR when its broker is fenced and leads again when unfenced": (
+        (ALONE,), [(change(leader=-1), FENCED), (UNFENCED, change(leader=3))], proven(Cause.FENCED, Cause.UNFENCED),
+    ),
+    "a leader that returns apart from any unfencing may have been elected by an administrator": (
+        (ALONE,), [(change(leader=-1), FENCED), (change(leader=3),)], [*proven(Cause.FENCED), BACK],
+    ),
+    "an election beyond the run of an unfencing is not its work": (
+        (ALONE, partition(1)),
+        [(change(leader=-1), FENCED), (UNFENCED, change(1, isr=(1, 2)), change(leader=3))],
+        [*proven(Cause.FENCED), LAG, BACK],
+    ),
+    "a lag shrink of another broker does not join the run of a fencing": (
+        TWO, [(change(0, isr=(1, 3)), change(1, isr=(1, 2), leader=1), FENCED)], [LAG, *proven(Cause.FENCED)],
+    ),
+    "a shrink with a new epoch of the same leader may be of an old version or of ZooKeeper": (
+        (), [(change(isr=(1, 3), leader=1),)], [ambiguous(Cause.LAG, Cause.FENCED, Cause.CONTROLLED_SHUTDOWN)],
+    ),
+    "a preferred election right before a fencing of the old leader stays one": (
+        (LED_BY_3,), [(change(leader=1), FENCED)], proven(Cause.PREFERRED_ELECTION),
+    ),
+    "a fencing while the broker shuts down is part of the shutdown": (
+        (), [(registration(3, shutdown=1),), (change(isr=(1, 2)), FENCED)], proven(Cause.CONTROLLED_SHUTDOWN),
+    ),
+    "a controlled shutdown may go on in later batches and ends with the next registration": (
+        (),
+        [
+            (registration(3, shutdown=1),), (change(isr=(1, 2)),), (REGISTERED,),
+            (change(isr=(1, 2, 3)),), (change(isr=(1, 2)),),
+        ],
+        [*proven(Cause.CONTROLLED_SHUTDOWN, Cause.EXPAND), LAG],
+    ),
+    "a departure whose registration record is in a later batch names its candidates": (
+        TWO, [(change(0, isr=(1, 2)), change(1, isr=(1, 2), leader=1))], [DEPARTED, DEPARTED],
+    ),
+    "the same holds where the last member stays in the ISR": ((ALONE,), [(change(leader=-1),)], [DEPARTED]),
+    "a reassignment that replaces the leader is no departure": (
+        (LED_BY_3,), [(change(isr=(1, 2), leader=1, replicas=(1, 2)),)], proven(Cause.REASSIGNMENT),
+    ),
+    "a reassignment that ends beside a fencing may have been ended by it": (
+        (LED_BY_3,), [(change(isr=(1, 2), leader=1, replicas=(1, 2)), FENCED)],
+        [ambiguous(Cause.REASSIGNMENT, Cause.FENCED)],
+    ),
+    "an unclean election outranks the fencing that set it off": (
+        (partition(isr=(3,), leader=3),), [(change(isr=(2,), leader=2, recovery=1), FENCED)],
+        proven(Cause.UNCLEAN_ELECTION),
+    ),
+    "a change of neither ISR nor leader has no cause": ((), [(change(recovery=0),)], [(None, None, ())]),
+    "what no rule knows is unknown": (
+        (), [(change(isr=(1, 2)),), (change(isr=(1, 3)),)], [LAG, UNKNOWN],
+    ),
+}  # fmt: skip
 
 
-WITHOUT_ELR = FeatureLevel(feature=ELR_VERSION, level=0)
-
-
-def test_changes_right_before_a_new_registration_are_a_restart() -> None:
-    assert proven(Cause.RESTART) == causes((WITHOUT_ELR,), (change(isr=(1, 2)), registered(3, epoch=2)))
-
-
-@pytest.mark.parametrize("known", [(), (FeatureLevel(feature=ELR_VERSION, level=1),)])
-def test_a_restart_that_neither_costs_nor_shows_eligibility_may_be_unclean(known: tuple[FeatureLevel, ...]) -> None:
-    expected = [ambiguous(Cause.UNCLEAN_RESTART, Cause.RESTART)]
-    assert expected == causes(known, (change(isr=(1, 2)), registered(3, epoch=2)))
-
-
-def test_a_restart_after_which_the_broker_is_eligible_is_clean() -> None:
-    batch = (change(0, isr=(1,), elr=(3,)), registered(3, epoch=2))
-    assert proven(Cause.RESTART) == causes(batch, given=(partition(0, isr=(1, 3)),))
-
-
-def test_a_restart_of_the_last_member_of_an_isr_that_does_not_become_eligible_is_unclean() -> None:
-    batch = (change(0, isr=(), leader=-1), registered(3, epoch=2))
-    assert proven(Cause.UNCLEAN_RESTART) == causes(batch, given=(partition(0, isr=(3,), leader=3),))
-
-
-def test_a_restart_that_costs_eligibility_anywhere_is_unclean_everywhere() -> None:
-    two = (partition(0), partition(1))
-    shrunk = (change(0, isr=(1,), elr=(2, 3)),)
-    batch = (change(0, elr=(2,)), change(1, isr=(1, 2)), registered(3, epoch=2))
-    expected = [ambiguous(Cause.LEADER_STALL, Cause.LAG), *proven(Cause.UNCLEAN_RESTART, Cause.UNCLEAN_RESTART)]
-    assert expected == causes(shrunk, batch, given=two)
-
-
-def test_a_follower_that_joins_right_before_a_new_registration_has_caught_up() -> None:
-    """With it the ISR has its minimum again, so nobody is eligible any more, the broker that restarts among them."""
-    given = (partition(0, isr=(2,)),)
-    shrunk = (change(0, isr=(2,), elr=(3,)),)
-    batch = (change(0, isr=(2, 1), elr=()), registered(3, epoch=2))
-    assert causes(shrunk, batch, given=given)[-1] == (Cause.EXPAND, Evidence.PROVEN, ())
-
-
-def test_changes_right_before_an_unregistration_are_reported_so() -> None:
-    batch = (change(isr=(1, 2)), UnregisterBroker(broker=BrokerId(3), broker_epoch=BrokerEpoch(1)))
-    assert proven(Cause.UNREGISTERED) == causes(batch)
-
-
-def test_without_elr_the_last_member_stays_in_the_isr_when_its_broker_is_fenced_and_leads_again_when_unfenced() -> None:
-    fenced = (change(leader=-1), registration(3, fenced=1))
-    unfenced = (registration(3, fenced=-1), change(leader=3))
-    assert proven(Cause.FENCED, Cause.UNFENCED) == causes(fenced, unfenced, given=(ALONE,))
-
-
-def test_a_leader_that_returns_apart_from_any_unfencing_may_have_been_elected_by_an_administrator() -> None:
-    fenced = (change(leader=-1), registration(3, fenced=1))
-    expected = [*proven(Cause.FENCED), ambiguous(Cause.UNFENCED, Cause.PREFERRED_ELECTION)]
-    assert expected == causes(fenced, (change(leader=3),), given=(ALONE,))
-
-
-def test_an_election_beyond_the_run_of_an_unfencing_is_not_its_work() -> None:
-    two = (partition(0, isr=(3,), leader=3, replicas=(3,)), partition(1))
-    fenced = (change(0, leader=-1), registration(3, fenced=1))
-    batch = (registration(3, fenced=-1), change(1, isr=(1, 2)), change(0, leader=3))
-    expected = [*proven(Cause.FENCED), LAG, ambiguous(Cause.UNFENCED, Cause.PREFERRED_ELECTION)]
-    assert expected == causes(fenced, batch, given=two)
-
-
-def test_a_lag_shrink_of_another_broker_does_not_join_the_run_of_a_fencing() -> None:
-    two = (partition(0), partition(1, leader=3))
-    batch = (change(0, isr=(1, 3)), change(1, isr=(1, 2), leader=1), registration(3, fenced=1))
-    assert [LAG, *proven(Cause.FENCED)] == causes(batch, given=two)
-
-
-def test_a_shrink_with_a_new_epoch_of_the_same_leader_may_be_of_an_old_version_or_of_zookeeper() -> None:
-    assert [ambiguous(Cause.LAG, Cause.FENCED, Cause.CONTROLLED_SHUTDOWN)] == causes((change(isr=(1, 3), leader=1),))
+@pytest.mark.parametrize("rule", RULES)
+def test_rules_that_real_clusters_did_not_show(rule: str) -> None:
+    there, batches, expected = RULES[rule]
+    assert expected == causes(*batches, given=there)
 
 
 def test_two_fencings_in_one_batch_keep_apart() -> None:
     two = (partition(0, leader=2), partition(1, leader=3))
-    batch = (
-        change(0, isr=(1, 3), leader=1),
-        change(1, isr=(1, 3)),
-        registration(2, fenced=1),
-        change(0, isr=(1,)),
-        change(1, isr=(1,), leader=1),
-        registration(3, fenced=1),
-    )
-    found = causes(batch, given=two)
+    of_2 = (change(0, isr=(1, 3), leader=1), change(1, isr=(1, 3)), registration(2, fenced=1))
+    of_3 = (change(0, isr=(1,)), change(1, isr=(1,), leader=1), FENCED)
+    found = causes((*of_2, *of_3), given=two)
     # Leader 1 may have removed broker 3 from its own partition for lag directly before; it cannot take leaderships.
     doubtful = ambiguous(Cause.FENCED, Cause.LAG)
     assert found == [*proven(Cause.FENCED, Cause.FENCED), doubtful, *proven(Cause.FENCED)]
@@ -319,50 +328,9 @@ def test_what_stands_before_a_fencing_may_be_lag_unless_the_controller_wrote_it(
     given = tuple(partition(number, leader=leader) for number, leader in enumerate(leaders))
     changes = [change(n, isr=(1, 2), leader=1 if leader == 3 else None) for n, leader in enumerate(leaders)]
     batch = (*changes, change(9, isr=(1, 2), leader=1), registration(3, fenced=1))
-
     found = causes(batch, given=(*given, partition(9, leader=3)))
-
     doubt = ambiguous(Cause.FENCED, Cause.LAG)
     assert found == [doubt] * doubtful + proven(*[Cause.FENCED] * (4 - doubtful))
-
-
-def test_a_preferred_election_right_before_a_fencing_of_the_old_leader_stays_one() -> None:
-    batch = (change(leader=1), registration(3, fenced=1))
-    assert proven(Cause.PREFERRED_ELECTION) == causes(batch, given=(partition(leader=3),))
-
-
-def test_a_fencing_while_the_broker_shuts_down_is_part_of_the_shutdown() -> None:
-    batches = (registration(3, shutdown=1),), (change(isr=(1, 2)), registration(3, fenced=1))
-    assert proven(Cause.CONTROLLED_SHUTDOWN) == causes(*batches)
-
-
-def test_a_controlled_shutdown_may_go_on_in_later_batches_and_ends_with_the_next_registration() -> None:
-    batches = ((registration(3, shutdown=1),), (change(isr=(1, 2)),), (registered(3, epoch=2),))
-    back = ((change(isr=(1, 2, 3)),), (change(isr=(1, 2)),))
-    assert [*proven(Cause.CONTROLLED_SHUTDOWN, Cause.EXPAND), LAG] == causes(*batches, *back)
-
-
-def test_a_departure_whose_registration_record_is_in_a_later_batch_names_its_candidates() -> None:
-    two = (partition(0), partition(1, leader=3))
-    batch = (change(0, isr=(1, 2)), change(1, isr=(1, 2), leader=1))
-    expected = ambiguous(Cause.FENCED, Cause.DIR_FAILURE, Cause.UNCLEAN_RESTART, Cause.RESTART)
-    assert [expected, expected] == causes(batch, given=two)
-    assert [expected] == causes((change(leader=-1),), given=(ALONE,)), "also where the last member stays in the ISR"
-
-
-def test_a_reassignment_that_replaces_the_leader_is_no_departure() -> None:
-    batch = (change(isr=(1, 2), leader=1, replicas=(1, 2)),)
-    assert proven(Cause.REASSIGNMENT) == causes(batch, given=(partition(leader=3),))
-
-
-def test_a_reassignment_that_ends_beside_a_fencing_may_have_been_ended_by_it() -> None:
-    batch = (change(isr=(1, 2), leader=1, replicas=(1, 2)), registration(3, fenced=1))
-    assert [ambiguous(Cause.REASSIGNMENT, Cause.FENCED)] == causes(batch, given=(partition(leader=3),))
-
-
-def test_an_unclean_election_outranks_the_fencing_that_set_it_off() -> None:
-    batch = (change(isr=(2,), leader=2, recovery=1), registration(3, fenced=1))
-    assert proven(Cause.UNCLEAN_ELECTION) == causes(batch, given=(partition(isr=(3,), leader=3),))
 
 
 def permitted(kind: int, name: str) -> Config:
@@ -375,10 +343,10 @@ DOUBT = ambiguous(Cause.LAST_KNOWN_LEADER, Cause.UNCLEAN_ELECTION)
 @pytest.mark.parametrize(
     ("permission", "unfencing", "expected"),
     [
-        ((), (registration(3, fenced=-1),), proven(Cause.LAST_KNOWN_LEADER)),
+        ((), (UNFENCED,), proven(Cause.LAST_KNOWN_LEADER)),
         ((), (), [DOUBT]),
-        ((permitted(2, "orders"),), (registration(3, fenced=-1),), [DOUBT]),
-        ((permitted(4, ""),), (registration(3, fenced=-1),), [DOUBT]),
+        ((permitted(2, "orders"),), (UNFENCED,), [DOUBT]),
+        ((permitted(4, ""),), (UNFENCED,), [DOUBT]),
     ],
 )
 def test_the_last_known_leader_is_proven_only_where_nobody_permitted_or_ordered_an_unclean_election(
@@ -389,12 +357,3 @@ def test_the_last_known_leader_is_proven_only_where_nobody_permitted_or_ordered_
     elected = (*unfencing, change(isr=(3,), leader=3, recovery=1, last_known_elr=()))
     before = proven(Cause.FENCED, Cause.UNCLEAN_RESTART)
     assert before + expected == causes((*permission, *lost), struck, elected, given=(ALONE,))
-
-
-def test_a_change_of_neither_isr_nor_leader_has_no_cause() -> None:
-    assert causes((change(recovery=0),)) == [(None, None, ())]
-
-
-def test_what_no_rule_knows_is_unknown() -> None:
-    expected = [LAG, (Cause.UNKNOWN, Evidence.AMBIGUOUS, ())]
-    assert expected == causes((change(isr=(1, 2)),), (change(isr=(1, 3)),))

@@ -146,7 +146,6 @@ def test_of_controllers_that_are_not_known_to_be_of_4_0_a_second_fencing_proves_
 @pytest.mark.parametrize("action", ["kill", "pause"])
 def test_a_session_that_expired_is_never_taken_for_a_clean_stop(lab: Lab, action: str) -> None:
     seen = told(log_of(lab, action))
-
     assert [observed.evidence for observed in seen if isinstance(observed, PartitionObserved)][-1] is Evidence.AMBIGUOUS
     assert revisions(seen) == []
 
@@ -160,7 +159,6 @@ def test_what_gives_a_session_anew_or_forgets_all_leaves_the_doubt(lab: Lab, kin
     of_broker_3 = [record for record in known if getattr(record, "broker", 3) == 3]  # there is one controller
     between = replace(batches[place], records=(of_broker_3[-1],))
     later = [replace(batch, base_offset=batch.base_offset + 1) for batch in batches[place:]]
-
     assert revisions(told([*batches[:place], between, *later])) == []
 
 
@@ -185,10 +183,8 @@ def test_a_proof_leaves_alone_what_happened_since_and_says_what_it_is_about(lab:
 
 def test_another_collectors_proof_is_a_repetition(lab: Lab) -> None:
     seen = told(log_of(lab, "stop"))
-
     _, once = changes(seen)
     _, twice = changes([*seen, *seen])
-
     assert [change.after for change in twice] == [change.after for change in once]
 
 
@@ -202,5 +198,4 @@ def test_in_the_logs_of_real_clusters_a_proof_is_about_a_step_that_was_reported_
         for item in seen
         if isinstance(item, PartitionObserved) and item.candidates == (Cause.FENCED, Cause.CONTROLLED_SHUTDOWN)
     }
-
     assert {(item.topic_id, item.partition, item.revised_offset) for item in revisions(seen)} <= ambiguous

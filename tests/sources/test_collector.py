@@ -223,9 +223,7 @@ class Reporting(Scripted):
 
 def test_while_the_disk_of_the_bus_is_full_a_source_waits_and_nothing_is_lost() -> None:
     source = Scripted("a", [heartbeat("a", 1), heartbeat("a", 2)], [heartbeat("a", 3)])
-
     bus, lines = run(source, bus=FullForAWhile(3))
-
     assert told(bus, "a") == [1, 1, 1, 1, 2, 3], "what is there twice, the job recognises"
     assert source.events[:4] == ["polled", "acknowledged", "polled", "acknowledged"]
     assert lines == ["a: the disk of the bus is full; trying again", "a: writes the bus again"]
@@ -237,15 +235,12 @@ def test_a_collector_that_waits_for_the_disk_can_be_stopped_and_acknowledges_not
         deadline = time.monotonic() + PATIENCE
         while not lines and time.monotonic() < deadline:
             time.sleep(0.01)
-
     assert source.events == ["polled", "closed"]
 
 
 def test_what_a_bus_deletes_at_its_limit_is_reported_and_a_full_report_is_requested() -> None:
     source = Reporting("a", [heartbeat("a", 1)], [heartbeat("a", 2)])
-
     _, lines = run(source, bus=Limited())
-
     assert source.events.count("full report requested") == 1
     (line,) = lines
     assert line.startswith("a: the bus holds more than bus.max_bytes, so 20 bytes of changes were deleted that the job")

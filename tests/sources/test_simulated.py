@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -59,23 +60,19 @@ def of_kind(observations: Iterable[Observation], kind: str) -> list[Any]:
     return [it for it in singly(observations) if it.kind == kind]
 
 
+STEP = attrgetter(
+    "topic_id", "topic", "partition", "partition_epoch", "leader_epoch", "leader", "replicas", "isr", "elr"
+)
+
+
 def told(observations: Iterable[Observation]) -> list[tuple[Any, ...]]:
     """The steps that observations tell of, deletions left out."""
-    return [
-        (it.topic_id, it.topic, it.partition, it.partition_epoch, it.leader_epoch, it.leader, it.replicas, it.isr,
-         it.elr, it.occurred_not_after)
-        for it in of_kind(observations, "partition")
-        if not it.in_snapshot
-    ]  # fmt: skip
+    steps = [it for it in of_kind(observations, "partition") if not it.in_snapshot]
+    return [(*STEP(it), it.occurred_not_after) for it in steps]
 
 
 def true(trace: Iterable[TraceEntry]) -> list[tuple[Any, ...]]:
-    return [
-        (it.topic_id, it.topic, it.partition, it.partition_epoch, it.leader_epoch, it.leader, it.replicas, it.isr,
-         it.elr, it.time)
-        for it in trace
-        if not it.deleted
-    ]  # fmt: skip
+    return [(*STEP(it), it.time) for it in trace if not it.deleted]
 
 
 def digest(observations: Iterable[Observation]) -> str:

@@ -75,9 +75,7 @@ def first_bytes(client: dict[str, str]) -> bytes:
 
 def test_a_provider_is_asked_once_with_the_clients_own_credentials_and_the_scope(provider: Provider) -> None:
     security = from_client(oidc(provider, scope="kafka read", extensions="logicalCluster=lkc-1, pool = p"))
-
     sent = {bytes(security.exchange().auth_bytes()) for _ in range(3)}
-
     assert sent == {b"n,,\x01auth=Bearer abc\x01logicalCluster=lkc-1\x01pool=p\x01\x01"}
     assert provider.asked == [{"grant_type": ["client_credentials"], "scope": ["kafka read"]}]
 
@@ -123,7 +121,6 @@ def test_a_wrong_secret_and_a_provider_that_is_down_are_said(provider: Provider)
 def test_a_command_prints_a_token_which_says_how_long_it_holds(printed: Callable[[], str], life: float) -> None:
     text = printed()
     token = token_of_command(printing(text))
-
     assert token.value in text
     assert token.expires_at - time.time() == pytest.approx(life, abs=20)
 
@@ -156,11 +153,9 @@ def test_a_token_is_used_until_a_fifth_of_its_life_is_left(monkeypatch: pytest.M
     now, given = [1_000.0], iter(range(9))
     monkeypatch.setattr("streaming.sources.protocol.tokens.time", type("Clock", (), {"time": lambda: now[0]}))
     tokens = Tokens(lambda: Token(str(next(given)), now[0] + 100))
-
     used = []
     for now[0] in (1_000.0, 1_079.0, 1_080.0, 1_159.0, 1_160.0):
         used.append(tokens.current().value)
-
     assert used == ["0", "0", "1", "1", "2"]
 
 

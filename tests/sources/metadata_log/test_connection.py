@@ -144,7 +144,6 @@ TOKENS = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"
 
 def test_a_token_logs_in_and_a_wrong_one_is_one_sentence_without_it(quorum: Any, address: Address) -> None:
     quorum.login = TokenServer
-
     assert ask(Connection(address, from_client({**TOKENS, COMMAND: "echo abc"}))) == "4L6g3nShT-eMCtK--X86sw"
     with pytest.raises(ServiceRefused, match=r"refuses the token: invalid_token; check sasl\.oauthbearer") as refusal:
         Connection(address, from_client({**TOKENS, COMMAND: "printf %s%s xy z"}))
@@ -184,7 +183,6 @@ def test_requests_bytes_and_errors_of_an_address_are_as_the_node_counts_them(quo
     peers = Peers()
     for _ in range(3):
         ask(dialer(Security(), peers)(address, response_seconds=5))
-
     peer = peers.at(address)
     assert (peer.requests, peer.errors) == (6, 0)  # ApiVersions and Metadata
     assert (peer.sent_bytes, peer.received_bytes) == (quorum.received_bytes, quorum.sent_bytes)

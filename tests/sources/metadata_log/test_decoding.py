@@ -134,7 +134,6 @@ def test_a_secret_record_is_never_looked_into_whatever_its_version(key: int) -> 
 
 def test_of_a_record_of_an_unknown_type_its_header_alone_is_kept() -> None:
     decoded = decode_record(b"\x01\x63\x00" + b"perhaps a password")
-
     assert isinstance(decoded, records.UndecodableRecord)
     assert (decoded.reason, decoded.value) == ("unknown metadata record type 99 version 0", b"\x01\x63\x00")
 

@@ -43,9 +43,7 @@ def found(check: str, servers: str, **collect: Any) -> list[tuple[Status, str]]:
 
 def test_each_bootstrap_server_is_asked_alone_so_that_one_that_is_wrong_is_found(quorum: Any) -> None:
     servers = f"{quorum.addresses()},127.0.0.1:1"
-
     *answers, wrong = found("brokers", servers)
-
     assert [status for status, _ in answers] == [Status.OK] * 3
     assert "answers; it is of cluster 4L6g3nShT-eMCtK--X86sw" in answers[0][1]
     assert wrong == (Status.WARNING, wrong[1])
@@ -55,9 +53,7 @@ def test_each_bootstrap_server_is_asked_alone_so_that_one_that_is_wrong_is_found
 def test_bootstrap_servers_of_two_clusters_are_a_problem(fake_kafka: Callable[[int], FakeKafka], quorum: Any) -> None:
     other = fake_kafka(1)
     other.cluster_id = "another-cluster"
-
     *_, (status, sentence) = found("brokers", f"{quorum.addresses()},{other.bootstrap_servers}")
-
     assert status is Status.PROBLEM
     assert sentence.startswith("cluster.bootstrap_servers names brokers of several clusters: 127.0.0.1:")
     assert f"{other.bootstrap_servers} is of another-cluster; name those of one" in sentence
@@ -80,9 +76,7 @@ def test_the_log_is_read_and_a_missing_permission_is_named_with_what_happens_mea
 def test_a_clock_that_differs_from_the_controllers_is_found(quorum: Any, seconds: int, expected: Status) -> None:
     quorum.versions = {55: 1}  # Kafka before 3.9 gives no addresses of controllers, and their time all the same
     quorum.voters = {1: round((time.time() - seconds) * 1_000)}
-
     ((status, sentence),) = found("clock", quorum.addresses())
-
     assert status is expected
     assert ("ahead of" in sentence, "behind" in sentence) == (seconds > 0, seconds < 0)
 
@@ -100,9 +94,7 @@ def test_the_version_of_the_metadata_records_is_compared_with_what_can_be_read(
     quorum: Any, features: dict[str, int], expected: Status, sentence: str
 ) -> None:
     quorum.features = features
-
     ((status, said),) = found("versions", quorum.addresses())
-
     assert status is expected
     assert sentence in said
 
@@ -112,9 +104,7 @@ def test_what_can_be_polled_is_counted(mock_kafka: Callable[[int], MockKafka]) -
     empty = found("polling", cluster.bootstrap_servers)
     assert empty[0] == (Status.OK, "visible: 3 brokers and 0 topics")
     cluster.create_topic("orders", partitions=2, replicas=1)
-
     first, second, *_ = found("polling", cluster.bootstrap_servers)
-
     assert first == (Status.OK, "visible: 3 brokers and 1 topic")
     assert second == (Status.OK, "offsets of 2 partitions can be read")
 
@@ -217,9 +207,7 @@ def test_brokers_that_have_replicas_and_are_not_listed_are_named(fake_kafka: Cal
     kafka.create_topic("orders", partitions=2, replicas=3)
     kafka.create_topic("alone", partitions=1, replicas=1)
     kafka.take_down(3)
-
     said = found("polling", kafka.bootstrap_servers)
-
     assert said[0] == (Status.OK, "visible: 2 brokers and 2 topics")
     missing = "broker 3 is not among them, and 2 partitions have a replica on it: start it, or reassign them"
     assert said[1] == (Status.WARNING, missing)
@@ -227,9 +215,7 @@ def test_brokers_that_have_replicas_and_are_not_listed_are_named(fake_kafka: Cal
 
 def test_a_broker_that_the_controller_has_fenced_is_named(quorum: Any) -> None:
     quorum.append(*FRAMES[:88])
-
     read, *fenced = found("metadata log", quorum.addresses())
-
     assert read[0] is Status.OK
     ended = "broker 3 is fenced: it is not up; start it, or unregister it if it is gone for good"
     assert fenced == [(Status.WARNING, ended)]
@@ -258,9 +244,7 @@ def test_a_port_of_a_program_that_says_nothing_is_a_warning(monkeypatch: pytest.
     opened = listen("127.0.0.1:0", "--listen")
     address = address_of(opened)
     settings = Settings()
-
     said = ports(replace(settings, job=replace(settings.job, listen=address)))
-
     opened.close()
     assert [status for status, sentence in said if address in sentence] == [Status.WARNING]
 

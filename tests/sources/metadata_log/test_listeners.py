@@ -110,7 +110,6 @@ def test_the_exposition_of_connections_is_the_golden_one(golden: Callable[[str, 
 @pytest.mark.parametrize("days", [1, 400, 9_000, 30_000, 2_000_000])  # from 2050 on the time has another format
 def test_the_end_of_a_certificate_is_what_openssl_says(authority: Authority, days: int) -> None:
     pem = authority.issue("a", days)
-
     assert expiries_in(f"text before\n{pem.read_text()}{pem.read_text()}") == [authority.end(pem)] * 2
 
 
@@ -215,7 +214,6 @@ def test_a_listener_that_gets_no_certificate_is_not_up_but_shows_its_own(quorum:
     quorum.tls = authority.served(pem)
     quorum.tls.verify_mode = ssl.CERT_REQUIRED
     quorum.tls.load_verify_locations(pem)
-
     now = samples(watched(settings_for(quorum, {"security.protocol": "SSL"})))
     assert {end for series, end in now.items() if series.startswith("listener_cert")} == {authority.end(pem)}
     assert {up for series, up in now.items() if series.startswith("listener_up")} == {0}
@@ -286,9 +284,7 @@ def test_a_round_ends_while_a_certificate_is_replaced_and_its_key_is_not_yet(quo
     client = {"security.protocol": "SSL", "ssl.certificate.location": str(ours), "ssl.key.location": key}
     watch = ListenerWatch(settings_for(quorum, client), Peers())
     ours.write_text(new.read_text())
-
     watch.round()
-
     assert {each.role for each in watch.answers} == {Role.BOOTSTRAP}
 
 
@@ -326,10 +322,7 @@ def test_doctor_names_a_certificate_to_be_renewed(quorum: Any, authority: Author
     pem = authority.issue("own", days)
     quorum.tls = authority.served(authority.issue("of brokers", 500))
     own = {"security.protocol": "SSL", "ssl.certificate.location": str(pem), "ssl.key.location": str(pem)[:-3] + "key"}
-
     findings = list(CHECKS["listeners"](settings_for(quorum, own)))
-
     found, sentence = next((found, one) for found, one in findings if "cluster.client" in one)
-
     assert found is status
     assert "cluster.client ssl.certificate.location" in sentence
