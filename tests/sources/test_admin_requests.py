@@ -1,8 +1,10 @@
-"""What becomes of responses when the cluster has changed since the request, or the client was replaced."""
+"""Clients of librdkafka: how they end, and what becomes of responses when the cluster has changed meanwhile."""
 
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import time
 import weakref
 from concurrent.futures import wait
@@ -15,9 +17,9 @@ from confluent_kafka.admin import AdminClient
 
 from streaming.contracts.identifiers import BrokerId, Micros, TopicId
 from streaming.contracts.observations import SourceKind
-from streaming.errors import ConnectionRefused
+from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.polling.configs import ConfigsRound
-from streaming.sources.polling.librdkafka import ClientBroker, ClientLeader, OffsetsRound
+from streaming.sources.polling.librdkafka import ClientBroker, ClientLeader, OffsetsRound, new_client
 from streaming.sources.polling.view import ClusterView
 from streaming.sources.protocol.addresses import Address
 from streaming.sources.source import monotonic
@@ -103,3 +105,41 @@ def samples(connect: Callable[[Address], PartitionLeader], view: ClusterView, no
         asked.ask(view, NOW)
         wait(asked.pending())
         return asked.take(now, ENVELOPE, NOW)
+
+
+# On a thread of its own the end of a client aborts the process.
+SCRIPT = """
+import gc, time
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from streaming.sources.polling.librdkafka import close, new_client
+
+gc.disable()
+mock = AdminClient({"test.mock.num.brokers": "1", "test.mock.broker.rtt": "300", "log_level": 0})
+(broker,) = mock.list_topics(timeout=10).brokers.values()
+client = new_client({"bootstrap.servers": f"{broker.host}:{broker.port}", "log_level": 0})
+client.list_topics(timeout=10)
+(response,) = client.describe_configs([ConfigResource(ResourceType.BROKER, "1")]).values()
+response.add_done_callback(lambda _: gc.collect())
+cycle = [client]
+cycle.append(cycle)
+close(client)
+del cycle, client
+while not response.done():
+    time.sleep(0.01)
+time.sleep(0.2)
+print("alive")
+"""
+
+
+@pytest.mark.parametrize("key", ["sasl.mechanism", "sasl.mechanisms"])
+def test_gssapi_which_no_wheel_has_is_one_sentence_that_says_how_to_get_it(key: str) -> None:
+    client = {"security.protocol": "SASL_PLAINTEXT", key: "GSSAPI", "sasl.kerberos.service.name": "kafka"}
+    with pytest.raises(ConfigurationError) as refusal:
+        new_client({**client, "bootstrap.servers": "127.0.0.1:1"})
+    assert str(refusal.value).startswith("cluster.client sasl.mechanism is GSSAPI (Kerberos), which this librdkafka 2.")
+    assert str(refusal.value).endswith("--no-binary confluent-kafka confluent-kafka")
+
+
+def test_a_client_whose_last_response_makes_the_collector_run_does_not_end_the_process() -> None:
+    run = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False, timeout=60)
+    assert run.stdout == "alive\n", run.stderr

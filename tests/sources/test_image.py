@@ -62,6 +62,10 @@ def applied(cluster: ClusterImage, batches: Iterable[RecordBatch]) -> list[Obser
     return list(singly(item for batch in batches for item in cluster.apply(batch, NOW)))
 
 
+def full_report(cluster: ClusterImage) -> list[Observation]:
+    return cluster.snapshot(snapshot_id="s", reason=seen.SnapshotReason.START, collected_at=NOW)
+
+
 def of(kind: type[T], found: Iterable[object]) -> list[T]:
     return [item for item in found if isinstance(item, kind)]
 
@@ -93,7 +97,7 @@ def test_partition_epochs_grow_by_one_and_leader_epochs_by_new_leaders(recorded_
 def test_the_state_at_the_end_of_a_real_log_is_the_known_one(recorded_log: RecordedLog) -> None:
     cluster = image()
     applied(cluster, recorded_log("one_controller"))
-    snapshot = cluster.snapshot(snapshot_id="s", reason=seen.SnapshotReason.START, collected_at=NOW)
+    snapshot = full_report(cluster)
     assert [
         (item.topic, item.partition, item.replicas, item.isr, item.leader, item.leader_epoch, item.partition_epoch)
         for item in of(seen.PartitionObserved, singly(snapshot))
@@ -181,9 +185,9 @@ def test_a_snapshot_tells_everything_and_changes_nothing(recorded_log: RecordedL
     batches = recorded_log("one_controller")
     asked, unasked = image(), image()
     for batch in batches:
-        asked.snapshot(snapshot_id="s", reason=seen.SnapshotReason.PERIODIC, collected_at=NOW)
+        full_report(asked)
         assert unasked.apply(batch, NOW) == asked.apply(batch, NOW)
-    snapshot = asked.snapshot(snapshot_id="s", reason=seen.SnapshotReason.PERIODIC, collected_at=NOW)
+    snapshot = full_report(asked)
     begin, end = snapshot[0], snapshot[-1]
     assert isinstance(begin, seen.SnapshotBegin)
     assert isinstance(end, seen.SnapshotEnd)
@@ -194,21 +198,12 @@ def test_a_snapshot_tells_everything_and_changes_nothing(recorded_log: RecordedL
     assert {(565, asked.image_timestamp)} == {(item.metadata_offset, item.occurred_not_after) for item in snapshot}  # type: ignore[attr-defined]
 
 
-def test_a_loaded_kraft_snapshot_is_silent_and_then_goes_on_at_the_given_offset(recorded_log: RecordedLog) -> None:
-    batches = recorded_log("replication_links")
-    source = image()
-    applied(source, batches[:-2])
-    state = source._state
-    rows: list[MetadataRecord] = [*state.brokers.values()]
-    for topic_id, parts in state.partitions.items():
-        rows += [Topic(topic=state.topics[topic_id], topic_id=topic_id), *parts.values()]
+def test_a_loaded_kraft_snapshot_is_silent_and_then_goes_on_at_the_given_offset() -> None:
     loaded = image()
-    loaded.load([RecordBatch(base_offset=Offset(0), epoch=0, timestamp=batches[-3].timestamp, records=tuple(rows))])
-    loaded.image_offset, loaded.image_epoch = source.image_offset, source.image_epoch
-    assert source._state.partitions == loaded._state.partitions
-    expected = of(seen.PartitionObserved, applied(source, batches[-2:]))
-    assert expected == of(seen.PartitionObserved, applied(loaded, batches[-2:]))
-    assert [item.metadata_offset for item in expected] == [190]
+    loaded.load([batch(0, ORDERS, partition())])
+    loaded.image_offset = Offset(500)
+    (found,) = of(seen.PartitionObserved, loaded.apply(batch(501, change(isr=(1, 2))), NOW))
+    assert (found.topic, found.metadata_offset, found.partition_epoch) == ("orders", 501, 10)
 
 
 def batch(offset: int, *records: MetadataRecord, seconds: float = 0.0) -> RecordBatch:
@@ -224,6 +219,10 @@ def partition(number: int = 0, *, elr: Sequence[int] = (), last_known_elr: Seque
         "last_known_elr": tuple(last_known_elr),
     }
     return Partition(topic_id=TOPIC, partition=number, leader_epoch=4, partition_epoch=9, **members)
+
+
+def change(number: int = 0, **fields: Any) -> PartitionChange:
+    return PartitionChange(topic_id=TOPIC, partition=number, **fields)
 
 
 ORDERS = Topic(topic="orders", topic_id=TOPIC)
@@ -243,8 +242,7 @@ def test_clearing_eligible_replicas_is_a_step_of_each_partition_that_had_any(nam
 
 def test_absent_lists_stay_and_empty_lists_clear() -> None:
     cluster = image(ORDERS, partition(0, elr=(2,), last_known_elr=(2,)))
-    change = PartitionChange(topic_id=TOPIC, partition=0, elr=(), leader=BrokerId(1))
-    (found,) = of(seen.PartitionObserved, cluster.apply(batch(2, change), NOW))
+    (found,) = of(seen.PartitionObserved, cluster.apply(batch(2, change(elr=(), leader=BrokerId(1))), NOW))
     assert (found.elr, found.last_known_elr, found.isr) == ((), (2,), (1,))
     assert (found.leader_epoch, found.partition_epoch) == (5, 10)
 
@@ -255,7 +253,7 @@ def test_a_deleted_topic_is_gone_with_its_configuration() -> None:
     assert isinstance(removed, seen.TopicRemoved)
     assert isinstance(unset, seen.ConfigObserved)
     assert (removed.topic, removed.topic_id, unset.topic, unset.value) == ("orders", TOPIC, "orders", None)
-    snapshot = cluster.snapshot(snapshot_id="s", reason=seen.SnapshotReason.START, collected_at=NOW)
+    snapshot = full_report(cluster)
     assert [item.kind for item in snapshot] == ["snapshot_begin", "config", "snapshot_end"]
     assert (snapshot[1].topic, snapshot[1].value) == ("", None)
 
@@ -272,7 +270,7 @@ def test_a_topic_is_reported_as_diskless_by_either_name_of_the_configuration() -
     assert [item.value for item in found] == ["true", "true", "TRUE", "TRUE", None]
 
     cluster.apply(batch(8, flag("inkless.enable", "true"), flag("diskless.enable", "true")), NOW)
-    snapshot = cluster.snapshot(snapshot_id="s", reason=seen.SnapshotReason.START, collected_at=NOW)
+    snapshot = full_report(cluster)
     configs = [(item.topic, item.key, item.value) for item in of(seen.ConfigObserved, snapshot)]
     assert configs == [("", MIN_ISR, None), ("orders", DISKLESS, "true"), ("orders", MIN_ISR, None)]
     gone = of(seen.ConfigObserved, cluster.apply(batch(10, RemoveTopic(topic_id=TOPIC)), NOW))
@@ -305,7 +303,7 @@ def test_a_transaction_takes_effect_at_its_end_and_an_aborted_one_never() -> Non
     parts = of(seen.PartitionObserved, whole)
     assert [(item.metadata_offset, item.partition) for item in parts] == [(3, 0), (4, 1), (6, 2)]
     assert cluster.apply(batch(7, begin, partition(3), abort), NOW) == []
-    assert {0, 1, 2} == cluster._state.partitions[TOPIC].keys()
+    assert {0, 1, 2} == {item.partition for item in of(seen.PartitionObserved, singly(full_report(cluster)))}
 
 
 def test_a_checkpoint_inside_a_transaction_reads_the_transaction_again() -> None:
@@ -351,16 +349,14 @@ FENCED_8 = BrokerRegistrationChange(broker=BrokerId(8), broker_epoch=BrokerEpoch
     ("hidden", "reason"),
     [
         (UndecodableRecord(reason="PartitionChange version 3", value=b""), "PartitionChange version 3"),
-        (PartitionChange(topic_id=TOPIC, partition=5, isr=()), "PartitionChange: change of an unknown partition"),
+        (change(5, isr=()), "PartitionChange: change of an unknown partition"),
         (FENCED_8, "BrokerRegistrationChange: change of an unregistered broker"),
         (RemoveTopic(topic_id=TopicId("x")), "RemoveTopic: removal of an unknown topic"),
     ],
 )
 def test_after_a_record_that_hides_the_state_nothing_is_observed_any_more(hidden: MetadataRecord, reason: str) -> None:
-    cluster = image()
-    assert of(seen.PartitionObserved, cluster.apply(batch(0, ORDERS, partition(), seconds=1), NOW))
-    shrink = PartitionChange(topic_id=TOPIC, partition=0, isr=(BrokerId(1),))
-    assert cluster.apply(batch(2, shrink, hidden, seconds=2), NOW) == [], "its cause is in doubt, too"
+    cluster = image(ORDERS, partition())
+    assert cluster.apply(batch(2, change(isr=(1,)), hidden, seconds=2), NOW) == [], "its cause is in doubt, too"
     assert applied(cluster, [batch(number, NoOp(), seconds=9 * number) for number in range(4, 9)]) == []
     assert (cluster.incomplete_since, cluster.incomplete_because, cluster.image_offset) == (3, reason, 8)
     assert [offset for offset, _ in cluster.undecodable] == [3]
