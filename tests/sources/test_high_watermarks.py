@@ -125,7 +125,6 @@ def test_a_week_of_readings_fits_into_the_rows_and_the_oldest_of_them_is_there()
         committed = {0: (now - hours * 3_600 * SECOND) // SECOND}
         found = history.lag_seconds(IDS["orders"], committed, {0: now}, Micros(now))
         assert [seconds / 3_600 for seconds in found.values()] == pytest.approx(known, abs=0.01)
-    print(len(pickle.dumps(history)), MOST_ROWS)
     assert len(pickle.dumps(history)) <= 1.2 * 8 * 5 * MOST_ROWS, "a moment and the values of four partitions each"
 
 
