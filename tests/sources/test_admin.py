@@ -246,7 +246,6 @@ def test_second_looks_leave_no_connection_behind(polled: Polled) -> None:
     for name in names[1:]:
         cluster.delete_topic(name)
         until(source, has(SnapshotEnd))
-
     assert {broker for broker, _ in cluster.asked(MetadataRequest)} == {1, 2, 3}
     # One to each leader, and those for metadata, reassignments and configurations.
     assert cluster.connections() <= 3 + 3
@@ -458,7 +457,6 @@ def test_what_a_broker_shows_that_is_seldom_asked_is_verified(polled: Polled, mo
     cut_off = next(broker for broker in (1, 2, 3) if broker != cluster.asked(MetadataRequest)[-1][0])
     cluster.views[cut_off] = copy.deepcopy(cluster.view)
     cluster.views[cut_off].topics["orders"].parts[0].isr.pop()
-
     found = until(source, lambda _: [broker for broker, _ in cluster.asked(MetadataRequest)].count(cut_off) > 1)
     found += until(source, has(Heartbeat, 3))
     assert not of(PartitionObserved, found)
@@ -544,7 +542,6 @@ def test_another_cluster_at_the_same_address_begins_anew_and_has_no_topic_of_the
     cluster.view.topics = {"payments": Topic(uuid.UUID(int=0), [], TOPIC_AUTHORIZATION_FAILED)}
     cluster.create_topic("orders", partitions=1, replicas=1)
     cluster.cluster_id = "another-cluster"
-
     found = in_spite_of_refusals(source, has(SnapshotEnd))
     parts = of(PartitionObserved, found)
     assert [begin.reason for begin in of(SnapshotBegin, found)] == [SnapshotReason.START]

@@ -159,7 +159,6 @@ def test_librdkafka_gives_the_same_view_without_epochs(fake_kafka: MakeKafka) ->
     cluster = fake_kafka(2, orders=2, denied=2)
     cluster.view.topics["denied"].error = TOPIC_AUTHORIZATION_FAILED
     found = asked_by_librdkafka(cluster, ("orders", "denied", "deleted"))
-
     assert found.view.topic_ids == {"orders": topic_id_from_uuid(cluster.view.topics["orders"].id)}
     assert [(each.replicas, each.isr, each.leader) for each in found.view.topics["orders"].values()] == [
         ((1, 2), (1, 2), 1), ((2, 1), (2, 1), 2)

@@ -87,7 +87,6 @@ def test_a_broker_not_at_the_address_it_advertises_is_another_one_with_each_conn
     address = Address("127.0.0.1", cluster.ports[1])
     with closing(brokers(address)) as one, closing(brokers(address)) as other:
         said = [ask(each).view.answered_by for each in (one, one, other)]
-
     assert said[0] == said[1] < 0
     assert said[2] not in (*said[:2], 1)
     assert said[2] < 0
@@ -209,7 +208,6 @@ def test_a_response_that_is_cut_is_refused(fake_kafka: MakeKafka, cut: int) -> N
     response.API_VERSION = 12
     response.with_header(correlation_id=1)
     data = bytes(response.encode(header=True, framed=False))
-
     assert [topic.name for topic in MetadataDecoder().decode(data, version=12).topics] == ["orders"]
     with pytest.raises(ValueError, match="ends at byte"):
         MetadataDecoder().decode(data[:cut], version=12)

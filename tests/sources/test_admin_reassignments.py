@@ -112,7 +112,6 @@ def test_while_nobody_lists_them_it_is_unknown_and_the_next_broker_is_asked() ->
         found += [taken(asking), taken(asking)]
         kafka.hangs.clear()
         found += [taken(asking)]
-
     assert found == [{}, None, None, {}]
     assert len(set(kafka.dialled)) == len(SERVERS)
     assert asking.refusal is None

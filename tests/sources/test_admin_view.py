@@ -192,5 +192,4 @@ def test_a_partition_that_is_answered_without_replicas_stays_as_it_was_and_so_do
         report = snapshot(before, now, envelope(number), snapshot_id="s", reason=SnapshotReason.PERIODIC)
         state.apply(fold(state, report).touched)
         before = now
-
     assert sorted(each.partition for each in state.partitions() if not each.is_deleted) == [0, 1, 2]

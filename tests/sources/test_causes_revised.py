@@ -88,10 +88,8 @@ def ended(lab: Lab, action: str, lessons: int = 2) -> Any:
 def test_a_clean_stop_that_looked_like_an_expired_session_is_proven_later(lab: Lab, *, restarts: bool) -> None:
     it = ended(lab, "stop")
     seen = told([commit.batch for commit in it.commits], restarts=restarts)
-
     state, stepped = changes(seen)
     revised = [change for change in stepped if isinstance(change.observation, CauseRevised)]
-
     assert {(change.cause, change.evidence) for change in revised} == {(Cause.CONTROLLED_SHUTDOWN, Evidence.PROVEN)}
     assert [[event.event for event in change.events] for change in revised] == [[EventKind.CAUSE_REVISED]] * 2
     assert [it.causes(it.key("a", number))[-1] for number in (0, 1)] == [Cause.CONTROLLED_SHUTDOWN] * 2

@@ -118,7 +118,6 @@ def test_a_permission_that_is_missing_behind_another_is_reported_and_each_of_the
     describe, action = ServiceRefused("lacks Describe"), ServiceRefused("lacks ClusterAction")
     lost = ConnectionRefused("no controller answers")
     _, lines = run(Scripted("a", describe, describe, action, lost, describe, [heartbeat("a", 1)], action))
-
     assert [line for line in lines if line.startswith("a: ")] == [
         "a: lacks Describe; trying again",
         "a: lacks ClusterAction; trying again",

@@ -220,7 +220,6 @@ def test_what_a_source_reported_is_counted_and_whether_it_answers(page: Any) -> 
     log = WithUndecodable(LOG, beats(LOG, 2), [], beats(LOG, 3))
     admin = Scripted(ADMIN, ConnectionRefused("no broker answers"), ConnectionRefused("no broker answers"))
     _, text = page(collected(log, admin))("/metrics")
-
     found = values(text)
     assert 'isrwatch_collector_source_up{cluster="prod",source="metadata_log:a"} 1.0' in text
     names = ("observations_total", "undecodable_total", "refused_polls_total", "source_up")

@@ -161,7 +161,6 @@ def test_librdkafka_gets_the_tokens_of_the_same_command(quorum: Any, address: Ad
     client = new_client({**TOKENS, COMMAND: "echo abc", "bootstrap.servers": str(address), "log_level": "0"})
     with suppress(KafkaException):  # the node has no brokers to report
         client.list_topics(timeout=20)
-
     assert any(each.is_done for each in logins)
 
 

@@ -62,7 +62,6 @@ def test_bootstrap_servers_of_two_clusters_are_a_problem(fake_kafka: Callable[[i
 def test_the_log_is_read_and_a_missing_permission_is_named_with_what_happens_meanwhile(quorum: Any) -> None:
     servers = quorum.addresses()
     assert [status for status, _ in found("metadata log", servers)] == [Status.OK]
-
     quorum.fetch_error = 31
     ((status, sentence),) = found("metadata log", servers)
     assert status is Status.WARNING

@@ -200,7 +200,6 @@ def test_an_expired_certificate_is_seen_although_no_connection_accepts_it(quorum
     expired = authority.issue("expired", -1)
     quorum.tls = authority.served(expired)
     settings = settings_for(quorum, trusting(expired))
-
     now = samples(watched(settings))
     assert {end for series, end in now.items() if series.startswith("listener_cert")} == {authority.end(expired)}
     assert authority.end(expired) < time.time()
@@ -270,9 +269,7 @@ def test_with_a_login_that_only_librdkafka_has_the_brokers_are_those_that_it_lis
     monkeypatch.setattr(listeners, "bootstrap_of", refuse)
     cluster = mock_kafka(3)
     settings = Settings(cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers))
-
     listed = discover(settings)
-
     brokers = [each for each in listed if each.role is Role.BROKER]
     assert [each.node for each in brokers] == ["1", "2", "3"]
     assert ",".join(str(each.address) for each in brokers) == cluster.bootstrap_servers
