@@ -23,19 +23,21 @@ def viewed(names: Iterable[str]) -> ClusterView:
 
 
 class Client:
-    """Answers at once, with the minima it was given."""
+    """Answers at once, with the minima it was given, and the times of a broker."""
 
     def __init__(self, minima: dict[str, str], times: dict[str, str] | None = None) -> None:
         self.minima, self.times = minima, times or {}
 
     def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, Future[Any]]:
-        answers: dict[Any, Future[Any]] = {}
-        for resource in resources:
-            answers[resource] = Future()
-            is_broker = resource.restype == ResourceType.BROKER
-            values = self.times if is_broker else {"min.insync.replicas": self.minima[resource.name]}
-            answers[resource].set_result({key: SimpleNamespace(value=value) for key, value in values.items()})
+        answers: dict[Any, Future[Any]] = {resource: Future() for resource in resources}
+        for resource, answer in answers.items():
+            answer.set_result(self.entries(resource))
         return answers
+
+    def entries(self, resource: Any) -> dict[str, Any]:
+        is_broker = resource.restype == ResourceType.BROKER
+        values = self.times if is_broker else {"min.insync.replicas": self.minima[resource.name]}
+        return {key: SimpleNamespace(value=value) for key, value in values.items()}
 
 
 def told(asked: ConfigsRound, minima: dict[str, str], *, everything: bool = False) -> list[tuple[str, str | None]]:
@@ -67,21 +69,16 @@ def test_the_times_of_a_broker_are_reported_when_they_change() -> None:
     assert reported({}) == [], "without an answer the last one holds"
 
 
-class Inkless:
+class Inkless(Client):
     """Answers as a broker that knows diskless topics: each topic's own value, or the default of the broker."""
 
     def __init__(self, own: dict[str, str | None], default: str = "false", key: str = "diskless.enable") -> None:
         self.own, self.default, self.key = own, default, key
 
-    def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, Future[Any]]:
-        answers: dict[Any, Future[Any]] = {}
-        for resource in resources:
-            own = self.own[resource.name]
-            source = ConfigSource.STATIC_BROKER_CONFIG if own is None else ConfigSource.DYNAMIC_TOPIC_CONFIG
-            entry = SimpleNamespace(value=self.default if own is None else own, source=source.value)
-            answers[resource] = Future()
-            answers[resource].set_result({self.key: entry})
-        return answers
+    def entries(self, resource: Any) -> dict[str, Any]:
+        own = self.own[resource.name]
+        source = ConfigSource.STATIC_BROKER_CONFIG if own is None else ConfigSource.DYNAMIC_TOPIC_CONFIG
+        return {self.key: SimpleNamespace(value=self.default if own is None else own, source=source.value)}
 
 
 def flags(asked: ConfigsRound, client: Any, *, everything: bool = False) -> dict[str, str | None]:
