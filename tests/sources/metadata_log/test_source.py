@@ -218,23 +218,20 @@ def test_uncommitted_batches_that_a_new_leader_does_not_have_are_dropped(quorum:
     assert seen.tail.position.applied == LogEnd(192, 2)
 
 
-def test_a_change_of_leader_is_followed_by_what_the_old_one_tells(quorum: Any, watch: Any) -> None:
+@pytest.mark.parametrize("is_dead", [False, True])
+def test_a_change_of_leader_is_followed_by_what_the_old_one_tells_or_the_others(
+    quorum: Any, watch: Any, *, is_dead: bool
+) -> None:
     seen = watch(FRAMES[:50])
+    if is_dead:
+        quorum.nodes[1].stop()
+        for _ in range(2):
+            seen.poll()  # the followers still name node 1 for a while
     quorum.elect(leader=3, epoch=2)
     seen.follow(*in_epoch(2, *FRAMES[50:]))
     assert expected(50) == seen.changes()
     assert seen.count("lost the metadata log") == 1
     assert seen.lines[-1].startswith("reading the metadata log from controller 3 ")
-
-
-def test_a_dead_leader_is_replaced_by_asking_the_other_controllers(quorum: Any, watch: Any) -> None:
-    seen = watch(FRAMES[:50])
-    quorum.nodes[1].stop()  # the followers still name node 1 for a while
-    for _ in range(2):
-        seen.poll()
-    quorum.elect(leader=2, epoch=2)
-    seen.follow(*in_epoch(2, *FRAMES[50:]))
-    assert expected(50) == seen.changes()
 
 
 def test_disconnections_in_the_middle_lose_and_double_nothing(quorum: Any, watch: Any) -> None:
@@ -707,18 +704,16 @@ def test_a_leader_that_commits_nothing_is_left_for_the_one_that_was_elected(quor
     assert seen.lines[-1].startswith("reading the metadata log from controller 2 ")
 
 
-def test_the_controllers_are_reached_by_the_listener_that_is_named(quorum: Any, watch: Any) -> None:
+def test_controllers_are_reached_by_the_listener_that_is_named_or_else_by_their_own(quorum: Any, watch: Any) -> None:
     quorum.listeners = {"CONTROLLER": 1, "INTERNAL": None}
-    watch(FRAMES, controllers=ControllerAddresses("INTERNAL"))
+    assert watch(FRAMES, controllers=ControllerAddresses("INTERNAL")).offset == 191
     wrong = watch(controllers=ControllerAddresses("EXTERNAL"))
     sentence = r"no controller has the listener 'EXTERNAL'.*they have CONTROLLER, INTER"
     with pytest.raises(ConnectionRefused, match=sentence):
         wrong.poll()
-
-
-def test_of_several_listeners_the_controllers_own_is_taken_in_whatever_order_they_come(quorum: Any, watch: Any) -> None:
     quorum.listeners = {"AUDIT": 1, "MY_CONTROLLERS": None, "ZONE": 1}
-    assert watch(FRAMES).offset == 191
+    quorum.log.clear()
+    assert watch(FRAMES).offset == 191, "in whatever order they come"
 
 
 def test_controllers_that_advertise_what_is_not_reached_are_read_where_configured(quorum: Any, watch: Any) -> None:
