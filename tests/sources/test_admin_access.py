@@ -101,13 +101,11 @@ def test_only_what_matters_of_topics_is_requested_and_a_broker_is_asked_for_its_
     assert described(asked, *TOPICS) == {"orders": {MIN_ISR: "1"}, "payments": {MIN_ISR: "1"}}
     assert described(asked, ConfigResource(ResourceType.BROKER, "2")).keys() == {"2"}
     (_, of_topics), (broker, of_broker) = cluster.asked(DescribeConfigsRequest)
-    assert [[*each.configuration_keys] for each in of_topics.resources] == 2 * [
-        [MIN_ISR, "diskless.enable", "inkless.enable"]
-    ]
+    of_each = [MIN_ISR, "diskless.enable", "inkless.enable"]
+    assert [[*each.configuration_keys] for each in of_topics.resources] == 2 * [of_each]
     assert broker == 2
-    assert [[*each.configuration_keys] for each in of_broker.resources] == [
-        ["replica.lag.time.max.ms", "broker.session.timeout.ms"]
-    ]
+    (own,) = of_broker.resources
+    assert [*own.configuration_keys] == ["replica.lag.time.max.ms", "broker.session.timeout.ms"]
 
 
 def test_where_a_broker_does_not_answer_the_next_one_describes_topics(configs: Configs) -> None:

@@ -117,27 +117,21 @@ def test_every_dialect_has_one_name(sample: str, labels: dict[str, str], name: s
     assert normalised(sample, labels) == name
 
 
-SUBJECTS = sorted(
-    {"_".join(name.split("_")[:3]) for name in METRICS} | {"jvm_threads_current", "kafka_log_log", REQUESTS}
-)
+SUBJECTS = sorted({"_".join(it.split("_")[:3]) for it in METRICS} | {"jvm_threads_current", "kafka_log_log", REQUESTS})
 ENDS = st.sampled_from(["", "_value", "_count", "_count_total", "_total", "_mean", "_oneminuterate"])
-ATTRIBUTES = st.sampled_from(
-    sorted({name.split("_", 3)[3] for name in METRICS} | {"isrshrinkspersec", "size", "localtimems"})
-)
-LABELS = st.dictionaries(
-    st.sampled_from(["name", "topic", "clientId", "partition", "request"]),
-    st.sampled_from(
-        ["IsrShrinksPerSec", "PartitionCount", "LocalTimeMs", "Produce", "Replica", 'a "b" \\ {c} # d', "0"]
-    ),
-    max_size=2,
-)
+ATTRIBUTES = sorted({name.split("_", 3)[3] for name in METRICS} | {"isrshrinkspersec", "size", "localtimems"})
+LABEL_NAMES = st.sampled_from(["name", "topic", "clientId", "partition", "request"])
+LABEL_VALUES = ["IsrShrinksPerSec", "PartitionCount", "LocalTimeMs", "Produce", "Replica", 'a "b" \\ {c} # d', "0"]
+LABELS = st.dictionaries(LABEL_NAMES, st.sampled_from(LABEL_VALUES), max_size=2)
 VALUES = st.sampled_from(["3.0", "17", "NaN", "+Inf", "1e3 1700000000000"])
 
 
 @st.composite
 def families(draw: st.DrawFn) -> str:
     """Draw the lines of one metric as an exporter writes them, in one group."""
-    name = "_".join([draw(st.sampled_from(SUBJECTS)), *draw(st.sampled_from([(), ("total",)])), draw(ATTRIBUTES)])
+    name = "_".join(
+        [draw(st.sampled_from(SUBJECTS)), *draw(st.sampled_from([(), ("total",)])), draw(st.sampled_from(ATTRIBUTES))]
+    )
     name = draw(st.sampled_from([name, name.title(), name.upper()])) + draw(ENDS)
     lines = [f"# HELP {name} Attribute of {name}"] * draw(st.booleans())
     lines += draw(st.sampled_from([[], *([f"# TYPE {name} {kind}"] for kind in ("gauge", "counter", "untyped"))]))
@@ -184,9 +178,8 @@ def test_a_broker_that_recovers_says_how_many_logs_are_left_in_all_its_directori
 
 def test_the_active_controller_says_of_every_broker_how_old_its_last_heartbeat_is() -> None:
     """Of a dead one as old as the session timeout, 4 s there; of one that recovers its logs a few milliseconds."""
-    of_dead, of_recovering = (
-        parse_exposition(captured(f"controller_of_a_{kind}_broker")) for kind in ("dead", "recovering")
-    )
+    of_dead = parse_exposition(captured("controller_of_a_dead_broker"))
+    of_recovering = parse_exposition(captured("controller_of_a_recovering_broker"))
     assert of_dead.of_brokers[BrokerId(2)] == {HEARTBEAT_AGE_MS: 4000.0, REGISTRATION_STATE: 10.0}
     assert of_recovering.of_brokers[BrokerId(2)][HEARTBEAT_AGE_MS] < 100
     assert of_recovering.of_brokers[BrokerId(1)][REGISTRATION_STATE] == 30.0
@@ -454,20 +447,16 @@ def test_what_is_no_exposition_is_refused(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "sentence"),
+    ("broker", "url", "sentence"),
     [
-        ({"one": "http://a:1"}, "'one' is no broker id"),
-        ({"1": "file:///etc/passwd"}, "of broker 1 is no http"),
-        ({"1": "a:1"}, "of broker 1 is no http"),
+        ("one", "http://a:1", "'one' is no broker id"),
+        *(("1", url, "of broker 1 is no http") for url in ("file:///etc/passwd", "a:1")),
     ],
 )
-def test_wrong_settings_name_the_key(settings: dict[str, str], sentence: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"collect.broker_metrics: .*{sentence}"):
-        endpoints_from(settings)
-
-
-def test_settings_give_endpoints() -> None:
+def test_settings_give_endpoints_and_wrong_ones_name_the_key(broker: str, url: str, sentence: str) -> None:
     assert endpoints_from({"2": "https://b:7071/metrics"}) == {2: "https://b:7071/metrics"}
+    with pytest.raises(ConfigurationError, match=f"collect.broker_metrics: .*{sentence}"):
+        endpoints_from({broker: url})
 
 
 def test_our_exporter_configuration_asks_for_no_mbean_of_a_partition() -> None:

@@ -202,33 +202,24 @@ BACK = ambiguous(Cause.UNFENCED, Cause.PREFERRED_ELECTION)
 UNREGISTERED = UnregisterBroker(broker=BrokerId(3), broker_epoch=BrokerEpoch(1))
 # By rule: the partitions that are there (none: one whose leader is 1), the batches, and the causes of their changes.
 RULES: dict[str, tuple[tuple[Partition, ...], list[tuple[MetadataRecord, ...]], list[Why]]] = {
-    "a leader that drops several healthy brokers from partitions of two replicas may have stalled": (
-        PAIRS, [tuple(change(number, isr=(1,)) for number in range(3))], [LEADER_STALL] * 3,
-    ),
-    "the removals of each leader are judged apart": (
-        (PAIRS[0], partition(1, leader=2)), [(change(0, isr=(1,)), change(1, isr=(1, 2)))], [LAST_FOLLOWER, LAG],
-    ),
-    "a leader that drops several brokers and keeps a follower more likely sees them lag": (
-        (MANY,), [(change(isr=(1, 4)),)], [LAST_FOLLOWER],
-    ),
-    "changes right before lost directories are a directory failure": (
-        (), [(change(isr=(1, 2)), registration(3, log_dirs=("a",)))], proven(Cause.DIR_FAILURE),
-    ),
-    "changes right before a new registration are a restart": (
-        (), [(WITHOUT_ELR,), (change(isr=(1, 2)), REGISTERED)], proven(Cause.RESTART),
-    ),
-    "a restart that neither costs nor shows eligibility may be unclean, where nothing is known of it": (
-        (), [(change(isr=(1, 2)), REGISTERED)], [UNCLEAN_OR_NOT],
-    ),
-    "a restart that neither costs nor shows eligibility may be unclean, where there is such a thing": (
-        (), [(WITH_ELR,), (change(isr=(1, 2)), REGISTERED)], [UNCLEAN_OR_NOT],
-    ),
-    "a restart after which the broker is eligible is clean": (
-        (partition(isr=(1, 3)),), [(change(isr=(1,), elr=(3,)), REGISTERED)], proven(Cause.RESTART),
-    ),
-    "a restart of the last member of an ISR that does not become eligible is unclean": (
-        (partition(isr=(3,), leader=3),), [(change(isr=(), leader=-1), REGISTERED)], proven(Cause.UNCLEAN_RESTART),
-    ),
+    "a leader that drops several healthy brokers from partitions of two replicas may have stalled":
+        (PAIRS, [tuple(change(number, isr=(1,)) for number in range(3))], [LEADER_STALL] * 3),
+    "the removals of each leader are judged apart":
+        ((PAIRS[0], partition(1, leader=2)), [(change(0, isr=(1,)), change(1, isr=(1, 2)))], [LAST_FOLLOWER, LAG]),
+    "a leader that drops several brokers and keeps a follower more likely sees them lag":
+        ((MANY,), [(change(isr=(1, 4)),)], [LAST_FOLLOWER]),
+    "changes right before lost directories are a directory failure":
+        ((), [(change(isr=(1, 2)), registration(3, log_dirs=("a",)))], proven(Cause.DIR_FAILURE)),
+    "changes right before a new registration are a restart":
+        ((), [(WITHOUT_ELR,), (change(isr=(1, 2)), REGISTERED)], proven(Cause.RESTART)),
+    "a restart that neither costs nor shows eligibility may be unclean, where nothing is known of it":
+        ((), [(change(isr=(1, 2)), REGISTERED)], [UNCLEAN_OR_NOT]),
+    "a restart that neither costs nor shows eligibility may be unclean, where there is such a thing":
+        ((), [(WITH_ELR,), (change(isr=(1, 2)), REGISTERED)], [UNCLEAN_OR_NOT]),
+    "a restart after which the broker is eligible is clean":
+        ((partition(isr=(1, 3)),), [(change(isr=(1,), elr=(3,)), REGISTERED)], proven(Cause.RESTART)),
+    "a restart of the last member of an ISR that does not become eligible is unclean":
+        ((partition(isr=(3,), leader=3),), [(change(isr=(), leader=-1), REGISTERED)], proven(Cause.UNCLEAN_RESTART)),
     "a restart that costs eligibility anywhere is unclean everywhere": (
         (partition(0), partition(1)),
         [(change(0, isr=(1,), elr=(2, 3)),), (change(0, elr=(2,)), change(1, isr=(1, 2)), REGISTERED)],
@@ -239,32 +230,25 @@ RULES: dict[str, tuple[tuple[Partition, ...], list[tuple[MetadataRecord, ...]], 
         (partition(isr=(2,)),), [(change(isr=(2,), elr=(3,)),), (change(isr=(2, 1), elr=()), REGISTERED)],
         [UNKNOWN, *proven(Cause.EXPAND)],
     ),
-    "changes right before an unregistration are reported so": (
-        (), [(change(isr=(1, 2)), UNREGISTERED)], proven(Cause.UNREGISTERED),
-    ),
-    "without ELR the last member stays in the ISR when its broker is fenced and leads again when unfenced": (
-        (ALONE,), [(change(leader=-1), FENCED), (UNFENCED, change(leader=3))], proven(Cause.FENCED, Cause.UNFENCED),
-    ),
-    "a leader that returns apart from any unfencing may have been elected by an administrator": (
-        (ALONE,), [(change(leader=-1), FENCED), (change(leader=3),)], [*proven(Cause.FENCED), BACK],
-    ),
+    "changes right before an unregistration are reported so":
+        ((), [(change(isr=(1, 2)), UNREGISTERED)], proven(Cause.UNREGISTERED)),
+    "without ELR the last member stays in the ISR when its broker is fenced and leads again when unfenced":
+        ((ALONE,), [(change(leader=-1), FENCED), (UNFENCED, change(leader=3))], proven(Cause.FENCED, Cause.UNFENCED)),
+    "a leader that returns apart from any unfencing may have been elected by an administrator":
+        ((ALONE,), [(change(leader=-1), FENCED), (change(leader=3),)], [*proven(Cause.FENCED), BACK]),
     "an election beyond the run of an unfencing is not its work": (
         (ALONE, partition(1)),
         [(change(leader=-1), FENCED), (UNFENCED, change(1, isr=(1, 2)), change(leader=3))],
         [*proven(Cause.FENCED), LAG, BACK],
     ),
-    "a lag shrink of another broker does not join the run of a fencing": (
-        TWO, [(change(0, isr=(1, 3)), change(1, isr=(1, 2), leader=1), FENCED)], [LAG, *proven(Cause.FENCED)],
-    ),
-    "a shrink with a new epoch of the same leader may be of an old version or of ZooKeeper": (
-        (), [(change(isr=(1, 3), leader=1),)], [ambiguous(Cause.LAG, Cause.FENCED, Cause.CONTROLLED_SHUTDOWN)],
-    ),
-    "a preferred election right before a fencing of the old leader stays one": (
-        (LED_BY_3,), [(change(leader=1), FENCED)], proven(Cause.PREFERRED_ELECTION),
-    ),
-    "a fencing while the broker shuts down is part of the shutdown": (
-        (), [(registration(3, shutdown=1),), (change(isr=(1, 2)), FENCED)], proven(Cause.CONTROLLED_SHUTDOWN),
-    ),
+    "a lag shrink of another broker does not join the run of a fencing":
+        (TWO, [(change(0, isr=(1, 3)), change(1, isr=(1, 2), leader=1), FENCED)], [LAG, *proven(Cause.FENCED)]),
+    "a shrink with a new epoch of the same leader may be of an old version or of ZooKeeper":
+        ((), [(change(isr=(1, 3), leader=1),)], [ambiguous(Cause.LAG, Cause.FENCED, Cause.CONTROLLED_SHUTDOWN)]),
+    "a preferred election right before a fencing of the old leader stays one":
+        ((LED_BY_3,), [(change(leader=1), FENCED)], proven(Cause.PREFERRED_ELECTION)),
+    "a fencing while the broker shuts down is part of the shutdown":
+        ((), [(registration(3, shutdown=1),), (change(isr=(1, 2)), FENCED)], proven(Cause.CONTROLLED_SHUTDOWN)),
     "a controlled shutdown may go on in later batches and ends with the next registration": (
         (),
         [
@@ -273,13 +257,11 @@ RULES: dict[str, tuple[tuple[Partition, ...], list[tuple[MetadataRecord, ...]], 
         ],
         [*proven(Cause.CONTROLLED_SHUTDOWN, Cause.EXPAND), LAG],
     ),
-    "a departure whose registration record is in a later batch names its candidates": (
-        TWO, [(change(0, isr=(1, 2)), change(1, isr=(1, 2), leader=1))], [DEPARTED, DEPARTED],
-    ),
+    "a departure whose registration record is in a later batch names its candidates":
+        (TWO, [(change(0, isr=(1, 2)), change(1, isr=(1, 2), leader=1))], [DEPARTED, DEPARTED]),
     "the same holds where the last member stays in the ISR": ((ALONE,), [(change(leader=-1),)], [DEPARTED]),
-    "a reassignment that replaces the leader is no departure": (
-        (LED_BY_3,), [(change(isr=(1, 2), leader=1, replicas=(1, 2)),)], proven(Cause.REASSIGNMENT),
-    ),
+    "a reassignment that replaces the leader is no departure":
+        ((LED_BY_3,), [(change(isr=(1, 2), leader=1, replicas=(1, 2)),)], proven(Cause.REASSIGNMENT)),
     "a reassignment that ends beside a fencing may have been ended by it": (
         (LED_BY_3,), [(change(isr=(1, 2), leader=1, replicas=(1, 2)), FENCED)],
         [ambiguous(Cause.REASSIGNMENT, Cause.FENCED)],
@@ -289,9 +271,8 @@ RULES: dict[str, tuple[tuple[Partition, ...], list[tuple[MetadataRecord, ...]], 
         proven(Cause.UNCLEAN_ELECTION),
     ),
     "a change of neither ISR nor leader has no cause": ((), [(change(recovery=0),)], [(None, None, ())]),
-    "what no rule knows is unknown": (
-        (), [(change(isr=(1, 2)),), (change(isr=(1, 3)),)], [LAG, UNKNOWN],
-    ),
+    "what no rule knows is unknown":
+        ((), [(change(isr=(1, 2)),), (change(isr=(1, 3)),)], [LAG, UNKNOWN]),
 }  # fmt: skip
 
 

@@ -105,9 +105,8 @@ def is_alive(pid: int) -> bool:
 def test_it_publishes_and_reports_in_a_process_of_its_own(start: Start, tmp_path: Path) -> None:
     collector, peers, lines = start(partial(open_counting, tmp_path / "pid"))
     assert collector.names == ["admin:a", NAME]
-    until(
-        lambda: f'observations_total{{cluster="c",source="{NAME}"}} 2.0' in generate_latest(collector.registry).decode()
-    )
+    observed = f'observations_total{{cluster="c",source="{NAME}"}} 2.0'
+    until(lambda: observed in generate_latest(collector.registry).decode())
     page = generate_latest(collector.registry).decode()
     assert page.count("# TYPE isrwatch_collector_source_up gauge") == 1
     assert f'source_up{{cluster="c",source="{NAME}"}} 1.0' in page

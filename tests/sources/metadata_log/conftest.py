@@ -297,9 +297,8 @@ class Node:
             index=0, error_code=0, snapshot_id=part.SnapshotId(end_offset=wanted.offset, epoch=wanted.epoch),
             size=len(data), position=asked.position, unaligned_records=piece,
         )  # fmt: skip
-        return FetchSnapshotResponse(
-            throttle_time_ms=0, error_code=0, topics=[topic(name="__cluster_metadata", partitions=[content])]
-        )
+        topics = [topic(name="__cluster_metadata", partitions=[content])]
+        return FetchSnapshotResponse(throttle_time_ms=0, error_code=0, topics=topics)
 
 
 @pytest.fixture
@@ -319,9 +318,8 @@ def batch(base_offset: int, epoch: int, *values: bytes, timestamp: int = 1_000, 
         body = b"\0\0" + _varint(index) + (_keyed(value) if attributes & 0x20 else b"\1" + _varint(len(value)) + value)
         body += b"\0"
         written += _varint(len(body)) + body
-    tail = (
-        struct.pack(">hiqqqhii", attributes, len(values) - 1, timestamp, timestamp, -1, -1, -1, len(values)) + written
-    )
+    header = (attributes, len(values) - 1, timestamp, timestamp, -1, -1, -1, len(values))
+    tail = struct.pack(">hiqqqhii", *header) + written
     data = struct.pack(">qiibI", base_offset, len(tail) + 9, epoch, 2, crc32c(tail)) + tail
     (frame,) = split(data)
     return frame
