@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 NAME = "metadata_log:test"
 PATIENCE = 30.0
-TOPIC = b"\x01\x09\x00" + base64.urlsafe_b64decode("yuffm7gfT0KLP7areFKowQ==") + b"\x00"  # the removal of one
+REMOVAL = b"\x01\x09\x00" + base64.urlsafe_b64decode("yuffm7gfT0KLP7areFKowQ==") + b"\x00"  # of a topic
 
 
 class Watch:
@@ -415,7 +415,7 @@ def test_a_log_that_no_longer_reaches_back_gives_a_history_lost_snapshot_and_goe
     watch(FRAMES).end()
     quorum.compact(5_000)
     quorum.log.clear()
-    seen = watch([batch(5_000, 1, TOPIC)])
+    seen = watch([batch(5_000, 1, REMOVAL)])
     assert seen.snapshots() == [(SnapshotReason.HISTORY_LOST, 4_999)]
     assert [one.kind for one in seen.changes()] == ["topic_removed"]
 
@@ -441,7 +441,7 @@ def test_a_snapshot_from_before_what_was_read_is_of_another_log(quorum: Any, wat
     seen = watch()
     seen.until(lambda: seen.offset == 49)
     quorum.log_start = 50
-    seen.follow(batch(50, 9, TOPIC))
+    seen.follow(batch(50, 9, REMOVAL))
     begins = [(one.reason, one.is_new_log) for one in seen.reported if isinstance(one, SnapshotBegin)]
     assert begins == [(SnapshotReason.HISTORY_LOST, True)]
 
