@@ -165,12 +165,14 @@ class Cluster:
                 block = BrokerOffsetsObserved(
                     cluster_id=CLUSTER_ID, cluster=CLUSTER, source=source, authority=SourceKind.NONE,
                     sequence=sequence, occurred_not_before=now, occurred_not_after=now, collected_at=now,
-                    broker=broker, topic_ids=tuple(f"{topic:022d}" for topic in counts),
-                    topics=tuple(f"orders-{topic:06d}" for topic in counts), replica_counts=tuple(counts.values()),
-                    partition_by_sample=tuple(number - firsts[self.topics.of(number)] for number in some),
-                    log_start_offset_by_sample=(1,) * len(some), last_stable_offset_by_sample=ends,
-                    high_watermark_by_sample=ends, log_end_offset_by_sample=ends,
-                    leader_log_end_offset_by_sample=tuple(end + 5 for end in ends),
+                    broker=broker, samples_by_topic=tuple(counts.values()),
+                    arrays={
+                        "topic_id": tuple(f"{topic:022d}" for topic in counts),
+                        "topic": tuple(f"orders-{topic:06d}" for topic in counts),
+                        "partition": tuple(number - firsts[self.topics.of(number)] for number in some),
+                        "log_start_offset": (1,) * len(some), "last_stable_offset": ends, "high_watermark": ends,
+                        "log_end_offset": ends, "leader_log_end_offset": tuple(end + 5 for end in ends),
+                    },
                 )  # fmt: skip
                 yield encode(block), len(some)
 

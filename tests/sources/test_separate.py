@@ -34,6 +34,7 @@ from streaming.sources.collector.opening import open_collector, open_sources
 from streaming.sources.collector.separate import SeparateCollector
 from streaming.sources.protocol.addresses import Address, Peers
 from streaming.sources.source import monotonic
+from tests.blocks import speeds_of
 from tests.sources.conftest import answer
 from tests.sources.test_collector import Scripted, heartbeat, running
 from tests.sources.test_collectors import until
@@ -227,8 +228,7 @@ def test_what_agents_say_of_appends_is_in_the_rounds_that_another_process_publis
                 for frame in reader.read(Channel.OFFSETS, source, 0, end):
                     block = decode(frame.payload) if isinstance(frame, BusFrame) else None
                     if isinstance(block, BrokerSpeedsObserved):
-                        columns = block.values()
-                        found.append(dict(zip(columns["broker"], columns["append_micros"], strict=True)))
+                        found.append({broker: each.append_micros for broker, each in speeds_of(block).items()})
     finally:
         collector.stop()
         collector.wait()
