@@ -290,7 +290,8 @@ class DirectoryReader:
         """Delete segments that end at or below a position; nothing if that (``log_id``) is of another log.
 
         Invariant: the newest segment stays, and the newest one that is not empty, because a writer that opens the log
-        recovers position and sequence from them.
+        recovers position and sequence from them. A job deletes only below what its tables had committed before the
+        current batch began: after a crash Spark plans its last batch again and reads it, even when the tables have it.
         """
         log = self.segments(channel, source)
         if log_id is not None and log_id not in {segment.log_id for segment in log}:
@@ -326,33 +327,3 @@ class Publisher(Protocol):
 
     def close(self) -> None:
         """Close and unlock the logs, so that another publisher can write them."""
-
-
-# The interface for jobs. Depends on frames and contracts only.
-
-
-class BusReader(Protocol):
-    """Reads logs by position. Invariant: every read of ``[start, end)`` returns the same items."""
-
-    def logs(self, channel: Channel) -> list[str]:
-        """List the sources that have a log on this channel, sorted."""
-
-    def start_positions(self, channel: Channel) -> dict[str, int]:
-        """Return the oldest position of each log."""
-
-    def end_positions(self, channel: Channel) -> dict[str, int]:
-        """Return the position behind the last complete frame of each log; cheap enough for polling."""
-
-    def read(self, channel: Channel, source: str, start: int, end: int) -> Iterator[BusFrame | DamagedRange]:
-        """Read everything between two positions that this reader returned, in order.
-
-        Raises:
-            IsrwatchError: segments beyond ``start`` were deleted.
-        """
-
-    def delete_below(self, channel: Channel, source: str, position: int, log_id: int | None = None) -> None:
-        """Delete segments that end at or below a position; the newest always stays.
-
-        A job deletes only below what its tables had committed before the current batch began: after a crash Spark plans
-        its last batch again and reads it, even when the tables already have it.
-        """

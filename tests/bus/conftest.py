@@ -1,4 +1,4 @@
-"""Buses to test, and observations to publish on them."""
+"""A bus to test, and observations to publish on them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
-from streaming.bus.memory import MemoryBus
 from streaming.contracts.observations import Channel, Heartbeat, SourceKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from streaming.bus.directory import BusReader, Publisher
     from streaming.contracts.identifiers import Micros
 
 SEGMENT_BYTES = 600  # two or three heartbeats
@@ -26,8 +24,8 @@ SEGMENT_BYTES = 600  # two or three heartbeats
 class Bus:
     """Both ends of a bus."""
 
-    publisher: Publisher
-    reader: BusReader
+    publisher: DirectoryPublisher
+    reader: DirectoryReader
 
     def payloads(self, channel: Channel, source: str) -> list[bytes]:
         """Read a whole log, which must be whole."""
@@ -37,15 +35,11 @@ class Bus:
         return [item.payload for item in items if hasattr(item, "payload")]
 
 
-@pytest.fixture(params=["directory", "memory"])
-def bus(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bus]:
-    """Each kind of bus, with small segments."""
-    if request.param == "memory":
-        memory = MemoryBus(segment_bytes=SEGMENT_BYTES)
-        yield Bus(memory, memory)
-    else:
-        with closing(DirectoryPublisher(tmp_path, segment_bytes=SEGMENT_BYTES, fsync=False)) as publisher:
-            yield Bus(publisher, DirectoryReader(tmp_path))
+@pytest.fixture
+def bus(tmp_path: Path) -> Iterator[Bus]:
+    """A bus with small segments."""
+    with closing(DirectoryPublisher(tmp_path, segment_bytes=SEGMENT_BYTES, fsync=False)) as publisher:
+        yield Bus(publisher, DirectoryReader(tmp_path))
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""What every bus promises."""
+"""What a bus promises."""
 
 from __future__ import annotations
 

@@ -16,13 +16,21 @@ import pytest
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from streaming.bus.memory import MemoryBus
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.runtime.listening import address_of, listen
 from streaming.sources import source
 from streaming.sources.collector.collector import Collector, Collectors
 from streaming.web.status import StatusServer
-from tests.sources.test_collector import PATIENCE, FullDisk, Scripted, WithUndecodable, heartbeat, running, told
+from tests.sources.test_collector import (
+    PATIENCE,
+    FullDisk,
+    ListBus,
+    Scripted,
+    WithUndecodable,
+    heartbeat,
+    running,
+    told,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +40,7 @@ if TYPE_CHECKING:
     from streaming.sources.source import Source
 
     OpenSources = Callable[[Callable[[str], None]], Sequence[Source]]
-    Start = Callable[[Mapping[str, OpenSources]], tuple[Collectors, MemoryBus, list[str]]]
+    Start = Callable[[Mapping[str, OpenSources]], tuple[Collectors, ListBus, list[str]]]
 
 
 @pytest.fixture(autouse=True)
@@ -82,8 +90,8 @@ def until(condition: Callable[[], object]) -> None:
 def start() -> Iterator[Start]:
     with ExitStack() as stack:
 
-        def started(clusters: Mapping[str, OpenSources]) -> tuple[Collectors, MemoryBus, list[str]]:
-            bus, lines = MemoryBus(), list[str]()
+        def started(clusters: Mapping[str, OpenSources]) -> tuple[Collectors, ListBus, list[str]]:
+            bus, lines = ListBus(), list[str]()
             collectors = collectors_of(clusters, lambda: bus, lines.append)
             stack.enter_context(running(collectors))
             return collectors, bus, lines
@@ -152,7 +160,7 @@ def test_a_bus_that_cannot_be_written_is_tried_again() -> None:
 
 def test_a_stop_closes_the_sources_of_every_cluster() -> None:
     sources = [Primary(f"admin:{name}") for name in "abc"]
-    with running(collectors_of({source.name: Opened(source) for source in sources}, MemoryBus, lambda _: None)):
+    with running(collectors_of({source.name: Opened(source) for source in sources}, ListBus, lambda _: None)):
         pass
     assert all(source.events[-1:] in ([], ["closed"]) for source in sources)
 
