@@ -48,17 +48,7 @@ def board(  # noqa: PLR0913 - the parts of a board
     more_variables: Iterable[core.Template] = (),
     annotations: Iterable[dict[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Build a board as Grafana's classic JSON.
-
-    Args:
-        uid: part of its address.
-        title: of the board.
-        description: what it answers.
-        rows: from top to bottom.
-        variables: names of those beside the data source and the cluster.
-        more_variables: of this board alone.
-        annotations: beside pages and unclean elections.
-    """
+    """Build a board as Grafana's classic JSON, with the variables and annotations that every board has."""
     return normalised(
         core.Dashboard(
             title=title,

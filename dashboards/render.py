@@ -110,12 +110,7 @@ def prometheus_rule(rules: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def mixin(rules: Mapping[str, Any], dashboards: Mapping[str, str]) -> str:
-    """Return a mixin: ``prometheusAlerts``, ``prometheusRules`` and ``grafanaDashboards``.
-
-    Args:
-        rules: a rule file, the recording rules in groups of their own.
-        dashboards: names of the files of dashboards beside it.
-    """
+    """Return a mixin: ``prometheusAlerts``, ``prometheusRules`` and ``grafanaDashboards``."""
     alerting = [group for group in rules["groups"] if "alert" in group["rules"][0]]
     recording = [group for group in rules["groups"] if group not in alerting]
     parts = (

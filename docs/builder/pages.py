@@ -27,11 +27,7 @@ class DocumentationBroken(IsrwatchError):
 
 
 def write_pages(folder: Path) -> None:
-    """Write every page, and every other file that one links to.
-
-    Args:
-        folder: is emptied before.
-    """
+    """Write every page, and every other file that one links to, into a folder, which is emptied before."""
     shutil.rmtree(folder, ignore_errors=True)
     where = places(ROOT)
     linked: set[str] = set()

@@ -38,14 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PreparedCluster:
-    """One cluster whose lines are rendered and compressed, but for the few that depend on the time of a scrape.
-
-    Attributes:
-        cluster: its snapshot.
-        detail: the partitions that have series of their own.
-        topics: the lines of its topics, by metric of ``PER_TOPIC``.
-        samples: the lines of its samples.
-    """
+    """One cluster whose lines are rendered and compressed, but for the few that depend on the time of a scrape."""
 
     cluster: ClusterSnapshot
     detail: Detail

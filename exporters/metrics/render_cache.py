@@ -171,12 +171,7 @@ class ClusterLines:
     """The lines of all topics of one cluster, concatenated by metric."""
 
     def __init__(self, name: str, shows_topic: Callable[[str], bool]) -> None:
-        """Render nothing yet.
-
-        Args:
-            name: value of the label ``cluster``.
-            shows_topic: whether a topic has series.
-        """
+        """Render nothing yet."""
         self.name = name
         self._shows_topic = shows_topic
         self._ids: list[str] = []

@@ -249,10 +249,6 @@ def bytes_to_go(partition: PartitionState, sizes: Mapping[int, int | None]) -> i
     """Return how many bytes the replicas that are being added have yet to copy; None while a size is unknown.
 
     Compares the sizes of logs, so it counts what a follower need not copy because retention deletes it first.
-
-    Args:
-        partition: that is being reassigned.
-        sizes: of the logs of its replicas, by broker.
     """
     waiting = replicas_to_go(partition)
     leader, copies = sizes.get(partition.leader), [sizes.get(broker) for broker in waiting]

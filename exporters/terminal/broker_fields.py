@@ -25,12 +25,7 @@ _LOSSES: Final = {"would_go_offline": "offline", "would_go_under_min_isr": "unde
 
 
 def broker_fields(rows: list[dict[str, Any]], clock: Clock) -> tuple[Field, ...]:
-    """Return the columns of a table: without what is 0, or is unknown, of every broker; the tables have all of it.
-
-    Args:
-        rows: of brokers.
-        clock: formats the times.
-    """
+    """Return the columns of a table: without what is 0, or is unknown, of every broker; the tables have all of it."""
     has_advice = any(row.get("is_safe_to_stop") is not None for row in rows)
     ranked = [name for name in ("restart_order", "suspect_score") if any(row.get(name) for row in rows)]
     return (
@@ -46,13 +41,7 @@ def broker_fields(rows: list[dict[str, Any]], clock: Clock) -> tuple[Field, ...]
 
 
 def broker_line_fields(rows: list[dict[str, Any]], clock: Clock, names: Iterable[str]) -> tuple[Field, ...]:
-    """Return the parts of a line: every column that the job derives, and why a broker may be stopped or not.
-
-    Args:
-        rows: of brokers.
-        clock: formats the times.
-        names: columns that the job derives; none of a state of the past.
-    """
+    """Return the parts of a line: every column that the job derives, and why a broker may be stopped or not."""
     derived = tuple(name for name in names if name not in IN_WORDS)
     return (
         *_who(rows, clock.iso),
@@ -64,13 +53,7 @@ def broker_line_fields(rows: list[dict[str, Any]], clock: Clock, names: Iterable
 
 
 def said_of_work(rows: Iterable[Row], selection: StateSelection, clock: Clock) -> Iterator[str]:
-    """Say of each broker that misses in an ISR what work on it is announced; of stale state nothing.
-
-    Args:
-        rows: of partitions.
-        selection: of the clusters that they are of.
-        clock: its present decides what is still announced.
-    """
+    """Say of each broker that misses in an ISR what work on it is announced; of stale state nothing."""
     missing: dict[str, set[int]] = defaultdict(set)
     for row in rows:
         missing[row["cluster_id"]].update(missing_brokers(row))

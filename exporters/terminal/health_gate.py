@@ -48,13 +48,7 @@ class HealthReader:
     """Looks at the health of clusters, again and again."""
 
     def __init__(self, tables: Path, clusters: tuple[str, ...], basis: HealthBasis) -> None:
-        """Read nothing yet.
-
-        Args:
-            tables: the folder of the tables; it need not exist yet.
-            clusters: names or ids; without any, all.
-            basis: what the answer must rest on.
-        """
+        """Read nothing yet; the folder of the tables need not exist yet. Without names or ids, all clusters count."""
         self._reader = TablesReader(tables)
         self._clusters = clusters
         self._basis = basis
@@ -112,11 +106,7 @@ class WaitLimits:
     sleep: Callable[[float], None]
 
     def until_healthy(self, look: Callable[[], Look], report: Callable[[Look, float], None]) -> Look:
-        """Look until everything is healthy and settled, or the time is over.
-
-        Args:
-            look: looks once.
-            report: is given each look that does not pass, with the seconds left.
+        """Look until everything is healthy and settled, or the time is over; ``report`` gets the seconds left.
 
         Returns:
             the last look.

@@ -67,12 +67,7 @@ def reassigned_in(cluster: ClusterSnapshot, topics: tuple[str, ...]) -> list[Par
 
 
 def replicas_of(folder: Path, topic_ids: set[str]) -> dict[str, Replicas]:
-    """Return the newest samples of the replicas of some topics: by cluster id, partition and broker.
-
-    Args:
-        folder: of the tables; this one need not exist.
-        topic_ids: without any, nothing is read.
-    """
+    """Return the newest samples of the replicas of some topics: by cluster id, partition and broker."""
     by_cluster: dict[str, Replicas] = {}
     if topic_ids:
         samples = select(open_ours(folder, REPLICA_OFFSETS), REPLICA_OFFSETS)

@@ -33,12 +33,7 @@ _FULL: Final = 100
 
 
 def directory_rows(folder: Path, now: int) -> list[Row]:
-    """Return the log directories of every broker: those first that are offline, then the fullest.
-
-    Args:
-        folder: of the tables; this one need not exist.
-        now: UTC microseconds; the age of the samples is measured from it.
-    """
+    """Return the log directories of every broker: those first that are offline, then the fullest."""
     rows = [{**row, "used_percent": _used_percent(row)} for row in samples_of(folder, LOG_DIRECTORIES, now)]
     return sorted(rows, key=lambda row: (row["is_online"], -(row["used_percent"] or 0), row["broker"], row["log_dir"]))
 
@@ -49,14 +44,7 @@ def _used_percent(row: Row) -> float | None:
 
 
 def replica_rows(folder: Path, topics: tuple[str, ...], now: int, *, with_caught_up: bool) -> list[Row]:
-    """Return the replicas that are behind, longest first; one that only lacks what came since the last look is not.
-
-    Args:
-        folder: as above.
-        topics: patterns; only replicas of these topics.
-        now: as above.
-        with_caught_up: with those that are not behind, or of which that is unknown.
-    """
+    """Return the replicas that are behind, longest first; one that only lacks what came since the last look is not."""
     rows = [row for row in samples_of(folder, REPLICA_OFFSETS, now) if matches_topic(row["topic"], topics)]
     for row in rows:
         since = row["behind_since"]
@@ -74,10 +62,6 @@ def quorum_rows(folder: Path, now: int) -> list[Row]:
 
     ``lag`` is in records, ``behind_seconds`` the time since a member had all that the leader has, both as the leader
     saw it, by its clock.
-
-    Args:
-        folder: as above.
-        now: as above.
     """
     rows = [*samples_of(folder, QUORUM_MEMBERS, now)]
     leaders = {row["cluster_id"]: row for row in rows if row["node"] == row["controller"]}
@@ -93,13 +77,7 @@ def quorum_rows(folder: Path, now: int) -> list[Row]:
 
 
 def transaction_rows(folder: Path, topics: tuple[str, ...], now: int) -> list[Row]:
-    """Return the transactions: those first that hang, then those that are late, then the oldest.
-
-    Args:
-        folder: as above.
-        topics: patterns; only transactions with a partition of these topics.
-        now: as above.
-    """
+    """Return the transactions: those first that hang, then those that are late, then the oldest."""
     rows = [
         row
         for row in samples_of(folder, TRANSACTIONS, now)
@@ -116,24 +94,14 @@ def transaction_rows(folder: Path, topics: tuple[str, ...], now: int) -> list[Ro
 
 
 def metric_rows(folder: Path, now: int) -> list[Row]:
-    """Return the metrics of every broker that has an agent.
-
-    Args:
-        folder: as above.
-        now: as above.
-    """
+    """Return the metrics of every broker that has an agent."""
     return sorted(
         samples_of(folder, BROKER_METRICS, now), key=lambda row: (row["cluster"], row["metric"], row["broker"])
     )
 
 
 def meter_rows(folder: Path, now: int) -> list[Row]:
-    """Return the ISR changes that brokers counted beside those that were recorded; those first that miss most.
-
-    Args:
-        folder: as above.
-        now: as above.
-    """
+    """Return the ISR changes that brokers counted beside those that were recorded; those first that miss most."""
     return sorted(
         samples_of(folder, ISR_RECONCILIATION, now, sampled_at="until"),
         key=lambda row: (-row["missed"], row["cluster"], row["broker"], row["meter"]),
@@ -141,14 +109,7 @@ def meter_rows(folder: Path, now: int) -> list[Row]:
 
 
 def samples_of(folder: Path, definition: Table, now: int, *, sampled_at: str = "collected_at") -> Iterator[Row]:
-    """Return the rows of a table of samples, each with its age; none where there is no table.
-
-    Args:
-        folder: as above.
-        definition: of the table.
-        now: as above.
-        sampled_at: the column with the time of the sample.
-    """
+    """Return the rows of a table of samples, each with its age; none where there is no table."""
     samples = select(open_ours(folder, definition), definition)
     columns = columns_of(samples, samples.column_names)
     for values in zip(*columns.values(), strict=True):

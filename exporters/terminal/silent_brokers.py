@@ -39,14 +39,7 @@ def _not_up(cluster: ClusterSnapshot) -> dict[int, int]:
 
 
 def is_any_fresh(selection: StateSelection, asked_at: AskedAt, oldest: float, now: int) -> bool:
-    """Return whether a broker of any of the clusters has answered lately: then a table without rows says something.
-
-    Args:
-        selection: of clusters.
-        asked_at: when each broker of a cluster last answered, UTC microseconds.
-        oldest: age up to which an answer counts, in seconds.
-        now: UTC microseconds.
-    """
+    """Return whether a broker of any of the clusters has answered lately: then a table without rows says something."""
     return any(now - at <= oldest * SECOND for cluster, _ in selection.clusters for at in asked_at(cluster).values())
 
 
@@ -58,15 +51,7 @@ def is_any_silent(selection: StateSelection, asked_at: AskedAt, oldest: float, n
 def said_of_silent(
     selection: StateSelection, asked_at: AskedAt, oldest: float, now: int, *, subject: str
 ) -> Iterator[str]:
-    """Say of which brokers nothing is known because they do not answer; or, where none has, how old the samples are.
-
-    Args:
-        selection: as above.
-        asked_at: as above.
-        oldest: as above.
-        now: as above.
-        subject: what is sampled.
-    """
+    """Say of which brokers nothing is known because they do not answer; or, where none has, how old the samples are."""
     for cluster, _ in selection.clusters:
         answered = asked_at(cluster)
         silent = sorted(number for number, at in answered.items() if now - at > oldest * SECOND)

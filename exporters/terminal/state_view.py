@@ -173,12 +173,7 @@ def text(name: str) -> Callable[[Row], str]:
 
 
 def columns_as_fields(names: Iterable[str], below: int = 0) -> tuple[Field, ...]:
-    """Return columns titled by their names, without the endings that name the unit.
-
-    Args:
-        names: of columns of numbers.
-        below: of each field, see there.
-    """
+    """Return columns titled by their names, without the endings that name the unit."""
     endings = ("_partitions", "_seconds")
     return tuple(
         Field(

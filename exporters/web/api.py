@@ -227,12 +227,7 @@ NOT_READY: Final = "The exporter has not read the tables yet."
 
 
 def document_of(endpoints: Iterable[Endpoint], version: str) -> Document:
-    """Return the document.
-
-    Args:
-        endpoints: everything below ``/api/v1``.
-        version: of the program.
-    """
+    """Return the OpenAPI document of the endpoints below ``/api/v1``."""
     described = list(endpoints)
     return {
         "openapi": "3.1.0",
@@ -297,13 +292,7 @@ class ApiRoutes:
     """The responses of the JSON API."""
 
     def __init__(self, refresher: Refresher, stale_after_seconds: float, clock: Callable[[], int]) -> None:
-        """Respond from the snapshot of a refresher.
-
-        Args:
-            refresher: reads the tables in the background.
-            stale_after_seconds: data age beyond which a cluster is marked stale.
-            clock: returns the time in UTC microseconds.
-        """
+        """Respond from the snapshot of a refresher."""
         self._refresher = refresher
         self._stale_after = stale_after_seconds
         self._clock = clock

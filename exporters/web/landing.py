@@ -27,13 +27,7 @@ _INCIDENT_COLUMNS: Final = ("cluster", "opened (UTC)", "class", "suspects", "sum
 
 
 def landing(view: View, problems: Sequence[str], links: Mapping[str, str]) -> str:
-    """Return the HTML of the index.
-
-    Args:
-        view: content of the tables at a moment.
-        problems: one sentence for each thing that is wrong with the exporter itself.
-        links: path to what is there.
-    """
+    """Return the HTML of the index."""
     clusters, stale_after = view.clusters, view.stale_after_seconds
     judged = health_of(clusters, view.unreadable, view.now, HealthBasis(max_age_seconds=stale_after))
     return document(

@@ -216,11 +216,6 @@ class DirectoryReader:
         That is the applied one, unless the log was replaced, restored from a copy, or cut. Of a log that is not there
         at all nothing can be said: it is the applied one, too.
 
-        Args:
-            channel: of the log.
-            source: of the log.
-            applied: the record that was applied last.
-
         Returns:
             the record; ``NOWHERE`` if there is none that both certainly have.
         """

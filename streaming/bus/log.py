@@ -175,10 +175,6 @@ def _locked(folder: Path) -> int:
 def refuse_written(bus: Path, sources: Iterable[str]) -> None:
     """Refuse logs that another process writes, before anything is started.
 
-    Args:
-        bus: its directory, which need not exist.
-        sources: whose logs, on every channel.
-
     Raises:
         ConfigurationError: one is written.
     """

@@ -120,11 +120,7 @@ if TYPE_CHECKING:
 
 
 def fold(state: ReplicationState, observations: Iterable[Observation]) -> FoldResult:
-    """Apply observations to a state, which is not changed.
-
-    Args:
-        state: the state before them.
-        observations: the observations of each source in its order.
+    """Apply observations, those of each source in its order, to a state, which is not changed.
 
     Returns:
         one change per accepted step, then one per source that reported.

@@ -351,13 +351,7 @@ class TopicConfig(NamedTuple):
 
 
 def topic_config(value_of: Callable[[ConfigKey], ConfigValue | None], cluster_id: ClusterId, topic: str) -> TopicConfig:
-    """Return what is configured for a topic.
-
-    Args:
-        value_of: looks one value up.
-        cluster_id: the topic's cluster.
-        topic: the topic's name.
-    """
+    """Return what is configured for a topic."""
     log, described = ConfigOrigin.LOG, ConfigOrigin.DESCRIBE
 
     def first(key: str, *places: tuple[str, ConfigOrigin]) -> int | None:

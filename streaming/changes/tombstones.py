@@ -28,12 +28,7 @@ DAY: Final = 86_400_000_000  # they are searched once a day, because that visits
 
 
 def without_expired(state: ReplicationState, folded: FoldResult) -> FoldResult:
-    """Drop the expired tombstones after a fold, with one change of the cluster.
-
-    Args:
-        state: the state before the fold.
-        folded: its result; ``touched`` is modified.
-    """
+    """Drop the expired tombstones after a fold, with one change of the cluster; modify ``folded.touched``."""
     changes = list(folded.changes)
     for cluster_id, cluster in folded.touched.clusters.items():
         until = due(state.clusters.get(cluster_id), cluster)

@@ -96,12 +96,7 @@ class TopicDurability(NamedTuple):
 
 
 def is_in_one_rack(replicas: Collection[int], racks: Mapping[int, str | None]) -> bool:
-    """Return whether several replicas are all in one rack though there is another one; False while a rack is unknown.
-
-    Args:
-        replicas: brokers.
-        racks: of each broker of the cluster.
-    """
+    """Return whether several replicas are all in one rack of several; False while a rack is unknown."""
     own = {racks.get(broker) for broker in replicas}
     return len(replicas) > 1 and len(own) == 1 and None not in own and bool({*racks.values()} - own - {None})
 
@@ -142,24 +137,14 @@ _NONE: Final = frozenset({"", "none"})
 
 
 class ThrottleRates(NamedTuple):
-    """Limits of a broker for replication, bytes per second; None is no limit.
-
-    Attributes:
-        leader: ``leader.replication.throttled.rate``.
-        follower: ``follower.replication.throttled.rate``.
-    """
+    """Limits of a broker, ``*.replication.throttled.rate``: bytes per second; None is no limit."""
 
     leader: int | None = None
     follower: int | None = None
 
 
 class ThrottledReplicas(NamedTuple):
-    """The replicas of a topic that a rate applies to, as Kafka writes them: ``0:1,0:2``, or ``*``.
-
-    Attributes:
-        leader: ``leader.replication.throttled.replicas``.
-        follower: ``follower.replication.throttled.replicas``.
-    """
+    """Replicas of a topic, ``*.replication.throttled.replicas``, as Kafka writes them: ``0:1,0:2``, or ``*``."""
 
     leader: str | None = None
     follower: str | None = None

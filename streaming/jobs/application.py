@@ -54,11 +54,6 @@ class Application:
     def __init__(self, settings: JobSettings, places: JobLocations, report: Callable[[str], None]) -> None:
         """Check the places and open the tables, which needs no Spark; nothing runs yet.
 
-        Args:
-            settings: of the job.
-            places: where the bus, the tables and the checkpoints are.
-            report: shows one sentence to the user.
-
         Raises:
             TableRefused: a table is not ours, or newer than this program.
             ConfigurationError: a setting or a folder is wrong; names the key and the fix.

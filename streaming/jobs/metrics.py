@@ -40,13 +40,7 @@ QUERY: Final = ("query",)
 
 
 class JobMetrics:
-    """Counts batches; ``registry`` exposes them.
-
-    Attributes:
-        registry: what a scrape collects.
-        totals: observations and changes since the start, by query.
-        queries: those that are watched, by name.
-    """
+    """Counts batches; ``registry`` exposes them."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series per counter, unused

@@ -215,11 +215,7 @@ _AUTHORIZATION_FAILED: Final = frozenset(
 
 
 class MissingPermissions:
-    """Missing permissions, each raised once, and again if it was there meanwhile.
-
-    Args:
-        grantee: who lacks it.
-    """
+    """Missing permissions, each raised once, and again if it was there meanwhile."""
 
     def __init__(self, grantee: Grantee) -> None:
         self._grantee = grantee

@@ -58,12 +58,7 @@ def monotonic() -> Micros:
 
 
 class ClockJumps:
-    """Detector of a wall clock that was set, or a machine that was suspended, since the last look.
-
-    Args:
-        clock: the wall-clock time.
-        timer: the monotonic time.
-    """
+    """Detector of a wall clock that was set, or a machine that was suspended, since the last look."""
 
     def __init__(self, clock: Callable[[], Micros] = wall_clock, timer: Callable[[], Micros] = monotonic) -> None:
         self._clock, self._timer = clock, timer
@@ -82,12 +77,7 @@ STABLE_SECONDS: Final = 300.0  # what ran for so long is started again at once w
 
 @dataclass(slots=True)
 class Timer:
-    """Is due at once, then once per period.
-
-    Attributes:
-        period: microseconds.
-        next_at: when it is due, by :func:`monotonic`.
-    """
+    """Is due at once, then once per period, by :func:`monotonic`."""
 
     period: Micros
     next_at: Micros = AT_ONCE
@@ -113,12 +103,7 @@ class Timer:
 
 
 class Silence:
-    """State of a source without an answer for so long that another one has to take over; so it is until its first.
-
-    Args:
-        after: microseconds.
-        clock: the monotonic time.
-    """
+    """State of a source without an answer for so long that another one has to take over; so it is until its first."""
 
     def __init__(self, after: Micros, clock: Callable[[], Micros]) -> None:
         self._after, self._clock = after, clock

@@ -64,10 +64,6 @@ class ChangeLog:
     def __init__(self, directory: Path, policy: RetentionPolicy = KEEP_ALL) -> None:
         """Open or create the table below a directory.
 
-        Args:
-            directory: of the tables.
-            policy: how long history and old files are retained.
-
         Raises:
             TableRefused: the table is not ours, or newer than this program.
         """

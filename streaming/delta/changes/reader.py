@@ -82,12 +82,7 @@ class ChangeReader:
     """
 
     def __init__(self, path: Path, after_version: int = BEFORE_FIRST) -> None:
-        """Start after a version.
-
-        Args:
-            path: the folder of ``partition_changes``; it need not exist yet.
-            after_version: newest version that the caller has read.
-        """
+        """Start after a version; the folder of ``partition_changes`` need not exist yet."""
         self.path = path
         # Of the table that was opened first; it never changes while the reader lives. None before.
         self._table_id: int | None = None

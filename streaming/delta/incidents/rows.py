@@ -38,12 +38,7 @@ _FLAGS: Final = ("is_under_replicated", "is_under_min_isr", "is_offline", "is_de
 
 
 def rows_of(changes: pa.Table, version: int) -> Iterator[ChangeRow]:
-    """Read the rows that one version added, in order; of first states of partitions in a row, one per cluster.
-
-    Args:
-        changes: rows as in ``partition_changes``.
-        version: the version that added them.
-    """
+    """Read the rows that one version added, in order; of first states of partitions in a row, one per cluster."""
     is_source = pc.equal(changes["subject"], Subject.SOURCE)
     is_bystander = pc.and_(is_source, pc.equal(changes["authority"], SourceKind.NONE))
     is_baseline = pc.and_(pc.fill_null(changes["is_baseline"], False), pc.equal(changes["subject"], Subject.PARTITION))

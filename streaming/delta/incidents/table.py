@@ -172,10 +172,7 @@ class IncidentsTable:
         self._writer.check_ours()
 
     def apply(self, added: Iterable[tuple[int, pa.Table]]) -> int:
-        """Apply what versions of the change log added, skipping those that were applied already; return how many rows.
-
-        Args:
-            added: (version, rows as in ``partition_changes``), the oldest first.
+        """Apply versions of the change log, oldest first, but those applied already; return how many rows.
 
         Raises:
             TableRefused: another job writes the table; nothing was written, and this object must be opened again.

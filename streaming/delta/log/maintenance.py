@@ -72,13 +72,7 @@ class Maintenance:
     """Counts the commits of one table, and runs a round of maintenance when one is due."""
 
     def __init__(self, table: DeltaTable, path: Path, policy: RetentionPolicy = KEEP_ALL) -> None:
-        """Maintain the log and the files of a table.
-
-        Args:
-            table: as its writer holds it.
-            path: its folder.
-            policy: how long history and old files are retained.
-        """
+        """Maintain the log and the files of a table."""
         self._table, self._path, self._policy = table, path, policy
         self._commits = 0
         self._unreferenced_since: dict[str, float] = {}

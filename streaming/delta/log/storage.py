@@ -58,9 +58,6 @@ def reading(table: str) -> Iterator[None]:
 
     A file that is missing is left to the caller, who may have looked for it: ``FileNotFoundError`` passes.
 
-    Args:
-        table: where it is, for the sentence.
-
     Raises:
         TableUnreadable: a file of it cannot be read. Not retried by itself: the caller may, files can come back.
     """

@@ -78,9 +78,6 @@ def lock_of(query: str) -> str:
 def writing(table: str) -> Iterator[None]:
     """Raise an error of one sentence when a table cannot be written.
 
-    Args:
-        table: where it is, for the sentence.
-
     Raises:
         IsrwatchError: the disk is full, or refuses.
     """

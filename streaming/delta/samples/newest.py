@@ -482,11 +482,7 @@ _DEPENDS_ON: Final = ("topic", "replication_factor", "min_isr", "allows_unclean_
 
 
 def rules_of_topics(columns: Mapping[str, pa.ChunkedArray]) -> dict[str, pa.ChunkedArray]:
-    """Return the columns that follow from others.
-
-    Args:
-        columns: of ``topic_settings``, by name.
-    """
+    """Return the columns of ``topic_settings`` that follow from others."""
     rows = zip(*(columns[name].to_pylist() for name in _DEPENDS_ON), strict=True)
     topics = [TopicDurability(*row) for row in rows]
     roles = [role_of(topic.topic) for topic in topics]

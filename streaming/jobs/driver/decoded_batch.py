@@ -361,12 +361,7 @@ class RepeatedBlocks:
         return _Difference(self._repeated, doubtful)
 
     def run_left_out(self, left_out: LeftOutBlocks, repeated: Container[bytes]) -> RepeatedRun | None:
-        """Return the run that a worker left out; None if its blocks must be read, because the state has changed since.
-
-        Args:
-            left_out: what stands for it.
-            repeated: the digests of blocks that still repeat the state.
-        """
+        """Return the run that a worker left out; None if the state has changed since: its blocks must be read."""
         digests = self._publisher.digests_of(left_out)
         run = new_run(left_out.payload)
         if run is None or digests is None or not all(digest in repeated for digest in digests):
@@ -389,13 +384,7 @@ class RepeatedBlocks:
             self._is_published = False
 
     def learn(self, decoded: Iterable[DecodedBlock], touched: ReplicationState, state: ReplicationState) -> None:
-        """Forget the blocks of topics that changed, and remember those that say what the state says now.
-
-        Args:
-            decoded: blocks of the batch.
-            touched: what the fold of the batch changed.
-            state: after the fold.
-        """
+        """Forget the blocks of topics that changed, and remember those that say what the state says now."""
         for key in touched.topics:
             if (topic := self._topics.pop(key, None)) is not None:
                 self._repeated -= topic.all()

@@ -49,10 +49,7 @@ class IncidentsBatch:
         self._table.check_ours()
 
     def apply(self, rows: pa.Table) -> BatchResult:
-        """Apply the rows that one or more versions added.
-
-        Args:
-            rows: of ``partition_changes``, in their order.
+        """Apply the rows of ``partition_changes`` that one or more versions added, in their order.
 
         Raises:
             TableRefused: another job writes the table; nothing was written.

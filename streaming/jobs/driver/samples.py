@@ -269,12 +269,7 @@ class SampleSources:
     """The sources of one channel."""
 
     def __init__(self, directory: Path, channel: Channel) -> None:
-        """Read the state that the table holds.
-
-        Args:
-            directory: of the tables.
-            channel: of the sources.
-        """
+        """Read the state that the table holds."""
         sources = ProgressTable(directory, channel).sources()
         self._quarantined = Counter({source.source: source.quarantined for source in sources})
         self._states: dict[SourceKey, SourceState] = {(source.cluster_id, source.source): source for source in sources}

@@ -105,11 +105,7 @@ class ControllerChannel:
 
 
 class Sockets:
-    """The types of requests that a broker serves, and those that wait.
-
-    Attributes:
-        are_open: requests are processed.
-    """
+    """The types of requests that a broker serves, and those that wait."""
 
     def __init__(self, served: Iterable[type]) -> None:
         self.are_open = False

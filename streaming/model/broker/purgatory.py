@@ -33,11 +33,7 @@ class _WatchedOperation(NamedTuple):
 
 
 class Purgatory:
-    """Waiting operations by the partitions they watch.
-
-    Attributes:
-        touched: watched partitions that have moved; an ordered set.
-    """
+    """Waiting operations by the partitions they watch."""
 
     def __init__(self, outbox: Outbox) -> None:
         self.touched: dict[TopicPartition, None] = {}

@@ -32,11 +32,6 @@ if TYPE_CHECKING:
 class Client:
     """Base of producers and consumers. Subclasses say in :meth:`poll` what they do whenever something has changed.
 
-    Args:
-        node: its address, an id that no broker has.
-        bootstrap: brokers to ask, in turn.
-        constants: ``request.timeout.ms`` and ``retry.backoff.ms``.
-
     Attributes:
         has_ended: it may go.
         network: its requests.

@@ -27,13 +27,7 @@ _MEMBERSHIPS: Final = {GroupProtocol.CLASSIC: ClassicMembership, GroupProtocol.C
 
 
 class Consumer(Client):
-    """A consumer.
-
-    Attributes:
-        fetching: its positions and what it read.
-        membership: its place in its group; None without one.
-        committing: its commits; None without a group.
-    """
+    """A consumer."""
 
     def __init__(
         self,

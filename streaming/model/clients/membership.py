@@ -49,11 +49,7 @@ class MemberStage(Enum):
 
 
 class ClassicMembership(Membership):
-    """A member.
-
-    Attributes:
-        stage: where it is in a rebalance.
-    """
+    """A member."""
 
     stage = MemberStage.UNJOINED
     _joined: JoinGroupResponse | None = None  # as leader, until it knows how many partitions there are

@@ -39,11 +39,7 @@ if TYPE_CHECKING:
 
 
 class GroupCoordinator:
-    """The groups that this broker coordinates.
-
-    Attributes:
-        log: what it knows.
-    """
+    """The groups that this broker coordinates."""
 
     def __init__(self, produce: Produce, metadata_cache: MetadataCache, constants: Constants, outbox: Outbox) -> None:
         self.log = GroupLog(produce, constants)

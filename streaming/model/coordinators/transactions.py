@@ -352,11 +352,7 @@ class MarkerSender:
 
 
 class Sessions:
-    """Answers to ``InitProducerId``.
-
-    Args:
-        abort: fences and aborts the open transaction of an id.
-    """
+    """Answers to ``InitProducerId``."""
 
     def __init__(
         self,

@@ -157,13 +157,7 @@ class _Open(NamedTuple):
 
 
 class NetworkClient:
-    """Requests in flight.
-
-    Args:
-        node: who asks.
-        timeout_ms: how long an answer may take.
-        outbox: where requests and timers go.
-    """
+    """Requests in flight."""
 
     def __init__(self, node: BrokerId, timeout_ms: int, outbox: Outbox) -> None:
         self._node = node

@@ -111,12 +111,7 @@ def marker_refusal(entry: ProducerEntry | None, producer_epoch: int, coordinator
 
 
 class ProducerState:
-    """The producers of one log.
-
-    Attributes:
-        entries: by producer id.
-        aborted: in the order of their markers.
-    """
+    """The producers of one log."""
 
     __slots__ = ("_completed", "_open", "aborted", "entries")
 

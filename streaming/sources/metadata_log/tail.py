@@ -265,17 +265,7 @@ NOTHING: Final = Progress()
 
 
 class Tail:
-    """Reads the log from the active controller, across failovers.
-
-    Args:
-        bootstrap: discovery of the controllers.
-        dial: opens connections to controllers.
-        cluster_id: controllers of another cluster refuse the request.
-        end: where reading begins.
-        report: takes one line for the user: connected, lost.
-        pause: sleeps between attempts after an error.
-        timer: the monotonic time.
-    """
+    """Reads the log from the active controller, across failovers."""
 
     def __init__(  # noqa: PLR0913 - what the network needs, and what tests replace
         self,

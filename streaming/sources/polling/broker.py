@@ -60,11 +60,7 @@ class BrokerOpener(Protocol):
 
 
 class Broker(Protocol):
-    """A broker that can be asked for its view.
-
-    Attributes:
-        address: where it was reached.
-    """
+    """A broker that can be asked for its view."""
 
     address: Address
 

@@ -243,11 +243,7 @@ class LeaderOffsets(NamedTuple):
 
 
 class PartitionLeader(Protocol):
-    """A broker that can be asked for the offsets of partitions that it leads.
-
-    Attributes:
-        address: where it was reached.
-    """
+    """A broker that can be asked for the offsets of partitions that it leads."""
 
     address: Address
 

@@ -289,13 +289,7 @@ _BLIND_MICROS: Final = 60_000_000  # a poll that is later than this was not mere
 
 
 class PolledReports:
-    """Begins with a full report, which is sent again when it is due, or when only that can show what has changed.
-
-    Args:
-        name: of the source.
-        poll_micros: interval of views.
-        snapshot_micros: interval of full reports.
-    """
+    """Begins with a full report, which is sent again when it is due, or when only that can show what has changed."""
 
     def __init__(self, name: str, *, poll_micros: Micros, snapshot_micros: Micros) -> None:
         self._name = name
@@ -316,10 +310,6 @@ class PolledReports:
         """Return between which times happened what a view shows that was not reported yet.
 
         Invariant: a change happened after the request of the previous view and before the response of this one.
-
-        Args:
-            began: the request of the previous view.
-            ended: the response of this one.
         """
         # When the clock is set back, a change must not become older than those reported before.
         start, end = self._until, max(ended, self._until + 1)

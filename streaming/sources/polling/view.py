@@ -298,12 +298,7 @@ class Uncertainty:
         return self.is_open and not self.is_long
 
     def ends_with(self, before: ClusterView, view: ClusterView) -> bool:
-        """Return whether a view that may be stale is believed all the same; otherwise it adds to the doubt.
-
-        Args:
-            before: the last accepted view.
-            view: what a broker shows now.
-        """
+        """Return whether a view that may be stale is believed all the same; otherwise it adds to the doubt."""
         is_enough = self._is_enough(view) and not goes_back(before, view)
         if self.is_long or is_enough or self._is_agreed(view):
             return True

@@ -419,11 +419,7 @@ class HeldPartition(NamedTuple):
 
 
 class HeldPartitions:
-    """Notes which partitions are held, from the offsets of one leader after the other.
-
-    Args:
-        clock: the monotonic time.
-    """
+    """Notes which partitions are held, from the offsets of one leader after the other."""
 
     def __init__(self, clock: Callable[[], Micros] = monotonic) -> None:
         self._clock = clock

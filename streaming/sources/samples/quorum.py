@@ -47,11 +47,7 @@ def describe_quorum(connection: Connection) -> Quorum | None:
 
 
 class QuorumKind:
-    """Asks one broker for the quorum, and the next one if that does not answer; see :class:`kind.Kind`.
-
-    Args:
-        period: microseconds.
-    """
+    """Asks one broker for the quorum, and the next one if that does not answer; see :class:`kind.Kind`."""
 
     names: Sequence[str] = (KIND,)
 

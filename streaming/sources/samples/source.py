@@ -243,11 +243,6 @@ def open_samples(
 ) -> list[SamplesSource]:
     """Create the source of the samples of one cluster.
 
-    Args:
-        settings: of the cluster.
-        report: takes one line for the user.
-        append_times: what brokers' agents say, if any are scraped.
-
     Raises:
         ConfigurationError: an address or a client property is wrong.
         Unsupported: only librdkafka can log in so.

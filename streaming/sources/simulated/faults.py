@@ -127,14 +127,7 @@ _BY_AN_ADMINISTRATOR: Final[dict[Action, Callable[[Stage, Fault], None]]] = {
 
 
 class Stage(Protocol):
-    """A cluster under a scenario.
-
-    Attributes:
-        scenario: the cluster and its fate, as written.
-        cluster: the model.
-        network: its links.
-        topic_ids: of the topics that exist, by name.
-    """
+    """A cluster under a scenario."""
 
     scenario: Scenario
     cluster: Cluster

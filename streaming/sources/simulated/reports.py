@@ -326,12 +326,7 @@ _MICROS_PER_MS: Final = 1000
 
 
 class SimulatedSpeeds:
-    """Measures every reachable broker, round by round.
-
-    Args:
-        simulated: the cluster.
-        random: of latencies.
-    """
+    """Measures every reachable broker, round by round."""
 
     def __init__(self, simulated: Cluster, random: Random) -> None:
         self._simulated, self._random = simulated, random

@@ -48,11 +48,7 @@ _CONTROLLED_SHUTDOWN_RETRY_MS: Final = 5_000
 
 
 class ZooKeeperBroker(Broker):
-    """A broker process with a session.
-
-    Attributes:
-        controller: its controller, active or not.
-    """
+    """A broker process with a session."""
 
     def __init__(
         self, broker: BrokerId, incarnation_id: str, constants: Constants, disk: Disk, directory: Directory

@@ -88,13 +88,7 @@ class _Session:
 
 
 class Ensemble:
-    """Its one node, for the cluster: as the controllers of a cluster on KRaft, but it is always there.
-
-    Attributes:
-        state: what the ensemble keeps.
-        nodes: where it is.
-        running: its process.
-    """
+    """Its one node, for the cluster: as the controllers of a cluster on KRaft, but it is always there."""
 
     def __init__(self, constants: Constants, *, origin: Micros) -> None:
         self.state = ZooKeeper(constants, origin=origin)
@@ -330,12 +324,7 @@ class Znodes:
 
 
 class Chronicle:
-    """The registry that the znodes amount to, and the commits that led there.
-
-    Attributes:
-        registry: the truth of the cluster.
-        commits: since they were last taken.
-    """
+    """The registry that the znodes amount to, and the commits that led there."""
 
     def __init__(self, znodes: Znodes, *, origin: Micros) -> None:
         self.registry = Registry()

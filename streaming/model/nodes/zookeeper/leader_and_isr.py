@@ -39,13 +39,7 @@ Decision = Callable[[TopicPartition, StateData], StateData | None]
 
 
 class LeadersAndIsrs:
-    """The steps of partitions within one controller epoch.
-
-    Args:
-        context: what the controller remembers.
-        announcements: how it tells the brokers.
-        switches: in which order brokers are preferred.
-    """
+    """The steps of partitions within one controller epoch."""
 
     def __init__(self, context: Context, announcements: Announcements, switches: Switches) -> None:
         self._context = context

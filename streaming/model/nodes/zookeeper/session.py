@@ -30,11 +30,7 @@ _PINGS_PER_TIMEOUT: Final = 3
 
 
 class Session:
-    """One session after another.
-
-    Attributes:
-        number: the current session's; None while there is none.
-    """
+    """One session after another."""
 
     def __init__(self, broker: BrokerId, timeout_ms: int, outbox: Outbox) -> None:
         self.number: int | None = None
