@@ -317,7 +317,7 @@ def table() -> tuple[tuple[str, ...], ...]:
 
 
 def _values(constants: Constants) -> dict[str, Any]:
-    """Everything by its name, switches beside constants."""
+    """Everything by its name, switches and constants."""
     given = {item.name: getattr(constants, item.name) for item in fields(constants) if item.name != "switches"}
     return given | {item.name: getattr(constants.switches, item.name) for item in fields(constants.switches)}
 

@@ -32,7 +32,7 @@ class ControllerChannel:
         controller: whom the broker asks.
         epoch: the newest raft epoch it heard of from an active controller.
         is_open: ``controller`` has spoken as the active one.
-        is_listening: the process is up; while it starts, it listens to nobody.
+        is_listening: the process is up; while it starts, it listens to no controller.
 
     Args:
         constants: how many controllers there are.

@@ -29,7 +29,7 @@ class CachedPartition:
         partition: what is led.
         remote: the follower, as the partition knows it.
         stated_epoch: the leader epoch in which the follower fetches it; None while it does not.
-        is_stated: that is the current leader epoch (or nobody fences).
+        is_stated: that is the current leader epoch (or fetches are not fenced).
         newest_request: id of the newest request that stated a position.
         sent_high_watermark: what the follower was told last; None before.
         is_settled: the follower has everything.

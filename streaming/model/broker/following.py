@@ -86,7 +86,7 @@ class FollowedPartitions:
         self._fetchers.setdefault(leader, Fetcher()).add(state, truncating=asks)
 
     def unfollow(self, key: TopicPartition) -> None:
-        """Follower learns that nobody leads, that it leads itself, or that the topic is gone."""
+        """Follower learns that there is no leader, that it leads itself, or that the topic is gone."""
         leader, _ = self._followed.pop(key, (None, None))
         if leader in self._fetchers:  # it is gone while all its partitions wait after errors
             self._fetchers[leader].remove(key)
@@ -179,7 +179,7 @@ class FollowedPartitions:
                 self._take_stale(item)
 
     def _take_stale(self, item: FetchedPartition) -> None:
-        """Without the check a follower takes what anybody sent, in whatever leader epoch; if only the offset fits."""
+        """Without the check a follower takes what any broker sent, in whatever leader epoch, if the offset fits."""
         if self._switches.discard_stale_fetches:
             return
         leader, _ = self._followed.get(item.topic_partition, (None, None))

@@ -90,7 +90,7 @@ class Lifecycle:
         }
 
     def register(self) -> None:
-        """Ask for a registration, and first for the metadata log if nobody sends it yet."""
+        """Ask for a registration, and first for the metadata log if no controller sends it yet."""
         if not self._channel.is_open:
             self._channel.send(MetadataRequest(self._broker))
         log_dirs = self._disk.log_dirs.registered_names
@@ -157,7 +157,7 @@ class Lifecycle:
         self._channel.outbox.after(delay_ms, HeartbeatDue(self._heartbeat_number))
 
     def ask_again(self) -> None:
-        """Nobody knows whether the former controller did what it was asked: ask the next one, after a wait."""
+        """Ask the next controller, after a wait: what the former one did is unknown."""
         if not self._is_asking:
             return
         self._is_asking = False

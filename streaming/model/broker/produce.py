@@ -205,7 +205,7 @@ class Produce:
 
 # A leader asks the coordinator before it lets a transaction begin in its partition (KIP-890).
 #
-# Without it a write that comes late, after its transaction has ended, begins a transaction that nobody ever ends: the
+# Without it a write that comes late, after its transaction has ended, begins a transaction that never ends: the
 # last stable offset stands still (a hanging transaction). In transaction version 2 the same question adds the
 # partition.
 

@@ -112,7 +112,7 @@ class OffsetCommits:
             self._membership.lose(now)
 
     def forget(self, keys: Iterable[TopicPartition]) -> None:
-        """These belong to somebody else now."""
+        """Forget partitions that another consumer has now."""
         for key in keys:
             self.committed.pop(key, None)
 
@@ -170,7 +170,7 @@ class Assignee(Protocol):
         """Read these no more, commit how far they were read, then call ``then``."""
 
     def drop(self, keys: Partitions) -> None:
-        """Read these no more; somebody else may have them already."""
+        """Read these no more; another member may have them already."""
 
 
 class Membership:

@@ -176,7 +176,7 @@ class ConsumerFetches:
                 self._compare(key, position, answer)
 
     def _compare(self, key: TopicPartition, position: Position, answer: EpochEndOffset) -> None:
-        """Is what was read still there? If not: without a policy fail, else go on where the logs part."""
+        """Check whether what was read is still there; else fail without a policy, or continue where the logs part."""
         if answer.end_offset == UNDEFINED_OFFSET:
             position.lose(self._config.reset, Error.OFFSET_OUT_OF_RANGE)
         elif answer.end_offset >= position.offset:

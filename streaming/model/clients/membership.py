@@ -117,7 +117,7 @@ class ClassicMembership(Membership):
         )
         self.stage = MemberStage.PREPARING_REBALANCE
         self._ask(request, self._answered_join, patience + _JOIN_GRACE_MS)
-        if not self._is_asking:  # nobody to ask yet
+        if not self._is_asking:  # no coordinator to ask yet
             self.stage = MemberStage.UNJOINED
 
     def _answered_join(self, now: int, response: JoinGroupResponse | None) -> None:

@@ -31,7 +31,7 @@ class FetchState(Enum):
     """Ask a new leader whether its log still has what was read (KIP-320)."""
     FETCHING = auto()
     FAILED = auto()
-    """The application has to say where to go on: there is no reset policy."""
+    """The application has to say where to continue: there is no reset policy."""
 
 
 # States that may come before; a seek or a new assignment starts over.

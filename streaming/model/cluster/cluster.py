@@ -143,7 +143,7 @@ class Cluster:
         return commits
 
     def _deliver(self, event: Event) -> None:
-        """Controllers hear nobody whose process has ended, and with it the connection."""
+        """Controllers lose the connection of a process that has ended."""
         node, sender = event.receiver.node, event.sender
         if self._processes.get(node) != event.receiver.process or node not in self._nodes:
             self._refuse_connection(event)
@@ -281,7 +281,7 @@ class Cluster:
             self._paused.setdefault(node, Pause(self.now))
 
     def resume(self, node: BrokerId) -> None:
-        """A frozen process goes on: overdue timers first, then what waited in its sockets."""
+        """Resume a frozen process: overdue timers first, then what waited in its sockets."""
         pause = self._paused.pop(node, None)
         if pause is None:
             return
@@ -340,7 +340,7 @@ class ControllerRequest(Protocol):
     """The way to the active controller."""
 
     def __call__(self, request: Callable[[ControlPlane, int], T]) -> T:
-        """Answer a request at this moment; ``RefusedRequest`` if nobody can."""
+        """Answer a request at this moment; ``RefusedRequest`` if no controller can."""
 
 
 class Admin:
@@ -408,7 +408,7 @@ class Admin:
         self._ask(lambda controller, now: controller.topics.alter_config(now, topic, key, value))
 
     def elect_leaders(self, mode: Mode, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Error]:
-        """Elect preferred leaders, or (UNCLEAN) any live replica where nobody leads; KIP-460.
+        """Elect preferred leaders, or (UNCLEAN) any live replica where there is no leader; KIP-460.
 
         Gives ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE or ELIGIBLE_LEADERS_NOT_AVAILABLE by partition.
         """

@@ -1,6 +1,6 @@
 """Groups as an observer sees them who asks every coordinator (``Admin.describeConsumerGroups``, ``listOffsets``).
 
-Costs nothing until somebody asks.
+Costs nothing until it is called.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class UndecidedTransaction(NamedTuple):
 
 
 class HangingTransaction(NamedTuple):
-    """A transaction that nobody will end: the producer's epoch, and where it is open."""
+    """A transaction that will not end by itself: the producer's epoch, and where it is open."""
 
     producer_epoch: int
     partitions: tuple[TopicPartition, ...]

@@ -80,7 +80,7 @@ STATEMENTS: Final[dict[int, Statement]] = {
     ),
     9: Statement(
         "With n replicas, n - 1 failures are tolerated.",
-        "As long as one member of the ISR lives, somebody can lead.",
+        "As long as one member of the ISR lives, there is a replica that can lead.",
         "That is availability. Records written with acks=all survive min.insync.replicas - 1 losses of data; writes go"
         " on through ISR size - min.insync.replicas failures.",
         "streaming.contracts.health:effective_min_isr",
@@ -210,7 +210,7 @@ STATEMENTS: Final[dict[int, Statement]] = {
     ),
     30: Statement(
         "A partition lies on one disk, which is online or offline.",
-        "One log directory holds a whole replica. If it fails, that replica is offline; the broker goes on.",
+        "One log directory holds a whole replica. If it fails, that replica is offline; the broker continues.",
         "",
         "streaming.model.storage.disk:Disk",
     ),
@@ -234,8 +234,8 @@ STATEMENTS: Final[dict[int, Statement]] = {
     ),
     34: Statement(
         "Replication factor 3 on three brokers survives two failures.",
-        "With min.insync.replicas 1, reads and writes go on with one broker left.",
-        "With 2, writes with acks=all stop after the second failure; with 1 they go on, but on one copy.",
+        "With min.insync.replicas 1, reads and writes continue with one broker left.",
+        "With 2, writes with acks=all stop after the second failure; with 1 they continue, but on one copy.",
         f"{_BROKER}leader:LeaderPartition",
     ),
     35: Statement(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Proposal(NamedTuple):
-    """A proposal beside what the controller knows."""
+    """A proposal compared with what the controller knows."""
 
     sender: BrokerId
     item: AlterPartitionItem

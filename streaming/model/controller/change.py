@@ -67,13 +67,13 @@ class Candidates(NamedTuple):
     def is_valid(self, broker: BrokerId) -> bool:
         """Live, and certain to hold every committed record.
 
-        The ELR counts only while the ISR is empty: as long as anybody is in sync, records may have been committed that
+        The ELR counts only while the ISR is empty: while a replica is in sync, records may have been committed that
         those who left do not have.
         """
         return self.acceptable(broker) and (broker in self.isr or (not self.isr and broker in self.elr))
 
     def may_return(self, last_known: tuple[BrokerId, ...]) -> bool:
-        """Return whether the last known leader may lead again: nobody is in sync, nobody is eligible."""
+        """Return whether the last known leader may lead again: no replica is in sync or eligible."""
         if self.isr or self.elr or len(last_known) != 1:
             return False
         return self.acceptable(last_known[0]) or not self.last_known_leader_check
@@ -83,7 +83,7 @@ def elect(partition: PartitionRegistration, candidates: Candidates, mode: Mode) 
     """Find the leader, in Kafka's order of preference.
 
     PREFERRED asks for the first replica before the current leader; both keep the current leader before they look
-    along the replica list. Only then may the last known leader return (nobody in ISR or ELR), or, in mode UNCLEAN,
+    along the replica list. Only then may the last known leader return (ISR and ELR are empty), or, in mode UNCLEAN,
     any live replica.
     """
     preferred, current = partition.replicas[0], partition.leader
@@ -157,7 +157,7 @@ def build(before: PartitionRegistration, target: Target) -> Change | None:
     election = elect(planned, Candidates(isr, elr, target.acceptable, check), target.mode)
     isr, elr, last_known, recovery = _after_election(before, target, election, elr, last_known)
     if not isr and not target.elr_enabled:
-        isr = before.isr  # without ELR the last member stays in the ISR while nobody leads
+        isr = before.isr  # without ELR the last member stays in the ISR without a leader
     if target.elr_enabled:
         last_known = _last_known_leader(before, election.leader, isr, last_known)
     after = planned._replace(
@@ -280,7 +280,7 @@ class Assignment(NamedTuple):
 
 
 class Reversion(NamedTuple):
-    """The way back: the ISR that remains; ``unclean`` if somebody outside of it had to be put in."""
+    """The way back: the ISR that remains; ``unclean`` if a replica outside of it had to be put in."""
 
     assignment: Assignment
     isr: tuple[BrokerId, ...]

@@ -1,7 +1,7 @@
 """The active controller: requests in; record batches, answers and metadata out.
 
 Every operation is one batch. The quorum (``streaming.model.quorum``) decides who is active, joins batches that fall
-within its append linger, and lets nobody see them or an answer before a majority of controllers has them.
+within its append linger, and shows neither them nor an answer before a majority of controllers has them.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Controller:
         self.writer.subscribers[request.broker] = None
 
     def unsubscribe(self, broker: BrokerId) -> None:
-        """Broker's process ended: nobody reads its metadata stream."""
+        """A broker's process ended, and with it its metadata stream."""
         self.writer.subscribers.pop(broker, None)
 
 

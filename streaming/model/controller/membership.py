@@ -42,7 +42,7 @@ class Membership:
         self._shutdown_offsets: dict[BrokerId, int] = {}
 
     def restart_sessions(self, now: int) -> None:
-        """A new controller is active: it heard of nobody yet and gives everybody, if not fenced, a whole session."""
+        """A new controller is active: it gives every broker that is not fenced a whole session."""
         self._sessions = Sessions(self._session_timeout_ms)
         for broker, registration in self._registry.brokers.items():
             if not registration.fenced:
@@ -236,7 +236,7 @@ class Membership:
         self._leave_isrs(broker, Cause.CONTROLLED_SHUTDOWN)
 
     def _unfence(self, broker: BrokerId) -> None:
-        """The registration first, then elections for every leaderless partition. Nobody joins an ISR here."""
+        """The registration first, then elections for every leaderless partition. No broker joins an ISR here."""
         registration = self._registry.brokers[broker]
         self._writer.write(BrokerRegistrationChange(broker=broker, broker_epoch=registration.epoch, fenced=_UNFENCED))
         self._writer.set_broker(broker, registration._replace(fenced=False))
@@ -270,7 +270,7 @@ class Question(NamedTuple):
     """Everything the next state depends on.
 
     ``caught_up``: its metadata reaches its own registration. ``drained``: every active broker's metadata reaches the
-    start of its controlled shutdown, so nobody takes it for a leader any more (KAFKA-14292: one slow broker blocks).
+    start of its controlled shutdown, so no broker takes it for a leader any more (KAFKA-14292: one slow broker blocks).
     """
 
     state: BrokerState

@@ -74,9 +74,9 @@ class MetadataWriter:
 
     Attributes:
         appended: batches that the quorum has not been handed yet.
-        commits: what the quorum has committed and nobody has taken yet.
+        commits: what the quorum has committed and was not taken yet.
         end_offset: where the log ends once everything written is in it; falls only with :meth:`begin_epoch`.
-        committed_offset: end of what anybody may see of it. Invariant: ≤ ``end_offset``, never falls.
+        committed_offset: end of what others may see of it. Invariant: ≤ ``end_offset``, never falls.
         epoch: raft epoch of the active controller; never falls.
 
     Args:
@@ -216,7 +216,7 @@ class MetadataWriter:
         self.registry.journal.forget(end_offset)
 
     def _publish(self, transitions: tuple[Transition, ...]) -> None:
-        """Send what changed. Departs from Kafka: idle heartbeats of the log are not sent, nobody acts on them."""
+        """Send what changed. Departs from Kafka: idle heartbeats of the log are not sent: they change nothing."""
         partitions = tuple(
             MetadataPartition(transition.topic_partition, transition.topic, transition.after)
             for transition in transitions
@@ -247,7 +247,7 @@ MICROS_PER_MS: Final = 1_000
 
 
 class Commit(NamedTuple):
-    """The batch as anybody may read it, and the true steps; ``now`` is model time in milliseconds."""
+    """The batch as others may read it, and the true steps; ``now`` is model time in milliseconds."""
 
     now: int
     batch: RecordBatch

@@ -253,7 +253,7 @@ _INT_LIMIT: Final = 1 << 31
 
 
 class JavaRandom:
-    """``java.util.Random`` over somebody's bits, so that the same bits give Kafka's own choices.
+    """``java.util.Random`` over given bits, so that the same bits give Kafka's own choices.
 
     Args:
         bits: gives a whole number of that many random bits; ``random.Random(seed).getrandbits`` does.

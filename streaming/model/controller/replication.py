@@ -106,7 +106,7 @@ class Replication:
         self._writer.commit(now)
 
     def rebalance_leaders(self, now: int) -> None:
-        """Controller, periodically: elect the preferred leader wherever somebody else leads and it may."""
+        """Controller, periodically: elect the preferred leader wherever another replica leads and it may."""
         changes = 0
         for key in list(self._registry.off_preferred_leader):
             changes += self._elect(key, Mode.PREFERRED) is Error.NONE

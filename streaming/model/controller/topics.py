@@ -113,7 +113,7 @@ class Topics:
         """Administrator sets a topic's configuration, or (``CLUSTER``) everybody's default; None takes it back.
 
         Another minimum voids what "eligible" was promised under: the eligible leader replicas are cleared. Without them
-        nobody could tell who is eligible, so with that feature on the default minimum cannot be taken back (KIP-966).
+        the eligible replicas would be unknown, so with that feature the default minimum cannot be taken back (KIP-966).
         """
         topics = list(self._registry.topics.values()) if topic_name == CLUSTER else [self._topic_or_refuse(topic_name)]
         if topic_name == CLUSTER and value is None and key == MIN_ISR and self._writer.elr_enabled:

@@ -74,7 +74,7 @@ def sticky(topics: Counts, members: Sequence[Subscription]) -> Assignment:
 
 
 def cooperative_sticky(topics: Counts, members: Sequence[Subscription]) -> Assignment:
-    """Do as ``sticky``, but hand over nothing that somebody still owns (``CooperativeStickyAssignor``, KIP-429).
+    """Do as ``sticky``, but hand over nothing that another member still owns (``CooperativeStickyAssignor``, KIP-429).
 
     The owner sees that it lost a partition, stops reading it, and joins again; the next assignment hands it over.
     """
@@ -124,7 +124,7 @@ def _all_subscribe_alike(members: Iterable[Subscription]) -> bool:
 
 
 def _subscribed_partitions(topics: Counts, members: Iterable[Subscription]) -> list[TopicPartition]:
-    """Every partition that somebody subscribes to, in order."""
+    """Every partition that a member subscribes to, in order."""
     subscribed = frozenset[TopicId]().union(*(member.topics for member in members))
     return [
         TopicPartition(topic_id, number)

@@ -143,7 +143,7 @@ class ClassicProtocol:
             self._begin_generation(now, group, classic)
 
     def _begin_generation(self, now: int, group: Group, classic: ClassicGroup) -> None:
-        """Go on with those that joined."""
+        """Continue with the members that joined."""
         self._sessions.forget(group.name, [*classic.begin_generation(), *classic.pending])
         classic.pending.clear()
         if not classic.members:

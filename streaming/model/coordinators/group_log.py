@@ -1,7 +1,7 @@
 """Memory of a group coordinator, which it gets by reading and writing its partitions.
 
-State is what the log says: a record counts for the next decision as soon as it is appended, and for anybody outside
-once it is committed (``CoordinatorRuntime``). So nobody ever hears of what another coordinator would not know.
+State is what the log says: a record counts for the next decision as soon as it is appended, and for others
+once it is committed (``CoordinatorRuntime``). So no answer rests on what another coordinator would not know.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ class MemberSessions:
             self._outbox.after(timeout_ms, timer)
 
     def forget(self, group: str, members: Iterable[str]) -> None:
-        """These members are nobody's concern any more."""
+        """Forget members."""
         for member_id in members:
             self._heartbeats.pop(SessionDue(group, member_id), None)
 

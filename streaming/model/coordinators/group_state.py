@@ -151,7 +151,7 @@ def retarget(group: ConsumerGroup, counts: Mapping[TopicId, int], now: int) -> C
 
 
 def assignor_of(group: ConsumerGroup) -> str:
-    """Give the assignor that most members ask for; the coordinator's own if nobody asks."""
+    """Give the assignor that most members ask for; the coordinator's own if none does."""
     asked = [member.assignor for member in group.members.values() if member.assignor is not None]
     return max(sorted(set(asked)), key=asked.count) if asked else DEFAULT_ASSIGNOR
 
@@ -258,7 +258,7 @@ class ClassicGroup:
         rebalance: number of the timer that limits the running rebalance.
         is_gathering: it is the first one, and waits for still more members.
         patience_ms: how much longer it may do so.
-        has_grown: somebody joined since that wait began.
+        has_grown: a member joined since that wait began.
         since_ms: when its state changed last.
     """
 
@@ -287,7 +287,7 @@ class ClassicGroup:
 
     @property
     def have_all_joined(self) -> bool:
-        """True if there is nobody left to wait for."""
+        """True if there is no member left to wait for."""
         return not self.pending and all(member.joining is not None for member in self.members.values())
 
     @property
@@ -296,7 +296,7 @@ class ClassicGroup:
         return frozenset[TopicId]().union(*(member.topics for member in self.members.values()))
 
     def begin_generation(self) -> list[str]:
-        """Go on without those that did not join, and give them; elect a leader and an assignor."""
+        """Continue without those that did not join, and give them; elect a leader and an assignor."""
         late = [name for name, member in self.members.items() if member.joining is None]
         for name in late:
             del self.members[name]
@@ -336,7 +336,7 @@ class ClassicGroup:
 
 
 def from_value(value: ClassicGroupValue) -> ClassicGroup:
-    """Another coordinator goes on with what its predecessor wrote: the generation is complete, or nobody is left."""
+    """Another coordinator continues what its predecessor wrote: the generation is complete, or it has no member."""
     group = ClassicGroup()
     group.generation, group.assignor, group.leader = value.generation, value.assignor, value.leader
     group.since_ms = value.since_ms

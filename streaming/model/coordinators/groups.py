@@ -1,6 +1,6 @@
 """The coordinator of groups: the leader of the partition of ``__consumer_offsets`` that a group's name hashes to.
 
-What it knows, it has from that partition, so another broker goes on where it stopped. Both protocols stand in files of
+It knows what that partition holds, so another broker continues where it stopped. Both protocols stand in files of
 their own, and so do committed offsets.
 """
 
@@ -92,7 +92,7 @@ class GroupCoordinator:
             self._offsets.expire(now)
 
 
-# Committed offsets of groups: fenced, written, read, and forgotten when nobody wants them any more.
+# Committed offsets of groups: fenced, written, read, and forgotten when they are not used any more.
 
 
 class GroupOffsets:
@@ -168,7 +168,7 @@ class GroupOffsets:
 
     @staticmethod
     def _unused_since(now: int, group: Group, value: OffsetCommitValue) -> int:
-        """Tell since when nobody wants an offset: ``now`` while somebody does.
+        """Return since when an offset is unused: ``now`` while it is used.
 
         A classic group that is empty stopped when it became empty, anything else when it committed.
         """
@@ -208,7 +208,7 @@ def fence(group: Group, member_id: str, generation: int) -> Error:
         return Error.UNKNOWN_MEMBER_ID
     if generation != classic.generation:
         return Error.ILLEGAL_GENERATION
-    # Until the shares are out nobody can tell whose partition it is.
+    # Until the shares are out it is unknown whose partition it is.
     is_completing = classic.state is GroupState.COMPLETING_REBALANCE
     return Error.REBALANCE_IN_PROGRESS if is_completing else Error.NONE
 

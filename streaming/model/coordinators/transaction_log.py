@@ -78,7 +78,7 @@ class TransactionLog:
         return self._epochs.get(self._number_of(transactional_id))
 
     def find(self, transactional_id: str) -> TransactionMetadata | None:
-        """Give what is committed of an id that this broker coordinates; None for one nobody has used."""
+        """Give what is committed of an id that this broker coordinates; None for one that was never used."""
         return self._values.get(self._number_of(transactional_id), {}).get(transactional_id)
 
     def is_pending(self, transactional_id: str) -> bool:

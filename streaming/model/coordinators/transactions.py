@@ -1,7 +1,7 @@
 """The coordinator of transactions: the leader of the partition of ``__transaction_state`` that an id hashes to.
 
 What it decides is decided once its record is committed there (``acks=all``); what it knows, it has from that partition,
-so another broker goes on where it stopped. States and steps stand in ``transaction_state``.
+so another broker continues where it stopped. States and steps stand in ``transaction_state``.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ class MarkerSender:
             self._decisions.pop(transactional_id, None)
 
     def try_again(self, transactional_id: str, metadata: TransactionMetadata) -> None:
-        """Go on after a wait."""
+        """Continue after a wait."""
         self._network.outbox.after(self._retry_backoff_ms, MarkersDue(transactional_id, metadata.producer_epoch))
 
     def retry(self, now: int, timer: MarkersDue) -> None:

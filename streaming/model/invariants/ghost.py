@@ -1,4 +1,4 @@
-"""Ghost state: what nobody in the cluster knows as a whole, but what its promises are about. An observer.
+"""Ghost state: what no process of the cluster knows as a whole, but its promises are about. An observer.
 
 It remembers what was written, acknowledged and seen by consumers, and what excuses a loss: a record that was
 acknowledged may be lost by an unclean election, by as many damaged disks at once as the minimum ISR, or, without
@@ -53,7 +53,7 @@ class Memory:
         acked: acknowledged with acks=all.
         nacked: appended for acks=all, then refused or given up.
         waiting: appended for acks=all and not answered, by the leader that owes the answer.
-        consumed: what was below the high watermark of anybody who led: a consumer that is always there first.
+        consumed: what was below the high watermark of any leader: a consumer that is always there first.
         true_high_watermark: what every member of the controller's ISR had when a leader moved its high watermark.
         writers: who appended, by leader epoch.
         epoch_marks: the last high watermark of each believer, by broker.
@@ -116,7 +116,7 @@ class Ghost:
     # -------------------------------------------------------------- told by the protocol (Probe)
 
     def appended(self, leader: LeaderPartition, offset: int, *, acks_all: bool) -> None:
-        """A leader wrote records; nobody else may ever write in its epoch."""
+        """A leader wrote records; no other leader may ever write in its epoch."""
         memory, log = self.memory(leader.key), leader.replica.log
         epoch = leader.committed.leader_epoch
         span = Span(epoch, offset, log.end)

@@ -148,14 +148,14 @@ def _held(group: Group, member_id: str, generation: int) -> frozenset[TopicParti
     if classic is None or classic.state is not GroupState.STABLE or generation != classic.generation:
         return None
     member = classic.members.get(member_id)
-    # What a cooperative member came with is given to nobody else in this generation.
+    # What a cooperative member came with is given to no other member in this generation.
     return None if member is None else frozenset((*member.share, *member.owned))
 
 
 class GroupWatch:
     """Asks every invariant of groups at once; call :meth:`check` as often as you like.
 
-    What was acknowledged stays as long as nobody seeks back and no partition loses records. A commit whose answer was
+    What was acknowledged stays while no consumer seeks back and no partition loses records. A commit whose answer was
     lost may come to light later and be overtaken by an older one: its member was right when it committed.
     """
 

@@ -1,4 +1,4 @@
-"""Invariants of a leader's view beside the truth. Each gives the complaint, or None while it holds."""
+"""Invariants of a leader's view compared with the truth. Each gives the complaint, or None while it holds."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def strong_isr(view: View) -> str | None:
 
 
 def valid_high_watermark(view: View) -> str | None:
-    """Nobody in the controller's ISR ends below the high watermark of a leader that is not stale.
+    """No member of the controller's ISR ends below the high watermark of a leader that is not stale.
 
     Source: ValidHighWatermark of hachikuji's specification of asynchronous ISR changes.
     """

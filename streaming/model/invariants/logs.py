@@ -1,4 +1,4 @@
-"""Invariants of logs beside what was acknowledged and read. Each gives the complaint, or None while it holds."""
+"""Invariants of logs compared with what was acknowledged and read. Each gives the complaint, or None while it holds."""
 
 from __future__ import annotations
 

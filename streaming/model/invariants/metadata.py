@@ -27,7 +27,7 @@ def type_ok(view: View) -> str | None:
 
 
 def leader_in_isr(view: View) -> str | None:
-    """A leader is a member of the ISR. Source: LeaderInIsr of hachikuji's specification; KRaft form, -1 is nobody."""
+    """A leader is a member of the ISR. Source: LeaderInIsr of hachikuji's specification; in KRaft -1 is no leader."""
     state = view.truth
     return None if state.leader == NO_LEADER or state.leader in state.isr else f"leader outside ISR: {state}"
 
@@ -55,11 +55,11 @@ def valid_controller_isr_and_elr(view: View) -> str | None:
     if set(state.elr) & set(state.isr):
         return f"ELR and ISR share a member: {state}"
     eligible = set(state.elr) & set(state.replicas)
-    return f"ELR beside a full ISR: {state}" if eligible and len(state.isr) >= view.min_isr else None
+    return f"ELR although the ISR is full: {state}" if eligible and len(state.isr) >= view.min_isr else None
 
 
 def last_known_leader(view: View) -> str | None:
-    """At most one last known leader is remembered, and only while nobody leads.
+    """At most one last known leader is remembered, and only while there is no leader.
 
     Source: what shipped Kafka keeps in ``LastKnownElr``. The design of KIP-966 promised more (MinIsrRecoveryQuorum:
     with ISR and ELR empty, as many last known members as the minimum ISR), which is not true of Kafka 4.x.
@@ -123,7 +123,7 @@ def valid_broker_state(cluster: Cluster) -> str | None:
         if not broker.lifecycle.is_running:
             continue
         if registration is None or broker.lifecycle.epoch > registration.epoch:
-            return f"broker {node} runs with epoch {broker.lifecycle.epoch} beside {registration}"
+            return f"broker {node} runs with epoch {broker.lifecycle.epoch}, not that of {registration}"
         if (
             broker.lifecycle.epoch == registration.epoch
             and broker.lifecycle.incarnation_id != registration.incarnation_id

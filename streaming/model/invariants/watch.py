@@ -79,7 +79,7 @@ class Watch(Ghost):
 
     Args:
         cluster: before any of its brokers started.
-        stops: raise at the first violation; else go on and gather each promise's first.
+        stops: raise at the first violation; else continue and gather each promise's first.
 
     Attributes:
         violations: what was gathered.

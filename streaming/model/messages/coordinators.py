@@ -214,7 +214,7 @@ class JoinsDue(NamedTuple):
 
 
 class OffsetExpirationDue(NamedTuple):
-    """Timer: look for offsets that nobody wants any more."""
+    """Timer: look for offsets that are not used any more."""
 
 
 # Transactions: producers, leaders and coordinators talk of them (apis 24, 26 and 27). Values only.
@@ -253,7 +253,7 @@ class EndTxnRequest(NamedTuple):
 
 
 class EndTxnResponse(NamedTuple):
-    """The decision is in the coordinator's log. The identity is the one to go on with (version 2)."""
+    """The decision is in the coordinator's log. The identity is the one to continue with (version 2)."""
 
     correlation_id: int
     error: Error

@@ -148,6 +148,6 @@ class ControlledShutdownRequest(NamedTuple):
 
 
 class ControlledShutdownResponse(NamedTuple):
-    """``remaining``: partitions that it still leads, for nobody else may; None if the other is not the controller."""
+    """``remaining``: partitions that it still leads, for no other replica may; None: the other is no controller."""
 
     remaining: int | None

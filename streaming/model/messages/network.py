@@ -191,7 +191,7 @@ class NetworkClient:
         return sum(request.receiver == receiver for request in self._open.values())
 
     def answered(self, now: int, response: Any) -> None:  # noqa: ANN401 - any answer, as long as it names its request
-        """An answer arrives; void if nobody waits for it any more."""
+        """An answer arrives; void if no request waits for it any more."""
         request = self._open.pop(response.correlation_id, None)
         if request is not None:
             request.then(now, response)

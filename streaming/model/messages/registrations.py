@@ -18,14 +18,14 @@ class PartitionRegistration(NamedTuple):
         replicas: the assignment; the first one is the preferred leader.
         isr: in the order in which they joined. Invariant: ⊆ ``replicas``; never empty unless eligible leader replicas
             are on.
-        leader: -1 while nobody leads. Invariant: in ``isr`` or -1.
+        leader: -1 for none. Invariant: in ``isr`` or -1.
         leader_epoch: grows by at most one in a step, always with another leader and always when a replica goes.
             Fences requests between replicas. Invariant: ≤ ``partition_epoch``.
         partition_epoch: grows by exactly one in every step; a leader's proposal must build on the newest.
         elr: eligible leader replicas, who left the ISR while it was below the minimum: they hold everything committed,
             for nothing was committed since (KIP-966). Invariant: disjoint from ``isr``; names no replica once the ISR
             has the minimum; ⊆ ``replicas`` but for those that a reassignment dropped.
-        last_known_elr: the last leader, where ISR and ELR became empty. Invariant: at most one; empty while anybody
+        last_known_elr: the last leader, where ISR and ELR became empty. Invariant: at most one; empty while a replica
             leads.
         leader_recovery_state: RECOVERING from an unclean election until its leader says that it has recovered.
         adding_replicas, removing_replicas: ⊆ ``replicas``, empty unless a reassignment runs.

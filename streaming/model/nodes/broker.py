@@ -113,7 +113,7 @@ class Broker:
         """Follow the metadata log, ask for a registration, look for lagging followers from now on.
 
         As in Kafka, replication does not wait for the registration: a process that replaces a crashed one fetches
-        while the controller still counts on the old one. It answers nobody yet (:meth:`_begin_to_serve`).
+        while the controller still counts on the old one. It answers no request yet (:meth:`_begin_to_serve`).
         """
         self.channel.is_listening = True
         self.outbox.after(self._constants.isr_expiration_ms, IsrExpiration())

@@ -1,7 +1,7 @@
 """The log of one replica: offsets and leader epochs. Knows no leaders, no ISR, no time.
 
 A record is an offset and the epoch of the leader that wrote it; so the epoch cache (epoch, first offset) *is* the log,
-however long it is (KIP-101, KIP-279). Batches that carry more (a producer, keys, a marker) are kept beside it.
+however long it is (KIP-101, KIP-279). Batches that carry more (a producer, keys, a marker) are kept next to it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Log:
         Even a later one does: who led with an empty log, and follows now, takes records of earlier epochs
         (``LeaderEpochFileCache.maybeTruncateNonMonotonicEntries``).
         """
-        if self.epochs and self.epochs[-1][0] == epoch:  # nearly always: it goes on
+        if self.epochs and self.epochs[-1][0] == epoch:  # nearly always: the epoch continues
             return
         while self.epochs and self.epochs[-1][1] >= offset and self.epochs[-1][0] != epoch:
             self.epochs.pop()

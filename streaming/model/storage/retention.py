@@ -48,7 +48,7 @@ def next_visit(log: Log, now: int) -> int | None:
 
 # Compaction of a log: the newest value of each key stays (``LogCleaner``). Changes batches, never offsets.
 #
-# Departs from Kafka: a batch without records stays as a gap, so that nobody takes its offsets for records; segments
+# Departs from Kafka: a batch without records stays as a gap, so that its offsets are not taken for records; segments
 # are not joined; markers, and records of aborted transactions, stay.
 
 

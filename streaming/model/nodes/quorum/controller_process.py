@@ -2,8 +2,8 @@
 
 All controllers of a cluster share one :class:`Controller`, the replicated state; the active one alone touches it. What
 it does is written to its own log, and nothing of it leaves this process before the quorum has it: no batch is seen, no
-broker is told, no request is answered. A controller that was deposed without knowing it goes on being asked, and never
-answers; that is all anybody can tell of it.
+broker is told, no request is answered. A controller that was deposed without knowing it is asked further, and never
+answers; that is all that others see of it.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class ControllerProcess:
 
     @property
     def is_active(self) -> bool:
-        """True if it leads, has committed that it does, and nobody else has since."""
+        """True if it leads, has committed that it does, and no other controller has since."""
         return self.raft.role is Role.LEADER and self._state.writer.epoch == self.raft.epoch
 
     def start(self, now: int, start_up_ms: int) -> None:

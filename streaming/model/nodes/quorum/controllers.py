@@ -69,7 +69,7 @@ class Controllers:
             process.disconnected(broker)
 
     def describe(self, now: int) -> QuorumDescription | None:
-        """Tell what the active controller knows of the quorum; None while nobody is active."""
+        """Return what the active controller knows of the quorum; None while none is active."""
         node = self.active
         return None if node is None else describe(now, self.running[node], self.state.writer.subscribers)
 

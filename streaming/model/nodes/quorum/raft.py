@@ -170,7 +170,7 @@ class Raft(Voter):
             self._outbox.send(voter, BeginQuorumEpochRequest(self._node, self.epoch))
 
     def resign(self, now: int) -> None:
-        """Leader gives up its epoch: the process stops, or a majority is silent. Nobody else can lead this epoch."""
+        """Leader gives up its epoch: the process stops, or a majority is silent. No other one can lead this epoch."""
         if self.leader_state is None:
             return
         successors = self.leader_state.successors()

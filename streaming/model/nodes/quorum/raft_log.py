@@ -1,6 +1,6 @@
 """The metadata log of one controller, and what else a voter keeps on disk. Knows no roles and no time.
 
-Offsets and epochs are those of any replica (``storage.log``); beside them stand the batches themselves.
+Offsets and epochs are those of any replica (``storage.log``); the batches themselves stand next to them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class RaftLog:
     def diverges_from(self, epoch: int, offset: int) -> EpochEntry | None:
         """Leader: compare with a follower that is at ``offset`` after a batch of ``epoch``; None if they agree."""
         divergence = check_fetch(self._offsets, offset, epoch)
-        assert not isinstance(divergence, Error), f"nobody is at {offset} after epoch {epoch}"  # noqa: S101 - log matching
+        assert not isinstance(divergence, Error), f"no log is at {offset} after epoch {epoch}"  # noqa: S101 - log matching
         return divergence
 
     def truncate_to_diverging(self, diverging: EpochEntry) -> None:

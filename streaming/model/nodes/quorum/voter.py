@@ -177,7 +177,7 @@ class Voter:
             self._follow()
         elif trigger is not RoleTrigger.HIGHER_EPOCH or former in _ELECTED:
             self._expire_after(now, self._election_timeout())
-        # else: its timeout goes on, or a voter that cannot win, and tries again and again, would keep off who can
+        # else: its timeout continues, or a voter that cannot win, and tries again and again, would keep off who can
 
     def _leave(self) -> None:
         """The former role is over."""
@@ -248,7 +248,7 @@ class Voter:
         )
 
     def _grants(self, request: VoteRequest) -> bool:
-        """Return whether to vote for somebody: only for a log at least as advanced, so that no commit is ever lost."""
+        """Return whether to vote for a candidate: only for a log at least as advanced, so that no commit is lost."""
         if (request.last_epoch, request.end_offset) < self.log.position or self.role is Role.LEADER:
             return False
         if request.pre_vote:  # who hears from its leader sees no reason for an election
@@ -277,7 +277,7 @@ class Voter:
             self._expire_after(now, self._jitter(self._constants.controller_quorum_election_backoff_max_ms))
 
     def _leader_calls(self, now: int, request: BeginQuorumEpochRequest) -> None:
-        """Somebody leads; if its epoch is over, it should know."""
+        """Another controller leads; if its epoch is over, it should know."""
         self._learn(now, request.epoch, request.leader)
         if request.epoch < self.epoch:
             self._outbox.send(request.leader, BeginQuorumEpochResponse(self.leader, self.epoch))

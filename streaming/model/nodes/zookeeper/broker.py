@@ -127,7 +127,7 @@ class ZooKeeperBroker(Broker):
     # -------------------------------------------------------------- what the controller pushes
 
     def _is_stale(self, controller_epoch: int) -> bool:
-        """A controller that was replaced says things that nobody obeys any more."""
+        """A controller that was replaced is not obeyed any more."""
         if controller_epoch < self._controller_epoch:
             return True
         self._controller_epoch = self._isr_changes.controller_epoch = controller_epoch
@@ -150,7 +150,7 @@ class ZooKeeperBroker(Broker):
         self._leader_epochs[key] = registration.leader_epoch
         self._assign(now, item)
         if self.lifecycle.wants_shut_down:
-            self.following.unfollow(key)  # who leaves follows nobody any more
+            self.following.unfollow(key)  # a replica that leaves follows no leader any more
 
     def _update_metadata(self, _now: int, request: UpdateMetadata) -> None:
         if not self._is_stale(request.controller_epoch):
@@ -182,7 +182,7 @@ class ZooKeeperBroker(Broker):
             self.outbox.send(self.controller.active, AlterPartitionRequest(self.broker, self.lifecycle.epoch, items))
 
     def _controller_moved(self) -> None:
-        """Somebody else is the controller: what the one before was asked is asked again."""
+        """Another broker is the controller: what the one before was asked is asked again."""
         if self._constants.switches.isr_changes_through_controller:
             self.leadership.proposals.lost()
 
@@ -234,7 +234,7 @@ class IsrChanges:
         self._last_notice_ms = 0
 
     def write(self, items: tuple[AlterPartitionItem, ...]) -> None:
-        """Leader writes ISRs, each only if nobody wrote the state since it last heard of it."""
+        """Leader writes ISRs, each only if the state was not written since it last heard of it."""
         if self._session.number is None:
             self._leadership.proposals.lost()
             return

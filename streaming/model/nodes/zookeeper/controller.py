@@ -2,7 +2,7 @@
 
 Every broker has one of these and each tries to create the ephemeral node ``/controller``; whose succeeds is active
 until its session ends. Events are taken one at a time. An event is a generator: it yields operations for ZooKeeper and
-goes on with the results, so it reads as the blocking code that it is in Kafka.
+continues with the results, so it reads as the blocking code that it is in Kafka.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ WATCHED: Final = (BROKER_IDS, TOPICS, DELETED_TOPICS, ISR_CHANGES)
 class ControllerEpoch:
     """Work of a broker while it is the controller.
 
-    Every method is an event: it yields operations and goes on with their results.
+    Every method is an event: it yields operations and continues with their results.
 
     Attributes:
         epoch: the controller epoch.
@@ -139,7 +139,7 @@ class ControllerEpoch:
         self._outbox.send(broker, ControlledShutdownResponse(len(remaining)))
 
     def _replicated(self, keys: Sequence[TopicPartition]) -> dict[TopicPartition, None]:
-        """Leave out what has no second replica: nobody else could lead it."""
+        """Leave out what has no second replica: no other replica could lead it."""
         return {key: None for key in keys if len(self._context.replicas(key)) > 1}
 
     # -------------------------------------------------------------- topics
@@ -154,7 +154,7 @@ class ControllerEpoch:
                 self._context.enter(key, PartitionState.ONLINE if is_led else PartitionState.OFFLINE)
 
     def _new_topics(self) -> Waiting[list[TopicPartition]]:
-        """Read the topics that are not known yet; give their partitions, which nobody leads."""
+        """Read the topics that are not known yet; give their partitions, which have no leader."""
         (listed,) = yield (GetChildren(TOPICS),)
         names = [name for name in listed.children if name not in self._context.topics]
         responses = yield tuple(GetData((*TOPICS, name)) for name in names)
@@ -269,7 +269,7 @@ class KafkaController:
     """One broker's controller: asleep until it is elected.
 
     Attributes:
-        active: the broker that is the controller, as far as this one knows; None while nobody is.
+        active: the broker that is the controller, as far as this one knows; None while none is.
 
     Args:
         broker: whose it is.
@@ -304,7 +304,7 @@ class KafkaController:
         self._session.ask((Watch(CONTROLLER_PATH),), lambda _now, _results: self._enqueue(self._elect()))
 
     def resign(self) -> None:
-        """The session ended, or a later controller wrote to ZooKeeper: nothing that was begun goes on."""
+        """The session ended, or a later controller wrote to ZooKeeper: nothing that was begun continues."""
         self._events.clear()
         self._running = self._controller_epoch = None
         self._know(None)
@@ -375,7 +375,7 @@ class KafkaController:
             return
         (created,) = yield (Create(CONTROLLER_PATH, self._broker, ephemeral=True),)
         if created.code is not Code.OK:
-            return  # somebody was quicker; the watch tells who
+            return  # another broker was quicker; the watch says which
         (epoch,) = yield (GetData(CONTROLLER_EPOCH),)
         assert epoch.znode is not None, "ZooKeeper has no /controller_epoch"  # noqa: S101 - it is never deleted
         (moved,) = yield (SetData(CONTROLLER_EPOCH, epoch.znode.data + 1, epoch.znode.version),)

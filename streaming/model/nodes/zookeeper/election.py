@@ -1,7 +1,7 @@
 """Elections of the ZooKeeper controller (``Election.scala``, ``PartitionLeaderElectionAlgorithms``). Pure.
 
 Each strategy gets the replicas in the order in which they are to be asked, and gives the leader and the ISR it begins
-with; None if nobody may lead.
+with; None if no replica may lead.
 
 Departs from Kafka: replicas are not reassigned on ZooKeeper here, so the strategy for that is missing.
 """
@@ -62,7 +62,7 @@ def offline(question: Question) -> ElectionResult | None:
 
 
 def preferred(question: Question) -> ElectionResult | None:
-    """Balance: the first replica or nobody."""
+    """Balance: the first replica or none."""
     first = question.replicas[0]
     return ElectionResult(first, question.isr) if first in question.live_isr else None
 

@@ -102,7 +102,7 @@ class Ensemble:
         return self.state
 
     def disconnected(self, _broker: BrokerId) -> None:
-        """A broker's process ended. Nobody notices before its session is over."""
+        """A broker's process ended. It is noticed when its session is over."""
 
 
 class ZooKeeper:

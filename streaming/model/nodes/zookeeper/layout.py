@@ -82,9 +82,9 @@ class PartitionState(Enum):
     NEW = auto()
     """It has replicas, but no leader and no ISR yet."""
     ONLINE = auto()
-    """Somebody alive leads it."""
+    """A live broker leads it."""
     OFFLINE = auto()
-    """Its leader died and nobody else may lead."""
+    """Its leader died and no other replica may lead."""
 
 
 _NONE, _NEW, _ONLINE, _OFFLINE = PartitionState

@@ -1,6 +1,6 @@
 """Changes of leaders and ISRs by the ZooKeeper controller (``PartitionStateMachine``, ``ReplicaStateMachine``).
 
-Everything here is a :data:`Steps`: it yields operations for ZooKeeper and goes on with their results, as the thread of
+All of it is a :data:`Steps`: it yields operations for ZooKeeper and continues with their results, as the thread of
 the real controller waits for them. A state is read, decided upon, and written if no other write came in between;
 one that lost the race begins again. Every write begins a new leader epoch.
 """
@@ -70,7 +70,7 @@ class LeadersAndIsrs:
         self._announcements.leader_and_isr(key for key, _ in creations)
 
     def elect(self, keys: Collection[TopicPartition], strategy: election.Strategy, cause: Cause) -> Steps:
-        """Controller elects leaders; a partition for which the strategy finds nobody stays as it is."""
+        """Controller elects leaders; a partition for which the strategy finds no leader stays as it is."""
 
         def decide(key: TopicPartition, state: StateData) -> StateData | None:
             elected = strategy(self._question(key, state.isr, strategy))
@@ -120,7 +120,7 @@ class LeadersAndIsrs:
         yield from self._rewrite(list(keys), lambda _key, _state: None)
 
     def _rewrite(self, keys: Collection[TopicPartition], decide: Decision) -> Waiting[list[TopicPartition]]:
-        """Read, decide, write, until nobody interfered; give what was written."""
+        """Read, decide, write, until no other write interfered; give what was written."""
         written: list[TopicPartition] = []
         while keys:
             responses = yield tuple(GetData(state_path(key)) for key in keys)
@@ -155,7 +155,7 @@ class Context:
         registry: live brokers, and partitions that have been led.
         topics: by id.
         leaving: live brokers in controlled shutdown.
-        waiting: partitions that nobody leads: new or offline; an ordered set.
+        waiting: partitions without a leader: new or offline; an ordered set.
     """
 
     def __init__(self, epoch: int = 0) -> None:
