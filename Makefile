@@ -88,7 +88,7 @@ check: $(DEV_READY) ## format, lint, types, import contracts, spelling, generate
 	$(SAY) "Checking format, lint, types, imports, spelling"
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make format" >&2; exit 1; }
 	@$(BIN)/ruff check --quiet .
-	@# The types take as long as all the rest, which runs beside them.
+	@# The types take as long as all the rest, which runs at the same time.
 	@$(BIN)/mypy & types=$$!; \
 	$(BIN)/lint-imports --no-cache && $(BIN)/codespell && $(BIN)/validate-pyproject pyproject.toml && \
 		$(BIN)/isrwatch dashboards render --check && $(BIN)/python -m docs.builder references --check; rest=$$?; \
@@ -103,11 +103,11 @@ pictures: $(DEV_READY) ## draw every board over a scene with trouble, and blind,
 	@cd dashboards/pictures && npm ci --silent && node build.mjs
 	@$(BIN)/python -m tests.pictures $(ARGS)
 
-generated: $(RUN_READY) ## render the boards, the alerts, their table in the runbook and docs/reference anew
+generated: $(RUN_READY) ## render the boards, the alerts, their table in the runbook and docs/reference again
 	@$(BIN)/isrwatch dashboards render
 	@$(BIN)/python -m docs.builder references
 
-quick: $(DEV_READY) jars ## check, and beside it the tests that start no service and do not wait: a minute and a half
+quick: $(DEV_READY) jars ## check, and at the same time the tests that start no service and do not wait: a minute and a half
 	@$(BIN)/python -m tests.quick $(ARGS)
 
 test: check jars tools ## check, then every test against real Spark, Kafka and Prometheus; no skips, WORKERS=2 at once
@@ -121,7 +121,7 @@ times: $(DEV_READY) jars tools ## make test, and its seconds into tests/times.to
 	@$(if $(ARGS),ISRWATCH_NO_SKIPS=1 $(BIN)/python -m pytest -q $(ARGS),$(MAKE) --no-print-directory test)
 	@$(BIN)/python -m tests.times $(ARGS)
 
-flaky: $(DEV_READY) jars tools ## what starts a program or waits, ten times beside two busy processes: ARGS="--resume --write"
+flaky: $(DEV_READY) jars tools ## what starts a program or waits, ten times next to two busy processes: ARGS="--resume --write"
 	@$(BIN)/python -m tests.long --part flaky $(ARGS)
 
 coverage: $(DEV_READY) jars tools ## trace the tests that cover the product: at least 90 %, and how much of each room
@@ -134,7 +134,7 @@ bench: $(DEV_READY) jars ## measure on this machine, and print what was measured
 	@for bench in tests/benchmarks/[a-z]*.py; do \
 		echo "$$bench"; $(BIN)/python -m tests.benchmarks.$$(basename $$bench .py) $(ARGS) || exit 1; done
 
-chaos: $(DEV_READY) jars ## random runs of the real job under random harm: RUNS=50, SEED=N; ARGS=--resume goes on where it stopped
+chaos: $(DEV_READY) jars ## random runs of the real job under random harm: RUNS=50, SEED=N; ARGS=--resume continues where it stopped
 	@$(BIN)/python -m tests.chaos --runs $(RUNS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 chaos-kafka: $(DEV_READY) jars ## random faults of a real Kafka, and whether the tables have what its log has: FAULTS=30, SEED=N
@@ -143,7 +143,7 @@ chaos-kafka: $(DEV_READY) jars ## random faults of a real Kafka, and whether the
 drill: $(DEV_READY) jars ## ten faults of a real Kafka, and whether each is reported as what it was: FAULTS=A,B
 	@$(BIN)/python -m tests.drill $(if $(FAULTS),--faults $(FAULTS)) $(ARGS)
 
-judge: $(DEV_READY) ## random faults that nobody tuned to: what is reported of them against the model: PLAYS=2000
+judge: $(DEV_READY) ## random faults that no rule was tuned to: what is reported of them against the model: PLAYS=2000
 	@$(BIN)/python -m tests.judge --plays $(PLAYS) --workers $(WORKERS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 fuzz: $(DEV_READY) ## damaged frames, records, observations, responses, pages and configurations: CASES=1000000, SEED=N
@@ -158,7 +158,7 @@ package: $(if $(PACKAGER),,$(RUN_READY)) ## build dist/isrwatch.zip, the code fo
 	@cp $(DIST)/isrwatch-*.whl $(DIST)/isrwatch.zip
 	@$(if $(PACKAGER),,$(BIN)/python -m tests.long --old)
 
-lock: $(DEV_READY) ## resolve the Python packages anew (with uv, installed for this only)
+lock: $(DEV_READY) ## resolve the Python packages again (with uv, installed for this only)
 	@$(PIP) install --quiet uv==0.13.8
 	$(SAY) "Resolving requirements/run.txt and requirements/dev.txt"
 	@$(COMPILE) --group build --output-file requirements/run.txt $(ARGS)

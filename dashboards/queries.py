@@ -144,7 +144,7 @@ def or_none(expression: str, label: str, *listed: str, also: Mapping[str, str] |
 _CHARACTER: Final = 8
 """Pixels that a character of a heading takes at most, in the mean."""
 _MARGIN: Final = 32
-"""Pixels beside a heading: its padding, and the arrow of the sort order."""
+"""Pixels next to a heading: its padding, and the arrow of the sort order."""
 _NARROWEST: Final = 76
 
 

@@ -1,6 +1,6 @@
 """A configuration of several clusters: each ``[[cluster]]`` gives settings of its own, as if it stood alone.
 
-Beside the keys of ``[cluster]``, a ``[[cluster]]`` may have a table ``[cluster.collect]``, whose keys win over those of
+Besides the keys of ``[cluster]``, a ``[[cluster]]`` may have a table ``[cluster.collect]``, which wins over that of
 ``[collect]``. The sources of a cluster are named by the collector and the cluster, as ``admin:collector-1@prod``, so a
 bus and tables that several clusters share never mix two of them.
 """

@@ -20,7 +20,7 @@ def conf_path(name: str) -> Path:
         ConfigurationError: it is not installed.
     """
     package = Path(__file__).parent
-    # The package first: a folder conf beside an installed package belongs to something else.
+    # The package first: a folder conf next to an installed package belongs to something else.
     for directory in (package / "conf", package.parent / "conf"):
         if (directory / name).exists():
             return directory / name

@@ -1,6 +1,6 @@
 -- How long did each topic reject writes with acks=all in the week before the newest change?
 -- Seconds, summed over its partitions; an episode that is still open counts up to the newest change, without the time
--- that nobody observed (unobserved_micros).
+-- that was not observed (unobserved_micros).
 WITH newest_change AS (
     SELECT c.cluster_id, max(c.occurred_not_after) AS until
     FROM partition_changes c

@@ -10,10 +10,10 @@ Severities: a *page* wakes a person, because data or writes are at risk now or t
 - What is about a state continues until it ends. It does not resolve because monitoring data became stale and the state
   is withdrawn: then it continues as it was, and ``KafkaReplicationMonitorStale`` says why.
 - What belongs to a trouble of which a page was less than 15 minutes ago pages no more: an unclean election
-  beside partitions that are offline or refuse writes (their pages count it), refused writes beside both, a lost broker
-  beside any. What is still there after that time is a page of its own (``same_trouble``). Partitions that are offline
+  next to partitions that are offline or refuse writes (their pages count it), refused writes next to both, lost brokers
+  next to any. What is still there after that time is a page of its own (``same_trouble``). Partitions that are offline
   always are one.
-- An internal topic is info beside the page that counts its partitions, and a burn rate is silent while such a page
+- An internal topic is info next to the page that counts its partitions, and a burn rate is silent while such a page
   fires: one incident is one page.
 - Staleness is measured by Prometheus itself (``time()`` minus the newest observation it ever scraped), so it does not
   matter whether the collector, the job, the exporter or the network between them failed.

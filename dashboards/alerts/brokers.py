@@ -134,7 +134,7 @@ def gone(settings: AlertSettings) -> Rule:
         f"{most} - {clusters.BROKERS.now()} > 0",
         "{{ $labels.cluster }} has fewer brokers than it had",
         f"Cluster {{{{ $labels.cluster }}}} has {value()} registered brokers less than at most within "
-        f"{settings.gone_window}. If nobody removed them: the cluster has lost their capacity for good. Now: "
+        f"{settings.gone_window}. If that was not ordered, the cluster has lost their capacity for good. Now: "
         f"{number(clusters.BROKERS.now(THIS_CLUSTER))}.",
         settings,
         run="isrwatch events --event unregistered --since 7d",
@@ -241,7 +241,7 @@ def no_controller(settings: AlertSettings) -> Rule:
 
 # Offsets and broker metrics have channels of their own and contain no ISR changes.
 _REPLICATION = 'channel="replication"'
-# Beside it in that channel: who votes, leases, and the poller, all of which go on without a controller.
+# In that channel, too: who votes, leases, and the poller, all of which continue without a controller.
 _LOG = 'channel="replication", source=~"metadata_log:.*"'
 
 

@@ -101,7 +101,7 @@ def upgrade_unfinished(settings: AlertSettings) -> Rule:
         clusters.UNFINISHED_UPGRADE,
         "The metadata.version of {{ $labels.cluster }} can be raised",
         f"For {settings.unfinished_for}, every broker of cluster {{{{ $labels.cluster }}}} has supported a newer "
-        "metadata.version than the cluster uses: nobody has finished the upgrade. Later there is no way back.",
+        "metadata.version than the cluster uses: the upgrade was not finished. Later there is no way back.",
         settings,
         settings.unfinished_for,
     )

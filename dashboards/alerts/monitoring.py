@@ -26,7 +26,7 @@ def monitor_blind(settings: AlertSettings) -> Iterator[Rule]:
             "\nor ".join(_without_data(cluster, settings) for cluster in settings.expected_clusters),
             "{{ $labels.cluster }} is not being monitored",
             f"There has been no fresh data of the expected cluster {{{{ $labels.cluster }}}} for {settings.blind_for}: "
-            "nobody would be alerted to data loss. Sources: " + _sources() + ".",
+            "no alert would report data loss. Sources: " + _sources() + ".",
             settings,
             run="isrwatch doctor --config FILE",
             lasting=settings.blind_for,
@@ -210,7 +210,7 @@ def quarantined(settings: AlertSettings) -> Rule:
 
 # Parts of the monitor that fail while the rest works: samples, one of several sources, the programs' own pages.
 #
-# Beside ``monitoring``, which is about the state of partitions.
+# Next to ``monitoring``, which is about the state of partitions.
 
 
 _INCIDENTS: Final = 'query="incidents"'

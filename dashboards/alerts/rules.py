@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from dashboards.alerts.settings import AlertSettings
 
-# Context beside a page or ticket: the incident, and what stops with an internal topic.
+# Context of a page or ticket: the incident, and what stops with an internal topic.
 
 
 # Kafka's own, by name: what stops with each.
@@ -39,7 +39,7 @@ def incident(settings: AlertSettings) -> Rule:
         "Incident of {{ $labels.cluster }}: {{ $labels.class }}",
         "Cluster {{ $labels.cluster }} has an open incident of class {{ $labels.class }}. Newest open incidents, with "
         "their suspects: "
-        + top(suspected, "{{ .Labels.class }} ({{ with .Labels.suspects }}{{ . }}{{ else }}nobody{{ end }})")
+        + top(suspected, "{{ .Labels.class }} ({{ with .Labels.suspects }}{{ . }}{{ else }}no broker{{ end }})")
         + f". Under min ISR now: {number(clusters.UNDER_MIN_ISR.now(THIS_CLUSTER))}, under-replicated: "
         f"{number(clusters.UNDER_REPLICATED.now(THIS_CLUSTER))}.",
         settings,

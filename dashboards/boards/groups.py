@@ -80,7 +80,7 @@ LOST: Final = style.stat(
 )
 GROUPS: Final = table(
     "Groups",
-    "Every group that is chosen. Empty: no member, so nobody reads. Members without progress: a stuck consumer, or a "
+    "Every group that is chosen. Empty: no member, so nothing reads. Members without progress: a stuck consumer, or a "
     "rebalance that does not end. Lost records were deleted before they were read. Coordinator -1: there is none, as "
     "for queries of Spark.",
     [

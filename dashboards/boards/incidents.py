@@ -1,4 +1,4 @@
-"""Incidents and events: what is going on, what was, and why; planned work and elections are marked in every course."""
+"""Incidents and events, past and present, and why; planned work and elections are marked in every graph."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CRITICAL: Final = _open(
 WARNING: Final = _open(
     "warning",
     "Warning",
-    "Open incidents in which copies are missing, and nobody ordered that. The next failure may stop writes.",
+    "Open incidents in which copies are missing without an order. The next failure may stop writes.",
     style.ORANGE,
 )
 HARMLESS: Final = _open(
@@ -119,7 +119,7 @@ def built() -> dict[str, Any]:
     return board(
         Board.INCIDENTS,
         "Kafka replication: incidents and events",
-        "What is going on, what happened when, and why.",
+        "Open incidents, past events, and their causes.",
         ROWS,
         annotations=[
             annotation("Brokers fenced", fenced, style.YELLOW, "broker {{broker}}"),

@@ -692,7 +692,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Incident of {{ $labels.cluster }}: {{ $labels.class }}",
-            "description": "Cluster {{ $labels.cluster }} has an open incident of class {{ $labels.class }}. Newest open incidents, with their suspects: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, incident, class, severity, suspects) (kafka_replication_incident_opened_timestamp_seconds{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ with .Labels.suspects }}{{ . }}{{ else }}nobody{{ end }}){{ else }}none known{{ end }}. Under min ISR now: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}, under-replicated: {{ with printf `max by (cluster) (kafka_replication_cluster_under_replicated_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: isrwatch incidents {{ $labels.incident }}",
+            "description": "Cluster {{ $labels.cluster }} has an open incident of class {{ $labels.class }}. Newest open incidents, with their suspects: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, incident, class, severity, suspects) (kafka_replication_incident_opened_timestamp_seconds{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ with .Labels.suspects }}{{ . }}{{ else }}no broker{{ end }}){{ else }}none known{{ end }}. Under min ISR now: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}, under-replicated: {{ with printf `max by (cluster) (kafka_replication_cluster_under_replicated_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: isrwatch incidents {{ $labels.incident }}",
             "runbook_url": "dashboards/runbook.md#kafkaincident",
             "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-replication-overview?var-cluster={{ $labels.cluster | urlquery }}"
           }
@@ -734,7 +734,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "{{ $labels.cluster }} has fewer brokers than it had",
-            "description": "Cluster {{ $labels.cluster }} has {{ if printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} registered brokers less than at most within 7d. If nobody removed them: the cluster has lost their capacity for good. Now: {{ with printf `max by (cluster) (kafka_replication_cluster_brokers{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: isrwatch events --event unregistered --since 7d",
+            "description": "Cluster {{ $labels.cluster }} has {{ if printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} registered brokers less than at most within 7d. If that was not ordered, the cluster has lost their capacity for good. Now: {{ with printf `max by (cluster) (kafka_replication_cluster_brokers{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: isrwatch events --event unregistered --since 7d",
             "runbook_url": "dashboards/runbook.md#kafkabrokergone",
             "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-replication-overview?var-cluster={{ $labels.cluster | urlquery }}"
           }
@@ -790,7 +790,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "The metadata.version of {{ $labels.cluster }} can be raised",
-            "description": "For 7d, every broker of cluster {{ $labels.cluster }} has supported a newer metadata.version than the cluster uses: nobody has finished the upgrade. Later there is no way back. Run: isrwatch state --settings",
+            "description": "For 7d, every broker of cluster {{ $labels.cluster }} has supported a newer metadata.version than the cluster uses: the upgrade was not finished. Later there is no way back. Run: isrwatch state --settings",
             "runbook_url": "dashboards/runbook.md#kafkaupgradeunfinished",
             "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-replication-overview?var-cluster={{ $labels.cluster | urlquery }}"
           }

@@ -47,7 +47,7 @@ def build(output: Path) -> None:
     """Build the site as HTML.
 
     Args:
-        output: folder of the site, emptied before; the pages as Sphinx reads them are in another one beside it.
+        output: folder of the site, emptied before; the pages as Sphinx reads them are in another one next to it.
 
     Raises:
         DocumentationBroken: a page is wrong.
@@ -99,7 +99,7 @@ def _with_steps(text: str) -> str:
 # Files that are pages of the site, and their places in it.
 
 
-# Pages that stand beside what they describe, and a file in whose place a page is rendered.
+# Pages that stand next to what they describe, and a file in whose place a page is rendered.
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",

@@ -210,7 +210,7 @@ BROKER_METRICS: Final = (
     ),
     _advice(
         "would_go_offline_partitions",
-        "Partitions that nobody could lead if the broker stopped now",
+        "Partitions that no replica could lead if the broker stopped now",
         "would_go_offline",
         lambda advice: advice.would_go_offline,
     ),

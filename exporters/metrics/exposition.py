@@ -115,7 +115,7 @@ class Exposition:
         Args:
             stale_after_seconds: data age beyond which a cluster's state is left out.
             collect: how often samples are taken; one stays for two intervals, if that is longer.
-            detail_limit: the most series of partitions beside those that every partition has.
+            detail_limit: the most series of partitions besides those that every partition has.
             chosen: what is left out by choice.
         """
         self._stale_after = stale_after_seconds

@@ -1,7 +1,7 @@
 """The response under the names of Kafka's MBeans: derived values, and what agents of brokers report instead of them.
 
 Where a broker's own agent is scraped (``collect.broker_metrics``), what it reports wins over what is derived, and what
-cannot be derived is there besides. A derived counter never stands in for one of an agent, even while that is stale: the
+cannot be derived is exposed, too. A derived counter never stands in for one of an agent, even while that is stale: the
 two count since different moments, and a step from one to the other would read as changes of an ISR.
 """
 

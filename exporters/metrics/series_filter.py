@@ -122,7 +122,7 @@ def choose(
 
     Args:
         clusters: all that are exposed together.
-        limit: the most series that partitions and replicas have beside those of every partition.
+        limit: the most series that partitions and replicas have besides those of every partition.
         shows_topic: whether a topic has series at all.
 
     Returns:

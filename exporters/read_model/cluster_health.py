@@ -277,7 +277,7 @@ def sample_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReason]
 
 
 def incident_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReason]:
-    """Yield the open incidents of which something harmful is left to mend; planned ones are none."""
+    """Yield the open incidents of which something harmful remains to be fixed; planned ones are none."""
     rows = () if cluster.incidents is None else cluster.incidents.open
     harmful = [row for row in rows if row["severity"] != Severity.INFO and not is_recovered(row)]
     reasons = reason_of(
@@ -294,7 +294,7 @@ def incident_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReaso
 def source_reasons(cluster: ClusterSnapshot, now: int, stale_after_seconds: float) -> Iterator[HealthReason]:
     """Yield whether the metadata log stands still while its collector reads the brokers, or is not read any more.
 
-    As the alert KafkaNoController does: what the collector reads besides is fresh, and the job has applied all it sent.
+    As the alert KafkaNoController does: what else the collector reads is fresh, and the job has applied all it sent.
     """
     logs = [each for each in _of_replication(cluster) if each.state.authority is SourceKind.METADATA_LOG]
     ages = {each.state.source: _age(each, now) for each in logs}

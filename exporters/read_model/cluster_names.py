@@ -18,7 +18,7 @@ OBSERVED_TOGETHER: Final = 60_000_000
 def clusters_by_name(snapshot: ReplicationSnapshot) -> dict[str, ClusterSnapshot]:
     """Give the clusters by name. Of two with one name the one seen last: a rebuilt cluster replaces the old.
 
-    While both are observed they are two clusters without a given name: each has its id beside it. One label
+    While both are observed they are two clusters without a given name: each has its id next to it. One label
     for both would show the numbers of one, then those of the other.
     """
     sharing: defaultdict[str, list[ClusterSnapshot]] = defaultdict(list)

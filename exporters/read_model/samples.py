@@ -1,6 +1,6 @@
 """Newest samples, and how far the job has applied each source: read from rows, then taken over into a draft.
 
-Reading grows with the rows, and needs no draft: it may be done beside the thread that follows the changes.
+Reading grows with the rows, and needs no draft: it may be done in parallel to the thread that follows the changes.
 """
 
 from __future__ import annotations

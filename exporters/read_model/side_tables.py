@@ -1,6 +1,6 @@
 """The tables that no change is read from: each is read for itself, and a damaged one costs its own series only.
 
-What it added to the snapshots is dropped then, so that no number outlives what is known; the other tables go on.
+What it added to the snapshots is dropped then, so that no number outlives what is known; the other tables stay.
 """
 
 from __future__ import annotations

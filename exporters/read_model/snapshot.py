@@ -155,7 +155,7 @@ class Advice:
 
 
 def is_recovered(row: Mapping[str, Any]) -> bool:
-    """Return whether nothing of an open incident is left to mend; it may still go on."""
+    """Return whether nothing of an open incident remains to be fixed; it may still continue."""
     return row["closed_at"] is None and row["recovered_at"] is not None
 
 

@@ -92,7 +92,7 @@ class RowOutput:
         if self.is_for_people:
             print_wrapped(self.console, Text(sentence, style=style))
         else:
-            print(sentence, file=sys.stderr)  # noqa: T201 - a remark beside the rows
+            print(sentence, file=sys.stderr)  # noqa: T201 - a remark on the rows
 
     def _json(self, rows: Iterable[Row], columns: tuple[str, ...]) -> None:
         for row in rows:

@@ -101,7 +101,7 @@ def metric_rows(folder: Path, now: int) -> list[Row]:
 
 
 def meter_rows(folder: Path, now: int) -> list[Row]:
-    """Return the ISR changes that brokers counted beside those that were recorded; those first that miss most."""
+    """Return the ISR changes that brokers counted, compared with those recorded; those first that miss most."""
     return sorted(
         samples_of(folder, ISR_RECONCILIATION, now, sampled_at="until"),
         key=lambda row: (-row["missed"], row["cluster"], row["broker"], row["meter"]),

@@ -53,7 +53,7 @@ class UnsafeSetting(NamedTuple):
         topic: it is about; None if it is about a broker, or the cluster.
         broker: it is about; None if it is about a topic, or the cluster.
         reason: what it means.
-        fix: what mends it.
+        fix: how to fix it.
         at: when its settings were sampled, UTC microseconds.
     """
 

@@ -253,7 +253,7 @@ def _brokers(output: RowOutput, selection: StateSelection) -> None:
     if not is_table:
         return
     is_one_of_many = len(selection.clusters) > 1
-    for row in rows:  # a sentence has no room beside so many columns
+    for row in rows:  # a sentence has no room next to so many columns
         who = f"broker {row['broker']}" + (f" of {row['cluster']}" if is_one_of_many else "")
         if row.get("liveness_advice") is not None:
             state_in_words, *_ = row["broker_liveness"].split(":")  # that it is unknown which is in the advice

@@ -85,7 +85,7 @@ def table_lines(
 
 
 def _placed(columns: list[_Column], width: int) -> tuple[list[_Column], list[_Column]]:
-    """Decide which columns stand beside each other, and which below the row."""
+    """Decide which columns stand next to each other, and which below the row."""
     beside, below = columns, list[_Column]()
     while sum(column.narrowest for column in beside) + _gaps(beside) > width:
         last = max(column.field.below for column in beside)

@@ -25,7 +25,7 @@ class UnreadableTables:
 
     @contextmanager
     def collected(self) -> Iterator[None]:
-        """Leave the block when a table cannot be read, and go on after it."""
+        """Leave the block when a table cannot be read, and continue after it."""
         try:
             yield
         except TableUnreadable as error:

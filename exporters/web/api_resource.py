@@ -112,7 +112,7 @@ class ApiResource:
         key_types: of the parts of a key.
         row: the columns of an item; one that is left out is null.
         available: the name of a flag, and whether what the rows of a cluster come from could be read.
-        remarks: what a response says besides, by the name of its column.
+        remarks: what else a response says, by the name of its column.
         remark_columns: their columns.
     """
 

@@ -472,7 +472,7 @@ HEALTH_COLUMNS: Final = (
     required("status", "string", f"one of {', '.join(HealthStatus)}"),
     Column("observed_until", "timestamp", "newest time that the answer rests on"),
     Column("age_seconds", "double", "age of that"),
-    Column("reasons", [_REASON], "what is wrong, or why nobody can say; empty: nothing", nullable=False),
+    Column("reasons", [_REASON], "what is wrong, or why that is unknown; empty: nothing", nullable=False),
 )
 STATUS: Final = required("status", "string", "the worst of the clusters: unhealthy, then unknown, then healthy")
 

@@ -252,7 +252,7 @@ class DirectoryReader:
         if start < min(oldest, end):
             raise IsrwatchError(
                 f"segments up to position {oldest} of {channel}/{source} below {self._directory} were deleted, but "
-                f"reading was to go on at {start}: restore them, or start with a new checkpoint and new tables"
+                f"reading was to continue at {start}: restore them, or start with a new checkpoint and new tables"
             )
         for segment in log:
             upper = end if segment.end is None else min(end, segment.end)

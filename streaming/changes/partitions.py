@@ -217,7 +217,7 @@ def _episode(since: Micros | None, seconds: float, is_open: bool, at: Micros) ->
 
 
 def settled(before: PartitionState, cluster: ClusterState) -> PartitionState:
-    """Count the time without observation since the last change as unknown: open episodes go on at its end."""
+    """Count the time without observation since the last change as unknown: open episodes continue at its end."""
     lacking = cluster.observed.lacking(before)
     if not lacking or cluster.observed_since is None:
         return before

@@ -284,7 +284,7 @@ def _positions(bus: Path, progress: Iterable[Row]) -> Iterator[Said]:
         log = f"the log {channel}/{source} of the bus {bus}"
         yield Status.WARNING, f"{log} is not the one that was applied to the tables: {_CORRECT}, or {_GOES_BACK}"
     if same := len(there) - len(changed):
-        yield Status.OK, f"the tables go on from {numbered(same, 'log')} of the bus {bus}"
+        yield Status.OK, f"the tables continue from {numbered(same, 'log')} of the bus {bus}"
 
 
 def _is_another(reader: DirectoryReader, channel: str, source: str, at: LogPosition) -> bool:

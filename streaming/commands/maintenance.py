@@ -193,7 +193,7 @@ def _reason(why: str | None) -> str:
 
 
 def _refuse_overlap(brokers: Sequence[BrokerState]) -> None:
-    """Refuse a second announcement; beside one that is only in its tail another may begin."""
+    """Refuse a second announcement; while one is only in its tail another may begin."""
     from streaming.changes.maintenance import leases_of
 
     for one in brokers:

@@ -139,7 +139,7 @@ def _observed_until(tables: Path, cluster_id: ClusterId) -> int | None:
 
 
 def _is_written(tables: Path, cluster_id: ClusterId) -> bool:
-    """Return whether the job writes the state tables; it may go on with what is observed while it cannot."""
+    """Return whether the job writes the state tables; it may continue with what is observed while it cannot."""
     rows = _progress(tables)
     written = zip(states_of(SourceState, rows), states_of(SourceLag, rows), strict=True)
     return all(lag.is_query_up is not False for source, lag in written if source.cluster_id == cluster_id)

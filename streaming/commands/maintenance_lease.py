@@ -36,7 +36,7 @@ _SIGNALLED: Final = 128
 class Announcer:
     """Writes records of planned work to the bus, as the source of this machine.
 
-    The log is opened for each record, because several commands of one machine may run at the same time. Times go on by
+    The log is opened for each record, because several commands of one machine may run at once. Times continue by
     the monotonic clock: a clock that is set back meanwhile makes no record look old.
     """
 
@@ -152,7 +152,7 @@ class HeldLease:
         try:
             self._announcer.publish(self._leases, until, is_renewal=True, is_tail=is_tail)
         except IsrwatchError as error:
-            self._report(f"{error}; the work goes on, but its lease lapses")
+            self._report(f"{error}; the work continues, but its lease lapses")
 
 
 def run_under(lease: HeldLease, command: Sequence[str]) -> int:

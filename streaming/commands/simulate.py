@@ -200,7 +200,7 @@ def _undecided(simulation: Simulation) -> Iterator[str]:
             if led is not None:
                 waits = f"readers of committed records wait at offset {led.last_stable_offset}"
                 where = f"{simulation.topic_name(key.topic_id)}-{key.partition}"
-                yield f"{where}: {waits}, {led.last_stable_offset_lag} behind, for a transaction that nobody ends"
+                yield f"{where}: {waits}, {led.last_stable_offset_lag} behind, for a transaction that does not end"
 
 
 class JsonLines:

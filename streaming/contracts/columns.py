@@ -147,7 +147,7 @@ BROKER_COUNTS: Final = (
     Column("under_min_isr_partitions", "long", "partitions it has a replica of that are under min ISR"),
     Column("offline_partitions", "long", "partitions it has a replica of that have no leader"),
     Column("would_go_under_min_isr", "long", "partitions that would go under min ISR if it stopped; null: unknown"),
-    Column("would_go_offline", "long", "partitions that nobody could lead if it stopped now"),
+    Column("would_go_offline", "long", "partitions that no replica could lead if it stopped now"),
     Column("unknown_min_isr_partitions", "long", "partitions of which it has a replica and whose minimum is unknown"),
 )
 
@@ -271,8 +271,8 @@ INCIDENT: Final = (
     Column("severity", "string", "info, warning or critical: no harm; fewer copies; writes refused or records lost"),
     Column("consequence", "string", "what it means for clients, or meant"),
     Column("next_step", "string", "what to do first"),
-    Column("recovered_at", "timestamp", "its last change, if nothing is left to mend; it may go on until it is closed"),
-    Column("closes_at", "timestamp", "when it closes if nothing more happens; null while it goes on, and once closed"),
+    Column("recovered_at", "timestamp", "its last change, if nothing is left to fix; it may last until it is closed"),
+    Column("closes_at", "timestamp", "when it closes if nothing more happens; null while ongoing and once closed"),
     Column("is_rolling", "boolean", "brokers went down in turn: it closes after job.incident_rolling_gap_seconds"),
 )  # fmt: skip
 

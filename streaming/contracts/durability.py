@@ -84,7 +84,7 @@ class TopicDurability(NamedTuple):
         return _REASONS[weakness].format(replicas=self.replication_factor, minimum=self.min_isr)
 
     def fix(self, weakness: Weakness) -> str:
-        """Say what mends it: with at least three replicas, two of which must have a record."""
+        """Say what fixes it: with at least three replicas, two of which must have a record."""
         few = self.replication_factor < _ENOUGH
         if weakness is Weakness.MIN_ISR_ONE:
             return f"{_ADD}, then set min.insync.replicas=2" if few else "set min.insync.replicas=2"

@@ -98,7 +98,7 @@ class Cause(StrEnum):
     CONFIG = "config"
     """A configuration of the topic was changed."""
     UNKNOWN = "unknown"
-    """The records allow no explanation, or nobody saw the step."""
+    """The records allow no explanation, or no source saw the step."""
 
 
 OF_LEADERS: Final = frozenset({Cause.LAG, Cause.LEADER_STALL})
@@ -113,13 +113,13 @@ class Evidence(StrEnum):
     AMBIGUOUS = "ambiguous"
     """The order of the controller's records allows several causes, which are listed as candidates."""
     INFERRED = "inferred"
-    """From two polls or across a gap, so nobody saw the step itself; or by far the likeliest, not proven."""
+    """From two polls or across a gap, so no source saw the step itself; or by far the likeliest, not proven."""
 
 
 # Kinds of trouble: one incident is what a person would call one thing that happened.
 #
 # Harm is one of four: a partition refused writes (under min ISR), had no leader (offline), may have lost acknowledged
-# records (unclean election), or lost redundancy without an order. ``PLANNED_CLASSES`` are benign: somebody ordered
+# records (unclean election), or lost redundancy without an order. ``PLANNED_CLASSES`` are benign: an operator ordered
 # each part of the incident, and nothing but redundancy was missing meanwhile. An elected preferred leader, a stop or a
 # registration that touches no partition, and the creation of a topic are no incidents.
 
@@ -149,9 +149,9 @@ class IncidentClass(StrEnum):
     LINK_FAILURE = "link_failure"
     """Harmful: exactly two brokers do not reach each other, and both reach all others. Suspects: both."""
     DISK_FAILURE = "disk_failure"
-    """Harmful: a log directory failed; the broker goes on with the others, or stops if it was the last."""
+    """Harmful: a log directory failed; the broker continues with the others, or stops if it was the last."""
     REASSIGNMENT = "reassignment"
-    """Benign: somebody moves partitions to other brokers."""
+    """Benign: partitions are moved to other brokers."""
     UNSAFE_REASSIGNMENT = "unsafe_reassignment"
     """Harmful: a reassignment by which partitions refused writes or had no leader, as when the number of replicas is
     raised and they are fewer than ``min.insync.replicas`` until the new ones have caught up."""
@@ -176,7 +176,7 @@ class Severity(StrEnum):
     INFO = "info"
     """No harm: planned work, or nothing was touched."""
     WARNING = "warning"
-    """Redundancy is missing, and nobody ordered that."""
+    """Redundancy is missing, and that was not ordered."""
     CRITICAL = "critical"
     """Writes were refused, partitions had no leader, or acknowledged records may be lost."""
 
@@ -199,7 +199,7 @@ def meanings(values: type[StrEnum]) -> dict[str, str]:
     """Return the docstring that stands below each value of an enumeration, by value.
 
     >>> meanings(Severity)["warning"]
-    'Redundancy is missing, and nobody ordered that.'
+    'Redundancy is missing, and that was not ordered.'
     """
     (body,) = (node.body for node in ast.parse(inspect.getsource(values)).body if isinstance(node, ast.ClassDef))
     documented: dict[str, str] = {}

@@ -126,5 +126,5 @@ def advice(liveness: Liveness, agents: AgentSamples) -> str | None:
         Liveness.FENCED: "its process runs, but the controller does not let it lead: read its log",
         Liveness.DEAD: "the controller has had no heartbeat for its session timeout: it is down, hung or cut off",
         Liveness.UNKNOWN: "look at its process before a restart, as no agent in collect.broker_metrics (a JMX exporter "
-        "beside the broker) says which",
+        "next to the broker) says which",
     }.get(liveness)

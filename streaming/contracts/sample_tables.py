@@ -184,7 +184,7 @@ BROKER_FEATURES: Final = Table(
 
 BROKER_SPEED: Final = Table(
     name="broker_speed",
-    comment="How fast every broker responds and replicates, and whether it is slow beside itself and its peers",
+    comment="How fast every broker responds and replicates, and whether it is slow compared with itself and its peers",
     columns=(
         *CLUSTER,
         *columns_of(

@@ -95,7 +95,7 @@ class GroupObserved(Observation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffsetsObserved(Observation):
-    """How far a consumer group has come in one partition, beside the partition's own positions.
+    """How far a consumer group has come in one partition, with the partition's own positions.
 
     ``committed_offset`` is the next record the group will read; None while it has committed nothing. ``member`` is the
     client id of the partition's owner. Lag follows from these in ``contracts.health``; ``lag`` is reported of a share
@@ -145,7 +145,7 @@ class TransactionObserved(Observation):
 
     ``transaction_partitions`` are written ``orders-0``. ``is_hanging``: a partition has it open and no coordinator
     knows of it, so nothing will ever end it. ``reporter`` is the broker that reports it: its coordinator, or where none
-    has it the leader of one of its partitions; None where nobody says that it is over.
+    has it the leader of one of its partitions; None where no broker says that it is over.
     """
 
     kind: ClassVar[str] = "transaction"

@@ -1,7 +1,7 @@
 """Pace of a sampled value, and how long something lasts at that pace.
 
 A slope is over at least half a window, so that one odd sample is no trend, and over hardly more than a window, so that
-it follows a change. It needs three values beside the newest sample, which stay in the row: it survives restarts.
+it follows a change. It needs three values besides the newest sample, which stay in the row: it survives restarts.
 """
 
 from __future__ import annotations

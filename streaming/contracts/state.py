@@ -235,7 +235,7 @@ class ConfigValue(NamedTuple):
 
 
 def state_columns(state: type[Any], identity: int = 0) -> tuple[Column, ...]:
-    """Return the columns of a state but the first ones, which its row has beside it; a state may be null as a whole."""
+    """Return the columns of a state but the first ones, which its row has next to it; a whole state may be null."""
     return tuple(replace(column, nullable=True) for column in columns_of(state)[identity:])
 
 

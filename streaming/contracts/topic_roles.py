@@ -1,8 +1,8 @@
 """Topics in which Kafka, its clients and frameworks keep their state, and what fails with one of them. Pure.
 
 Kafka fixes the names of its own (``Topic.java``, KIP-405, KIP-932), and MirrorMaker those of the topics that it writes
-beside the copies (``DefaultReplicationPolicy``, KIP-382). Connect's are configured, and those of Kafka Streams are made
-of the application's names: these roles are guesses, by names that are usual. Anybody may call a topic so.
+next to the copies (``DefaultReplicationPolicy``, KIP-382). Connect's are configured; those of Kafka Streams are made
+of the application's names: these roles are guesses, by names that are usual. Any topic may be called so.
 """
 
 from __future__ import annotations

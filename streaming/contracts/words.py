@@ -71,7 +71,7 @@ class Movement(NamedTuple):
         if moved := sum(step.leader_moved for step in self.steps):
             words.append("leader moved" if count == 1 else f"{moved} leader{'s' * (moved != 1)} moved")
         counts = Counter(word for step in self.steps for word in ("offline",) * step.offline + step.further)
-        # What is all that happened to all of them needs no count: the partitions are counted beside it.
+        # What is all that happened to all of them needs no count: the partitions are counted with it.
         is_all = count == 1 or (not words and set(counts.values()) == {count})
         words += [word if is_all else f"{_partitions(number)} {word}" for word, number in counts.items()]
         listed = "" if count == 1 else f" ({' '.join(names[:_LISTED])}{' ...' * (count > _LISTED)})"
@@ -88,7 +88,7 @@ def movements(steps: Iterable[MovedPartition]) -> Iterator[Movement]:
 
 
 def brokers_in_words(brokers: Iterable[int]) -> str:
-    """Return ``broker 1``, ``brokers 1, 2``: beside counts of partitions a number alone would be taken for one."""
+    """Return ``broker 1``, ``brokers 1, 2``: next to counts of partitions a number alone would be taken for one."""
     numbers = [str(number) for number in brokers]
     return f"broker{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
 

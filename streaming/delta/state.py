@@ -239,7 +239,7 @@ def states_of(cls: type[S], rows: pa.Table) -> Iterator[S]:
 
 
 def structs_of(cls: type[S], rows: pa.Table, column: str) -> Iterator[S | None]:
-    """Read a struct column as states, None where it is null; the identity of a state stands beside the struct.
+    """Read a struct column as states, None where it is null; the identity of a state stands next to the struct.
 
     Raises:
         KeyError: neither the struct nor the rows have a field of the class.

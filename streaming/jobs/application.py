@@ -226,7 +226,7 @@ def recover(tables: Path, report: Callable[[str], None]) -> None:
         report(f"{', '.join(ahead)} were ahead of partition_changes, which is older: they are rolled back to it")
 
 
-# The queries of the job, by name: each is one entry of ``QUERIES``, and runs alone or beside the others.
+# The queries of the job, by name: each is one entry of ``QUERIES``, and runs alone or with the others.
 #
 # A new query is an entry here and a module that applies its micro-batches.
 
@@ -262,7 +262,7 @@ def _bus(
 
 
 def unapplied(channel: Channel, places: JobLocations, progress: BusProgress) -> dict[str, LogPosition]:
-    """Return where to go on in each log: at the last record that was applied, whose end the tables do not know.
+    """Return where to continue in each log: at the last record that was applied, whose end the tables do not know.
 
     That is behind its begin, but in a log that is not there now: when it comes, it is another one. Of that one a
     channel may have applied records, and one of its tables none (``at`` has only the log's identity).

@@ -109,7 +109,7 @@ def spark_archive() -> Path:
 def configuration(
     app_name: str, given: Mapping[str, str], jars: Sequence[Path], extra: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return what to set beside what the user configured."""
+    """Return what to set besides what the user configured."""
     defaults = {**measured_configuration(), "spark.app.name": app_name, **_of_jars(jars), **extra}
     is_local = given.get("spark.master", defaults["spark.master"]).startswith("local")
     return {key: value for key, value in defaults.items() if key not in given and (is_local or key not in LOCAL_ONLY)}

@@ -30,7 +30,7 @@ def spark_failure(error: BaseException) -> IsrwatchError:
         return IsrwatchError("a disk is full, that of the checkpoint or of Spark's temporary files; free space")
     if (ours := _our_error_in(str(error))) is None:
         return SparkEnded(sentence_of(error))
-    # Of all errors in a worker only this one must not lose its class: no restart mends it.
+    # Of all errors in a worker only this one must not lose its class: no restart fixes it.
     return (NewerFormat if ours["name"] == NewerFormat.__name__ else IsrwatchError)(sentence_of(error))
 
 

@@ -1,1 +1,1 @@
-"""Requirements beside Python: a Java, the jars, and trust in the company's certificates."""
+"""Requirements besides Python: a Java, the jars, and trust in the company's certificates."""

@@ -136,7 +136,7 @@ class HttpConnection(H11Protocol):
             self._enter(Phase.READER)
 
     def resume_writing(self) -> None:
-        """Go on: the client has read."""
+        """Continue: the client has read."""
         super().resume_writing()
         self._is_paused = False
         self._progressed_at = self.loop.time()

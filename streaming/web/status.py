@@ -1,4 +1,4 @@
-"""HTTP of a program beside its work: its own metrics at ``/metrics``, ``/-/healthy``, and links to both at ``/``."""
+"""HTTP of a program about its work: its own metrics at ``/metrics``, ``/-/healthy``, and links to both at ``/``."""
 
 from __future__ import annotations
 

@@ -299,7 +299,7 @@ def test_severity_consequence_and_next_step_say_what_clients_notice() -> None:
     assert reported(planned) == [
         ("info", "clients notice nothing", "start broker 1 again before any other broker is stopped")
     ]
-    assert reported(lost) == [("warning", "writes go on with fewer copies", start)]
+    assert reported(lost) == [("warning", "writes continue with fewer copies", start)]
     assert reported(refused) == [("critical", "acks=all writers of topic orders fail", start)]
     assert reported(leaderless)[0][:2] == ("critical", "partitions of topic orders cannot be written or read")
 

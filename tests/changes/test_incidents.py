@@ -298,7 +298,7 @@ def test_what_to_do_first_is_said_until_it_is_done() -> None:
     story.partition(isr=(1, 2), partition_epoch=1, **FENCED)
     start = "start broker 3 again, and stop no other broker meanwhile"
     degraded = "broker 3 was lost: 1 partition under-replicated, 0 under min ISR, 1 still under-replicated"
-    assert reported() == (f"{degraded}; writes go on with fewer copies; {start}", start)
+    assert reported() == (f"{degraded}; writes continue with fewer copies; {start}", start)
 
     story.later(20).broker(3, fenced=False)
     assert reported()[1] == "wait until broker 3 has caught up, and stop no other broker meanwhile"

@@ -84,7 +84,7 @@ def test_tables_that_are_whole_and_current_and_belong_to_the_bus_are_three_lines
     )
     assert age[0] is Status.OK
     assert age[1].startswith("the newest commit is ")
-    assert bus == (Status.OK, f"the tables go on from 1 log of the bus {place}/bus")
+    assert bus == (Status.OK, f"the tables continue from 1 log of the bus {place}/bus")
 
 
 def test_before_the_first_start_of_the_job_there_is_nothing_to_check(tmp_path: Path) -> None:

@@ -77,17 +77,17 @@ def _aims(results: Sequence[Result]) -> Iterator[str]:
     named = [result for result in woken if result["blamed"] is not None]
     yield "| what | aim | plays |"
     yield "|---|---|---|"
-    yield f"| nothing harmful happened, and somebody was woken | 0 | {_count(benign, PAGE)} of {len(benign)} |"
-    yield f"| harm that was over soon, and somebody was woken | 0 | {_count(brief, PAGE)} of {len(brief)} |"
+    yield f"| a page although nothing harmful happened | 0 | {_count(benign, PAGE)} of {len(benign)} |"
+    yield f"| a page for harm that was over soon | 0 | {_count(brief, PAGE)} of {len(brief)} |"
     late = sum(_is_late(result) for result in of[MUST])
-    yield f"| somebody had to be woken, and was late or never | 0 | {late} of {len(of[MUST])} |"
+    yield f"| a required page that was late or missing | 0 | {late} of {len(of[MUST])} |"
     once = sum(len(result["pages"]) == 1 for result in woken)
-    yield f"| woken once, of those in which anybody was | 100 % | {share(once, len(woken))} |"
+    yield f"| only one page, of the plays with a page | 100 % | {share(once, len(woken))} |"
     added = sum(bool(result["added"]) for result in woken)
-    yield f"| an open page said more later, of those in which anybody was woken | | {added} of {len(woken)} |"
+    yield f"| an open page said more later, of the plays with a page | | {added} of {len(woken)} |"
     right = sum(result["blamed"] for result in named)
     yield f"| the first page has a right class and broker | 98 % | {share(right, len(named))} |"
-    yield f"| somebody may be woken, and was | | {_count(of[MAY], PAGE)} of {len(of[MAY])} |"
+    yield f"| an optional page that was sent | | {_count(of[MAY], PAGE)} of {len(of[MAY])} |"
 
 
 def _count(results: Sequence[Result], receiver: str) -> int:
@@ -156,7 +156,7 @@ def alerts_heading(played: str, cost: str) -> str:
 `make judge ARGS="--alerts --write"`. The plays are those of [the judge of incidents](judge.md): one or two random
 faults on a random cluster of the model, half of them with Kafka's defaults. Each is folded as by the job, rendered by
 the exporter at scrapes 15 s apart, and evaluated by promtool under the committed rules; what fired went through a real
-Alertmanager with the routes of `deploy/alertmanager`, {SPEED} times as fast. Whether somebody had to be woken is
+Alertmanager with the routes of `deploy/alertmanager`, {SPEED} times as fast. Whether a page was required is
 decided from the model's states alone (`tests/judge/alerts.py`): partitions were unavailable for 90 s or more, or a
 leader was elected uncleanly. Intervals are Wilson's, 95 %. {cost}
 """

@@ -179,7 +179,7 @@ def _aims(results: Sequence[Result]) -> Iterator[str]:
     yield f"| a wrong `proven` cause | 0 | {wrong} of {steps} |"
     yield f"| class right (incidents, extra ones, plays without any) | 95 % | {share(right, sum(counts.values()))} |"
     blamed = share(sum(one["suspects_right"] for one in named), len(named))
-    yield f"| suspects right (incidents that blame somebody) | 98 % | {blamed} |"
+    yield f"| suspects right (incidents that blame a broker) | 98 % | {blamed} |"
     clean = sum(not result["errors"] for result in results)
     yield f"| plays without any error | | {share(clean, len(results))} |"
     unexplained = sum(result["unexplained"] for result in results)
@@ -204,7 +204,7 @@ def _classes(results: Sequence[Result]) -> Iterator[str]:
 def _suspects(results: Sequence[Result]) -> Iterator[str]:
     yield "### Suspects, by class"
     yield ""
-    yield "| class | right | somebody missing | somebody too many | both |"
+    yield "| class | right | a suspect missing | a suspect too many | both |"
     yield "|---|---|---:|---:|---:|"
     findings = [one for result in results for one in result["findings"] if one["may"] and one["reported"]]
     for kind in sorted({one["expected"] for one in findings}):

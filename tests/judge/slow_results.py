@@ -14,7 +14,7 @@ from tests.judge.slow_play import RULES, slow_played
 FEWEST: Final = 3
 _INTRODUCTION = """
 Half of the plays are of the model: links from and to one broker, or half of them, carry less than they have to; or
-something else happens that delays replication without anybody being slow. There brokers respond at once, so the only
+something else happens that delays replication without a slow broker. There brokers respond at once, so the only
 signal is who is behind. In the others the response times of brokers are drawn by chance: noise, pauses, waves of load,
 cold starts, one broker that always is slower than the others, and one that becomes slow. That is no measurement of real
 brokers; `tests/judge/slow_play.py` has what is drawn. Before anything happens there are 16 quiet rounds of ten seconds.
@@ -24,7 +24,7 @@ agent alone.
 
 A broker must be found that is slow for two minutes, at most half as fast as it has to be, in more than half of what it
 replicates; or late by at least 150 ms; or that takes 45 ms for an append, while its agent and those of two peers
-always answered, and each had two requests in a second. To call anybody else slow, or somebody at another time, is a
+always answered, and each had two requests in a second. To call another broker slow, or one at another time, is a
 false alarm. Where fewer than two peers have something to replicate with two others, isrwatch compares no replication:
 it misses who is slow there. Two of three brokers that receive slowly from the third are not played: that is the third
 one that sends slowly.
@@ -113,7 +113,7 @@ def _sums(results: Sequence[Result]) -> Iterator[tuple[str, list[str]]]:
 
 def _wrong(result: Result) -> str:
     ours = result["rules"][RULES[0]]
-    called = ", ".join(f"{broker} at {at:.0f} s" for broker, at in ours["false_alarms"]) or "nobody else"
+    called = ", ".join(f"{broker} at {at:.0f} s" for broker, at in ours["false_alarms"]) or "none"
     return (
         f"| {result['seed']} | {result['kind']}: {result['what']} | {result['brokers']} | {result['must']} | {called} |"
     )

@@ -84,9 +84,9 @@ def test_the_tables_count_who_was_woken_and_how_often(sent: Sent) -> None:
         "firings": FIRED["play-2"],
     }  # fmt: skip
     text = alert_rendered([harmless, late], sent, "# Heading")
-    assert "| nothing harmful happened, and somebody was woken | 0 | 0 of 1 |" in text
-    assert "| somebody had to be woken, and was late or never | 0 | 1 of 1 |" in text
-    assert "| woken once, of those in which anybody was | 100 % | 100.0 %" in text
+    assert "| a page although nothing harmful happened | 0 | 0 of 1 |" in text
+    assert "| a required page that was late or missing | 0 | 1 of 1 |" in text
+    assert "| only one page, of the plays with a page | 100 % | 100.0 %" in text
     assert "| 2 | stop | 10 to 200 | KafkaUnderMinIsr at 130 | late or never |" in text
 
 

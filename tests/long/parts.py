@@ -89,7 +89,7 @@ PARTS: Final = {
     ),
     "others": Part("the other tests marked long", f'{PYTEST} --long -m "not ({SERVICES})"', examples="long"),
     "flaky": Part(
-        "what starts a program or waits for time passes ten times beside two busy processes",
+        "what starts a program or waits for time passes ten times next to two busy processes",
         "tests.long.flaky",
         says=r"\d+ rounds, .*",
         resumes=True,

@@ -75,7 +75,7 @@ def may_have_counted(
         meter: which meter.
         moved: the brokers that left the ISR (shrinks), or joined it (expands).
         leaders: who led before and after.
-        causes: the cause and the candidates beside it.
+        causes: the cause and the other candidates.
         evidence: of the cause. A poll merges steps, so it does not show who led when.
     """
     if not moved:
@@ -118,7 +118,7 @@ def with_sample(window: Reconciliation, at: Micros, meter_value: int) -> Reconci
     )
 
 
-# Samples of the brokers' own meters laid beside the recorded changes, a window per meter. Pure.
+# Samples of the brokers' own meters compared with the recorded changes, a window per meter. Pure.
 #
 # A sample waits until the change log has come as far as it: what happened before it may still be on its way. Times in
 # microseconds, of what was observed; no clock.
@@ -169,7 +169,7 @@ class ReconciliationWindows:
         self._complete_from: dict[str, Micros] = {}
 
     def restore(self, key: MeterKey, window: Reconciliation, cluster: str) -> None:
-        """Go on with a window that was stored."""
+        """Continue a window that was stored."""
         self._windows[key] = window
         self._names[key.cluster_id] = cluster
 

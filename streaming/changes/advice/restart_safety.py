@@ -82,7 +82,7 @@ def restart_advice(
 def _announced_beside(
     stops: dict[BrokerId, _Stop], cluster: ClusterState, up: AbstractSet[BrokerId]
 ) -> dict[BrokerId, list[BrokerId]]:
-    """Return the brokers that are up and that planned work may take down at any moment, beside each broker.
+    """Return the brokers that are up and that planned work may take down at any moment, for each broker the others.
 
     Not those of its own announcement: who announced it takes them down one after the other, and asks in which order.
     Once one is down, the counts are without it.
@@ -110,7 +110,7 @@ def _leases_that_may_stop(stop: _Stop, cluster: ClusterState) -> frozenset[str]:
 
 
 def _beside_planned_work(each: RestartAdvice, others: list[BrokerId], *, has_place: bool) -> RestartAdvice:
-    """Withhold the advice to stop a broker beside announced work on others."""
+    """Withhold the advice to stop a broker while work on others is announced."""
     if not others or not (each.is_safe_to_stop or has_place):
         return each
     names = ("broker " if len(others) == 1 else "brokers ") + ", ".join(map(str, others))
@@ -252,7 +252,7 @@ def keeps_quorum(
     """Return whether a majority of the voters remains if nodes stop; None while it is unknown who has caught up.
 
     A node that has no vote takes none away, but without a majority no leaders are elected for those that it led. Of a
-    cluster whose voters were not reported nothing is known, which is said beside the advice. Source: KIP-595; a voter
+    cluster whose voters were not reported nothing is known, which is said with the advice. Source: KIP-595; a voter
     that has not caught up could not commit what the others wrote.
 
     Args:

@@ -1,6 +1,6 @@
 """Brokers that are slow but alive: by response time, by replicas that are behind with them, and by their agents.
 
-A broker is slow only beside itself *and* its peers *and* a floor. One signal alone is enough, one round is not: the
+A broker is slow only compared with itself *and* its peers *and* a floor. One signal is enough, one round is not: the
 score of a signal rises by 1 in a slow round and falls by 1 in another; that of a broker is the largest of its signals',
 so that a short fault which one signal shows later than another is not taken for a long one. While more brokers are
 slower than they were than a fault of one explains, the cluster is overloaded, and no score rises. What is not measured,
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 HISTORY_ROUNDS: Final = 60
 LEAST_HISTORY: Final = 12
 LEAST_PEERS: Final = 2
-"""With two peers a broker is compared with the slower one: it is slow beside each of them."""
+"""With two peers a broker is compared with the slower one: it is slow compared with each of them."""
 SLOW_SCORE: Final = 5
 MOST_SCORE: Final = 8
 MOST_SLOW_PERCENT: Final = 10

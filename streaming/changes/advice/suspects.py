@@ -98,7 +98,7 @@ def _is_ordered(broker: BrokerState | None, suspicion: Suspicion) -> bool:
     """Return whether a broker is missing from an ISR by an order that is not overrun.
 
     The cause of the last change proves a stop of a broker that is missing alone, or that is back and catches up. One
-    that is down beside others was stopped if its registration says so.
+    that is down like others was stopped if its registration says so.
     """
     if broker is None or broker.maintenance_overran_at is not None:
         return False

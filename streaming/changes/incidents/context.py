@@ -1,4 +1,4 @@
-"""Cluster facts that incidents need beside the changes: racks, live brokers, followers, the controller. Pure."""
+"""Cluster facts that incidents need besides the changes: racks, live brokers, followers, the controller. Pure."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def text_of(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) 
 
 
 def is_mended(incident: Incident, kind: IncidentClass) -> bool:
-    """Return whether nothing is left to mend. Until the incident is closed it may still go on."""
+    """Return whether nothing remains to be fixed. Until the incident is closed it may still continue."""
     return incident.is_recovered and kind is not IncidentClass.CONTROLLER_FAILOVER
 
 
@@ -67,7 +67,7 @@ def _consequence(incident: Incident, kind: IncidentClass) -> str:
         said = ", ".join(filter(None, (waited_for_leaders(incident), doubt, beside)))
         if said or not incident.announced:
             return said or "clients notice nothing"
-    is_over = "no write was refused" if not incident.held else "writes go on with fewer copies"
+    is_over = "no write was refused" if not incident.held else "writes continue with fewer copies"
     return ", ".join(filter(None, (harm, doubt))) or is_over
 
 

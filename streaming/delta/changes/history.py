@@ -41,7 +41,7 @@ EXPIRED: Final = "expired"
 EXPIRED_VERSION: Final = "expired/version"
 """The transaction that says up to which version changes are missing: the state as of an older one is not known."""
 UNREAD: Final = "expired/unread"
-"""The transaction that says up to which version changes have expired: who has read less cannot go on from there."""
+"""The transaction that says up to which version changes have expired: a reader that is behind it cannot continue."""
 _NEEDED: Final = (REPLICATION_EVENTS, PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
 """The tables that follow the changes and without which the job cannot start: all but the incidents."""
 _FIRST_DAY: Final = dt.date(1970, 1, 1)

@@ -109,7 +109,7 @@ class IncidentsTable:
     def _end_where_changes_expired(self, expired_upto: int) -> None:
         """End what was open when this query was switched off, if changes after its version have expired unread.
 
-        To go on with those incidents would count them as lasting until now. What lasts until now is found again: of
+        To continue those incidents would count them as lasting until now. What lasts until now is found again: of
         the expired changes the newest of each partition and broker are still there.
         """
         is_new = self.version == BEFORE_FIRST
@@ -204,7 +204,7 @@ def _files(table: DeltaTable) -> list[dict[str, Any]]:
     return files
 
 
-# Cluster facts that incidents need beside the changes, as they were after a version, from the state tables.
+# Cluster facts that incidents need besides the changes, as they were after a version, from the state tables.
 #
 # Each state table may be some versions behind the table of incidents or ahead of it, as a kill left them. The change
 # log has what lies between: it is applied, or taken back. Of a broker or a cluster that has changed since, the newest

@@ -110,7 +110,7 @@ def check_layout(opened: DeltaTable, table: Table) -> None:
 
 
 class ColumnComparison(NamedTuple):
-    """The columns of a table beside those of its definition; those within a struct are named ``after.leader``.
+    """The columns of a table compared with those of its definition; those within a struct are named ``after.leader``.
 
     Attributes:
         lacking: those that the table lacks and a row need not have.
@@ -157,7 +157,7 @@ def _types_of(fields: Iterable[Field], above: str = "") -> Iterator[tuple[str, s
 # Opens tables to write them: creates those that are missing, and adds the columns that one lacks.
 #
 # Only a column that may be null can be added, to a table or at the end of a struct; the rows from before have null
-# there. It does not raise the layout: readers that do not know the column go on, and those that know it wait for the
+# there. It does not raise the layout: readers that do not know the column continue, and those that know it wait for the
 # job, which adds it at its start. Every other change of the columns raises ``Table.layout``: a program that does not
 # know it refuses the table.
 

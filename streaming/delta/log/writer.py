@@ -181,7 +181,7 @@ def lost_race(uri: str, why: str) -> TableRefused:
 
 # Exchanges data files of a table for others in one commit, at exactly the next version or not at all.
 #
-# The files are written beside the table, in its layout and with its statistics; then one commit without retries adds
+# The files are written first, in the table's layout and with its statistics; then one commit without retries adds
 # them and removes the others.
 
 

@@ -2,7 +2,7 @@
 
 Each table stores, in the commit that writes it, the version of ``partition_changes`` it is computed up to. So after a
 crash between two of them the next round writes what is missing, and a start rebuilds the state from these tables and
-the changes after them. One thread writes all of them, beside the thread of the batches.
+the changes after them. One thread writes all of them, parallel to the thread of the batches.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Projections:
     def is_due(self, shared: SharedState) -> bool:
         """Return whether the tables are to be written: after steps at once, after mere heartbeats once in a while.
 
-        While partitions are degraded, that is more often, because the seconds of their clusters go on.
+        While partitions are degraded, that is more often, because the seconds of their clusters grow.
         """
         pause = SECONDS_WHILE_DEGRADED if self._is_degraded else SECONDS_BETWEEN_HEARTBEATS
         is_long_ago = time.monotonic() - self._projected_at >= pause

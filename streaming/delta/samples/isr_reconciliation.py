@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# Further back than this, or where changes have expired since, the change log is not read to go on with a window: a new
+# Further back than this, or where changes have expired since, the change log is not read to continue a window: a new
 # one begins.
 MOST_VERSIONS: Final = 10_000
 _NO_COUNT: Final = 2.0**63

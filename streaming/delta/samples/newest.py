@@ -256,7 +256,7 @@ def _in_memory(item: pa.Field) -> pa.Field:
     return pa.field(item.name, plain_type(item.type))
 
 
-# Rows of ``broker_speed``: what ``changes.slow_brokers`` concludes, round by round, beside the newest round itself.
+# Rows of ``broker_speed``: what ``changes.slow_brokers`` concludes, round by round, and the newest round itself.
 #
 # Its memory of earlier rounds is in the rows, so it continues after a restart.
 

@@ -1,6 +1,6 @@
 """Options of the bus as a Spark source, by name.
 
-Beside ``directory``, ``channel`` and ``maxBytesPerTrigger``:
+Besides ``directory``, ``channel`` and ``maxBytesPerTrigger``:
 
 - ``repeatedBlocks``: file of the digests of blocks that are left out (``left_out_blocks``); without it none are.
 - ``waitSeconds``: how long to wait for new records before there are none; 0 for a query with a trigger interval.

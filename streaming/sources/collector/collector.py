@@ -16,7 +16,7 @@
 #   - anything else, of the bus or of our own code: everything stops, and ``wait`` raises it. The checkpoints of the
 #     sources still name the last acknowledged position, so the next start repeats and loses nothing.
 #
-# The switch of sources. Beside the metadata log a poller runs (``collector.opening``), as a source of kind NONE: it
+# The switch of sources. Besides the metadata log a poller runs (``collector.opening``), as a source of kind NONE: it
 # reports configurations only. Nothing here switches it; it asks the log ``is_primary`` before each of its rounds
 # (``polling.source``: ``_stand_in``). That is false
 #   - until a controller has answered for the first time;

@@ -37,7 +37,7 @@ CONNECT_SECONDS: Final = 10.0  # a controller failover takes two or three
 def open_collector(
     settings: Settings, bus: Path, open_publisher: Callable[[], Publisher], report: Callable[[str], None]
 ) -> Collector:
-    """Create the collector of one cluster, with its samples in a process beside it.
+    """Create the collector of one cluster, with its samples in a process of their own.
 
     Args:
         settings: of the cluster.

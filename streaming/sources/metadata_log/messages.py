@@ -1,6 +1,6 @@
 """Requests, and the fields that are read from responses. Depends on kafka-python's message classes, not on a socket.
 
-kafka-python has no FetchSnapshot: its classes are generated from the two JSON files beside this module.
+kafka-python has no FetchSnapshot: its classes are generated from the two JSON files next to this module.
 """
 
 from __future__ import annotations

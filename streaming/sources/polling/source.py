@@ -62,7 +62,7 @@ class AdminSource:
         name: name of the source on the bus, for example ``admin:collector-1``.
         poll_micros, offsets_micros, config_micros: intervals of polls of each kind.
         source_kind: ``POLL`` (primary source) or ``NONE``.
-        is_primary_current: whether the primary source beside it knows the state, and still reads; asked each time.
+        is_primary_current: whether the primary source of the cluster knows the state, and still reads; asked each time.
         report: takes one line for the user.
         snapshot_micros: interval of full reports, and of reporting every configuration again.
         request_seconds: timeout of each request, and of a round of metadata polls.
@@ -222,7 +222,7 @@ class AdminSource:
         return self._reported(before, read, now, skew)
 
     def _reported(self, before: TimedView | None, read: TimedView, now: Micros, skew: int) -> list[Observation]:
-        """Return what is reported of a view: beside a primary source only that topics have lost their values."""
+        """Return what is reported of a view: with a primary source only that topics have lost their values."""
         is_primary = self._kind is SourceKind.POLL
         window = self._reports.window((before or read).began + skew, read.ended + skew) if is_primary else {}
         envelope = {**self._envelope(read.view, now), **window}

@@ -28,7 +28,7 @@ SUPPORTED: Final = frozenset({
 _PROBE: Final = "probe"
 VERIFICATION: Final = "enable.ssl.certificate.verification"
 _OWN: Final = ("ssl.certificate.", "ssl.key.", "ssl.cipher.")
-# The last authority of a file counts, because a new one stands beside the old one for a time; of our own
+# The last authority of a file counts, because a new one stands next to the old one for a time; of our own
 # certificate and of those that sign it the first one.
 _LASTING: Final = (
     ("ssl.ca.location", max), ("ssl.ca.pem", max), ("ssl.certificate.location", min), ("ssl.certificate.pem", min),

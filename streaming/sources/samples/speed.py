@@ -6,7 +6,7 @@ that a broker leads, and brokers can be compared. It is measured around the requ
 the connection is not in it. The requests are spread over the round, so that a broker that stands still most of the time
 does not look fast in between; their median leaves out a single pause, ours or the broker's.
 
-How long a broker takes to append to its log is not seen so; where its agent is scraped, that is put beside.
+How long a broker takes to append to its log is not seen so; where its agent is scraped, that is added.
 """
 
 from __future__ import annotations

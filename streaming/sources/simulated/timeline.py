@@ -105,7 +105,7 @@ def step_text(step: Transition) -> str:
     return "; ".join(change for change in changes if change)
 
 
-# The partition epoch grows with every step, and the leader epoch is told beside the leader.
+# The partition epoch grows with every step, and the leader epoch is printed with the leader.
 _UNTOLD = frozenset({"partition_epoch", "leader_epoch"})
 
 

@@ -1,4 +1,4 @@
-"""Groups as their coordinator reports them, beside the positions of the partitions, as blocks. Pure."""
+"""Groups as their coordinator reports them, with the positions of the partitions, as blocks. Pure."""
 
 from __future__ import annotations
 

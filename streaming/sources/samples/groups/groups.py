@@ -1,6 +1,6 @@
 """Groups: every broker is asked for those that it coordinates, what each has committed, and who may read what.
 
-At most seven requests per broker and round, however many groups there are. The positions beside a committed offset are
+At most seven requests per broker and round, however many groups there are. The positions next to a committed offset are
 those that :class:`offsets.OffsetsKind` has read before the coordinator is asked, as a rule a moment before. So lag is
 never too large: it is what the group had not read of that which was there then. It is too small by what was written
 between the two readings, of a leader that does not answer by what was written within one interval of offsets and the

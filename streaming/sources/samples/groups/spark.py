@@ -1,6 +1,6 @@
 """Queries of Spark as groups: their offsets are in no topic, but in checkpoints, which are read when groups are due.
 
-As of :mod:`groups` the positions beside a committed offset were read before the checkpoint, so lag is never too large.
+As of :mod:`groups` the positions next to a committed offset were read before the checkpoint, so lag is never too large.
 A checkpoint that cannot be read is no group for that time. Topics have no ids in it: one of which a query has read more
 than there is, is another topic by now, or has lost records, and is left out.
 """
