@@ -40,7 +40,7 @@ _GROUP_FIELDS: Final = (
 def view(
     snapshot: ReplicationSnapshot, risk: RiskHistory, console: Console, *, now: int, beside: int
 ) -> RenderableType:
-    """Render a snapshot for the height of a console, less the ``beside`` lines that the caller shows around it."""
+    """Render a snapshot for the height of a console, less the lines that the caller shows around it."""
     above: list[RenderableType] = [*incident_lines(snapshot, now), Text(), *risk.lines(), Text()]
     for cluster in clusters_by_name(snapshot).values():
         above += [heading(cluster, now), totals(cluster), brokers_of(cluster)]

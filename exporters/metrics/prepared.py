@@ -12,7 +12,7 @@
 # Invariants
 #   1. Values of this module are never changed after they were made. ``PreparedCluster.samples`` alone is shared with
 #      the next preparation, which may replace lines in it: a scrape at that moment may show samples that are newer than
-#      the topics beside them, and its outline is not used again, because the clusters are others then.
+#      the topics next to them, and its outline is not used again, because the clusters are others then.
 #      Lines of older rows never replace them. tests/exporters/metrics/test_outline.py.
 #   2. An outline shows every sample that is young enough at any moment in ``(after, until]``, and no other.
 #      tests/exporters/metrics/test_outline.py.

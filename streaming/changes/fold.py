@@ -53,7 +53,7 @@
 #      tests/delta/test_stored_partitions.py.
 #   2. Where batches are cut changes nothing; a replay gives no change. tests/changes/test_interleavings.py,
 #      tests/changes/test_blocks.py.
-#   3. Collectors of one metadata log may be merged in any order: the state is that of one alone. A poller beside it
+#   3. Collectors of one metadata log may be merged in any order: the state is that of one alone. A poller next to it
 #      changes nothing while it is at most ``SILENCE`` ahead. tests/changes/test_interleavings.py.
 #   4. A collector that starts late, and is ahead, reports several steps as one: taken and missed steps together are the
 #      steps there were. tests/changes/test_interleavings.py.

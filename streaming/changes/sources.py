@@ -16,7 +16,7 @@
 # Consequences for the order in which sources are applied:
 #   1. Collectors of one log, and pollers among themselves, may lag behind each other without bound: the tables are the
 #      same. tests/changes/test_interleavings.py.
-#   2. A poller beside a log changes nothing while it is at most ``SILENCE`` ahead of it. Further ahead it takes over,
+#   2. A poller next to a log changes nothing while it is at most ``SILENCE`` ahead of it. Further ahead it takes over,
 #      because a log that lags cannot be distinguished from one that is silent. The log takes over again with its next
 #      observation. What it reports that is older than the poller's state is dropped; its next full report corrects the
 #      states. tests/changes/test_interleavings.py.

@@ -137,7 +137,7 @@ def _has_tls(web_config_file: str) -> bool:
 
 
 def _title_at(address: str, *, is_tls: bool) -> str:
-    """Return the title of what a program serves at an address of this machine, "" if it shows none to everybody."""
+    """Return the title of what a program serves at an address of this machine, "" if it shows none to every client."""
     import ssl
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
 

@@ -56,7 +56,7 @@ class AppendResult(NamedTuple):
 
 
 class DelayedProduce:
-    """Batches that wait until everybody in sync has them (``DelayedProduce``)."""
+    """Batches that wait until every in-sync replica has them (``DelayedProduce``)."""
 
     def __init__(
         self, led: Mapping[TopicPartition, LeaderPartition], appended: Mapping[TopicPartition, AppendResult], then: Then
@@ -168,7 +168,7 @@ class Produce:
     def when_in_sync(
         self, now: int, appended: Mapping[TopicPartition, AppendResult], timeout_ms: int, then: Then
     ) -> None:
-        """Call ``then`` once everybody in sync has what was appended, or it is clear that it will not be known."""
+        """Call ``then`` once every in-sync replica has what was appended, or it is clear that it will not be known."""
         operation = DelayedProduce(self._leadership.led, appended, then)
         self._purgatory.complete_or_watch(now, operation, operation.waiting, timeout_ms)
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streaming.model.clients.committing import Assignee, Partitions
     from streaming.model.clients.positions import ConsumerConfig
 
-# The coordinator answers JoinGroup when everybody has joined; the client waits a little longer than that may take.
+# The coordinator answers JoinGroup when every member has joined; the client waits a little longer than that may take.
 _JOIN_GRACE_MS = 5_000
 
 
@@ -202,7 +202,7 @@ class ClassicMembership(Membership):
             self._fail(now, error)
 
     def _watch_topics(self, now: int) -> None:
-        """Leader looks now and then whether a topic has more partitions: then everybody has to join again."""
+        """Leader looks now and then whether a topic has more partitions: then every member has to join again."""
         if self._counts is None:
             return
         if now >= self._refresh_at:

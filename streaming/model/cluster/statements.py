@@ -81,8 +81,8 @@ STATEMENTS: Final[dict[int, Statement]] = {
     9: Statement(
         "With n replicas, n - 1 failures are tolerated.",
         "As long as one member of the ISR lives, there is a replica that can lead.",
-        "That is availability. Records written with acks=all survive min.insync.replicas - 1 losses of data; writes go"
-        " on through ISR size - min.insync.replicas failures.",
+        "That is availability. Records written with acks=all survive min.insync.replicas - 1 losses of data; writes"
+        " continue through ISR size - min.insync.replicas failures.",
         "streaming.contracts.health:effective_min_isr",
     ),
     10: Statement(

@@ -110,7 +110,7 @@ class Topics:
     # -------------------------------------------------------------- configuration
 
     def alter_config(self, now: int, topic_name: str, key: str, value: str | None) -> None:
-        """Administrator sets a topic's configuration, or (``CLUSTER``) everybody's default; None takes it back.
+        """Administrator sets a topic's configuration, or (``CLUSTER``) the default of all; None takes it back.
 
         Another minimum voids what "eligible" was promised under: the eligible leader replicas are cleared. Without them
         the eligible replicas would be unknown, so with that feature the default minimum cannot be taken back (KIP-966).

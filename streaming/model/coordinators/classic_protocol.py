@@ -1,7 +1,7 @@
 """Protocol of a classic group and its coordinator: join, sync, heartbeat, leave (``GroupMetadataManager``).
 
 A rebalance has two barriers. First every member joins, and the generation begins. Then the leader, one of them, hands
-in who reads what; once that is committed everybody gets its share. Eager members give everything up before they join;
+in who reads what; once that is committed each gets its share. Eager members give everything up before they join;
 cooperative ones join again when they have given up what moves on (KIP-429).
 
 Departs from Kafka: no static members (KIP-345); a member that is heard of but never syncs is not expelled; a group is
@@ -111,7 +111,7 @@ class ClassicProtocol:
             self._send_generation(classic, member)
 
     def _prepare(self, now: int, group: Group, classic: ClassicGroup) -> None:
-        """A rebalance begins: everybody is to join again. The first one waits a little for still more members."""
+        """A rebalance begins: every member is to join again. The first one waits a little for still more members."""
         is_first = classic.state is GroupState.EMPTY
         if classic.state is GroupState.COMPLETING_REBALANCE:
             self._answer_syncs(classic, Error.REBALANCE_IN_PROGRESS)

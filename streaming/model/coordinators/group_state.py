@@ -127,7 +127,7 @@ def with_member(group: ConsumerGroup, member: Member) -> ConsumerGroup:
 
 
 def without_member(group: ConsumerGroup, member_id: str) -> ConsumerGroup:
-    """A member is gone, by its own will or not: what it had is free, and everybody's target is another."""
+    """A member is gone, by its own will or not: what it had is free, and every target is another."""
     members = {name: member for name, member in group.members.items() if name != member_id}
     return group._replace(members=members, epoch=group.epoch + 1)
 
@@ -307,7 +307,7 @@ class ClassicGroup:
         return late
 
     def accepts(self, assignors: tuple[str, ...]) -> bool:
-        """Return whether everybody would still have an assignor in common."""
+        """Return whether all members would still have an assignor in common."""
         common = set(assignors).intersection(*(member.assignors for member in self.members.values()))
         return bool(common)
 

@@ -111,7 +111,7 @@ class GroupOffsets:
         self._outbox = outbox
 
     def _commit(self, now: int, request: OffsetCommitRequest) -> None:
-        """Member commits; answered when everybody in sync has the record."""
+        """Member commits; answered when every in-sync replica has the record."""
 
         def answer(_at: int, error: Error) -> None:
             self._outbox.send(request.header.sender, OffsetCommitResponse(request.header.correlation_id, error))

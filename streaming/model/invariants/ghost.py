@@ -274,7 +274,7 @@ class Ghost:
         memory.history = after.leader_epoch
 
 
-# One partition as the observer sees it: the truth, everybody's view, and the ghost's memory.
+# One partition as the observer sees it: the truth, every process's view, and the ghost's memory.
 
 
 class View(NamedTuple):

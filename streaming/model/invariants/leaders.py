@@ -52,7 +52,7 @@ def one_proposal_in_flight(view: View) -> str | None:
 
 
 def replication_quorum_superset(view: View) -> str | None:
-    """A leader that is not stale waits for everybody whom the controller counts as in sync, or as eligible.
+    """A leader that is not stale waits for every replica that the controller counts as in sync, or as eligible.
 
     Source: ReplicationQuorumSuperset of Vanlightly's specifications. The ELR is part of it while the leader's own ISR
     has the minimum: it did not hear yet that it shrank.

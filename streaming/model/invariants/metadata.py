@@ -73,7 +73,7 @@ def valid_controller_state(view: View) -> str | None:
     """No fenced broker is in an ISR; without eligible leader replicas it may be there alone.
 
     Source: ValidControllerState of Vanlightly's specifications (3.5 and KIP-966). Scope: KRaft; a controller on
-    ZooKeeper learns of the end of a session some time after everybody could read it.
+    ZooKeeper learns of the end of a session some time after it could be read.
     """
     if view.constants.metadata_mode is not MetadataMode.KRAFT:
         return None

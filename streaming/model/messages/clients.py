@@ -97,7 +97,7 @@ class Acks(IntEnum):
     LEADER = 1
     """After its own append ("asynchronous replication" in older texts)."""
     ALL = -1
-    """Once everybody in sync has it ("synchronous replication")."""
+    """Once every in-sync replica has it ("synchronous replication")."""
 
 
 class ProducePartition(NamedTuple):

@@ -273,7 +273,7 @@ class WriteTxnMarkersRequest(NamedTuple):
 
 
 class WriteTxnMarkersResponse(NamedTuple):
-    """One verdict for each partition: NONE once everybody in sync has the marker."""
+    """One verdict for each partition: NONE once every in-sync replica has the marker."""
 
     correlation_id: int
     errors: tuple[tuple[TopicPartition, Error], ...]

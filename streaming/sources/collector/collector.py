@@ -135,7 +135,7 @@ class Collector:
         open_publisher: opens the bus for one source.
         cluster: the display name of the cluster, a label of the metrics.
         report: takes one line for the user.
-        beside: other collectors of the cluster, which are started and stopped with this one.
+        companions: other collectors of the cluster, which are started and stopped with this one.
         clock: the wall-clock time.
 
     Attributes:
@@ -151,15 +151,15 @@ class Collector:
         *,
         cluster: str = "",
         report: Callable[[str], None] = lambda _: None,
-        beside: Sequence[CompanionCollector] = (),
+        companions: Sequence[CompanionCollector] = (),
         clock: Callable[[], Micros] = wall_clock,
     ) -> None:
-        self.names = [*(source.name for source in sources), *(other.name for other in beside)]
+        self.names = [*(source.name for source in sources), *(other.name for other in companions)]
         self.metrics = CollectorMetrics(sources, cluster)
         self.problems = self.metrics.problems
         self.registry = CollectorRegistry()
-        self.registry.register(MergedMetrics(lambda: [self.metrics.registry, *beside]))
-        self._beside = beside
+        self.registry.register(MergedMetrics(lambda: [self.metrics.registry, *companions]))
+        self._companions = companions
         self._open_publisher = open_publisher
         self._report, self._clock = report, clock
         # Set once: by ``stop``, or by the first thread that ends. All other threads end after their poll.
@@ -179,13 +179,13 @@ class Collector:
         """Start all threads."""
         for thread in self._threads:
             thread.start()
-        for other in self._beside:
+        for other in self._companions:
             other.start()
 
     def stop(self) -> None:
         """Request the end of all threads; may be called from a signal handler."""
         self._stopping.set()
-        for other in self._beside:
+        for other in self._companions:
             other.stop()
 
     def wait(self) -> None:
@@ -196,7 +196,7 @@ class Collector:
         """
         for thread in self._threads:
             join(thread)
-        for other in self._beside:
+        for other in self._companions:
             other.stop()
             other.wait()
         if self._failures:

@@ -52,8 +52,8 @@ def open_collector(
     peers, name = Peers(), settings.cluster.name
     append_times = AppendTimes(endpoints_from(settings.collect.broker_metrics))
     sources = open_sources(settings, bus, report, peers, append_times)
-    beside = _samples(settings, open_publisher, report, peers, append_times)
-    return Collector(sources, open_publisher, cluster=name, report=report, beside=beside)
+    companions = _samples(settings, open_publisher, report, peers, append_times)
+    return Collector(sources, open_publisher, cluster=name, report=report, companions=companions)
 
 
 def _samples(

@@ -30,7 +30,7 @@
 # |--------------------------|--------------------------------------------------|--------------------------------------|
 # | ``_unclean``             | a leader that has to recover was elected         | UNCLEAN_ELECTION; LAST_KNOWN_LEADER, |
 # |                          |                                                  | ambiguous unless only unfencing can  |
-# | ``_reassignment``        | the record sets, adds or removes replicas        | REASSIGNMENT; beside a removal       |
+# | ``_reassignment``        | the record sets, adds or removes replicas        | REASSIGNMENT; with a removal         |
 # |                          |                                                  | ambiguous with its cause             |
 # | ``_removal``             | the change is in the run of a removal            | that of the run, see below           |
 # | ``_controlled_shutdown`` | a broker in controlled shutdown left the ISR     | CONTROLLED_SHUTDOWN                  |

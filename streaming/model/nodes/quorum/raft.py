@@ -98,7 +98,7 @@ class Raft(Voter):
         self._answer_waiting(now)
 
     def _advance(self) -> None:
-        """Move the high watermark, and let go of what everybody has."""
+        """Move the high watermark, and drop what every voter has."""
         assert self.leader_state is not None  # noqa: S101 - only leaders get here
         reached = self.leader_state.high_watermark(self.log.end)
         if reached is not None:

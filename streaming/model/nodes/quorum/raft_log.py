@@ -80,7 +80,7 @@ class RaftLog:
             self.entries.pop()
 
     def forget(self, offset: int) -> None:
-        """Let go of the batches below ``offset``; everybody has them."""
+        """Drop the batches below ``offset``; every voter has them."""
         kept = 0
         while kept < len(self.entries) and self.entries[kept].end_offset <= offset:
             kept += 1

@@ -96,7 +96,7 @@ class Voter:
 
     Args:
         node: its address.
-        voters: everybody's addresses, its own included.
+        voters: the addresses of all, its own included.
         constants: timing and switches.
         disk: what it finds when it starts.
         jitter: gives a number in ``[0, n)``; it spreads elections.
@@ -224,7 +224,7 @@ class Voter:
     # -------------------------------------------------------------- elections
 
     def _ask_for_votes(self, now: int, *, pre_vote: bool) -> None:
-        """Ask everybody. Without pre-votes (before 4.0) a prospective voter is a candidate at once."""
+        """Ask every voter. Without pre-votes (before 4.0) a prospective voter is a candidate at once."""
         if self.role is Role.PROSPECTIVE and not pre_vote:
             self._become(now, RoleTrigger.MAJORITY)
             return

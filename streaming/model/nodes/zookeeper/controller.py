@@ -77,7 +77,7 @@ class ControllerEpoch:
         self._partitions = LeadersAndIsrs(self._context, self._announcements, constants.switches)
 
     def fail_over(self) -> Steps:
-        """New controller reads everything, tells everybody, and repairs what happened while there was none."""
+        """New controller reads everything, tells every broker, and repairs what happened while there was none."""
         yield tuple(Watch(path) for path in WATCHED)
         for broker, registration in (yield from self._present()).items():
             self.registry.brokers[broker] = registration
