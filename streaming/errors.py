@@ -3,12 +3,13 @@
     IsrwatchError            base; the message is one sentence with the problem and the fix
     ├── ConfigurationError   a key, an option or a file is wrong: names the key and the fix
     ├── ConnectionRefused    a cluster cannot be reached or denies access: names the address or the permission
+    ├── BusFull              the disk of the bus is full: publishing is tried again
     ├── MissingTool          Java, a jar or a program is missing: names it and how to install it
     ├── TableRefused         a table is not ours, has another layout, or has another writer
     ├── TableUnreadable      a table's log or a data file is damaged or missing: names the table
-    ├── NotSafe              a broker is not safe to stop, and the work was to begin only if it is: names the reason
+    ├── UnsafeStop           a broker is not safe to stop, and the work was to begin only if it is: names the reason
     ├── NewerFormat          the bus holds records that only a newer program reads
-    └── Quarantined          one observation cannot be parsed: carries the reason, never stops a stream
+    └── InvalidObservation   one observation cannot be parsed: carries the reason, never stops a stream
 
 A violated invariant of isrwatch itself is not in this tree: it is an ``AssertionError`` and stops the program.
 """

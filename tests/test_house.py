@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import subprocess
 import sys
@@ -260,3 +261,25 @@ def test_the_help_of_the_job_suggests_a_port_that_no_other_program_has_and_our_c
     assert set(re.findall(r"--listen 127\.0\.0\.1:(\d+)", text)) - set(taken) == {"9311"}
     (submit,) = re.findall(r"spark-submit\s+--[^:]*?main\.py", text)
     assert "-Dlog4j2.configurationFile=conf/log4j2.properties" in submit
+
+
+def test_docstrings_name_errors_and_code_that_exist() -> None:
+    trees = {path: ast.parse(path.read_text()) for room in ROOMS for path in (ROOT / room).rglob("*.py")}
+    exist = {*dir(builtins), *(part for path in trees for part in path.with_suffix("").relative_to(ROOT).parts)}
+    named = []
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            match node:
+                case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.Name(id=name) | ast.arg(arg=name):
+                    exist.add(name)
+                case ast.Attribute(attr=name) | ast.alias(name=name):
+                    exist.add(name)
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    raises = re.search(r"^ *Raises:\n((?: +.*\n)+)", text, re.MULTILINE)
+                    found = re.findall(r"^ +([A-Z]\w+): ", raises[1], re.MULTILINE) if raises else []
+                    found += re.findall(r":(?:class|func|meth|mod|data):`~?(?:[\w.]*\.)?(\w+)`", text)
+                    named += [(str(path.relative_to(ROOT)), name) for name in found]
+                case _:
+                    pass
+    assert named
+    assert [(path, name) for path, name in named if name not in exist] == []

@@ -1,6 +1,6 @@
 """Reasons why a cluster is not healthy, or not known to be: each reason from the snapshot alone, with what it rests on.
 
-Values only: which reasons a cluster gives is decided by ``cluster_reasons``.
+Values only: which reasons a cluster gives is decided by ``cluster_health``.
 """
 
 from __future__ import annotations

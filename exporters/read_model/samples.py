@@ -52,7 +52,7 @@ _LOG_COLUMNS: Final = ("topic_id", "partition", "broker", "log_start_offset", "l
 
 
 def read_rows(rows: pa.Table, name: str, row: type[Any], channel: Channel) -> Put:
-    """Read the whole of a table of samples, of the clusters whose state is there.
+    """Read a whole table of samples, of the clusters whose state is there.
 
     Args:
         rows: of the table.
@@ -94,7 +94,7 @@ def _put_nothing(draft: SnapshotDraft, cluster_id: str, name: str) -> None:
 
 
 def read_offsets(rows: pa.Table) -> Put:
-    """Read the whole of ``replica_offsets``; return what takes it over into a draft."""
+    """Read all of ``replica_offsets``; return what takes it over into a draft."""
     columns = columns_of(rows, (*SampleOwner._fields, *PartitionKey._fields, *ReplicaOffsets._fields))
     owners = rows_as(SampleOwner, columns, rows.num_rows)
     keys = rows_as(PartitionKey, columns, rows.num_rows)
@@ -131,7 +131,7 @@ def drop_offsets(draft: SnapshotDraft) -> None:
 
 
 def put_progress(draft: SnapshotDraft, rows: pa.Table) -> None:
-    """Take over the whole of ``source_progress``."""
+    """Take over all of ``source_progress``."""
     channels = rows["channel"].to_pylist()
     for channel, state, lag in zip(channels, states_of(SourceState, rows), states_of(SourceLag, rows), strict=True):
         draft.cluster(state.cluster_id, state.cluster).put_source(state, channel, lag)

@@ -64,7 +64,7 @@ TIMES_COLUMNS: Final = (*DerivedRow._fields[:2], *ClusterTimes._fields, _GAP_BEG
 
 
 def put_advice(draft: SnapshotDraft, rows: pa.Table) -> None:
-    """Take over the advice of the whole of ``broker_state``."""
+    """Take over the advice of all of ``broker_state``."""
     columns = columns_of(rows, ADVICE_COLUMNS)
     # By the id alone: after a cluster was renamed, some of its rows have the old name and some the new one.
     clusters: dict[str, dict[int, BrokerAdvice]] = defaultdict(dict)
@@ -78,7 +78,7 @@ def put_advice(draft: SnapshotDraft, rows: pa.Table) -> None:
 
 
 def put_times(draft: SnapshotDraft, rows: pa.Table) -> None:
-    """Take over the times of the whole of ``cluster_state``.
+    """Take over the times of all of ``cluster_state``.
 
     Not while a full report closes an observation gap: until its end some partitions have the gap in their sums.
     """

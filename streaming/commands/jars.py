@@ -125,7 +125,7 @@ def archive() -> Path:
 
     Raises:
         MissingTool: there is no Java that Spark runs on.
-        NotArchived: the job ended without making one; with its last line.
+        ArchiveMissing: the job ended without making one; with its last line.
         OSError: the archive cannot be written.
     """
     path = spark_archive()

@@ -328,7 +328,7 @@ def wait_until_safe(
         patience: how long it waits, seconds.
 
     Raises:
-        NotSafe: one of them may not be stopped, or it is unknown.
+        UnsafeStop: one of them may not be stopped, or it is unknown.
     """
     deadline, is_waiting = time.monotonic() + patience, False
     while obstacles := _obstacles(bus, tables, brokers):

@@ -219,7 +219,7 @@ def decode(value: bytes) -> Observation:
     """Read one observation.
 
     Raises:
-        Quarantined: with the reason, for bytes that are not a valid observation of a known version.
+        InvalidObservation: with the reason, for bytes that are not a valid observation of a known version.
         NewerFormat: a newer program wrote them. They are not for quarantine: that program will read them as they are.
     """
     try:
@@ -243,7 +243,7 @@ def from_fields(values: Mapping[str, Any]) -> Observation:
     """Build one observation from decoded fields (a JSON object, or a row of the Spark schema).
 
     Raises:
-        Quarantined: an unknown kind, a missing field, a value of the wrong type, or an impossible observation.
+        InvalidObservation: an unknown kind, a missing field, a value of the wrong type, or an impossible observation.
     """
     kind = values.get("kind")
     cls = KINDS.get(kind) if isinstance(kind, str) else None

@@ -69,7 +69,7 @@ def require(condition: bool, reason: str) -> None:  # noqa: FBT001 - reads as a 
     """Refuse an observation with a reason.
 
     Raises:
-        Quarantined: the condition does not hold.
+        InvalidObservation: the condition does not hold.
     """
     if not condition:
         raise InvalidObservation(reason)

@@ -1,6 +1,6 @@
 """The writer of ``quarantine``: unparseable records with the reason and their position on the bus.
 
-Of each source and kind of reason the first records are kept whole, the others counted (``quarantine_rows``), so
+Of each source and kind of reason the first records are kept whole, the others counted (``KeptRecords``), so
 neither a write nor a start becomes slower with what was refused before. All channels write the table, each at exactly
 the next version: the second writer looks again.
 """

@@ -1,7 +1,7 @@
 """The brokers' own metrics, scraped from their Prometheus JMX exporters over HTTP.
 
 Depends on HTTP, Prometheus' text format and the contracts. Each endpoint has its own thread and its own timeout, so a
-dead broker delays no other. Only the aggregates of :mod:`broker_metrics_names` are kept: per-partition series make JMX
+dead broker delays no other. Only the aggregates of ``METRICS`` are kept: per-partition series make JMX
 slow, and the other sources read partitions more precisely.
 """
 

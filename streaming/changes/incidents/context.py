@@ -33,7 +33,7 @@ class Family(StrEnum):
     CONTROLLER = "controller"
 
 
-# Causes that remove brokers, and so open an incident; ``planned_work.family_of`` reads them with their evidence. All
+# Causes that remove brokers, and so open an incident; ``incidents.rules`` reads them with their evidence. All
 # others belong to one that is open, or to none: an ISR that grows again, a preferred leader that returns, a new topic.
 FAMILY_OF: Final[dict[str, Family]] = {
     Cause.LAG: Family.LAG,

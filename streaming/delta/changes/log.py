@@ -118,7 +118,7 @@ class ChangeLog:
         """Append changes and move positions, at exactly the next version.
 
         Args:
-            rows: changes as ``change_rows.changes_to_arrow`` writes them.
+            rows: changes as :func:`changes_to_arrow` writes them.
             positions: last applied position of every source in the batch.
             log_ids: of the logs that have one.
             unreported: refused records up to these positions that no state of their source counts.

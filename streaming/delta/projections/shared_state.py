@@ -71,7 +71,7 @@ class SharedState:
 
 
 class RecoveredState:
-    """Receives the state that is read from the tables at a start (``state_reader.StateHolder``)."""
+    """Receives the state that is read from the tables at a start (``delta.state.StateHolder``)."""
 
     def __init__(self) -> None:
         self._state = ReplicationState()
@@ -136,7 +136,7 @@ _TOPICS_AT_ONCE: Final = 10_000
 
 
 class StoredPartitions:
-    """Rows of ``partition_state`` by topic. Implements :class:`streaming.changes.state.Stored`."""
+    """Rows of ``partition_state`` by topic. Implements :class:`streaming.changes.state.StoredTopics`."""
 
     def __init__(self, rows: pa.Table) -> None:
         """Keep rows of ``partition_state``, in any order."""

@@ -139,7 +139,7 @@ def decode_row(payload: bytes, damage: str | None, channel: Channel) -> Observat
     A clock that is far ahead would make what all other sources report look old, so it is refused here, by the job's.
 
     Raises:
-        Quarantined: with the reason why it is no observation of this channel.
+        InvalidObservation: with the reason why it is no observation of this channel.
         NewerFormat: a newer program wrote it; nothing of its batch may be applied.
     """
     if damage is not None:

@@ -371,7 +371,7 @@ class Admin:
         """Let the controller say where new partitions go, by default as many and as often as the brokers' files say.
 
         Raises:
-            Refused: INVALID_PARTITIONS, or INVALID_REPLICATION_FACTOR: more replicas than brokers.
+            RefusedRequest: INVALID_PARTITIONS, or INVALID_REPLICATION_FACTOR: more replicas than brokers.
         """
         return self._ask(lambda controller, _: controller.topics.place(random, partitions, replication_factor))
 
@@ -379,7 +379,7 @@ class Admin:
         """Create a topic.
 
         Raises:
-            Refused: TOPIC_ALREADY_EXISTS, or INVALID_REPLICA_ASSIGNMENT: replicas that cannot be, or cannot be led.
+            RefusedRequest: TOPIC_ALREADY_EXISTS; INVALID_REPLICA_ASSIGNMENT for impossible or leaderless replicas.
         """
         self._ask_anybody(lambda controller, now: controller.topics.create(now, new, config))
 
@@ -387,7 +387,7 @@ class Admin:
         """Delete a topic.
 
         Raises:
-            Refused: UNKNOWN_TOPIC_ID.
+            RefusedRequest: UNKNOWN_TOPIC_ID.
         """
         self._ask_anybody(lambda controller, now: controller.topics.delete(now, topic_id))
 
@@ -395,7 +395,7 @@ class Admin:
         """Add partitions to a topic.
 
         Raises:
-            Refused: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS or INVALID_REPLICA_ASSIGNMENT.
+            RefusedRequest: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS or INVALID_REPLICA_ASSIGNMENT.
         """
         self._ask(lambda controller, now: controller.topics.create_partitions(now, topic, assignments))
 
@@ -403,7 +403,7 @@ class Admin:
         """Set a topic's configuration or the cluster's default; None takes it back.
 
         Raises:
-            Refused: UNKNOWN_TOPIC_OR_PARTITION or INVALID_CONFIG.
+            RefusedRequest: UNKNOWN_TOPIC_OR_PARTITION or INVALID_CONFIG.
         """
         self._ask(lambda controller, now: controller.topics.alter_config(now, topic, key, value))
 
@@ -431,6 +431,6 @@ class Admin:
         """Remove a broker that will not come back.
 
         Raises:
-            Refused: BROKER_ID_NOT_REGISTERED.
+            RefusedRequest: BROKER_ID_NOT_REGISTERED.
         """
         self._ask(lambda controller, now: controller.membership.unregister(now, broker))

@@ -43,7 +43,7 @@ def check_replication_factor(replication_factor: int, brokers: int) -> None:
     """Refuse more replicas than brokers, and none at all.
 
     Raises:
-        Refused: INVALID_REPLICATION_FACTOR.
+        RefusedRequest: INVALID_REPLICATION_FACTOR.
     """
     if replication_factor < 1:
         raise RefusedRequest(Error.INVALID_REPLICATION_FACTOR, f"{replication_factor} is not positive")
@@ -58,8 +58,8 @@ def check_assignments(
     """Refuse replicas of a new topic that an administrator may not ask for (``ReplicationControlManager``).
 
     Raises:
-        Refused: INVALID_REPLICA_ASSIGNMENT: a list cannot be (see :func:`check_replicas`), is of another length than
-            the first, or has no broker that could lead.
+        RefusedRequest: INVALID_REPLICA_ASSIGNMENT: a list cannot be (see :func:`check_replicas`), is of another length
+            than the first, or has no broker that could lead.
     """
     for replicas in assignments:
         check_replicas(replicas, brokers)
@@ -73,7 +73,7 @@ def check_replicas(replicas: tuple[BrokerId, ...], brokers: Mapping[BrokerId, Br
     """Refuse a list of replicas that cannot be.
 
     Raises:
-        Refused: INVALID_REPLICA_ASSIGNMENT: it is empty, names a broker twice, or one that is not registered.
+        RefusedRequest: INVALID_REPLICA_ASSIGNMENT: it is empty, names a broker twice, or one that is not registered.
     """
     if not replicas:
         raise _no_assignment("a replica list is empty")
@@ -94,7 +94,7 @@ def place(brokers: Iterable[UsableBroker], partitions: int, replication_factor: 
     Departs from Kafka: racks draw their random numbers in the order of their names, in Kafka in that of a hash map.
 
     Raises:
-        Refused: INVALID_REPLICATION_FACTOR: it is not between 1 and the number of brokers, or all are fenced.
+        RefusedRequest: INVALID_REPLICATION_FACTOR: it is not between 1 and the number of brokers, or all are fenced.
     """
     usable = sorted(brokers, key=lambda broker: broker.broker)
     check_replication_factor(replication_factor, len(usable))
@@ -205,7 +205,7 @@ def assign_replicas(
     broker counts as a rack of its own, which comes to the same formula. Kafka draws ``start`` and ``shift``.
 
     Raises:
-        Refused: INVALID_REPLICATION_FACTOR.
+        RefusedRequest: INVALID_REPLICATION_FACTOR.
     """
     usable = sorted(brokers, key=lambda broker: broker.broker)
     check_replication_factor(replication_factor, len(usable))

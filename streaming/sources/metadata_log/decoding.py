@@ -75,7 +75,7 @@ def is_intact(batch: EncodedBatch) -> bool:
 
 
 def decode(batch: EncodedBatch) -> records.RecordBatch:
-    """Decode one batch. A batch that cannot be decoded becomes one :class:`records.Undecodable`.
+    """Decode one batch. A batch that cannot be decoded becomes one :class:`records.UndecodableRecord`.
 
     Its bytes are then cut after the header, because the rest may contain credentials.
     """
@@ -341,7 +341,7 @@ _READ: Final[dict[str, Callable[[ByteReader], Any]]] = {
 
 
 def decode_record(value: bytes) -> records.MetadataRecord:
-    """Decode one record; an unknown type or version, or an invalid body, gives :class:`records.Undecodable`."""
+    """Decode one record; an unknown type or version, or an invalid body, gives :class:`records.UndecodableRecord`."""
     reader, kept = ByteReader(value), value
     key = None
     try:
@@ -366,7 +366,7 @@ def read_fields(reader: ByteReader, key: int, version: int) -> dict[str, Any]:
     """Decode a body by its schema: Kafka's field name to value, without absent tagged fields.
 
     Raises:
-        Quarantined: the bytes do not match the schema.
+        InvalidObservation: the bytes do not match the schema.
     """
     schema = SCHEMAS[key]
     values = {

@@ -52,7 +52,7 @@ class Bootstrap:
 
     Raises:
         ConnectionRefused: from every method: no broker can be reached.
-        CannotServe: a broker refuses the login, a permission is missing, or the broker is too old.
+        ServiceRefused: a broker refuses the login, a permission is missing, or the broker is too old.
     """
 
     def __init__(

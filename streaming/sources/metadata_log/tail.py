@@ -309,7 +309,7 @@ class Tail:
 
         Raises:
             ConnectionRefused: neither the brokers nor any controller can be reached at the moment.
-            CannotServe: reading the log is not authorised; the sentence names the permission.
+            ServiceRefused: reading the log is not authorised; the sentence names the permission.
         """
         if self._is_serving and self._unread:
             return self._unread.popleft()

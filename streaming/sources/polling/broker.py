@@ -94,7 +94,7 @@ class ConnectedBrokers:
         self._strangers = count(-2, -1)
 
     def __call__(self, address: Address) -> Broker:
-        """Connect; see :class:`Open`."""
+        """Connect; see :class:`BrokerOpener`."""
         connection = self._dial(address, response_seconds=self._seconds)
         try:
             return self._broker(connection)

@@ -1,6 +1,6 @@
 """The effective ``min.insync.replicas`` of every topic, whether it is diskless, and the times of a broker.
 
-All by DescribeConfigs. Depends on what describes them (:mod:`admin_described`, or a client of librdkafka).
+All by DescribeConfigs. Depends on what describes them (:class:`DescribedConfigs`, or a client of librdkafka).
 """
 
 from __future__ import annotations

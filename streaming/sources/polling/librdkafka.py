@@ -69,7 +69,7 @@ class ClientBrokers:
         self._strangers = count(-2, -1)
 
     def __call__(self, address: Address) -> ClientBroker:
-        """Create a client; see :class:`admin_broker.Open`."""
+        """Create a client; see :class:`broker.BrokerOpener`."""
         client = self._connect(str(address))
         return ClientBroker(address, client, self._explain, cluster=self._cluster, stranger=next(self._strangers))
 
@@ -90,7 +90,7 @@ class ClientBroker:
         self._client, self._explain, self._cluster, self._stranger = client, explain, cluster, stranger
 
     def answer(self, listed_before: Collection[str], deadline: Micros) -> Answer:
-        """Ask for the view; see :meth:`admin_broker.Broker.answer`."""
+        """Ask for the view; see :meth:`broker.Broker.answer`."""
         try:
             metadata = self._client.list_topics(timeout=_left(deadline))
             vanished = set(listed_before) - metadata.topics.keys()

@@ -1,6 +1,6 @@
 """The cluster's metadata, read in threads and verified with a second broker where a response may be stale.
 
-Depends on what asks one broker (:mod:`admin_broker`) and the monotonic clock.
+Depends on what asks one broker (:mod:`broker`) and the monotonic clock.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class MetadataRound:
 
         Raises:
             ConnectionRefused: no broker responded in time.
-            CannotServe: none of them may be asked, or the bootstrap servers are of several clusters.
+            ServiceRefused: none of them may be asked, or the bootstrap servers are of several clusters.
         """
         self._require_one_cluster()
         self._take_response(before, remembered)

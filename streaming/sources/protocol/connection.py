@@ -150,7 +150,7 @@ class Connection:
 
     Raises:
         ConnectionRefused: from every method: unreachable, closed, timed out, or not Kafka; it is unusable then.
-        CannotServe: the login failed, or it is ``NodeTooOld``.
+        ServiceRefused: the login failed, or it is ``NodeTooOld``.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ class ByteReader:
     """Reads one value after another. Compact lengths are stored plus one; 0 is null.
 
     Raises:
-        Quarantined: from every method, when the bytes end early or are invalid.
+        InvalidObservation: from every method, when the bytes end early or are invalid.
     """
 
     __slots__ = ("_data", "position")

@@ -69,7 +69,7 @@ def from_client(client: Mapping[str, str], table: str = "cluster.client") -> Sec
     """Parse ``[cluster.client]``, or another table like it.
 
     Raises:
-        Unsupported: the metadata log cannot be read with this SASL mechanism, or with a property of TLS.
+        UnsupportedProperty: the metadata log cannot be read with this SASL mechanism, or with a property of TLS.
         ConfigurationError: any other unsupported value, a missing password, an unreadable file.
     """
     protocol = client.get("security.protocol", "PLAINTEXT").upper()

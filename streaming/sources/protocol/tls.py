@@ -51,7 +51,7 @@ class Tls:
         """Check the properties, and the files as they are now.
 
         Raises:
-            Unsupported: one of them is not supported here.
+            UnsupportedProperty: one of them is not supported here.
             ConfigurationError: a file cannot be used.
         """
         unsupported = sorted(key for key in self.client if key.startswith("ssl.") and key not in SUPPORTED)

@@ -64,7 +64,7 @@ def describe_directories(connection: Connection) -> tuple[Directory, ...]:
 
     Raises:
         ConnectionRefused: it does not respond.
-        Denied: it may not be asked.
+        PermissionDenied: it may not be asked.
     """
     version = connection.newest(API_KEY, NEWEST)
     if version < OLDEST:

@@ -35,7 +35,7 @@ def describe_quorum(connection: Connection) -> Quorum | None:
 
     Raises:
         ConnectionRefused: it does not respond.
-        Denied: it may not be asked.
+        PermissionDenied: it may not be asked.
     """
     version = connection.newest(DescribeQuorumRequest.API_KEY, _NEWEST)
     if version < 0:

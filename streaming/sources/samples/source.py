@@ -47,7 +47,7 @@ _ANYONE: Final = BrokerId(-2)
 _MAX_BLOCK: Final = 1_000_000  # microseconds, of one poll
 VIEW_MICROS: Final = 1_000_000
 """So long questions that are due wait for the view that is asked for at the same moment."""
-_BELIEVED: Final = 3_600_000_000  # what is further ahead of its clock, the job refuses (``changes.clock_skew``)
+_BELIEVED: Final = 3_600_000_000  # what is further ahead of its clock, the job refuses (``sources.is_ahead``)
 
 
 class SamplesSource:
@@ -245,7 +245,7 @@ def open_samples(
 
     Raises:
         ConfigurationError: an address or a client property is wrong.
-        Unsupported: only librdkafka can log in so.
+        UnsupportedProperty: only librdkafka can log in so.
     """
     collect, cluster, peers = settings.collect, settings.cluster, Peers()
     source = SamplesSource(

@@ -198,7 +198,7 @@ class Simulation:
         """Administrator asks, again and again while no controller is active.
 
         Raises:
-            Refused: for any other reason.
+            RefusedRequest: for any other reason.
         """
         try:
             request()

@@ -316,7 +316,7 @@ def read_streams_group(reader: ByteReader) -> StreamsGroup:
     """Read a group.
 
     Raises:
-        Quarantined: the bytes are none.
+        InvalidObservation: the bytes are none.
     """
     error, _, name, state = reader.number(INT16), reader.nullable_string(), reader.string(), reader.string()
     for _ in range(2):  # group epoch, assignment epoch
