@@ -28,7 +28,6 @@ def test_the_measured_configuration_is_the_reference_file() -> None:
     assert measured["spark.master"] == "local[2]"
     assert measured["spark.sql.session.timeZone"] == "UTC"
     assert measured["spark.sql.parquet.outputTimestampType"] == "TIMESTAMP_MICROS"
-    assert measured["spark.sql.shuffle.partitions"] == "2"
     assert measured["spark.sql.adaptive.enabled"] == "false"
     assert measured["spark.sql.streaming.minBatchesToRetain"] == "20"
     assert measured["spark.ui.enabled"] == "false"
@@ -55,8 +54,9 @@ def test_what_the_user_gave_is_left_alone() -> None:
 
 
 def test_our_own_extra_wins_over_the_reference_file() -> None:
-    unset = configuration("isrwatch", {}, jars=(), extra={"spark.sql.shuffle.partitions": "8"})
-    assert unset["spark.sql.shuffle.partitions"] == "8"
+    unset = configuration("isrwatch", {}, jars=(), extra={"spark.sql.streaming.minBatchesToRetain": "8"})
+
+    assert unset["spark.sql.streaming.minBatchesToRetain"] == "8"
 
 
 def test_a_cluster_keeps_its_own_addresses_and_checkpoint_manager() -> None:
@@ -115,7 +115,8 @@ def test_the_reference_files_are_found_in_a_checkout() -> None:
 @pytest.mark.spark
 def test_a_session_has_the_configuration_and_this_python(spark: SparkSession) -> None:
     given = spark.sparkContext.getConf()
-    assert given.get("spark.sql.shuffle.partitions") == "2"
+
+    assert given.get("spark.sql.streaming.minBatchesToRetain") == "20"
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.sparkContext.pythonExec == os.environ["PYSPARK_PYTHON"] == sys.executable
 
@@ -123,17 +124,18 @@ def test_a_session_has_the_configuration_and_this_python(spark: SparkSession) ->
 SCRIPT = """
 from streaming.jobs.session import build_session
 conf = build_session('isrwatch').sparkContext.getConf()
-for key in ('sql.shuffle.partitions', 'app.name', 'ui.showConsoleProgress', 'master'):
+for key in ('sql.streaming.minBatchesToRetain', 'app.name', 'ui.showConsoleProgress', 'master'):
     print('found', key, conf.get(f'spark.{key}'))
 """
-GIVEN = ("--conf", "spark.sql.shuffle.partitions=5", "--name", "mine", "--master", "local[1]")
+GIVEN = ("--conf", "spark.sql.streaming.minBatchesToRetain=5", "--name", "mine", "--master", "local[1]")
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("by", ["spark-submit", pytest.param("PYSPARK_SUBMIT_ARGS", marks=pytest.mark.long)])
 def test_arguments_of_spark_submit_and_its_defaults_file_win(tmp_path: Path, by: str) -> None:
     """The arguments win over spark-defaults.conf, which wins over ours."""
-    (tmp_path / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 3\nspark.ui.showConsoleProgress true\n")
+    defaults = "spark.sql.streaming.minBatchesToRetain 3\nspark.ui.showConsoleProgress true\n"
+    (tmp_path / "spark-defaults.conf").write_text(defaults)
     script = tmp_path / "main.py"
     script.write_text(SCRIPT)
     submit = (str(Path(sys.executable).parent / "spark-submit"), *GIVEN)
@@ -146,4 +148,9 @@ def test_arguments_of_spark_submit_and_its_defaults_file_win(tmp_path: Path, by:
     )  # fmt: skip
     found = [line.removeprefix("found ") for line in ran.stdout.splitlines() if line.startswith("found ")]
 
-    assert found == ["sql.shuffle.partitions 5", "app.name mine", "ui.showConsoleProgress true", "master local[1]"]
+    assert found == [
+        "sql.streaming.minBatchesToRetain 5",
+        "app.name mine",
+        "ui.showConsoleProgress true",
+        "master local[1]",
+    ]
