@@ -77,17 +77,17 @@ def stat(
     return style.stat(title or signal.name, signal.meaning, query, colors, signal.unit, no_value=no_value)
 
 
-def per_minute(signal: Signal, legend: str, color: str | None = None, scope: Scope = IN_CLUSTER) -> PanelQuery:
+def per_minute(signal: Signal, legend: str, color: str) -> PanelQuery:
     """Return the rate of a counter over time."""
-    return PanelQuery(while_observed(signal.per_minute(WINDOW, scope)), legend, color)
+    return PanelQuery(while_observed(signal.per_minute(WINDOW, IN_CLUSTER)), legend, color)
 
 
-def peaks(signal: Signal, legend: str, color: str | None = None, scope: Scope = IN_CLUSTER) -> PanelQuery:
+def peaks(signal: Signal, legend: str, color: str) -> PanelQuery:
     """Return the greatest value within each step over time: what is over before the next step is drawn, too.
 
     A step may be no longer than the interval of scrapes, and one of them late: then it has the last value.
     """
-    series = signal.series(scope)
+    series = signal.series(IN_CLUSTER)
     return PanelQuery(
         f"max by ({', '.join(signal.labels)}) (max_over_time({series}[$__interval]) or {series})", legend, color
     )
@@ -205,9 +205,9 @@ CLUSTER: Final = KeyColumn("cluster", "Cluster", 140, to_board(Board.OVERVIEW, c
 MISSING_BROKER: Final = KeyColumn("broker", "Missing broker", heading_width("Missing broker"), BROKER.link)
 
 
-def alarm(color: str, at: float = 1) -> CellLook:
-    """Fill the cell with a colour from a value on; below it the cell is calm."""
-    return CellLook(steps=style.steps(style.NO_COLOR, (at, color)), fills=True)
+def alarm(color: str) -> CellLook:
+    """Fill the cell with a colour from 1 on; below it the cell is calm."""
+    return CellLook(steps=style.steps(style.NO_COLOR, (1, color)), fills=True)
 
 
 def colored(base: str, *above: tuple[float, str]) -> CellLook:

@@ -108,11 +108,11 @@ def value(fresh: Signal = clusters.OFFLINE, text: str = "{{ $value }}") -> str:
     return f"{{{{ if {present} }}}}{text}{{{{ else }}}}an unknown number{{{{ end }}}}"
 
 
-def partitions_in(cluster: Signal, topic: Signal, settings: AlertSettings, scope: Scope = EVERYWHERE) -> str:
+def partitions_in(cluster: Signal, topic: Signal, settings: AlertSettings) -> str:
     """Count the partitions of a cluster in a state, without those of excluded topics."""
     if not settings.excluded_topics:
-        return cluster.now(scope)
-    return f"({topic.now(scope, *not_excluded(settings), by=CLUSTER)} or 0 * {cluster.now(scope)})"
+        return cluster.now()
+    return f"({topic.now(EVERYWHERE, *not_excluded(settings), by=CLUSTER)} or 0 * {cluster.now()})"
 
 
 def not_excluded(settings: AlertSettings) -> tuple[str, ...]:

@@ -115,6 +115,6 @@ class Node:
         """Wait until the process has ended."""
         wait_until(lambda: self.pid is None, f"node {self.node_id} to end", seconds=seconds, every=0.02)
 
-    def log_tail(self, lines: int = 15) -> str:
-        """Return the end of the log."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+    def log_tail(self) -> str:
+        """Return the last 15 lines of the log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])

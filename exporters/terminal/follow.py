@@ -56,11 +56,11 @@ class EventFollower:
         self._newest = max((row["collected_at"] for row in rows), default=self._newest)
         return rows
 
-    def forever(self, seconds: float = LOOK_SECONDS) -> Iterator[list[Row]]:
+    def forever(self) -> Iterator[list[Row]]:
         """Give what is new, again and again."""
         while True:
             yield self.poll()
-            time.sleep(seconds)
+            time.sleep(LOOK_SECONDS)
 
     def _added(self, tail: ChangeReader) -> list[Row]:
         return [row for _, changes in tail.poll() for row in rows_of(events_of(changes)) if self._filter.matches(row)]

@@ -311,32 +311,22 @@ _PAUSE_SECONDS: Final = 0.5
 _NOTHING_DONE: Final = "nothing was announced or run"
 
 
-def wait_until_safe(
-    bus: Path, tables: Path, brokers: Sequence[BrokerState], report: Callable[[str], None], *,
-    patience: float = PATIENCE_SECONDS,
-) -> None:  # fmt: skip
+def wait_until_safe(bus: Path, tables: Path, brokers: Sequence[BrokerState], report: Callable[[str], None]) -> None:
     """Return as soon as brokers of one cluster are known to be safe to stop.
 
     It waits only for what is announced of other brokers: until the tables have it, and until a command that has ended
     is seen to have left its brokers up and in sync. Whatever else is against it is refused at once.
 
-    Args:
-        bus: directory of the bus.
-        tables: directory of the Delta tables.
-        brokers: those that work is to be announced on.
-        report: takes one line for the user, when it begins to wait.
-        patience: how long it waits, seconds.
-
     Raises:
         UnsafeStop: one of them may not be stopped, or it is unknown.
     """
-    deadline, is_waiting = time.monotonic() + patience, False
+    deadline, is_waiting = time.monotonic() + PATIENCE_SECONDS, False
     while obstacles := _obstacles(bus, tables, brokers):
         against, may_pass = obstacles
         if not may_pass or time.monotonic() >= deadline:
             raise UnsafeStop(f"{against}: {_NOTHING_DONE}")
         if not is_waiting:
-            report(f"waiting for {patience:g} s at most: {against}")
+            report(f"waiting for {PATIENCE_SECONDS:g} s at most: {against}")
         is_waiting = True
         time.sleep(_PAUSE_SECONDS)
 

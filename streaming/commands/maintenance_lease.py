@@ -40,9 +40,9 @@ class Announcer:
     the monotonic clock: a clock that is set back meanwhile makes no record look old.
     """
 
-    def __init__(self, bus: Path, why: str, clock: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, bus: Path, why: str) -> None:
         self._bus, self._why = bus, why
-        self._begin_at, self._begin = clock() // 1_000, time.monotonic_ns() // 1_000
+        self._begin_at, self._begin = time.time_ns() // 1_000, time.monotonic_ns() // 1_000
         host = socket.gethostname() or "unknown"
         self._source, self._by = f"maintenance:{host}", f"{_user()}@{host}"
 

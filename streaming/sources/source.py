@@ -60,13 +60,13 @@ def monotonic() -> Micros:
 class ClockJumps:
     """Detector of a wall clock that was set, or a machine that was suspended, since the last look."""
 
-    def __init__(self, clock: Callable[[], Micros] = wall_clock, timer: Callable[[], Micros] = monotonic) -> None:
-        self._clock, self._timer = clock, timer
-        self._ahead = clock() - timer()
+    def __init__(self, clock: Callable[[], Micros]) -> None:
+        self._clock = clock
+        self._ahead = clock() - monotonic()
 
     def take(self) -> Micros:
         """Return by how much the clock was set since the last call; 0 for what a clock is corrected by as it runs."""
-        before, self._ahead = self._ahead, self._clock() - self._timer()
+        before, self._ahead = self._ahead, self._clock() - monotonic()
         jump = self._ahead - before
         return Micros(jump if abs(jump) > _JUMP else 0)
 

@@ -33,14 +33,9 @@ def _changed_logs(applied: Mapping[str, LogPosition], last_common: LastCommon) -
 class StoredPositions:
     """Applied position of each log in one table, as stored or, since, as committed by its one writer."""
 
-    def __init__(self, table: DeltaTable, channel: str = "") -> None:
-        """Read nothing yet.
-
-        Args:
-            table: whose commits carry the positions.
-            channel: of the sources, in a table that several channels share.
-        """
-        self._table, self._prefix = table, f"{channel}/" if channel else ""
+    def __init__(self, table: DeltaTable) -> None:
+        """Read nothing yet from the table whose commits carry the positions."""
+        self._table = table
         self._positions: dict[str, LogPosition] = {}
 
     @property
@@ -60,8 +55,8 @@ class StoredPositions:
 
     def stored(self, source: str) -> LogPosition:
         """Return where the last applied record of a source stands, as the table says now."""
-        position = self._table.transaction_version(self._key("position", source))
-        log_id = self._table.transaction_version(self._key("log", source))
+        position = self._table.transaction_version(f"position/{source}")
+        log_id = self._table.transaction_version(f"log/{source}")
         return NOWHERE if position is None else LogPosition(position, log_id or None)
 
     def move(self, positions: Mapping[str, int], log_ids: Mapping[str, int] = NO_LOG_IDS) -> None:
@@ -71,9 +66,9 @@ class StoredPositions:
 
     def transactions(self, positions: Mapping[str, int], log_ids: Mapping[str, int] = NO_LOG_IDS) -> dict[str, int]:
         """Return positions as the transactions of a commit that moves them."""
-        moved = {self._key("position", source): position for source, position in positions.items()}
+        moved = {f"position/{source}": position for source, position in positions.items()}
         for source in positions:
-            key, log_id = self._key("log", source), log_ids.get(source, _NO_LOG_ID)
+            key, log_id = f"log/{source}", log_ids.get(source, _NO_LOG_ID)
             if log_id or self._table.transaction_version(key):
                 moved[key] = log_id
         return moved
@@ -88,6 +83,3 @@ class StoredPositions:
         changed = _changed_logs(before, last_common)
         self._positions |= changed
         return {source: before[source] for source in changed}
-
-    def _key(self, what: str, source: str) -> str:
-        return f"{what}/{self._prefix}{source}"

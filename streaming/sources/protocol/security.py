@@ -101,9 +101,9 @@ def from_client(client: Mapping[str, str], table: str = "cluster.client") -> Sec
     return Security(tls, mechanism, client["sasl.username"], client["sasl.password"], table)
 
 
-def without_login(client: Mapping[str, str], table: str = "cluster.client") -> Security:
+def without_login(client: Mapping[str, str]) -> Security:
     """Return what suffices to see whether a listener responds, and its certificate: no login, nothing is verified."""
-    return Security(None if (tls := tls_of(client, table)) is None else tls.unverified(), table=table)
+    return Security(None if (tls := tls_of(client)) is None else tls.unverified())
 
 
 def tls_of(client: Mapping[str, str], table: str = "cluster.client") -> Tls | None:
