@@ -121,7 +121,7 @@ def top(count: int, expression: str) -> str:
 def or_none(expression: str, label: str, *listed: str, also: Mapping[str, str] | None = None) -> str:
     """Add a row with the value 0 if data is fresh and nothing is listed.
 
-    Its cells that lead to a board show everything there: of a topic that is called none there is nothing to be seen.
+    Its cells that lead to a board show everything there, because no topic is called none.
 
     Args:
         expression: gives the rows.

@@ -83,7 +83,7 @@ def near_retention(settings: AlertSettings) -> Rule:
 
 
 def loses_records(settings: AlertSettings) -> Rule:
-    """Page for a group that has readers, and of which records are deleted that it has not read."""
+    """Page for a group with members that loses records which it has not read."""
     return _lost(
         "KafkaGroupLosesRecords",
         "page",
@@ -95,7 +95,7 @@ def loses_records(settings: AlertSettings) -> Rule:
 
 
 def stopped_group_loses_records(settings: AlertSettings) -> Rule:
-    """Ticket for a group without members, of which records are deleted that it has not read."""
+    """Ticket for a group without members that loses records which it has not read."""
     return _lost(
         "KafkaStoppedGroupLosesRecords",
         "ticket",

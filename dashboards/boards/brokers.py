@@ -42,7 +42,7 @@ REGISTERED: Final = stat(clusters.BROKERS, style.steps(style.BLUE))
 FENCED: Final = stat(clusters.FENCED_BROKERS, style.alarm_above_zero(style.ORANGE))
 NOT_SAFE: Final = style.stat(
     "Brokers not safe to stop",
-    "Brokers that are up, and of which the stop would make a partition refuse writes or lose its leader, or of which "
+    "Brokers that are up and whose stop would make a partition refuse writes or lose its leader, or for which "
     "that is unknown. The table below says how many partitions.",
     f"{_of_those_up(brokers.REGISTERED)} - {_of_those_up(brokers.SAFE_TO_STOP)}",
     style.alarm_above_zero(style.ORANGE),

@@ -41,7 +41,7 @@ def _of_group(expression: str) -> str:
 
 
 def _behind() -> str:
-    """Records that groups have yet to read; of a partition without a leader as many as when it lost it.
+    """Records that groups have yet to read; a partition without a leader counts as when it lost it.
 
     Nothing is appended there, and nothing is read. Without it the sum would fall as if the group caught up.
     """

@@ -117,7 +117,7 @@ def _columns(schema: Schema) -> list[str]:
 
 
 def _type(schema: Schema) -> str:
-    """Name the type of a value: its alternatives, of an array that of its items."""
+    """Name the type of a value, by its alternatives; for an array, the type of its items."""
     if "enum" in schema:
         return ", ".join(f"`{value}`" for value in schema["enum"])
     if "$ref" in schema:

@@ -140,7 +140,7 @@ class Judgement:
         if foreign := [name for name in names if name not in _METRICS]:
             return f"reads {foreign[0]}, which isrwatch export does not expose"
         if passing := [name for name in names if not has_history(_METRICS[name])]:
-            return f"reads {passing[0]}, of which no table keeps the past"
+            return f"reads {passing[0]}, whose past no table keeps"
         return "" if names else "reads no metric"
 
     def _read(self, expression: str, seen: frozenset[str] = frozenset()) -> frozenset[str]:

@@ -148,7 +148,7 @@ CLUSTER_METRICS: Final = (
     ),
     _gauge(
         "brokers",
-        "Registered brokers; of a polled cluster those that are listed or have replicas.",
+        "Registered brokers; in a polled cluster those that are listed or have replicas.",
         "broker_state.is_registered",
         ClusterSnapshot.registered_brokers,
     ),

@@ -48,7 +48,7 @@
 #   1. The text of an incremental exposition is that of one rendered from scratch, whatever happened in between.
 #      tests/exporters/metrics/test_exposition.py, tests/exporters/metrics/test_outline.py.
 #   2. Steps end, and at their end the text is that of one step. tests/exporters/metrics/test_steps.py.
-#   3. A scrape of a prepared snapshot renders no topic; of the catalogue, the second of a kind renders ages only.
+#   3. A scrape of a prepared snapshot renders no topic; the second of a kind renders ages of the catalogue only.
 #      tests/exporters/metrics/test_exposition.py, tests/exporters/metrics/test_outline.py.
 #   4. An older snapshot never replaces a newer one, and a scrape during ``prepare`` shows all topics of the one before.
 #      tests/exporters/metrics/test_steps.py.
@@ -362,7 +362,7 @@ def exporter_blocks(health: ExporterHealth, series: int, request: ScrapeRequest)
 
 
 LEAD_MICROS: Final = 2_000_000
-"""Lead of the preparation before a scrape: of a job that commits once a second, the last commit is included."""
+"""Lead of the preparation before a scrape: the last commit of a job that commits once a second is included."""
 _INTERVALS: Final = 4
 """So many of the last intervals are looked at: two servers that scrape in turn make unequal ones."""
 

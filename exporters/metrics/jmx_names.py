@@ -99,7 +99,7 @@ def running(cluster: ClusterSnapshot) -> list[int]:
     return [number for number, broker in brokers if cluster.is_registered(broker) and not broker.is_fenced]
 
 
-# The MBeans of partitions and of the logs of their replicas, of which a broker has one for each.
+# The MBeans of partitions and of the logs of their replicas: a broker has one for each.
 
 
 def _partition(
@@ -165,7 +165,7 @@ PARTITION_MBEANS: Final = (
     _log(
         "LogStartOffset",
         "log_start_offset",
-        "Offset of the oldest record of a replica that leads; of the others it is not asked for.",
+        "Offset of the oldest record of a replica that leads; others are not asked for it.",
     ),
     _log("LogEndOffset", "log_end_offset", "Offset of the next record of a replica."),
     _log("Size", "size_bytes", "Size of a replica, in bytes."),

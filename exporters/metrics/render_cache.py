@@ -257,7 +257,7 @@ _NO_OFFSETS: Final[PartitionOffsets] = {}
 
 
 def _newest_of_each_name(topics: Iterable[TopicPartitions]) -> list[TopicPartitions]:
-    """Order topics by name; of a topic that was deleted and created again, keep the newer one.
+    """Order topics by name; keep the newer one of a topic that was deleted and created again.
 
     The label is the name: both would expose the same series twice, and Prometheus would reject the whole scrape.
     """

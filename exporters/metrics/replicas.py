@@ -167,7 +167,7 @@ REPLICA_METRICS: Final = (
     SampledMetric(
         name=f"{OWN_PREFIX}topic_size_bytes",
         labels=("cluster", "topic"),
-        help="Size of the logs of all replicas of a topic; of a broker that does not answer they are left out.",
+        help="Size of the logs of all replicas of a topic, without brokers that do not answer.",
         unit="bytes",
         source="replica_offsets.size_bytes",
         is_of_topics=True,

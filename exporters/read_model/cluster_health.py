@@ -1,4 +1,4 @@
-"""Health as one answer: of each cluster, and of all that are asked about, healthy, unhealthy or unknown, with reasons.
+"""Health as one answer: whether each cluster, and all together, are healthy, unhealthy or unknown, with reasons.
 
 The one rule for ``isrwatch health``, ``/api/v1/health`` and the metric: nothing is healthy without fresh data, and what
 rests on data that are too old leaves a cluster unknown, whatever they say. Pure: a snapshot and a time in, values out.

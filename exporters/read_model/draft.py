@@ -305,7 +305,7 @@ class ClusterDraft:
         )
 
     def _recent_ones(self) -> dict[tuple[str, int], PartitionState]:
-        """Drop what is recent no more: the first ones, since changes come in their order; of a table's rows any."""
+        """Drop what is recent no more: the first ones, since changes come in their order; any of a table's rows."""
         recent, since = self._recent, (self._cluster.authority_watermark or 0) - RECENT_MICROS
         if not self._last.topics:
             by_time = sorted(recent.items(), key=lambda item: item[1].changed_at or 0)

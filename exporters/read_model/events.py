@@ -65,7 +65,7 @@ class IncidentRow(NamedTuple):
 
 
 def put_incidents(draft: SnapshotDraft, rows: pa.Table) -> None:
-    """Take over all of ``incidents``; of those that are closed no more is read than what counts them."""
+    """Take over all of ``incidents``; closed ones are read only to be counted."""
     over: dict[str, Counter[str]] = defaultdict(Counter)
     for (cluster_id, incident_class), count in draft.expired_incidents.items():
         over[cluster_id][incident_class] += count

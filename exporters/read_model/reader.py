@@ -238,7 +238,7 @@ class TablesReader:
 
 # The state from the rows of the change log alone: the newest row of each key, up to a version.
 #
-# For the state as of an older version, of which no state table is kept, and for the present one while a state table
+# For the state as of an older version, which no state table keeps, and for the present one while a state table
 # cannot be read.
 
 

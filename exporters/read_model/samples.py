@@ -278,7 +278,7 @@ def _has_any(lists: pa.ChunkedArray) -> pa.ChunkedArray:
 # Records appended to the logs of leaders, counted as ``MessagesInPerSec`` of ``BrokerTopicMetrics`` is.
 #
 # ``ReplicaManager`` adds to that meter by how much an append moves the end of a leader's log; what followers copy does
-# not count. Here the ends are those of two samples. Of a partition that had none before nothing is counted, and what
+# not count. Here the ends are those of two samples. A partition that had none before is not counted, and what
 # was appended between two samples is its newest leader's. No table has these counts: they begin at 0 with this
 # process.
 

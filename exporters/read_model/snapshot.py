@@ -234,7 +234,7 @@ class ClusterSnapshot:
 
     @property
     def observed_until(self) -> int | None:
-        """The watermark by this machine's clock: of a cluster whose clock is ahead, when that last advanced."""
+        """The watermark by this machine's clock; when it last advanced, if the clock of the cluster is ahead."""
         if self.watermark is None or self.watermark_read_at is None:
             return self.watermark
         return min(self.watermark, self.watermark_read_at)

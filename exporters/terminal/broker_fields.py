@@ -53,7 +53,7 @@ def broker_line_fields(rows: list[dict[str, Any]], clock: Clock, names: Iterable
 
 
 def said_of_work(rows: Iterable[Row], selection: StateSelection, clock: Clock) -> Iterator[str]:
-    """Say of each broker that misses in an ISR what work on it is announced; of stale state nothing."""
+    """Name the announced work on each broker that an ISR lacks; nothing while the state is stale."""
     missing: dict[str, set[int]] = defaultdict(set)
     for row in rows:
         missing[row["cluster_id"]].update(missing_brokers(row))

@@ -120,7 +120,7 @@ def incident_fields(clock: Clock) -> tuple[Field, ...]:
 
 
 def lasted(row: Row, clock: Clock) -> str:
-    """Format the duration of an incident; of an open one, its duration so far, unless it has recovered."""
+    """Format the duration of an incident, so far if it is open and has not recovered."""
     if is_recovered(row):
         return f"recovered after {_so_far(row)}"
     if row["closed_at"] is None:
@@ -129,7 +129,7 @@ def lasted(row: Row, clock: Clock) -> str:
 
 
 def closed(row: Row, clock: Clock) -> str:
-    """Format when an incident was closed; of an open one that has recovered, when that was and what it waits for."""
+    """Format when an incident was closed, or when an open one recovered and what it waits for."""
     if row["closed_at"] is not None:
         return f"{clock.iso(row['closed_at'])}, after {lasted(row, clock)}"
     if not is_recovered(row):

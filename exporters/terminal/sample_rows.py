@@ -58,7 +58,7 @@ def replica_rows(folder: Path, topics: tuple[str, ...], now: int, *, with_caught
 
 
 def quorum_rows(folder: Path, now: int) -> list[Row]:
-    """Return the members of the metadata quorums: of each cluster its leader, the other voters, the observers.
+    """Return the members of each cluster's metadata quorum: its leader, the other voters, the observers.
 
     ``lag`` is in records, ``behind_seconds`` the time since a member had all that the leader has, both as the leader
     saw it, by its clock.

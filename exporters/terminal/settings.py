@@ -104,7 +104,7 @@ def findings(cluster: ClusterSnapshot, settings: SampledSettings) -> list[Unsafe
 
 
 def _of_topic(cluster: ClusterSnapshot, row: TopicSettingsRow) -> Iterator[UnsafeSetting]:
-    """Judge a topic that still exists; of a diskless one there is nothing to say."""
+    """Judge a topic that still exists and is not diskless."""
     topic = cluster.topics.get(row.topic_id)
     partitions = [] if topic is None else [*topic.partitions.values()]
     if not partitions or any(partition.is_diskless for partition in partitions):

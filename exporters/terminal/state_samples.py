@@ -207,7 +207,7 @@ def show_missed(output: RowOutput, selection: StateSelection) -> None:
 
 
 def _group_state(row: Mapping[str, Any]) -> str:
-    """Return the state; of a query of Spark that may have stopped, for how long."""
+    """Return the state, and for how long a query of Spark may have stopped."""
     idle = row["idle_seconds"]
     return str(row["group_state"]) if idle is None else f"{row['group_state']}, last batch {span(idle)} ago"
 

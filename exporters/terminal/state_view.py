@@ -210,7 +210,7 @@ def partition_fields(until: Mapping[str, int | None]) -> tuple[Field, ...]:
         return span(max(0, end - since) / SECOND) if since is not None and end is not None else ""
 
     def in_words(row: Row) -> str:
-        """Name the state; of one that is under replicated, that one loss more makes it refuse acks=all writes."""
+        """Name the state, and whether one loss more makes an under-replicated one refuse acks=all writes."""
         is_at_minimum = row["health"] == UNDER_REPLICATED and row["is_at_min_isr"]
         state = str(row["health"]).replace("_", " ").replace("isr", "ISR")
         return f"{state}, at min ISR" if is_at_minimum else state

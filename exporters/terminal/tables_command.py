@@ -85,7 +85,7 @@ def _columns_of(name: str) -> list[Row]:
 
 
 def _measured(folder: Path, table: Table, now: int, unreadable: list[TableUnreadable]) -> Row:
-    """Measure a table from its log alone, without reading rows; of a missing or damaged table nothing is known."""
+    """Measure a table from its log alone, without reading rows; a missing or damaged table has no measures."""
     path = folder / table.name
     try:
         opened = open_table(path)

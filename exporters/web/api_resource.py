@@ -85,14 +85,14 @@ class Filter:
 
 
 def one_of(name: str, help_text: str, value: Callable[[Item], Any], declare: Callable[..., Parameter] = text) -> Filter:
-    """Filter by a value of the row; of several that are given, it has one."""
+    """Filter by a value of the row, which is any of those given."""
     return Filter(declare(name, help_text, is_repeatable=True), lambda item, allowed: value(item) in allowed)
 
 
 def any_of(
     name: str, help_text: str, values: Callable[[Item], Iterable[Any]], declare: Callable[..., Parameter] = text
 ) -> Filter:
-    """Filter by several values of the row; of those that are given, it has one at least."""
+    """Filter by several values of the row, which have at least one of those given."""
     parameter = declare(name, help_text, is_repeatable=True)
     return Filter(parameter, lambda item, allowed: not frozenset(allowed).isdisjoint(values(item)))
 

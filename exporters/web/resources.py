@@ -138,7 +138,7 @@ BROKERS: Final = ApiResource(
 MAINTENANCE: Final = ApiResource(
     name="maintenance",
     summary="Announced maintenance",
-    help="The planned work that isrwatch maintenance announced: of each broker that has some now, or overran it.",
+    help="The planned work that isrwatch maintenance announced, for each broker that has some now, or overran it.",
     columns=(
         *columns_of(BROKER_STATE_TABLE, ("cluster_id", "cluster", "broker")),
         *columns_of(

@@ -105,7 +105,7 @@ def listeners(settings: Settings) -> Iterator[tuple[Status, str]]:
 
 
 def _certificates(ends: dict[str, float]) -> Iterator[tuple[Status, str]]:
-    """Name each certificate that must be renewed; of the others only the first to expire."""
+    """Name each certificate that must be renewed, and only the first to expire of the others."""
     now = time.time()
     for name, end in ends.items():
         date = time.strftime("%Y-%m-%d", time.gmtime(end))

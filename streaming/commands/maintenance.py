@@ -247,7 +247,7 @@ def _is_held(one: BrokerState) -> bool:
 
 
 def _check_clock(cluster: WatchedCluster) -> None:
-    """Refuse a clock that is behind that of the collector; of one that is ahead, one cannot be sure."""
+    """Refuse a clock that is behind that of the collector; one that is ahead cannot be recognised."""
     if cluster.collected_at is None:
         return
     ahead = time.time_ns() // 1_000 - cluster.collected_at

@@ -150,7 +150,7 @@ _DEFAULTS: Final = tuple(
 IDENTITY_IN_BLOCK: Final = ("partition", "leader_epoch", "partition_epoch")
 """The partition's number and its epochs."""
 shape_of: Final = itemgetter(*(n for n, name in enumerate(FIELDS_IN_BLOCK) if name not in IDENTITY_IN_BLOCK))
-"""Reads, of one of the ``rows`` of a block, all the others, of which few different ones exist."""
+"""Reads all other values of one of the ``rows`` of a block; few different ones exist."""
 
 
 def in_blocks(partitions: Iterable[PartitionObserved]) -> Iterator[PartitionsObserved]:

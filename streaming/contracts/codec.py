@@ -157,7 +157,7 @@ def _is_integer(value: Any, bits: int) -> bool:  # noqa: ANN401 - any value of a
 
 
 def _are_integers(values: Sequence[Any], bits: int = 32) -> bool:
-    """Return whether these are integers of so many bits; of a block all at once, because it has thousands."""
+    """Return whether these are integers of so many bits; those of a block at once, because it has thousands."""
     limit = 1 << bits - 1
     return not values or (set(map(type, values)) == {int} and min(values) >= -limit and max(values) < limit)
 

@@ -183,7 +183,7 @@ class ClusterState(NamedTuple):
 
 
 def later(one: int | None, other: int | None) -> Micros | None:
-    """Return the later of two moments, of which either may be unknown."""
+    """Return the later of two moments; either may be unknown."""
     return max((Micros(moment) for moment in (one, other) if moment is not None), default=None)
 
 

@@ -137,7 +137,7 @@ INCIDENTS: Final = Table(
 
 QUARANTINE: Final = Table(
     name="quarantine",
-    comment="Unparseable records: of each source and kind of reason the first ones verbatim, the others counted",
+    comment="Unparseable records: the first ones of each source and kind of reason verbatim, the others counted",
     columns=(
         required("channel", "string", "channel of the bus"),
         required("source", "string", "name of the source, and its folder on the bus"),

@@ -44,7 +44,7 @@ def test_it_says_what_fired_and_what_could_not_be_judged(busy_cluster: Any, rule
     shown = run(*options).stdout
     assert "Fenced  page  " in shown
     assert "still fires  broker=3, cluster=main" in shown
-    assert "not judged: Lag: reads kafka_consumergroup_lag, of which no table keeps the past" in shown
+    assert "not judged: Lag: reads kafka_consumergroup_lag, whose past no table keeps" in shown
     assert "1 of 1 alerts fired once, from " in shown
     (row,) = map(json.loads, run(*options, "--format", "json").stdout.splitlines())
     assert (row["alert"], row["severity"], row["ended"]) == ("Fenced", "page", None)

@@ -71,9 +71,9 @@ def test_an_alert_is_judged_by_way_of_recording_rules_if_all_that_it_reads_has_a
     assert judgement.alerts == ["Under"]
     assert judgement.metrics == {"kafka_replication_cluster_under_replicated_partitions"}
     assert judgement.not_judged == {
-        "Lag": "reads kafka_consumergroup_lag, of which no table keeps the past",
+        "Lag": "reads kafka_consumergroup_lag, whose past no table keeps",
         "Up": "reads up, which isrwatch export does not expose",
-        "Both": "reads kafka_replication_source_age_seconds, of which no table keeps the past",
+        "Both": "reads kafka_replication_source_age_seconds, whose past no table keeps",
         "Pattern": "selects metrics by a pattern",
         "AtNight": "asks for the time of day or the date",
         "Always": "reads no metric",
