@@ -85,7 +85,7 @@ def test_on_a_terminal_the_advice_stands_below_the_table(recovering: Path) -> No
     (sentence,) = (line for line in lines if line.startswith("broker 4 is "))
     assert sentence == (
         "broker 4 is recovering or dead: look at its process before a restart, as no agent in collect.broker_metrics "
-        "(a JMX exporter beside the broker) says which"
+        "(a JMX exporter next to the broker) says which"
     )
 
 
