@@ -88,7 +88,7 @@ class RoundRobin:
 class Sticky:
     """One partition a batch, then another one (KIP-480; 2.4 to 3.2).
 
-    Its flaw, which KIP-794 mends: a slow partition completes its batches late and full, and so draws more records.
+    Its flaw, which KIP-794 corrects: a slow partition completes its batches late and full, and so draws more records.
     """
 
     def __init__(self, draw: Draw) -> None:
