@@ -41,19 +41,6 @@ def each_cluster(path: Path | None, only: str | None = None) -> list[Settings]:
     return chosen
 
 
-def one_cluster(path: Path | None, only: str | None = None) -> Settings:
-    """Return the settings of the only cluster, or of the one with a name.
-
-    Raises:
-        ConfigurationError: as of :func:`each_cluster`; or there are several, and none is named.
-    """
-    every = each_cluster(path, only)
-    if len(every) > 1:
-        names = ", ".join(settings.cluster.name for settings in every)
-        raise ConfigurationError(f"the configuration has several clusters: choose one with --cluster, of {names}")
-    return every[0]
-
-
 def filled(every: Sequence[Settings]) -> list[Settings]:
     """Return the settings with their secrets; see :func:`streaming.settings.with_secrets`.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming.cluster_settings import each_cluster, filled, one_cluster
+from streaming.cluster_settings import each_cluster, filled
 from streaming.errors import ConfigurationError
 from streaming.settings import ClusterSettings, Settings, load
 from tests.test_settings import REFERENCE, write
@@ -62,9 +62,7 @@ def test_what_asks_no_cluster_reads_the_rest(tmp_path: Path) -> None:
 
 def test_one_of_several_is_chosen_by_its_name(tmp_path: Path) -> None:
     path = write(tmp_path, TWO)
-    assert one_cluster(path, "staging").cluster.bootstrap_servers == "b:9092"
-    with pytest.raises(ConfigurationError, match=r"several clusters: choose one with --cluster, of prod, staging"):
-        one_cluster(path)
+    assert [each.cluster.bootstrap_servers for each in each_cluster(path, "staging")] == ["b:9092"]
     with pytest.raises(ConfigurationError, match=r"no cluster of the configuration is called 'test'; it has: prod, s"):
         each_cluster(path, "test")
 
