@@ -84,15 +84,15 @@ def _scrapes(scene: Scene, tables: Path) -> Iterator[tuple[int, str]]:
         name="metadata_log:collector-1", epoch=Micros(scene.begin * SECOND),
     )  # fmt: skip
     job, exposition = Job(tables), Exposition(STALE_SECONDS)
-    reader = TablesReader(tables)
+    moment = 0.0  # of the clock by which the reader rests
+    reader = TablesReader(tables, monotonic=lambda: moment)
     for scraped in range(0, scene.seconds, SCRAPE_SECONDS):
         now = (scene.begin + scraped) * SECOND
         if scraped < scene.seconds - scene.blind_seconds:
             for step in range(_POLLS):
                 job.apply(now - (_POLLS - 1 - step) * SCRAPE_SECONDS * SECOND // _POLLS, source)
             job.derive(now)
-        for table in reader._side_tables:
-            table._not_before = 0.0  # time stands still here, and the reader rests by the clock
+        moment = now / SECOND
         snapshot = reader.refresh()
         readings = tuple(TableHealth(name, True, 0.4, 0.02) for name in TABLES)
         health = ExporterHealth("1.0", snapshot.version, 0.02, 0, tables=readings)
