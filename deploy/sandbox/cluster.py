@@ -121,7 +121,7 @@ class Sandbox:
         if self.plan.proxied() and self._proxy is None:
             self._proxy = ReplicationProxy(self.plan.proxied())
         for node in self._nodes:
-            self._launch(node)
+            self.launch(node)
         for node in self._nodes:
             self._wait_ready(node)
 
@@ -142,7 +142,7 @@ class Sandbox:
 
     def start(self, node: int) -> None:
         """Start a node and wait until it is ready; a broker is registered and unfenced then."""
-        self._launch(node)
+        self.launch(node)
         self._wait_ready(node)
 
     def kill(self, node: int) -> None:
@@ -240,7 +240,8 @@ class Sandbox:
             self._node(broker).wait_ended(seconds=15)
             class_archive.save(self._draft, self._archive)
 
-    def _launch(self, node: int) -> None:
+    def launch(self, node: int) -> None:
+        """Start the process of a node; do not wait until it answers."""
         # Only a sandbox that this process stops can wait until the archive is written; a JVM with an agent refuses to.
         record = self._watchdog is not None and node == self.broker_ids[0] and not self.plan.jmx_config
         command = self._java(self.plan.heap_megabytes, record=record)

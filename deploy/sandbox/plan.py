@@ -27,7 +27,7 @@ VERSIONS: Final = {
     "3.6": f"{SANDBOX}-kafka-3-6",
     "1.0": f"{SANDBOX}-kafka-1",
 }
-_PORTS: Final = range(15_000, 32_000)  # below the kernel's range for outgoing connections
+PORTS: Final = range(15_000, 32_000)  # below the kernel's range for outgoing connections
 _BLOCK: Final = 40
 _PORTS_OF_A_BROKER: Final = 4
 _STATE: Final = "state.json"
@@ -171,7 +171,7 @@ def _free_ports(count: int) -> Iterator[int]:
     """
     size = max(count, _BLOCK)
     while True:
-        first = secrets.choice(_PORTS[::size])
+        first = secrets.choice(PORTS[::size])
         if all(map(_is_free, range(first, first + size))):
             return iter(range(first, first + size))
 

@@ -187,7 +187,7 @@ def export(
     exporting = _overridden(settings.export, listen_address, telemetry_path, web_config_file)
     exporting = _with_series(exporting, series)
     configure(log_level, log_format)
-    _serve(_folder(Path(settings.tables.directory) if tables is None else tables), exporting, settings.collect)
+    serve_tables(_folder(Path(settings.tables.directory) if tables is None else tables), exporting, settings.collect)
 
 
 def _folder(tables: Path) -> Path:
@@ -211,7 +211,8 @@ def _list_metrics() -> None:
             print_wrapped(console, Text.assemble((metric.name, "bold"), (f"  {metric.kind}  ", "dim"), metric.help))
 
 
-def _serve(folder: Path, exporting: ExportSettings, collect: CollectSettings) -> None:
+def serve_tables(folder: Path, exporting: ExportSettings, collect: CollectSettings) -> None:
+    """Serve the tables of a folder until a signal ends it."""
     from exporters.web.server import OPTION, serve
     from streaming.runtime.listening import address_of, listen_all
     from streaming.runtime.memory import return_freed_memory

@@ -76,16 +76,16 @@ def collect(
     if simulate is not None:
         collector = _of_simulation(_simulated(simulate, settings, speed, seed), settings)
     elif len(every) == 1:
-        collector = _of_cluster(filled(every)[0])(_say)
+        collector = _of_cluster(filled(every)[0])(say)
     else:
         collector = _together(every)
     _refuse_written(directory, collector)
     with _status_server(_served(settings.collect, listen, web_config_file), collector):
         _stop_on_signal(collector)
         collector.start()
-        _say(f"{', '.join(collector.names)}: writing to {directory}; Ctrl-C stops it cleanly")
+        say(f"{', '.join(collector.names)}: writing to {directory}; Ctrl-C stops it cleanly")
         collector.wait()
-    _say("stopped; the next start continues here")
+    say("stopped; the next start continues here")
 
 
 def _publisher(settings: Settings) -> Callable[[], Publisher]:
@@ -98,7 +98,7 @@ def _publisher(settings: Settings) -> Callable[[], Publisher]:
 def _of_simulation(source: Source, settings: Settings) -> Collector:
     from streaming.sources.collector.collector import Collector
 
-    return Collector([source], _publisher(settings), cluster=settings.cluster.name, report=_say)
+    return Collector([source], _publisher(settings), cluster=settings.cluster.name, report=say)
 
 
 def _of_cluster(settings: Settings) -> Callable[[Callable[[str], None]], Collector]:
@@ -112,7 +112,7 @@ def _together(every: list[Settings]) -> Collectors:
     """Create the collectors of several clusters; their sources are created later, each cluster's for itself."""
     from streaming.sources.collector.collector import Collectors
 
-    return Collectors({settings.cluster.name: _of_cluster(settings) for settings in filled(every)}, report=_say)
+    return Collectors({settings.cluster.name: _of_cluster(settings) for settings in filled(every)}, report=say)
 
 
 def _served(settings: CollectSettings, listen: str | None, web_config_file: str | None) -> CollectSettings:
@@ -182,7 +182,7 @@ def _stop_on_signal(collector: Collector | Collectors) -> None:
     signal.signal(signal.SIGTERM, stop)
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     """Print a line on stderr, with the time as the exporter's log has it: coloured on a terminal, plain in a pipe."""
     seconds, fraction = divmod(time.time_ns() // 1_000_000, 1_000)
     moment = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(seconds))},{fraction:03}"

@@ -55,7 +55,7 @@ def doctor(
     """
     every = with_bootstrap_servers(each_cluster(config, cluster), bootstrap_servers)
     checked = chain(secrets(every, config), findings(filled(every)))
-    worst = _print_json(checked) if as_json else _print(checked)
+    worst = _print_json(checked) if as_json else print_findings(checked)
     if worst:
         raise typer.Exit(1)
 
@@ -69,7 +69,8 @@ def _print_json(checked: Iterable[Finding]) -> bool:
     return has_problem
 
 
-def _print(checked: Iterable[Finding]) -> bool:
+def print_findings(checked: Iterable[Finding]) -> bool:
+    """Print findings as they come, then their sum; return whether one is a problem."""
     console = Console()
     counts = dict.fromkeys(Status, 0)
     for finding in checked:

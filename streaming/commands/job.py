@@ -79,7 +79,7 @@ def job(
         web_config_file=settings.job.web_config_file if web_config_file is None else web_config_file,
     )
     _run_alone(job_settings, places)
-    _say("stopped; everything applied is in the tables")
+    say("stopped; everything applied is in the tables")
 
 
 def _run_alone(settings: JobSettings, places: JobLocations) -> None:
@@ -87,12 +87,13 @@ def _run_alone(settings: JobSettings, places: JobLocations) -> None:
     from streaming.jobs.application import chosen, recover
 
     queries = chosen(settings.queries)
-    recover(places.tables, _warn)
+    recover(places.tables, warn)
     with sole_writer(places.tables, queries):
-        _run(settings, places)
+        run_until_stopped(settings, places)
 
 
-def _run(settings: JobSettings, places: JobLocations) -> None:
+def run_until_stopped(settings: JobSettings, places: JobLocations) -> None:
+    """Run the job in a Spark session until a signal ends it."""
     from streaming.bus.directory import DirectoryReader
     from streaming.jobs.application import Application
     from streaming.jobs.session import build_session, end_session
@@ -102,20 +103,18 @@ def _run(settings: JobSettings, places: JobLocations) -> None:
 
     return_freed_memory()
     # Before Spark, which takes seconds to start: this verifies the bus, the tables and the checkpoint.
-    application = Application(settings, places, _warn)
-    _say("starting Spark")
+    application = Application(settings, places, warn)
+    say("starting Spark")
     os.environ.update(java_environment())
     _stop_on_signal(application)  # before Spark starts: its JVM would live on if Python were interrupted in the middle
-    spark = build_session("isrwatch", jars=jar_paths(DELTA, progress=_say))
+    spark = build_session("isrwatch", jars=jar_paths(DELTA, progress=say))
     _stop_on_signal(application)  # Spark has put its own in their place
     application.start(spark)
     names = ", ".join(query.name for query in application.queries)
-    _say(f"running {names}; tables in {places.tables}; Ctrl-C stops it cleanly")
+    say(f"running {names}; tables in {places.tables}; Ctrl-C stops it cleanly")
     if not DirectoryReader(places.bus).logs(Channel.REPLICATION):
-        _say(
-            f"nothing was published to the bus {places.bus} yet: waiting for isrwatch collect, which must name it, too"
-        )
-    application.wait(_say)
+        say(f"nothing was published to the bus {places.bus} yet: waiting for isrwatch collect, which must name it, too")
+    application.wait(say)
     end_session(spark)
 
 
@@ -127,11 +126,11 @@ def _stop_on_signal(application: Application) -> None:
     signal.signal(signal.SIGTERM, stop)
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     """Print a line on stderr: coloured on a terminal, plain in a pipe."""
     print_wrapped(Console(stderr=True), Text.assemble(("isrwatch job: ", "dim"), line))
 
 
-def _warn(line: str) -> None:
+def warn(line: str) -> None:
     """Print a problem on stderr."""
     print_wrapped(Console(stderr=True), Text.assemble(("isrwatch job: ", "dim"), (line, "red")))

@@ -152,7 +152,7 @@ def _announce(
         announcer = Announcer(bus, _reason(why))
         lease = new_lease()
         announcer.publish([(one, lease) for one in brokers], announcer.now() + micros)
-    _say(f"{_names(brokers)}: planned work until {utc_text(Micros(announcer.now() + micros))}")
+    say(f"{_names(brokers)}: planned work until {utc_text(Micros(announcer.now() + micros))}")
 
 
 def _end(bus: Path, brokers: Sequence[BrokerState]) -> None:
@@ -162,7 +162,7 @@ def _end(bus: Path, brokers: Sequence[BrokerState]) -> None:
     leases = [(one, lease) for one in brokers for lease in leases_of(_in_maintenance(one)) if lease.is_open]
     announcer = Announcer(bus, next(lease.why for _, lease in leases))
     announcer.publish([(one, lease.lease) for one, lease in leases], 0)
-    _say(f"{_names(brokers)}: planned work ended, which the job applies within seconds")
+    say(f"{_names(brokers)}: planned work ended, which the job applies within seconds")
 
 
 def _held(
@@ -172,7 +172,7 @@ def _held(
 
     _refuse_overlap(brokers)
     micros = int(settings.maintenance.max_hours * 3_600) * _SECOND if lasts is None else duration(lasts, settings)
-    return HeldLease(Announcer(bus, _reason(why)), brokers, settings.maintenance, micros, _say)
+    return HeldLease(Announcer(bus, _reason(why)), brokers, settings.maintenance, micros, say)
 
 
 def _run(lease: HeldLease, command: Sequence[str], warnings: Iterable[str]) -> int:
@@ -182,7 +182,7 @@ def _run(lease: HeldLease, command: Sequence[str], warnings: Iterable[str]) -> i
     try:
         return run_under(lease, command)
     except CommandNotRunnable as error:
-        _say(str(error))
+        say(str(error))
         return error.exit_code
 
 
@@ -223,7 +223,7 @@ def _check_safe(bus: Path, tables: Path, brokers: Sequence[BrokerState], *, is_a
     if is_asked and not is_new:
         raise ConfigurationError("--if-safe is about work that begins: leave it out with --extend and --end")
     if is_asked:
-        wait_until_safe(bus, tables, brokers, _say)
+        wait_until_safe(bus, tables, brokers, say)
 
 
 def _warnings(tables: Path, brokers: Sequence[BrokerState]) -> Iterator[str]:
@@ -257,7 +257,7 @@ def _check_clock(cluster: WatchedCluster) -> None:
             "correct it, or the work would count as over too early"
         )
     if ahead > MAX_SKEW:
-        _say(
+        say(
             f"the newest observation of {cluster.name} is {ahead // _SECOND} s old: nothing watches it at the moment, "
             "or the clock of this machine is ahead"
         )
@@ -282,7 +282,7 @@ def _list(clusters: Sequence[WatchedCluster], name_or_id: str | None, *, has_wor
     for line in lines:
         typer.echo(line)
     if not lines:
-        _say("no planned work is announced")
+        say("no planned work is announced")
 
 
 def _names(brokers: Sequence[BrokerState]) -> str:
@@ -291,10 +291,10 @@ def _names(brokers: Sequence[BrokerState]) -> str:
 
 def _say_all(lines: Iterable[str]) -> None:
     for line in lines:
-        _say(line)
+        say(line)
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     """Print a line on stderr: coloured on a terminal, plain in a pipe."""
     print_wrapped(Console(stderr=True), Text.assemble(("isrwatch maintenance: ", "dim"), line))
 

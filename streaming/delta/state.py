@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, ClusterId
 
 # With fewer rows, to choose costs more than to read them all.
-_WORTH_CHOOSING: Final = 500
+WORTH_CHOOSING: Final = 500
 Configs = tuple[tuple[ConfigKey, ConfigValue], ...]
 
 
@@ -167,7 +167,7 @@ def _apply_partitions(holder: StateHolder, rows: pa.Table) -> None:
 
 def _newest_of_each(rows: pa.Table) -> pa.Table:
     """Leave out the states of partitions that later rows replace: in a storm each partition changes again and again."""
-    if rows.num_rows < _WORTH_CHOOSING:
+    if rows.num_rows < WORTH_CHOOSING:
         return rows
     newest = last_of_each(rows, list(PARTITION_STATE_TABLE.key))["row"]
     return rows if len(newest) == rows.num_rows else rows.take(newest.take(pc.sort_indices(newest)))

@@ -81,7 +81,7 @@ def _run(required: Mapping[Coordinate, bool], pattern: Path, progress: Callable[
         with subprocess.Popen(  # noqa: S603 - our own arguments
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL
         ) as ivy:
-            error = _read_output(ivy.stdout or (), progress)
+            error = read_output(ivy.stdout or (), progress)
         return "" if ivy.returncode == 0 else error or f"Ivy ended with exit code {ivy.returncode}"
 
 
@@ -149,7 +149,7 @@ def _pyspark_jars() -> Path:
     return Path(spec.origin).parent / "jars"
 
 
-def _read_output(lines: Iterable[str], progress: Callable[[str], None]) -> str:
+def read_output(lines: Iterable[str], progress: Callable[[str], None]) -> str:
     """Report the downloads in Ivy's output; return the most specific error in it, else ""."""
     reasons: dict[str, str] = {}
     size = ""

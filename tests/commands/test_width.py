@@ -18,11 +18,11 @@ SENTENCE = (
 )
 SENTENCE += "or start a broker of the cluster TsuxU8vkmQiwdwEupwQpCTZDQ and then isrwatch again"
 SAID: dict[str, Callable[[str], object]] = {
-    "collect": collect._say,
-    "job": job._say,
-    "job, a problem": job._warn,
-    "maintenance": maintenance._say,
-    "doctor": lambda sentence: doctor._print([Finding(check="brokers", status=Status.PROBLEM, sentence=sentence)]),
+    "collect": collect.say,
+    "job": job.say,
+    "job, a problem": job.warn,
+    "maintenance": maintenance.say,
+    "doctor": lambda sentence: doctor.print_findings([Finding("brokers", Status.PROBLEM, sentence)]),
 }
 WIDTH = 100
 

@@ -140,7 +140,7 @@ def played_by_two_versions(tmp_path: Path) -> Table:
 def test_a_follower_reads_changes_from_before_the_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tomorrow = played_by_two_versions(tmp_path)
     monkeypatch.setattr(reader, "PARTITION_CHANGES", tomorrow)
-    monkeypatch.setattr(reader, "_SCHEMA", arrow_schema(tomorrow))
+    monkeypatch.setattr(reader, "SCHEMA", arrow_schema(tomorrow))
     added = pa.concat_tables([rows for _, rows in ChangeReader(tmp_path / PARTITION_CHANGES.name).poll()])
     assert added["is_new"].to_pylist() == [None, True]
     assert [after["is_new"] for after in added["after"].to_pylist()] == [None, True]

@@ -147,7 +147,7 @@ def test_changes_give_the_state_with_replaced_ones_or_not(worth_choosing: int, o
     folded = fold(ReplicationState(), observations)
     state = ReplicationState()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streaming.delta.state._WORTH_CHOOSING", worth_choosing)
+        patch.setattr("streaming.delta.state.WORTH_CHOOSING", worth_choosing)
         apply_changes(state, in_commit(changes_to_arrow(folded.changes), 1, 0))
     assert state.topics == folded.touched.topics
     assert state.brokers == folded.touched.brokers

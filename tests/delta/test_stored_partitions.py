@@ -215,7 +215,7 @@ def test_topics_with_tombstones_are_objects_from_the_start() -> None:
 
 
 def test_very_many_topics_are_decoded_in_several_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_state, "_TOPICS_AT_ONCE", 2)
+    monkeypatch.setattr(shared_state, "TOPICS_AT_ONCE", 2)
     story = Story()
     story.snapshot([{}])
     rows = rows_of(story.seen)

@@ -87,7 +87,7 @@ POLICY = RetentionPolicy(days=90, reader_minutes=7.5)
 
 def test_the_job_hands_on_what_the_configuration_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[JobLocations] = []
-    monkeypatch.setattr(command, "_run", lambda _, places: started.append(places))
+    monkeypatch.setattr(command, "run_until_stopped", lambda _, places: started.append(places))
     file = tmp_path / "isrwatch.toml"
     file.write_text(f'[tables]\ndirectory = "{tmp_path}"\nhistory_days = 90\nreader_minutes = 7.5\n')
     command.job(config=file)

@@ -85,5 +85,5 @@ def test_each_jar_that_arrives_is_reported_with_its_size() -> None:
     ]
     arrived: list[str] = []
 
-    assert ivy._read_output(lines, arrived.append) == ""
+    assert ivy.read_output(lines, arrived.append) == ""
     assert arrived == ["one.jar (9.1 MB)", "local.jar"]

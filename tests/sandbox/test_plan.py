@@ -26,7 +26,7 @@ def ports_of(planned: Plan) -> list[int]:
 
 
 def test_no_two_nodes_of_a_plan_share_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "_PORTS", range(15_000, 15_400))
+    monkeypatch.setattr(plan, "PORTS", range(15_000, 15_400))
 
     for _ in range(50):
         ports = ports_of(plan_cluster(brokers=6, controllers=3, proxy=True))
@@ -36,7 +36,7 @@ def test_no_two_nodes_of_a_plan_share_a_port(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_plan_keeps_away_from_the_ports_of_a_cluster_whose_nodes_are_partly_down(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(plan, "_PORTS", range(15_000, 15_400))
+    monkeypatch.setattr(plan, "PORTS", range(15_000, 15_400))
     running = ports_of(plan_cluster(proxy=True))
     with socket.socket() as alive:
         alive.bind((plan.HOST, running[0]))

@@ -306,7 +306,7 @@ def test_one_broker_alone_undoes_no_election_that_another_one_showed_until_the_d
     polled: Polled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is cut off from the controllers, and the others from the collector; or the controllers were restored."""
-    monkeypatch.setattr(view, "_LONGEST", 2_000_000)
+    monkeypatch.setattr(view, "LONGEST_DOUBT", 2_000_000)
     cluster, source = polled(3)
     until(source, has(Heartbeat))
     (asked, _) = cluster.asked(MetadataRequest)[-1]
@@ -427,7 +427,7 @@ def test_a_broker_that_answers_alone_is_believed_in_the_end(polled: Polled) -> N
 
 def test_a_broker_cut_off_from_the_controllers_hides_no_change(polled: Polled, monkeypatch: pytest.MonkeyPatch) -> None:
     """It answers every time, and says the same for ever: so another one is asked now and then."""
-    monkeypatch.setattr(metadata, "_ELSEWHERE_EVERY", 200_000)
+    monkeypatch.setattr(metadata, "ELSEWHERE_EVERY", 200_000)
     cluster, source = polled(3)
     until(source, has(Heartbeat))
     (asked, _) = cluster.asked(MetadataRequest)[-1]
@@ -447,7 +447,7 @@ def test_a_broker_cut_off_from_the_controllers_hides_no_change(polled: Polled, m
 
 def test_what_a_broker_shows_that_is_seldom_asked_is_verified(polled: Polled, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was cut off while a replica was missing shows for ever that it is missing."""
-    monkeypatch.setattr(metadata, "_ELSEWHERE_EVERY", 200_000)
+    monkeypatch.setattr(metadata, "ELSEWHERE_EVERY", 200_000)
     cluster, source = polled(3)
     until(source, has(Heartbeat))
     cut_off = next(broker for broker in (1, 2, 3) if broker != cluster.asked(MetadataRequest)[-1][0])

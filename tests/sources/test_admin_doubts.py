@@ -131,7 +131,7 @@ def test_a_doubt_ends_where_nobody_answers_any_more(monkeypatch: pytest.MonkeyPa
         cluster.reached, cluster.answers = set(), False
         for _ in range(3):
             asked(polls, before)
-        monkeypatch.setattr(view, "_LONGEST", 0)
+        monkeypatch.setattr(view, "LONGEST_DOUBT", 0)
         with pytest.raises(ConnectionRefused, match="cannot be reached"):
             asked(polls, before)
 

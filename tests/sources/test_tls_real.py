@@ -134,7 +134,7 @@ def test_a_cluster_that_asks_for_certificates_is_read_and_their_replacement_is_f
     for node in (101, 1, 2):
         cluster.kill(node)
     for node in (101, 1, 2):
-        cluster._launch(node)  # admin cannot be asked before all of them run
+        cluster.launch(node)  # admin cannot be asked before all of them run
     collecting.until(lambda: are_up(0), "the refusal")
     cluster.up()
     cluster.admin.create_topic("late", partitions=1, replication_factor=2)

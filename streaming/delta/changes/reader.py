@@ -65,7 +65,7 @@ ONLY_SOURCES: Final = "onlySources"
 """The key in ``commitInfo`` of commits that hold nothing but the progress of sources: heartbeats."""
 SECONDS_BETWEEN_HEARTBEATS: Final = 20.0
 """Seconds between rounds in which derived tables follow such commits: a round for each costs an idle job most."""
-_SCHEMA: Final = arrow_schema(PARTITION_CHANGES)
+SCHEMA: Final = arrow_schema(PARTITION_CHANGES)
 _ORDER: Final = [("version", "ascending"), ("ordinal", "ascending")]
 
 
@@ -111,7 +111,7 @@ class ChangeReader:
         if newest <= self.version:
             return []
         parts = [self._rows_of(file, date, newest) for file, date in files]
-        rows = _in_order(pa.concat_tables([part for part in parts if part.num_rows] or [_SCHEMA.empty_table()]))
+        rows = _in_order(pa.concat_tables([part for part in parts if part.num_rows] or [SCHEMA.empty_table()]))
         self.version, self._identity = newest, identity_of(self.path, newest)
         return by_version(rows)
 
@@ -148,18 +148,18 @@ class ChangeReader:
                 "the tables from one copy"
             ) from None
         if "date" not in rows.column_names:  # Spark writes the partition's value into the file, too
-            constant = pa.scalar(date).cast(_SCHEMA.field("date").type)
+            constant = pa.scalar(date).cast(SCHEMA.field("date").type)
             rows = rows.append_column("date", pa.repeat(constant, rows.num_rows))
         if not _has_every_field(rows.schema):
             # Files from before a column or a field of a struct was added lack it: null.
-            rows = pa.concat_tables([_SCHEMA.empty_table(), rows], promote_options="permissive")
-        return rows.select(_SCHEMA.names).cast(_SCHEMA)
+            rows = pa.concat_tables([SCHEMA.empty_table(), rows], promote_options="permissive")
+        return rows.select(SCHEMA.names).cast(SCHEMA)
 
 
 def _has_every_field(schema: pa.Schema) -> bool:
     return all(
-        name in schema.names and _field_names(schema.field(name).type) == _field_names(_SCHEMA.field(name).type)
-        for name in _SCHEMA.names
+        name in schema.names and _field_names(schema.field(name).type) == _field_names(SCHEMA.field(name).type)
+        for name in SCHEMA.names
     )
 
 
@@ -221,4 +221,4 @@ def rows_between(path: Path, after_version: int, to_version: int) -> pa.Table:
     rows = [part for _, part in reader.poll(to_version)]
     if reader.version < to_version:
         raise ChangesRestarted(f"{path} has no version {to_version}; it was restored from an older copy")
-    return pa.concat_tables(rows) if rows else _SCHEMA.empty_table()
+    return pa.concat_tables(rows) if rows else SCHEMA.empty_table()

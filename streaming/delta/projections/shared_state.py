@@ -132,7 +132,7 @@ class RecoveredState:
 
 _KEY: Final = ("cluster_id", "topic_id")
 # So that a state which is asked for as a whole is not there three times on the way.
-_TOPICS_AT_ONCE: Final = 10_000
+TOPICS_AT_ONCE: Final = 10_000
 
 
 class StoredPartitions:
@@ -186,8 +186,8 @@ class StoredPartitions:
     def take(self, keys: Collection[TopicKey]) -> Iterator[PartitionState]:
         """Remove topics and yield their partitions; those that are not here are passed over."""
         here = [key for key in keys if key in self._places]
-        for begin in range(0, len(here), _TOPICS_AT_ONCE):
-            some = here[begin : begin + _TOPICS_AT_ONCE]
+        for begin in range(0, len(here), TOPICS_AT_ONCE):
+            some = here[begin : begin + TOPICS_AT_ONCE]
             yield from states_of(PartitionState, self._rows_of(some))
             for key in some:
                 del self._places[key]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from streaming.settings import Settings
     from streaming.sources.protocol.addresses import Peers
 
-_REMEMBERED_MICROS: Final = 86_400_000_000  # brokers that are down are not listed
+REMEMBERED_MICROS: Final = 86_400_000_000  # brokers that are down are not listed
 _WAIT_SECONDS: Final = 0.5
 
 
@@ -95,7 +95,7 @@ class ListenerWatch:
         for listener in self._listed():
             self._listed_at.pop(listener, None)
             self._listed_at[listener] = now  # the newest last
-        recent = [listener for listener, at in self._listed_at.items() if now - at < _REMEMBERED_MICROS]
+        recent = [listener for listener, at in self._listed_at.items() if now - at < REMEMBERED_MICROS]
         self._listed_at = {listener: self._listed_at[listener] for listener in distinct(recent)}
         return list(self._listed_at)
 

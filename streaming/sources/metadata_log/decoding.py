@@ -103,7 +103,7 @@ def last_contained_time(batch: EncodedBatch) -> Micros | None:
     attributes = _HEADER.unpack_from(batch.data, _PREFIX.size)[0]
     if not attributes & _CONTROL:
         return None
-    for key, value in _raw_records(batch):
+    for key, value in raw_records(batch):
         kind = ByteReader(key, 2).number(INT16)
         if kind == _SNAPSHOT_HEADER:
             return Micros(1000 * ByteReader(value, 2).number(INT64))
@@ -118,11 +118,11 @@ def _records(batch: EncodedBatch, attributes: int) -> Iterator[records.MetadataR
         raise InvalidObservation(f"batch at offset {batch.base_offset} does not match its checksum")
     if attributes & _COMPRESSION:
         raise InvalidObservation(f"batch at offset {batch.base_offset} is compressed, which no controller does")
-    for key, value in _raw_records(batch):
+    for key, value in raw_records(batch):
         yield _control_record(key, value, batch.epoch) if attributes & _CONTROL else decode_record(value)
 
 
-def _raw_records(batch: EncodedBatch) -> Iterator[tuple[bytes, bytes]]:
+def raw_records(batch: EncodedBatch) -> Iterator[tuple[bytes, bytes]]:
     """Return key and value of each record.
 
     Invariant: the records of a batch of the metadata log have consecutive offsets: record ``i`` is at base offset + i.

@@ -28,7 +28,7 @@ T = TypeVar("T")
 _ENDPOINTS_SINCE: Final = 2
 _METADATA_NEWEST: Final = 12
 _DISCOVERY_SECONDS: Final = 3.0
-_PATIENCE_SECONDS: Final = 4.0
+PATIENCE_SECONDS: Final = 4.0
 """For all brokers together, once one was reached."""
 
 
@@ -90,7 +90,7 @@ class Bootstrap:
     def _first(self, ask: Callable[[Connection], T], unanswered: str) -> T:
         """Ask until one answers; of a quorum without a leader each broker knows only after it has waited for it."""
         refusals: list[ConnectionRefused] = []
-        until, is_reached = time.monotonic() + _PATIENCE_SECONDS, False
+        until, is_reached = time.monotonic() + PATIENCE_SECONDS, False
         for server in tuple(self._servers):
             if is_reached and time.monotonic() > until:
                 break

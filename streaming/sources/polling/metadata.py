@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _SLOW_AFTER: Final = Micros(1_000_000)  # then another broker is asked, too
 _MAX_IN_FLIGHT: Final = 4
 _THREADS: Final = 4 * _MAX_IN_FLIGHT  # a request that was given up ends by its own timeout, which includes connecting
-_ELSEWHERE_EVERY: Final = Micros(30_000_000)  # then another broker is asked: one without controllers sees no change
+ELSEWHERE_EVERY: Final = Micros(30_000_000)  # then another broker is asked: one without controllers sees no change
 NO_TOPIC: Final = "__isrwatch_no_topic"
 """Asked for by name: brokers leave topics that may not be described out of a list, but deny a name, existing or not."""
 
@@ -55,7 +55,7 @@ class _Response(NamedTuple):
 class MetadataRound:
     """Reads the metadata from one broker at a time, and from further brokers while none responds.
 
-    The broker that responded is asked again on the same connection, for ``_ELSEWHERE_EVERY``; a recheck, and a retry,
+    The broker that responded is asked again on the same connection, for ``ELSEWHERE_EVERY``; a recheck, and a retry,
     are sent to another one on a connection of its own, and who responds first is asked from then on. So there is one
     connection, and while one of them is slow or in doubt, at most ``_MAX_IN_FLIGHT`` more.
 
@@ -95,7 +95,7 @@ class MetadataRound:
         self._doubt = Uncertainty()
         self._refusal: ConnectionRefused | None = None
         self._others_refusal: ConnectionRefused | None = None
-        self._elsewhere_due, self._is_elsewhere = Timer(_ELSEWHERE_EVERY), False
+        self._elsewhere_due, self._is_elsewhere = Timer(ELSEWHERE_EVERY), False
 
     def ask(self, before: ClusterView | None) -> None:
         """Send the request, unless one is in flight; to another broker while the last response may be stale.

@@ -264,7 +264,7 @@ def inferred_cause(before: PartitionView | None, after: PartitionView, alive: Co
 
 RECHECK_AFTER: Final = Micros(300_000)  # longer than a healthy broker lags behind the metadata log
 _RECHECKS: Final = 3
-_LONGEST: Final = Micros(15_000_000)
+LONGEST_DOUBT: Final = Micros(15_000_000)
 
 
 class Uncertainty:
@@ -272,7 +272,7 @@ class Uncertainty:
 
     Rechecks alone, without agreement, do not undo an election that was seen: a broker that is cut off from the
     controllers repeats its view for ever. But no other broker may ever be reached, and controllers that were restored
-    from a backup have lower epochs for good. So every doubt ends after ``_LONGEST``.
+    from a backup have lower epochs for good. So every doubt ends after ``LONGEST_DOUBT``.
 
     Invariant: the last accepted view was received before all that are in doubt.
     """
@@ -290,7 +290,7 @@ class Uncertainty:
     @property
     def is_long(self) -> bool:
         """True if it has lasted so long that it ends with the next view."""
-        return self.is_open and monotonic() - self._since > _LONGEST
+        return self.is_open and monotonic() - self._since > LONGEST_DOUBT
 
     @property
     def needs_recheck(self) -> bool:

@@ -353,7 +353,7 @@ def test_a_name_that_cannot_be_one_is_one_sentence() -> None:
 
 
 def test_a_quorum_without_a_leader_is_said_soon_blaming_no_broker(quorum: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quorum_module, "_PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(quorum_module, "PATIENCE_SECONDS", 0.3)
     for node in quorum.nodes.values():
         answer = node.answer_DescribeQuorumRequest
         node.answer_DescribeQuorumRequest = lambda it, answer=answer: (time.sleep(0.4), answer(it))[1]

@@ -239,7 +239,7 @@ def test_a_node_that_moved_or_was_forgotten_has_no_series(quorum: Any, monkeypat
     gone, listed[:] = listed[:], []
     watch.round()
     assert list(watch.answers) == gone
-    monkeypatch.setattr(listener_watch, "_REMEMBERED_MICROS", 0)
+    monkeypatch.setattr(listener_watch, "REMEMBERED_MICROS", 0)
     watch.round()
     assert watch.answers == {}
 

@@ -25,8 +25,8 @@ from streaming.sources.metadata_log.decoding import (
     NEWEST_METADATA_VERSION,
     SCHEMAS,
     TESTED,
-    _raw_records,
     decode,
+    raw_records,
     read_fields,
 )
 from streaming.sources.metadata_log.opening import open_voters
@@ -75,7 +75,7 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> dict[int, tuple[int, bytes]]:
 
     def noting(frame: Any) -> Any:
         batch = decode(frame)
-        for index, (key, value) in enumerate(_raw_records(frame)):
+        for index, (key, value) in enumerate(raw_records(frame)):
             if not key:
                 assert frame.base_offset + index not in found, "a record was given out twice"
                 found[frame.base_offset + index] = (batch.timestamp, value)

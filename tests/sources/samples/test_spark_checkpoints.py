@@ -146,7 +146,7 @@ def test_a_batch_that_spark_deletes_while_it_is_read_is_replaced_by_the_newest(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query.run(0, ORDERS)
-    newest, runs = module._newest_batch, iter(range(1, 3))
+    newest, runs = module.newest_batch, iter(range(1, 3))
 
     def while_it_runs(log: Path) -> int:
         found = newest(log)
@@ -155,7 +155,7 @@ def test_a_batch_that_spark_deletes_while_it_is_read_is_replaced_by_the_newest(
             (query.folder / f"offsets/{number - 1}").unlink()
         return found
 
-    monkeypatch.setattr(module, "_newest_batch", while_it_runs)
+    monkeypatch.setattr(module, "newest_batch", while_it_runs)
     assert read_checkpoint(query.folder).committed == {"orders": {0: 17}}
 
 

@@ -248,12 +248,12 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     """
     metadata = folder / "metadata"
     try:
-        created_at, finished = _written_at(metadata), _newest_batch(folder / _COMMITS)
+        created_at, finished = _written_at(metadata), newest_batch(folder / _COMMITS)
         while True:
             try:
                 return _read_batch(folder, finished, created_at)
             except FileNotFoundError:
-                before, finished = finished, _newest_batch(folder / _COMMITS)
+                before, finished = finished, newest_batch(folder / _COMMITS)
                 if finished == before:  # else Spark has deleted what is not the newest any more
                     raise
     except FileNotFoundError as error:
@@ -267,7 +267,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 
 def _read_batch(folder: Path, finished: int, created_at: Micros) -> Checkpoint:
-    begun, progress_at = _newest_batch(folder / _OFFSETS), created_at
+    begun, progress_at = newest_batch(folder / _OFFSETS), created_at
     if begun != _NO_BATCH:
         progress_at = max(progress_at, _written_at(folder / _OFFSETS / str(begun)))
     if finished == _NO_BATCH:
@@ -287,7 +287,7 @@ def _read_batch(folder: Path, finished: int, created_at: Micros) -> Checkpoint:
     return Checkpoint(_lowest(of_kafka), len(read) - len(of_kafka), finished_at, max(progress_at, finished_at))
 
 
-def _newest_batch(log: Path) -> int:
+def newest_batch(log: Path) -> int:
     """Return the highest number of a file of ``offsets`` or ``commits``; -1 for none."""
     try:
         return max((int(each.name) for each in log.iterdir() if each.name.isdecimal()), default=_NO_BATCH)
