@@ -401,11 +401,7 @@ def test_a_broker_that_is_safe_to_stop_is_not_warned_of(run: Callable[..., Resul
     ],
 )
 def test_brokers_that_are_safe_one_by_one_are_warned_of_where_they_are_not_so_at_once(
-    run: Callable[..., Result],
-    tmp_path: Path,
-    min_isr: str,
-    partitions: list[dict[str, Any]],
-    lost: str,
+    run: Callable[..., Result], tmp_path: Path, min_isr: str, partitions: list[dict[str, Any]], lost: str
 ) -> None:
     bus, tables = tmp_path / "bus", tmp_path / "tables"
     story = Story("metadata_log:cluster-1")

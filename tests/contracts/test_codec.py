@@ -11,12 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.contracts.codec import FIELDS, KINDS, REQUIRED, decode, encode, from_fields, plain_types
-from streaming.contracts.observations import (
-    SCHEMA_VERSION,
-    Heartbeat,
-    Observation,
-    SourceKind,
-)
+from streaming.contracts.observations import SCHEMA_VERSION, Heartbeat, Observation, SourceKind
 from streaming.errors import InvalidObservation, NewerFormat
 from tests.strategies import observations, payloads
 

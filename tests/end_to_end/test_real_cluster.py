@@ -345,11 +345,7 @@ def test_every_change_of_the_controllers_log_is_in_the_table_once_and_none_is_ex
 
 @pytest.mark.parametrize(
     ("fault", "broker", "causes"),
-    [
-        ("kill", 3, {"fenced"}),
-        ("pause", 2, {"lag"}),
-        ("stop", 1, {"controlled_shutdown"}),
-    ],
+    [("kill", 3, {"fenced"}), ("pause", 2, {"lag"}), ("stop", 1, {"controlled_shutdown"})],
 )
 def test_each_fault_produced_a_shrink_with_its_own_cause(run: Run, fault: str, broker: int, causes: set[str]) -> None:
     began, ended = run.windows[fault]

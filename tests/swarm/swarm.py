@@ -148,11 +148,7 @@ def shrink(schedule: Sequence[Act], fails: Callable[[Sequence[Act]], bool]) -> t
 
 
 def run_swarm(
-    seeds: Iterable[int],
-    *,
-    constants: Constants | None = None,
-    budget_s: float = 60.0,
-    most_failures: int = 1,
+    seeds: Iterable[int], *, constants: Constants | None = None, budget_s: float = 60.0, most_failures: int = 1
 ) -> SwarmReport:
     """Play one run a seed until the time is over, or enough has failed.
 

@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.protocol.admin import (
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    ListGroupsRequest,
-    ListGroupsResponse,
-)
+from kafka.protocol.admin import DescribeGroupsRequest, DescribeGroupsResponse, ListGroupsRequest, ListGroupsResponse
 from kafka.protocol.consumer import OffsetFetchRequest, OffsetFetchResponse
 
 from streaming.errors import ConnectionRefused
@@ -98,10 +93,7 @@ def test_groups_are_listed(version: int) -> None:
     types = [("a", "Stable", "classic"), ("b", "Empty", "Share"), ("c", "Empty", "consumer")]
     groups = [
         of_response.ListedGroup(
-            group_id=name,
-            protocol_type="consumer",
-            group_state=state,
-            **({"group_type": kind} if version >= 5 else {}),
+            group_id=name, protocol_type="consumer", group_state=state, **({"group_type": kind} if version >= 5 else {})
         )
         for name, state, kind in types
     ]

@@ -102,10 +102,7 @@ def rounds(found: list[Observation], broker: int) -> int:
 
 def test_every_replica_is_sampled_with_what_its_leader_has(open_source: OpenSource, cluster: FakeKafka) -> None:
     found = newest(
-        until(
-            open_source(cluster),
-            lambda seen: len(newest(seen)) == 9 and all(map(is_whole, newest(seen).values())),
-        )
+        until(open_source(cluster), lambda seen: len(newest(seen)) == 9 and all(map(is_whole, newest(seen).values())))
     )
     for number, part in enumerate(cluster.view.topics["orders"].parts):
         for broker, end in part.ends.items():

@@ -37,9 +37,7 @@ PARTITIONS = st.dictionaries(NAMES, st.lists(st.integers(0, 400), min_size=1, un
 LONG = st.integers(-1, 2**62)
 STATES = st.sampled_from([*UNDECIDED, "CompleteCommit", "Empty"])
 TRANSACTIONS = st.dictionaries(
-    NAMES,
-    st.tuples(STATES, st.integers(1, 2**31 - 1), LONG, LONG, st.integers(-1, 2**15 - 1), PARTITIONS),
-    max_size=5,
+    NAMES, st.tuples(STATES, st.integers(1, 2**31 - 1), LONG, LONG, st.integers(-1, 2**15 - 1), PARTITIONS), max_size=5
 )
 
 
