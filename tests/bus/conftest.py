@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from streaming.contracts.identifiers import Micros
 
+    Heartbeats = Callable[..., Heartbeat]
+
 SEGMENT_BYTES = 600  # two or three heartbeats
 
 
@@ -43,7 +45,7 @@ def bus(tmp_path: Path) -> Iterator[Bus]:
 
 
 @pytest.fixture(scope="session")
-def heartbeat() -> Callable[..., Heartbeat]:
+def heartbeat() -> Heartbeats:
     """Make heartbeats that differ by their time."""
 
     def make(moment: int, source: str = "poll:a") -> Heartbeat:

@@ -14,13 +14,15 @@ from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.bus.log import BusCapacity
 from streaming.contracts.codec import decode
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
-from streaming.contracts.observations import Channel, Heartbeat, SourceKind
+from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import BusFull
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tests.bus.conftest import Heartbeats
 
 A = "poll:a"
 LIMIT = 64_000
@@ -47,15 +49,12 @@ def sizes(directory: Path) -> dict[str, int]:
     }
 
 
-def test_samples_that_nobody_applies_take_no_more_than_their_share(
-    tmp_path: Path, heartbeat: Callable[..., Heartbeat]
-) -> None:
+def test_samples_that_nobody_applies_take_no_more_than_their_share(tmp_path: Path, heartbeat: Heartbeats) -> None:
     with closing(limited(tmp_path)) as publisher:
         publisher.publish([heartbeat(1)])
         for moment in range(1, 1_000):
             publisher.publish([metric(moment)])
         removed = publisher.take_removed()
-
     assert sizes(tmp_path)["metrics"] < LIMIT // 4 + MARGIN
     assert sizes(tmp_path)["replication"] > 0
     assert removed.samples > 100_000
@@ -67,7 +66,7 @@ def test_samples_that_nobody_applies_take_no_more_than_their_share(
 
 
 def test_replication_goes_last_and_oldest_first_and_the_numbers_of_the_rest_say_so(
-    tmp_path: Path, heartbeat: Callable[..., Heartbeat]
+    tmp_path: Path, heartbeat: Heartbeats
 ) -> None:
     reader = DirectoryReader(tmp_path)
     with closing(limited(tmp_path)) as publisher:
@@ -77,7 +76,6 @@ def test_replication_goes_last_and_oldest_first_and_the_numbers_of_the_rest_say_
         for moment in range(1, 1_000):
             publisher.publish([heartbeat(moment)])
         removed = publisher.take_removed()
-
     assert sum(sizes(tmp_path).values()) < LIMIT + MARGIN
     assert sizes(tmp_path)["metrics"] < MARGIN, "there are only the newest"
     assert removed.replication > 0
@@ -87,18 +85,15 @@ def test_replication_goes_last_and_oldest_first_and_the_numbers_of_the_rest_say_
     assert sequences[0] > 500
 
 
-def test_a_restart_of_the_collector_finds_the_bus_as_full_as_it_is(
-    tmp_path: Path, heartbeat: Callable[..., Heartbeat]
-) -> None:
+def test_a_restart_of_the_collector_finds_the_bus_as_full_as_it_is(tmp_path: Path, heartbeat: Heartbeats) -> None:
     for moment in range(1, 600, 3):
         with closing(limited(tmp_path)) as publisher:
             publisher.publish([heartbeat(moment + each) for each in range(3)])
-
     assert sum(sizes(tmp_path).values()) < LIMIT + MARGIN
 
 
 def test_a_full_disk_is_an_error_of_its_own_and_costs_old_samples_only(
-    tmp_path: Path, heartbeat: Callable[..., Heartbeat], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, heartbeat: Heartbeats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(limited(tmp_path, 256_000)) as publisher:
         for moment in range(1, 300):
@@ -109,10 +104,8 @@ def test_a_full_disk_is_an_error_of_its_own_and_costs_old_samples_only(
             publisher.publish([heartbeat(300)])
         assert sizes(tmp_path)["metrics"] < before["metrics"] // 2
         assert sizes(tmp_path)["replication"] == before["replication"]
-
         monkeypatch.undo()
         publisher.publish([heartbeat(300)])
-
     reader = DirectoryReader(tmp_path)
     end = reader.end_positions(Channel.REPLICATION)[A]
     numbers = [decode(item[1]).sequence for item in reader.read(Channel.REPLICATION, A, 0, end)]
@@ -120,7 +113,7 @@ def test_a_full_disk_is_an_error_of_its_own_and_costs_old_samples_only(
 
 
 def test_every_write_may_meet_a_full_disk(
-    tmp_path: Path, heartbeat: Callable[..., Heartbeat], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, heartbeat: Heartbeats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the n-th call that writes or creates, whichever it is, the disk is full; then it is not any more."""
     calls = 0

@@ -18,9 +18,7 @@ from streaming.contracts.observations import Channel
 from tests.examples import examples
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streaming.contracts.observations import Heartbeat
+    from tests.bus.conftest import Heartbeats
 
 A = "poll:a"
 REPLICATION = Channel.REPLICATION
@@ -31,7 +29,7 @@ SEGMENT_BYTES = st.sampled_from([1, 700, 1 << 20])
 class Disk:
     """A bus directory that can be harmed, and a reader that follows it all the time."""
 
-    def __init__(self, directory: str, segment_bytes: int, heartbeat: Callable[..., Heartbeat]) -> None:
+    def __init__(self, directory: str, segment_bytes: int, heartbeat: Heartbeats) -> None:
         self.directory = Path(directory)
         self._segment_bytes = segment_bytes
         self._heartbeat = heartbeat
@@ -77,14 +75,13 @@ def frames(items: list[BusFrame | DamagedRange]) -> list[BusFrame]:
 @settings(max_examples=examples(20))
 @given(batches=BATCHES, segment_bytes=SEGMENT_BYTES)
 def test_however_it_was_written_everything_is_read_once_in_order(
-    batches: list[int], segment_bytes: int, heartbeat: Callable[..., Heartbeat]
+    batches: list[int], segment_bytes: int, heartbeat: Heartbeats
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:
         disk = Disk(directory, segment_bytes, heartbeat)
         for batch in batches:
             disk.publish([batch])
         found = disk.read()
-
         assert list(range(1, sum(batches) + 1)) == [decode(frame.payload).sequence for frame in frames(found)]
         assert found == disk.followed
 
@@ -92,7 +89,7 @@ def test_however_it_was_written_everything_is_read_once_in_order(
 @settings(max_examples=examples(20))
 @given(before=BATCHES, after=BATCHES, segment_bytes=SEGMENT_BYTES, data=st.data())
 def test_a_writer_killed_at_any_byte_loses_its_last_frame_only(
-    before: list[int], after: list[int], segment_bytes: int, data: st.DataObject, heartbeat: Callable[..., Heartbeat]
+    before: list[int], after: list[int], segment_bytes: int, data: st.DataObject, heartbeat: Heartbeats
 ) -> None:
     """The newest file ends at any byte; no reader has passed what is cut off, for nobody follows before the cut."""
     with tempfile.TemporaryDirectory() as directory:
@@ -107,10 +104,8 @@ def test_a_writer_killed_at_any_byte_loses_its_last_frame_only(
         end = int(newest.name[:20]) + size
         survived = [frame for frame in written if frame.end <= end]
         assert survived == frames(disk.read())
-
         disk.publish(after)
         found = disk.read()
-
         assert found == frames(found), "an incomplete last frame is cut off, not told"
         assert survived == found[: len(survived)]
         assert list(range(1, len(survived) + sum(after) + 1)) == [
@@ -122,7 +117,7 @@ def test_a_writer_killed_at_any_byte_loses_its_last_frame_only(
 @settings(max_examples=examples(20))
 @given(before=BATCHES, after=BATCHES, segment_bytes=SEGMENT_BYTES, data=st.data())
 def test_a_damaged_byte_costs_its_own_record_only(
-    before: list[int], after: list[int], segment_bytes: int, data: st.DataObject, heartbeat: Callable[..., Heartbeat]
+    before: list[int], after: list[int], segment_bytes: int, data: st.DataObject, heartbeat: Heartbeats
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:
         disk = Disk(directory, segment_bytes, heartbeat)
@@ -136,7 +131,6 @@ def test_a_damaged_byte_costs_its_own_record_only(
         position = base_of(harmed) + at
         disk.publish(after)
         found = disk.read()
-
         undamaged = [frame for frame in written if not frame.position <= position < frame.end]
         assert undamaged == frames(found)[: len(undamaged)]
         assert len(undamaged) + sum(after) == len(frames(found))
@@ -149,7 +143,7 @@ def test_a_damaged_byte_costs_its_own_record_only(
 @settings(max_examples=examples(20))
 @given(before=BATCHES, after=BATCHES, data=st.data())
 def test_a_damaged_last_record_leaves_a_gap_in_the_numbers(
-    before: list[int], after: list[int], data: st.DataObject, heartbeat: Callable[..., Heartbeat]
+    before: list[int], after: list[int], data: st.DataObject, heartbeat: Heartbeats
 ) -> None:
     """So the fold sees that something is missing."""
     with tempfile.TemporaryDirectory() as directory:
@@ -163,14 +157,13 @@ def test_a_damaged_last_record_leaves_a_gap_in_the_numbers(
         disk.publish(after)
         count = sum(before)
         numbers = [decode(frame.payload).sequence for frame in frames(disk.read())]
-
         assert [*range(1, count), *range(count + 1, count + sum(after) + 1)] == numbers
 
 
 @settings(max_examples=examples(20))
 @given(before=BATCHES, data=st.data(), segment_bytes=st.sampled_from([1, 700]))
 def test_bytes_that_are_missing_from_an_older_segment_are_told(
-    before: list[int], data: st.DataObject, segment_bytes: int, heartbeat: Callable[..., Heartbeat]
+    before: list[int], data: st.DataObject, segment_bytes: int, heartbeat: Heartbeats
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:
         disk = Disk(directory, segment_bytes, heartbeat)
@@ -183,7 +176,6 @@ def test_bytes_that_are_missing_from_an_older_segment_are_told(
         with cut.open("r+b") as file:
             file.truncate(size)
         found = disk.read()
-
         whole = [frame for frame in written if frame.end <= missing.start or frame.position >= missing.stop]
         assert whole == frames(found)
         assert missing.stop == max(item.end for item in found if isinstance(item, DamagedRange))

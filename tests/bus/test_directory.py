@@ -22,10 +22,10 @@ from streaming.contracts.observations import Channel
 from streaming.errors import ConfigurationError, IsrwatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from streaming.contracts.observations import Heartbeat
+    from tests.bus.conftest import Heartbeats
 
 A = "poll:a"
 REPLICATION = Channel.REPLICATION
@@ -56,11 +56,10 @@ def full_disk(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_second_run_goes_on_in_a_segment_of_its_own(tmp_path: Path, heartbeat: Callable[..., Heartbeat]) -> None:
+def test_a_second_run_goes_on_in_a_segment_of_its_own(tmp_path: Path, heartbeat: Heartbeats) -> None:
     for moments in ((1, 2), (3,)):
         with closing(opened(tmp_path)) as publisher:
             publisher.publish([heartbeat(moment) for moment in moments])
-
     assert sequences(tmp_path) == [1, 2, 3]
     assert len(files(tmp_path)) == 2
 
@@ -69,26 +68,22 @@ def test_a_run_that_wrote_nothing_leaves_no_second_segment(tmp_path: Path) -> No
     for _ in range(3):
         with closing(opened(tmp_path)) as publisher, pytest.raises(ValueError, match="longer than"):
             publisher.publish_raw(REPLICATION, A, bytes(1 << 27))
-
     (file,) = files(tmp_path)
     assert re.fullmatch(r"0{20}-[0-9a-f]{16}\.log", file)
 
 
-def test_a_full_segment_is_followed_by_one_named_by_its_position(
-    tmp_path: Path, heartbeat: Callable[..., Heartbeat]
-) -> None:
+def test_a_full_segment_is_followed_by_one_named_by_its_position(tmp_path: Path, heartbeat: Heartbeats) -> None:
     with closing(opened(tmp_path, segment_bytes=1)) as publisher:
         for moment in (1, 2, 3):
             publisher.publish([heartbeat(moment)])
     first, second, third = files(tmp_path)
     size = (tmp_path / "replication" / "poll%3Aa" / first).stat().st_size
-
     log_id = first.partition("-")[2]
     assert [f"{position:020d}-{log_id}" for position in (0, size, 2 * size)] == [first, second, third]
     assert sequences(tmp_path) == [1, 2, 3]
 
 
-def test_a_second_writer_of_a_log_is_refused_in_words(tmp_path: Path, heartbeat: Callable[..., Heartbeat]) -> None:
+def test_a_second_writer_of_a_log_is_refused_in_words(tmp_path: Path, heartbeat: Heartbeats) -> None:
     with closing(opened(tmp_path)) as first, closing(opened(tmp_path)) as second:
         first.publish([heartbeat(1)])
         sentence = (
@@ -101,12 +96,11 @@ def test_a_second_writer_of_a_log_is_refused_in_words(tmp_path: Path, heartbeat:
             refuse_written(tmp_path, ["poll:b", "poll:a"])
         refuse_written(tmp_path, ["poll:b"])
         second.publish([heartbeat(2, source="poll:b")])
-
     assert sequences(tmp_path) == [1]
     assert sequences(tmp_path, "poll:b") == [1]
 
 
-def test_the_lock_of_a_killed_writer_is_gone_with_it(tmp_path: Path, heartbeat: Callable[..., Heartbeat]) -> None:
+def test_the_lock_of_a_killed_writer_is_gone_with_it(tmp_path: Path, heartbeat: Heartbeats) -> None:
     script = (
         "import os, sys; from pathlib import Path; from streaming.bus.directory import DirectoryPublisher;"
         "DirectoryPublisher(Path(sys.argv[1]), segment_bytes=1000).publish_raw('replication', 'poll:a', b'{}');"
@@ -115,27 +109,24 @@ def test_the_lock_of_a_killed_writer_is_gone_with_it(tmp_path: Path, heartbeat: 
     killed = subprocess.run([sys.executable, "-c", script, tmp_path], check=False)
     with closing(opened(tmp_path)) as publisher:
         publisher.publish([heartbeat(1)])
-
     assert killed.returncode == -9
     assert len(files(tmp_path)) == 2
 
 
-def test_a_full_disk_is_told_and_leaves_whole_frames(tmp_path: Path, heartbeat: Callable[..., Heartbeat]) -> None:
+def test_a_full_disk_is_told_and_leaves_whole_frames(tmp_path: Path, heartbeat: Heartbeats) -> None:
     with closing(opened(tmp_path)) as publisher:
         publisher.publish([heartbeat(1)])
         size = DirectoryReader(tmp_path).end_positions(REPLICATION)[A]
         with full_disk(size + 10), pytest.raises(IsrwatchError, match=r"cannot write the bus .*: File too large; free"):
             publisher.publish([heartbeat(2)])
-
         assert sequences(tmp_path) == [1]
         assert size == (tmp_path / "replication" / "poll%3Aa" / files(tmp_path)[0]).stat().st_size
         publisher.publish([heartbeat(2)])
-
     assert sequences(tmp_path) == [1, 2]
 
 
 def test_a_frame_that_a_reader_may_have_passed_stays_when_the_rest_did_not_fit(
-    tmp_path: Path, heartbeat: Callable[..., Heartbeat]
+    tmp_path: Path, heartbeat: Heartbeats
 ) -> None:
     """Publishing again repeats it under the next number: doubled, never lost, never another under its position."""
     with closing(opened(tmp_path)) as publisher:
@@ -144,11 +135,10 @@ def test_a_frame_that_a_reader_may_have_passed_stays_when_the_rest_did_not_fit(
         with full_disk(2 * size + 10), pytest.raises(IsrwatchError, match="File too large"):
             publisher.publish([heartbeat(2), heartbeat(3)])
         publisher.publish([heartbeat(2), heartbeat(3)])
-
     assert sequences(tmp_path) == [1, 2, 3, 4]
 
 
-def test_a_directory_that_cannot_be_made_is_told_in_words(tmp_path: Path, heartbeat: Callable[..., Heartbeat]) -> None:
+def test_a_directory_that_cannot_be_made_is_told_in_words(tmp_path: Path, heartbeat: Heartbeats) -> None:
     (tmp_path / "bus").write_text("a file")
     with (
         closing(opened(tmp_path / "bus")) as publisher,
@@ -168,7 +158,7 @@ def test_a_reader_sees_a_frame_only_when_it_is_whole(tmp_path: Path) -> None:
             assert {A: len(frame) if number == len(frame) else 0} == reader.end_positions(REPLICATION)
 
 
-def test_two_readers_agree_however_often_they_looked(tmp_path: Path, heartbeat: Callable[..., Heartbeat]) -> None:
+def test_two_readers_agree_however_often_they_looked(tmp_path: Path, heartbeat: Heartbeats) -> None:
     steady = DirectoryReader(tmp_path)
     with closing(opened(tmp_path, segment_bytes=500)) as publisher:
         for moment in range(1, 20):
@@ -183,22 +173,18 @@ def test_an_observation_larger_than_a_segment_travels(tmp_path: Path) -> None:
         publisher.publish_raw(REPLICATION, A, b"next")
     reader = DirectoryReader(tmp_path)
     found = list(reader.read(REPLICATION, A, 0, reader.end_positions(REPLICATION)[A]))
-
     assert [payload, b"next"] == [item.payload for item in found if isinstance(item, BusFrame)]
 
 
 @pytest.mark.parametrize("source", ["metadata_log:collector-1", "..", "a/b", "ä ö", "%2F", ".lock", "x.log"])
 def test_a_source_is_a_folder_within_its_channel(source: str) -> None:
     folder = folder_of(source)
-
     assert source == source_of(folder)
     assert "/" not in folder
     assert not folder.startswith(".")
 
 
-def test_whether_a_channel_has_moved_is_told_after_each_kind_of_write(
-    tmp_path: Path, heartbeat: Callable[..., Heartbeat]
-) -> None:
+def test_whether_a_channel_has_moved_is_told_after_each_kind_of_write(tmp_path: Path, heartbeat: Heartbeats) -> None:
     reader = DirectoryReader(tmp_path)
     assert reader.has_moved(REPLICATION)  # it was not looked at yet
 

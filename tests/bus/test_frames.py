@@ -43,7 +43,6 @@ def parsed_in_pieces(data: bytes, cuts: list[int]) -> list[BusFrame | DamagedRan
 @given(PAYLOADS, st.integers(0, 10**12))
 def test_what_was_framed_is_found(payloads: list[bytes], position: int) -> None:
     data = b"".join(map(encode_frame, payloads))
-
     assert (framed(payloads, position), len(data)) == parse(data, position, closed=False)
 
 
@@ -52,7 +51,6 @@ def test_an_incomplete_last_frame_is_not_yet_written(payloads: list[bytes], data
     whole = b"".join(map(encode_frame, payloads))
     before = len(whole) - HEADER_BYTES - len(payloads[-1])
     cut = data.draw(st.integers(before, len(whole) - 1))
-
     assert (framed(payloads[:-1]), before) == parse(whole[:cut], 0, closed=False)
 
 
@@ -63,7 +61,6 @@ def test_a_damaged_byte_costs_its_own_frame_only(payloads: list[bytes], data: st
     whole[at] ^= data.draw(st.integers(1, 255))
     undamaged = [frame for frame in framed(payloads) if not frame.position <= at < frame.end]
     items, covered = parse(bytes(whole), 0, closed=True)
-
     assert len(whole) == covered
     assert undamaged == [item for item in items if isinstance(item, BusFrame)]
     (damage,) = (item for item in items if isinstance(item, DamagedRange))
@@ -79,14 +76,12 @@ def test_where_a_damaged_log_is_cut_into_pieces_changes_nothing(
     for at in data.draw(st.lists(st.integers(0, len(whole) - 1), max_size=3)):
         whole[at] ^= 0x55
     del whole[data.draw(st.integers(0, len(whole))) :]
-
     assert parse(bytes(whole), 0, closed=True)[0] == parsed_in_pieces(bytes(whole), cuts)
 
 
 @given(st.binary(max_size=80), st.lists(st.integers(0, 80), max_size=3))
 def test_garbage_is_told_once_and_whole(garbage: bytes, cuts: list[int]) -> None:
     items = parsed_in_pieces(garbage, cuts)
-
     assert garbage == b"".join(item.raw for item in items if isinstance(item, DamagedRange))
 
 
@@ -123,7 +118,6 @@ def test_the_end_of_what_is_whole_is_where_reading_from_the_front_comes_to(
     for at in data.draw(st.lists(st.integers(0, len(whole) - 1), max_size=3)) if whole else ():
         whole[at] ^= 0x55
     del whole[data.draw(st.integers(0, len(whole))) :]
-
     assert parse(bytes(whole), 0, closed=False)[1] == end_of_last_frame(bytes(whole))
 
 
@@ -136,7 +130,5 @@ def test_the_last_start_of_a_frame_is_one_that_reading_from_the_front_finds(
         whole[data.draw(st.integers(0, len(whole) - 1))] ^= 1
     limit = data.draw(st.integers(0, len(whole)))
     starts = [item.position for item in parse(bytes(whole), 0, closed=True)[0] if isinstance(item, BusFrame)]
-
     expected = max((start for start in starts if 0 < start <= limit), default=None)
-
     assert expected == last_frame_start(bytes(whole), limit)

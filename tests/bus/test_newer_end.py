@@ -14,10 +14,9 @@ from streaming.contracts.observations import SCHEMA_VERSION, Channel
 from streaming.errors import NewerFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from streaming.contracts.observations import Heartbeat
+    from tests.bus.conftest import Heartbeats
 
 A = "poll:a"
 TAILS = {"whole": b"", "torn": b"torn frame?", "half": None}
@@ -34,7 +33,7 @@ def files(bus: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("tail", TAILS)
 def test_opening_it_for_writing_is_refused_in_one_sentence_and_changes_no_byte(
-    tmp_path: Path, heartbeat: Callable[..., Heartbeat], tail: str
+    tmp_path: Path, heartbeat: Heartbeats, tail: str
 ) -> None:
     newer = json.dumps(json.loads(encode(heartbeat(2))) | {"v": SCHEMA_VERSION + 1, "kind": "news"}).encode()
     with publisher(tmp_path) as older:
@@ -44,7 +43,6 @@ def test_opening_it_for_writing_is_refused_in_one_sentence_and_changes_no_byte(
     data = segment.read_bytes()
     segment.write_bytes(data + (data[: len(data) // 4] if tail == "half" else TAILS[tail] or b""))
     before = files(tmp_path)
-
     for _ in range(2):
         with publisher(tmp_path) as again, pytest.raises(NewerFormat) as refused:
             again.publish([heartbeat(3)])
@@ -52,7 +50,6 @@ def test_opening_it_for_writing_is_refused_in_one_sentence_and_changes_no_byte(
             f"{segment.parent} ends with a record of a newer isrwatch, this program writes format {SCHEMA_VERSION}; "
             "upgrade isrwatch collect"
         )
-
     assert files(tmp_path) == before
     reader = DirectoryReader(tmp_path)
     payloads = [
