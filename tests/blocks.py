@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streaming.changes.advice.slow_brokers import SpeedSample
 from streaming.contracts.blocks import PartitionsChanged, PartitionsObserved
 from streaming.contracts.identifiers import BrokerId
+from streaming.contracts.observations import SourceKind
 from streaming.contracts.sample_blocks import BrokerSpeedsObserved, SamplesBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from streaming.contracts.observations import Observation
+
+ENVELOPE: dict[str, Any] = {
+    "cluster_id": "c", "cluster": "c", "source": "samples:a", "authority": SourceKind.NONE,
+    "occurred_not_before": 5, "occurred_not_after": 5, "collected_at": 5,
+}  # fmt: skip
+"""Of samples whose cluster and time do not matter to a test."""
 
 
 def samples_of(block: SamplesBlock) -> Iterator[Observation]:

@@ -11,19 +11,13 @@ from hypothesis import strategies as st
 
 from streaming.contracts import sample_blocks
 from streaming.contracts.codec import decode, encode
-from streaming.contracts.observations import SourceKind
 from streaming.contracts.sample_blocks import BrokerMetricsObserved, BrokerOffsetsObserved, offsets_in_blocks
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.errors import InvalidObservation
-from tests.blocks import samples_of
+from tests.blocks import ENVELOPE, samples_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-ENVELOPE: dict[str, Any] = {
-    "cluster_id": "c", "cluster": "prod", "source": "poll:a", "authority": SourceKind.NONE,
-    "occurred_not_before": 1, "occurred_not_after": 2, "collected_at": 3,
-}  # fmt: skip
 
 
 def offsets(topic: str, partition: int, broker: int = 1, **fields: Any) -> ReplicaOffsetsObserved:
@@ -51,7 +45,6 @@ def test_no_sample_is_lost_or_changed_in_blocks(seen: list[ReplicaOffsetsObserve
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sample_blocks, "SAMPLES_PER_BLOCK", size)
         blocks = list(offsets_in_blocks(seen))
-
     assert all(len(block) <= size for block in blocks)
     assert sorted((each for block in blocks for each in samples_of(block)), key=key) == sorted(seen, key=key)
     assert [decode(encode(block)) for block in blocks] == blocks
@@ -61,7 +54,6 @@ def test_a_sample_in_a_block_costs_a_fraction_of_one_alone() -> None:
     numbers = {"log_start_offset": 12_345, "last_stable_offset": 7_654_321, "high_watermark": 7_654_321}
     seen = [offsets(f"payments.{topic:04d}", partition, **numbers) for topic in range(83) for partition in range(12)]
     (block,) = offsets_in_blocks(seen)
-
     assert len(encode(block)) / len(seen) <= 40
     assert len(encode(block)) * 10 < sum(len(encode(each)) for each in seen)
 

@@ -10,20 +10,12 @@ from hypothesis import strategies as st
 
 from streaming.contracts.codec import decode, encode
 from streaming.contracts.identifiers import BrokerId, TopicId
-from streaming.contracts.observations import SourceKind
 from streaming.contracts.samples import GroupObserved, GroupOffsetsObserved
 from streaming.sources.samples.groups import blocks as module
 from streaming.sources.samples.groups.blocks import CoordinatorAnswer, group_blocks, group_offset_blocks
 from streaming.sources.samples.groups.described import DescribedGroup
-from tests.blocks import singly
+from tests.blocks import ENVELOPE, singly
 
-ENVELOPE: dict[str, Any] = {
-    "cluster_id": "c",
-    "cluster": "c",
-    "source": "samples:a",
-    "authority": SourceKind.NONE,
-    **dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), 5),
-}
 IDS = {"a": TopicId("id-a"), "b": TopicId("id-b")}
 OWN = ("member", "committed_offset", "lag", "lag_seconds")
 POSITIONS = ("log_start_offset", "last_stable_offset", "high_watermark")

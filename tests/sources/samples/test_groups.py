@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from streaming.contracts import health
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
-from streaming.contracts.observations import SourceKind
 from streaming.contracts.sample_blocks import BrokerGroupsObserved
 from streaming.contracts.samples import GroupOffsetsObserved
 from streaming.errors import ConnectionRefused
@@ -25,17 +24,10 @@ from streaming.sources.samples.groups.described import NO_GROUP, DescribedGroup
 from streaming.sources.samples.groups.groups import GroupFilter, GroupsKind
 from streaming.sources.samples.kind import BrokerAnswer
 from streaming.sources.samples.offsets import LEADERS, ROUND_MICROS, ListedOffsets, OffsetsKind, Positions
-from tests.blocks import singly
+from tests.blocks import ENVELOPE, singly
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 SECOND = 1_000_000
-ENVELOPE: dict[str, Any] = {
-    "cluster_id": "c",
-    "cluster": "c",
-    "source": "samples:a",
-    "authority": SourceKind.NONE,
-    **dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), 5),
-}
 
 
 def view_of(leaders: dict[int, BrokerId], *, topic_id: str = "id", brokers: tuple[BrokerId, ...] = (ONE, TWO)) -> Any:

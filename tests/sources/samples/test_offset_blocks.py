@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.contracts.identifiers import BrokerId, Micros, TopicId
-from streaming.contracts.observations import SourceKind
 from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.sources.samples.offsets import offset_blocks
-from tests.blocks import singly
+from tests.blocks import ENVELOPE, singly
 
 NOW = Micros(5)
-ENVELOPE: dict[str, Any] = {
-    "cluster_id": "c",
-    "cluster": "c",
-    "source": "samples:a",
-    "authority": SourceKind.NONE,
-    **dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), NOW),
-}
 FIELDS = ("log_start_offset", "high_watermark", "log_end_offset", "leader_log_end_offset", "size_bytes")
 IDS = {"a": TopicId("id-a"), "b": TopicId("id-b")}
 

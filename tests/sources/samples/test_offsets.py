@@ -5,24 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
-from streaming.contracts.observations import SourceKind
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.sources.polling.view import ClusterView, PartitionView
 from streaming.sources.samples.directories import KIND as DIRECTORIES
 from streaming.sources.samples.directories import DirectoriesKind, Directory
 from streaming.sources.samples.kind import BrokerAnswer
 from streaming.sources.samples.offsets import FOLLOWERS, LEADERS, ROUND_MICROS, ListedOffsets, OffsetsKind, Positions
-from tests.blocks import singly
+from tests.blocks import ENVELOPE, singly
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 PERIOD = Micros(10_000_000)
-ENVELOPE: dict[str, Any] = {
-    "cluster_id": "c",
-    "cluster": "c",
-    "source": "samples:a",
-    "authority": SourceKind.NONE,
-    **dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), 5),
-}
 
 
 def view_of(leader: BrokerId, topic_id: str = "id") -> ClusterView:

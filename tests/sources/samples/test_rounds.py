@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
-from streaming.contracts.observations import SourceKind
 from streaming.contracts.sample_blocks import TransactionsReported
 from streaming.contracts.samples import QuorumMemberObserved, TransactionObserved
 from streaming.errors import ConnectionRefused
@@ -29,16 +28,13 @@ from streaming.sources.samples.transactions import (
     ProducersAnswer,
     TransactionsKind,
 )
+from tests.blocks import ENVELOPE
 
 if TYPE_CHECKING:
     from streaming.sources.samples.kind import AnswerContent
 
 SECOND = 1_000_000
 NOW = Micros(1_000 * SECOND)
-ENVELOPE: dict[str, Any] = {
-    "cluster_id": ClusterId("id"), "cluster": "c", "source": "samples:t", "authority": SourceKind.NONE,
-    "occurred_not_before": NOW, "occurred_not_after": NOW, "collected_at": NOW,
-}  # fmt: skip
 ONE, TWO, THREE = (BrokerId(number) for number in (1, 2, 3))
 GONE = ConnectionRefused("it does not respond")
 

@@ -28,7 +28,7 @@ from streaming.sources.samples.settings import (
     TopicsAnswer,
 )
 from streaming.sources.samples.source import SamplesSource
-from tests.blocks import singly
+from tests.blocks import ENVELOPE, singly
 from tests.plugins.fake_kafka import DESCRIBE_CONFIGS, MIN_ISR
 
 if TYPE_CHECKING:
@@ -159,12 +159,6 @@ def kind_and_view(cluster: FakeKafka) -> tuple[SettingsKind, Any]:
     with closing(source_of(cluster)) as source:
         sampled(source, until=lambda seen: len(of(TopicSettingsObserved, seen)) == 1)
         return kind, source._view
-
-
-ENVELOPE = {
-    "cluster_id": "c", "cluster": "test", "source": "samples:t", "authority": SourceKind.NONE,
-    "occurred_not_before": 1, "occurred_not_after": 1, "collected_at": 1,
-}  # fmt: skip
 
 
 def test_a_topic_that_was_created_again_meanwhile_keeps_no_settings_of_the_old_one(cluster: FakeKafka) -> None:

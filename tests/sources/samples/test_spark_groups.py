@@ -18,8 +18,8 @@ from streaming.sources.samples.groups.spark import SparkGroupsKind
 from streaming.sources.samples.kind import BrokerAnswer, BrokerCalls
 from streaming.sources.samples.source import kinds_of
 from streaming.sources.source import monotonic
-from tests.blocks import singly
-from tests.sources.samples.test_groups import ENVELOPE, ONE, TWO, VIEW, Asked, answered, view_of
+from tests.blocks import ENVELOPE, singly
+from tests.sources.samples.test_groups import ONE, TWO, VIEW, Asked, answered, view_of
 from tests.sources.samples.test_spark_checkpoints import SECOND, Query
 
 NOW = Micros(1_100 * SECOND)
