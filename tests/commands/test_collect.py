@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    Start = Callable[..., subprocess.Popen[str]]
+
 PATIENCE = 60.0
 
 
 @pytest.fixture
-def collect(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def collect(tmp_path: Path) -> Iterator[Start]:
     """Start the command with its bus in the test's folder."""
     running: list[subprocess.Popen[str]] = []
 
@@ -74,7 +76,7 @@ def wait_for(condition: Callable[[], object], process: subprocess.Popen[str]) ->
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_simulated_cluster_is_collected_until_it_is_stopped(
-    collect: Callable[..., subprocess.Popen[str]], tmp_path: Path, number: signal.Signals
+    collect: Start, tmp_path: Path, number: signal.Signals
 ) -> None:
     process = collect("--simulate", "broker_loss", "--speed", "50", "--seed", "7")
     wait_for(lambda: b'"cause":' in contents(tmp_path / "bus", "simulated:collector-1"), process)
@@ -88,9 +90,7 @@ def test_a_simulated_cluster_is_collected_until_it_is_stopped(
     ]
 
 
-def test_its_metrics_are_served_on_several_addresses_with_tls(
-    collect: Callable[..., subprocess.Popen[str]], tmp_path: Path
-) -> None:
+def test_its_metrics_are_served_on_several_addresses_with_tls(collect: Start, tmp_path: Path) -> None:
     make_certificate(tmp_path, "authority")
     make_certificate(tmp_path, "server", signed_by="authority")
     web = tmp_path / "web.yml"
@@ -109,7 +109,7 @@ def test_its_metrics_are_served_on_several_addresses_with_tls(
 
 
 def test_a_second_collector_of_a_bus_ends_before_it_says_that_it_writes(
-    collect: Callable[..., subprocess.Popen[str]], refused: Callable[..., str], tmp_path: Path
+    collect: Start, refused: Callable[..., str], tmp_path: Path
 ) -> None:
     first = collect("--simulate", "steady")
     wait_for(lambda: contents(tmp_path / "bus", "simulated:collector-1"), first)
@@ -137,7 +137,7 @@ def test_a_wrong_option_is_one_sentence(refused: Callable[..., str], arguments: 
 
 
 def test_brokers_that_cannot_be_reached_are_one_sentence_of_the_whole_process(
-    collect: Callable[..., subprocess.Popen[str]],
+    collect: Start,
 ) -> None:
     process = collect("--bootstrap-servers", "127.0.0.1:1")
     printed, output = process.communicate(timeout=PATIENCE)
@@ -159,9 +159,7 @@ def test_a_login_that_the_metadata_log_is_not_read_with_is_named_to_whoever_insi
     assert 'collect.primary_source = "poll"' in output
 
 
-def test_gssapi_that_librdkafka_lacks_ends_the_collector_with_how_to_get_it(
-    collect: Callable[..., subprocess.Popen[str]], tmp_path: Path
-) -> None:
+def test_gssapi_that_librdkafka_lacks_ends_the_collector_with_how_to_get_it(collect: Start, tmp_path: Path) -> None:
     config = tmp_path / "isrwatch.toml"
     config.write_text('[cluster.client]\n"security.protocol" = "SASL_SSL"\n"sasl.mechanism" = "GSSAPI"\n')
     process = collect("--config", str(config), "--bootstrap-servers", "127.0.0.1:1")
@@ -172,7 +170,7 @@ def test_gssapi_that_librdkafka_lacks_ends_the_collector_with_how_to_get_it(
 
 
 def test_a_login_that_the_metadata_log_is_not_read_with_lets_the_brokers_be_polled(
-    collect: Callable[..., subprocess.Popen[str]], tmp_path: Path
+    collect: Start, tmp_path: Path
 ) -> None:
     config = tmp_path / "isrwatch.toml"
     config.write_text(
@@ -203,7 +201,7 @@ def cluster(kafka_module_cluster: Any) -> Any:
 
 @pytest.mark.kafka
 def test_a_real_cluster_is_followed_by_its_log_or_polled_on_demand(
-    collect: Callable[..., subprocess.Popen[str]], tmp_path: Path, cluster: Any
+    collect: Start, tmp_path: Path, cluster: Any
 ) -> None:
     servers = cluster.bootstrap_servers
     address = f"127.0.0.1:{free_port()}"
@@ -221,7 +219,6 @@ def test_a_real_cluster_is_followed_by_its_log_or_polled_on_demand(
     assert b'"snapshot_begin"' not in contents(bus, "admin:collector-1")
     checkpoint = json.loads((bus / "checkpoints" / "metadata_log-collector-1.json").read_text())["checkpoint"]
     assert checkpoint["cluster_id"] == cluster.cluster_id
-
     config = tmp_path / "isrwatch.toml"
     config.write_text('[collect]\nprimary_source = "poll"\n')
     polling = collect("--config", str(config), "--bootstrap-servers", servers)
@@ -230,7 +227,7 @@ def test_a_real_cluster_is_followed_by_its_log_or_polled_on_demand(
 
 @pytest.mark.kafka
 def test_two_real_clusters_are_collected_by_one_collector_and_each_fails_alone(
-    collect: Callable[..., subprocess.Popen[str]], tmp_path: Path, cluster: Any, kafka_cluster: Any
+    collect: Start, tmp_path: Path, cluster: Any, kafka_cluster: Any
 ) -> None:
     prod, staging = cluster, kafka_cluster(brokers=1)
     page = f"127.0.0.1:{free_port()}"

@@ -76,7 +76,6 @@ def wrong(place: Path, **directories: Path) -> list[tuple[Status, str]]:
 
 def test_tables_that_are_whole_and_current_and_belong_to_the_bus_are_three_lines(place: Path) -> None:
     (counted, age, bus) = said(place)
-
     tables = len(list((place / "tables").iterdir()))
     assert counted == (
         Status.OK,
@@ -97,9 +96,7 @@ def test_a_table_that_cannot_be_read_is_one_problem_that_names_it(
     place: Path, damage: Callable[[Path], None], table: str
 ) -> None:
     damage(place / "tables" / table)
-
     ((status, sentence),) = wrong(place)
-
     assert status is Status.PROBLEM
     assert f"{place}/tables/{table}" in sentence
     assert "bring back the whole folder of the tables from one copy" in sentence
@@ -110,9 +107,7 @@ def test_a_file_of_the_right_size_with_other_bytes_is_a_problem_and_no_exception
         if "_delta_log" not in file.parts:
             file.write_bytes(b"?" * file.stat().st_size)
     settings = Settings(tables=TablesSettings(directory=str(place / "tables")))
-
     found = [each for each in findings([settings]) if each.check == "tables"]
-
     assert [each.status for each in found] == [Status.OK, Status.PROBLEM]
     assert f"cannot read the table {place}/tables/source_progress" in found[-1].sentence
 
@@ -127,9 +122,7 @@ def test_a_file_of_the_right_size_with_other_bytes_is_a_problem_and_no_exception
 def test_another_layout_says_who_has_to_be_upgraded(place: Path, layout: str, status: Status, fix: str) -> None:
     table = DeltaTable(str(place / "tables" / "partition_state"))
     table.alter.set_table_properties({LAYOUT_PROPERTY: layout}, raise_if_not_exists=False)
-
     ((found, sentence),) = wrong(place)
-
     assert found is status
     assert "partition_state" in sentence
     assert sentence.endswith(fix)
@@ -139,9 +132,7 @@ def test_a_table_that_lacks_a_new_column_waits_for_the_job(place: Path) -> None:
     path = str(place / "tables" / "source_progress")
     rows = read_all(DeltaTable(path)).drop_columns(["log_id"])
     write_deltalake(path, rows.cast(without(SOURCE_PROGRESS, "log_id")), mode="overwrite", schema_mode="overwrite")
-
     ((found, sentence),) = wrong(place)
-
     assert found is Status.WARNING
     assert sentence.endswith(
         "source_progress/ lacks log_id; start isrwatch job of this version once: it adds new columns"
@@ -165,7 +156,6 @@ def test_an_old_commit_is_stale_and_the_program_that_is_missing_is_named(
     ((status, sentence),) = wrong(place)
     assert (status, sentence.partition(";")[0]) == (Status.WARNING, "the newest commit is 3 hours old: stale")
     assert "the job runs, but nothing new comes: start isrwatch collect" in sentence
-
     later = doctor_machine.time.time() + 4 * 86_400
     monkeypatch.setattr(doctor_machine.time, "time", lambda: later)
     ((status, sentence),) = wrong(place)
@@ -175,7 +165,6 @@ def test_an_old_commit_is_stale_and_the_program_that_is_missing_is_named(
 
 def test_a_bus_without_the_logs_that_were_applied_is_named(place: Path, tmp_path: Path) -> None:
     ((status, sentence),) = wrong(place, bus=tmp_path / "other")
-
     assert status is Status.WARNING
     assert sentence.startswith(f"the bus {tmp_path}/other has no log that was applied to the tables: correct ")
 
@@ -183,9 +172,7 @@ def test_a_bus_without_the_logs_that_were_applied_is_named(place: Path, tmp_path
 def test_a_log_that_was_replaced_is_named(place: Path) -> None:
     shutil.rmtree(place / "bus")
     publish(place / "bus")
-
     ((status, sentence),) = wrong(place)
-
     assert status is Status.WARNING
     assert sentence.startswith(f"the log replication/{LOG} of the bus {place}/bus is not the one that was applied")
 
@@ -195,7 +182,5 @@ def test_a_bus_that_is_a_file_is_a_problem(place: Path) -> None:
     (place / "bus").touch()
     settings = replace(Settings(), bus=BusSettings(directory=str(place / "bus")))
     settings = replace(settings, tables=TablesSettings(directory=str(place / "tables")))
-
     found = [each for each in findings([settings]) if each.check == "tables" and each.status is Status.PROBLEM]
-
     assert ["is not a folder; point bus.directory" in each.sentence for each in found] == [True]

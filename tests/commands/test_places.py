@@ -51,11 +51,9 @@ def refused(*arguments: str) -> str:
 def test_every_option_and_argument_that_is_a_place_refuses_a_scheme(words: tuple[str, ...], tmp_path: Path) -> None:
     *command, name = words
     given = (name,) if name.startswith("-") else ()
-
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(tmp_path)
         sentence = refused(*command, *given, "s3://bucket/x")
-
     assert sentence == f"{name} begins with s3:/, but it must be a path of this machine: {MOUNT}"
     assert list(tmp_path.iterdir()) == []
 
@@ -64,7 +62,6 @@ def test_options_that_are_named_like_places_are_places() -> None:
     endings = ("config", "file", "directory", "folder", "root", "output", "tables", "bus", "checkpoint")
     parameters = [each for name in COMMANDS for below in with_subcommands(load(name)) for each in below.params]
     like_places = {each.opts[0] for each in parameters if each.opts[0].endswith(endings)}
-
     assert {"--tables", "--bus", "--checkpoint", "--directory", "--root", "--web.config.file"} <= like_places
     assert like_places <= {words[-1] for words in PLACES}
 
@@ -75,10 +72,8 @@ def test_every_setting_that_is_a_place_refuses_a_scheme(key: str, place: str) ->
     document: Any = place
     for name in reversed(key.split(".")):
         document = {name: document}
-
     with pytest.raises(ConfigurationError) as error:
         settings_of(document)
-
     scheme = place.partition(":")[0]
     assert str(error.value) == f"{key} begins with {scheme}:/, but it must be a path of this machine: {MOUNT}"
 

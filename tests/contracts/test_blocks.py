@@ -33,7 +33,6 @@ def partition(number: int, topic: str = "orders", **fields: Any) -> PartitionObs
 @given(observations_of(PartitionsObserved))
 def test_a_block_taken_apart_and_put_together_is_the_same(block: PartitionsObserved) -> None:
     (again,) = in_blocks(block.observations())
-
     assert list(again.observations()) == [replace(each, sequence=0) for each in block.observations()]
 
 
@@ -41,7 +40,6 @@ def test_a_block_taken_apart_and_put_together_is_the_same(block: PartitionsObser
 def test_topics_are_not_mixed_and_nothing_is_lost(keys: list[tuple[str, int]]) -> None:
     seen = [partition(number, topic) for topic, number in keys]
     blocks = list(in_blocks(seen))
-
     assert [each for block in blocks for each in block.observations()] == seen
     assert [block.topic for block in blocks] == [topic for topic, _ in groupby(topic for topic, _ in keys)]
 
@@ -80,7 +78,6 @@ def envelope_only(fields: dict[str, Any]) -> dict[str, Any]:
 @given(record_batches())
 def test_the_changes_of_a_record_batch_keep_their_order_and_offsets_in_blocks(seen: list[Observation]) -> None:
     gathered = list(with_changes_in_blocks(seen))
-
     assert list(singly(gathered)) == seen
     assert list(singly(map(decode, map(encode, gathered)))) == seen
 
@@ -92,21 +89,18 @@ def test_changes_of_one_topic_for_one_cause_are_one_block() -> None:
         )
         for each in range(12)
     ]
-
     (block,) = with_changes_in_blocks(seen)
     assert len(encode(block)) * 5 < sum(len(encode(each)) for each in seen)
 
 
 def test_a_block_of_a_large_topic_stays_small() -> None:
     blocks = list(in_blocks(partition(number) for number in range(PARTITIONS_PER_BLOCK + 1)))
-
     assert [len(block.partitions) for block in blocks] == [PARTITIONS_PER_BLOCK, 1]
 
 
 def test_what_no_partition_has_is_not_sent() -> None:
     (plain,) = in_blocks([partition(0), partition(1)])
     (moving,) = in_blocks([partition(0), partition(1, adding_replicas=(3,))])
-
     assert b"adding" not in encode(plain)
     assert b'"adding_replicas_by_partition":[[],[3]]' in encode(moving)
     assert b"epoch" not in encode(moving)
@@ -116,7 +110,6 @@ def test_a_partition_in_a_block_costs_a_fraction_of_one_alone() -> None:
     fields = {"replicas": (101, 102, 103), "isr": (101, 102, 103), "leader_epoch": 17, "partition_epoch": 230}
     seen = [partition(number, topic="payments.settlement.v2", **fields) for number in range(100)]
     (block,) = in_blocks(seen)
-
     assert len(encode(block)) / 100 <= 60
     assert len(encode(block)) * 5 < sum(len(encode(each)) for each in seen)
 
@@ -137,7 +130,6 @@ def test_a_partition_in_a_block_costs_a_fraction_of_one_alone() -> None:
 )
 def test_an_impossible_block_is_refused(wrong: dict[str, Any], reason: str) -> None:
     (block,) = in_blocks([partition(0), partition(1)])
-
     with pytest.raises(InvalidObservation, match=reason):
         replace(block, **wrong)
 
@@ -161,6 +153,5 @@ def test_a_value_of_another_type_is_refused_with_its_field(name: str, value: str
     while depth or end == start:
         depth += {"[": 1, "]": -1}.get(record[end], 0)
         end += 1
-
     with pytest.raises(InvalidObservation, match=f"partitions: {name} is not"):
         decode((record[:start] + value + record[end:]).encode())

@@ -45,7 +45,6 @@ def test_every_observation_carries_what_its_kind_requires(observation: Observati
 def test_a_field_of_a_newer_program_is_ignored(observation: Observation, name: str, value: str) -> None:
     record = json.loads(encode(observation))
     name = f"newer {name}"
-
     assert observation == decode(json.dumps(record | {name: value}).encode())
 
 
@@ -54,7 +53,6 @@ def test_bytes_are_an_observation_or_quarantined_and_never_anything_else(payload
     observation = None
     with suppress(InvalidObservation, NewerFormat):
         observation = decode(payload)
-
     assert observation is None or observation == decode(encode(observation))
 
 
@@ -100,7 +98,6 @@ def test_bytes_are_an_observation_or_quarantined_and_never_anything_else(payload
 def test_what_is_refused_is_told_in_words(payload: bytes, reason: str) -> None:
     with pytest.raises(InvalidObservation) as refused:
         decode(payload)
-
     assert reason == str(refused.value)
 
 
@@ -109,10 +106,8 @@ def test_a_record_of_a_newer_format_stops_its_reader_whatever_else_it_says(
     observation: Observation, version: int, fields: dict[str, Any]
 ) -> None:
     record = json.loads(encode(observation)) | fields | {"v": version, "kind": "news"}
-
     with pytest.raises(NewerFormat) as stopped:
         decode(json.dumps(record).encode())
-
     assert str(stopped.value) == (
         f"the bus holds records of format {version}, this program reads {SCHEMA_VERSION}; "
         "upgrade isrwatch job before the collector"
@@ -121,11 +116,9 @@ def test_a_record_of_a_newer_format_stops_its_reader_whatever_else_it_says(
 
 def test_a_row_of_the_spark_schema_is_an_observation_too() -> None:
     row = dict.fromkeys(FIELDS) | json.loads(encode(HEARTBEAT))
-
     assert from_fields(row) == HEARTBEAT
 
 
 def test_kinds_that_share_a_field_share_its_type() -> None:
     types = {(name, plain) for cls in KINDS.values() for name, plain in plain_types(cls).items()}
-
     assert sorted(FIELDS.items()) == sorted(types)

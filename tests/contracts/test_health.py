@@ -54,7 +54,6 @@ def test_nobody_leads_an_offline_partition_and_that_is_not_a_preference() -> Non
 def test_losing_a_replica_never_heals(partition: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]) -> None:
     replicas, isr, adding = partition
     before = health.is_under_replicated(replicas, isr, adding)
-
     assert health.is_under_replicated(replicas, isr[1:], adding) >= before
 
 
@@ -64,7 +63,6 @@ def test_at_and_under_the_minimum_exclude_each_other(
 ) -> None:
     replicas, isr, _ = partition
     minimum = health.effective_min_isr(configured, replicas)
-
     assert not (health.is_under_min_isr(minimum, isr) and health.is_at_min_isr(minimum, isr))
 
 
@@ -81,7 +79,6 @@ def test_a_replica_of_a_busy_partition_is_not_behind_while_it_gets_what_there_wa
         since = health.behind_since(since, before, Micros(at), end, leader_end)
         before = leader_end
         told.append(since)
-
     assert told == [1, 2, 2, 2, None, 6]
     assert health.behind_since(Micros(6), 20, Micros(7), 20, 20) is None
 
@@ -89,7 +86,6 @@ def test_a_replica_of_a_busy_partition_is_not_behind_while_it_gets_what_there_wa
 @given(st.none() | st.integers(0, 9), st.none() | st.integers(0, 9))
 def test_lag_is_never_negative_and_unknown_where_a_position_is(position: int | None, end: int | None) -> None:
     lag = health.lag(position, end)
-
     assert (lag is None) == (position is None or end is None)
     assert lag is None or lag >= 0
 

@@ -85,7 +85,6 @@ def test_names_types_and_comments_of_columns_are_those_of_the_fields(
     kind: Any, golden: Callable[[str, str], None]
 ) -> None:
     columns = state_columns(kind)
-
     assert tuple(column.name for column in columns) == kind._fields
     assert all(column.comment and column.nullable for column in columns)
     golden(f"states/{kind.__name__}.txt", "".join(f"{each.name} {each.type}: {each.comment}\n" for each in columns))
@@ -99,7 +98,6 @@ def test_the_identity_of_a_state_is_left_out_where_the_row_has_it(kind: Any) -> 
 
 def test_every_class_of_states_is_tested_here() -> None:
     classes = {each for each in vars(contract).values() if isinstance(each, type) and hasattr(each, "_fields")}
-
     assert classes == {*STATES, ConfigKey, ConfigValue, ObservedTime}
 
 
@@ -108,7 +106,6 @@ def test_every_class_of_states_is_tested_here() -> None:
 @given(data=st.data())
 def test_every_field_of_every_state_survives_the_way_to_a_row_and_back(kind: Any, data: st.DataObject) -> None:
     states = data.draw(st.lists(states_of_class(kind), max_size=5))
-
     assert list(states_of(kind, rows_of(states, kind))) == states
 
 
@@ -123,7 +120,6 @@ def test_every_field_survives_within_a_struct_beside_its_identity(column: str, d
     others = dict.fromkeys(CONFIG_COLUMNS, no_configs) if kind is ClusterState else {}
     identity = state_columns(kind)[:beside]
     empty: dict[str, Any] = {"string": SourceKind.NONE, "int": 0}  # a row of another subject has a source, too
-
     structs = states_to_arrow(states, struct, **others)
     rows = pa.table({column: structs} | {
         each.name: pa.array(
@@ -132,7 +128,6 @@ def test_every_field_survives_within_a_struct_beside_its_identity(column: str, d
         )
         for each in identity
     })  # fmt: skip
-
     assert structs.type == struct
     assert list(structs_of(kind, rows, column)) == states
 
@@ -149,9 +144,7 @@ def test_a_null_reads_as_the_default_of_its_field(kind: Any, data: st.DataObject
         place = rows.schema.get_field_index(name)
         nothing = pa.array([None, rows[name][1].as_py()], rows.schema.field(name).type)
         rows = rows.set_column(place, rows.schema.field(name), nothing)
-
     first, second = states_of(kind, rows)
-
     assert first == state._replace(**{name: kind._field_defaults[name] for name in absent})
     assert second == state
 
@@ -168,7 +161,6 @@ def test_a_column_that_rows_lack_is_an_error_and_no_silent_null(kind: Any) -> No
 def test_a_field_that_neither_struct_nor_row_has_is_an_error(column: str) -> None:
     kind, beside = STRUCTS[column]
     rows = arrow_schema(PARTITION_CHANGES).empty_table().select([column])
-
     with pytest.raises(KeyError, match=kind._fields[0]):
         list(structs_of(kind, rows, column))
     assert beside == sum(name not in {field.name for field in rows.schema.field(column).type} for name in kind._fields)
@@ -177,7 +169,6 @@ def test_a_field_that_neither_struct_nor_row_has_is_an_error(column: str) -> Non
 @given(states_of_class(BrokerState))
 def test_a_forgotten_or_unknown_column_is_not_written(state: BrokerState) -> None:
     schema = rows_of([], BrokerState).schema
-
     with pytest.raises(AssertionError, match=r"columns \['rack'\] are forgotten or unknown"):
         rows_to_arrow([{name: value for name, value in state._asdict().items() if name != "rack"}], schema)
     with pytest.raises(AssertionError, match=r"columns \['colour'\] are forgotten or unknown"):
@@ -187,7 +178,6 @@ def test_a_forgotten_or_unknown_column_is_not_written(state: BrokerState) -> Non
 def test_a_struct_with_a_field_that_no_state_has_is_not_written() -> None:
     cluster = ClusterState("c", "main")  # type: ignore[arg-type]  # any text is an id here
     struct = arrow_schema(PARTITION_CHANGES).field("cluster_after").type
-
     with pytest.raises(KeyError, match="topic_min_isr"):
         states_to_arrow([cluster], struct)
     with pytest.raises(KeyError, match="colour"):
@@ -206,6 +196,5 @@ def test_configured_values_survive_the_way_to_a_row_and_back(values: list[tuple[
         name: pa.array([structs], schema.field(name).type)[0].as_py()
         for name, structs in config_columns(values).items()
     }
-
     assert sorted(configs_of("c", columns), key=repr) == sorted(values, key=repr)  # type: ignore[arg-type]  # any text is an id
     assert list(configs_of("c", dict.fromkeys(CONFIG_COLUMNS))) == []  # type: ignore[arg-type]  # the same

@@ -28,13 +28,11 @@ def test_the_columns_are_as_they_were_agreed(table: Table, golden: Callable[[str
     head = (
         f"{table.name}: {table.comment}\nkey {', '.join(table.key)}; partitioned by {', '.join(table.partitioned_by)}"
     )
-
     golden(f"tables/{table.name}.txt", "\n".join([head, *lines(table.columns)]) + "\n")
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 def test_key_and_partitioning_are_columns_and_no_column_stands_twice(table: Table) -> None:
     names = table.column_names()
-
     assert len(names) == len(set(names))
     assert {*table.key, *table.partitioned_by} <= set(names)

@@ -93,5 +93,4 @@ def test_a_driver_killed_before_in_and_after_a_commit_goes_on_where_it_was(pipel
     assert not telling.is_over()
     telling.finish()
     shutil.rmtree(pipeline.checkpoint)
-
     check(pipeline, story)

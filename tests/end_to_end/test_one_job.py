@@ -118,9 +118,7 @@ def test_the_machines_of_the_cluster_have_no_isrwatch_of_their_own(spark_cluster
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_tables_say_what_the_model_did(finished: Finished, scenario: str) -> None:
     rows, expected = finished.changes[scenario], steps(finished.plays[scenario].trace)
-
     found = recorded(rows)
-
     assert [step[:-1] for step in found] == [step[:-1] for step in expected]
     ambiguous = {
         (row["topic_id"], row["partition"], row["after"]["partition_epoch"])
@@ -143,7 +141,6 @@ def test_the_state_is_the_models_state(finished: Finished, scenario: str) -> Non
         for key, true in after.items()
         if true is not None
     }
-
     found = {
         (row["topic_id"], row["partition"]): (
             row["leader"],
@@ -155,7 +152,6 @@ def test_the_state_is_the_models_state(finished: Finished, scenario: str) -> Non
         for row in finished.states[scenario]
         if not row["is_deleted"]
     }
-
     assert found == expected
 
 
@@ -166,7 +162,6 @@ def test_an_ambiguous_cause_names_the_true_one_among_its_candidates(finished: Fi
         for entry in finished.plays[scenario].trace
         if not entry.deleted
     }
-
     for row in partition_changes(finished.changes[scenario]):
         if row["evidence"] == "ambiguous":
             true = truth[row["topic_id"], row["partition"], row["after"]["partition_epoch"]]
@@ -177,13 +172,11 @@ def test_an_ambiguous_cause_names_the_true_one_among_its_candidates(finished: Fi
 def test_an_isr_shrinks_where_the_scenario_calls_for_an_alert_and_only_there(finished: Finished, scenario: str) -> None:
     rows = partition_changes(finished.changes[scenario])
     unplanned = [row for row in rows if row["left_isr"] and row["cause"] not in PLANNED_CAUSES]
-
     assert bool(unplanned) == ("KafkaIsrShrink" in finished.plays[scenario].scenario.truth.alerts)
 
 
 def test_everything_odd_is_in_quarantine_and_everything_else_is_applied(finished: Finished) -> None:
     reasons = [row["reason"] for row in finished.quarantined]
-
     assert {row["source"] for row in finished.quarantined} == {finished.readable[0].source}
     assert [sum(expected in reason for reason in reasons) for expected in REASONS] == [1] * len(REASONS), reasons
     assert sorted(reasons[: len(DAMAGES)]) == sorted(DAMAGES)

@@ -354,7 +354,6 @@ def test_each_fault_produced_a_shrink_with_its_own_cause(run: Run, fault: str, b
         for row in run.rows
         if broker in (row["left_isr"] or ()) and began <= row["occurred_not_after"].timestamp() * 1e6 <= ended
     }
-
     assert causes <= found, found
     assert found <= {"fenced", "lag", "controlled_shutdown", "leader_stall"}, found
 
@@ -363,7 +362,6 @@ def test_every_record_of_the_log_is_an_action_of_the_models_controller(run: Run)
     """The whole script of what operators and fate can do is long: ``tests/conformance/test_real_cluster.py``."""
     checker = Checker(min_insync_replicas=1, unclean_leader_election=False)
     explanations = [checker.explain(batch) for batch in decode_batches(run.log)]
-
     assert "\n".join(str(deviation) for each in explanations for deviation in each.deviations) == ""
     names = {action.name for each in explanations for action in each.actions}
     assert names >= {
@@ -374,7 +372,6 @@ def test_every_record_of_the_log_is_an_action_of_the_models_controller(run: Run)
 
 def test_every_shrink_has_a_cause(run: Run) -> None:
     shrinks = [row for row in run.rows if row["left_isr"] and not row["after"]["is_deleted"]]
-
     assert shrinks
     assert {row["cause"] for row in shrinks} <= {"fenced", "lag", "controlled_shutdown", "leader_stall", "restart"}
 
@@ -398,7 +395,6 @@ def test_the_state_is_what_the_cluster_says_of_itself(run: Run) -> None:
         for row in run.states
         if not row["is_deleted"]
     }
-
     assert ours == {key: (said.leader, said.replicas, said.isr) for key, said in run.described.items()}
 
 
@@ -424,7 +420,6 @@ def test_no_scrape_failed_while_the_broker_was_dead(run: Run) -> None:
 
 def test_the_death_of_a_broker_reached_a_receiver_with_broker_and_cause(run: Run) -> None:
     told = {(alert["labels"]["broker"], alert["labels"]["cause"]) for alert in run.alerts}
-
     assert ("3", "fenced") in told, told
 
 
@@ -450,13 +445,11 @@ def test_each_fault_is_an_incident_of_its_class_that_suspects_the_right_broker(r
         for row in run.incidents
         if began <= row["updated_at"].timestamp() * 1e6 and row["opened_at"].timestamp() * 1e6 <= ended
     ]
-
     assert any(kind in classes and broker in suspects for kind, suspects in found), found
 
 
 def test_an_incident_names_how_many_partitions_it_touched_and_the_events_that_say_so(run: Run) -> None:
     known = {event["event_id"] for row in run.rows for event in row["events"] or ()}
-
     assert all(row["event_ids"] and set(row["event_ids"]) <= known for row in run.incidents)
     (lost,) = [row for row in run.incidents if row["incident_class"] == "broker_loss" and 3 in row["brokers"]]
     assert lost["partitions"] >= len(ASSIGNMENT)
@@ -484,6 +477,5 @@ def test_where_no_controller_may_be_read_polling_tells_the_removals_with_inferre
 
 def test_polling_tells_the_state_without_the_epochs_that_brokers_do_not_tell(run: Run) -> None:
     states = [row for row in run.polled_states if row["topic"] == TOPIC]
-
     assert len(states) == len(ASSIGNMENT)
     assert {(row["min_isr_effective"], row["partition_epoch"]) for row in states} == {(2, None)}

@@ -23,7 +23,6 @@ def test_the_newest_archives_of_a_program_stay_and_those_of_others_are_not_count
         draft.write_bytes(b"classes")
         os.utime(draft, ns=(number, number))
         save(draft, cache / f"spark-classes-{number}.jsa")
-
     spark = {f"spark-classes-{number}.jsa" for number in range(2, KEPT + 2)}
     assert {path.name for path in cache.iterdir()} == {others.name, *spark}
     assert using(cache / "spark-classes-0.jsa") == ()

@@ -48,7 +48,6 @@ def test_a_process_with_a_large_state_is_walked_whole_once_an_hour_only() -> Non
 def test_what_is_never_collected_is_freed_when_the_program_ends() -> None:
     """DuckDB reports what is left of it on the terminal, a hundred lines."""
     ended = subprocess.run([sys.executable, "-c", LONG_LIVED], capture_output=True, text=True, check=True)
-
     assert ended.stdout + ended.stderr == ""
 
 

@@ -40,7 +40,6 @@ def make_env(folder: Path, code: int) -> subprocess.CompletedProcess[str]:
 
 def test_large_packages_are_shown_as_they_arrive(tmp_path: Path) -> None:
     made = make_env(tmp_path, 0)
-
     assert made.returncode == 0, made.stderr
     assert made.stdout.splitlines()[1:] == [
         "  pyspark-4.2.0.tar.gz (434.1 MB)",

@@ -68,9 +68,7 @@ def test_without_room_for_the_archive_of_sparks_classes_the_jars_are_there_all_t
     lock.write_text(ivy.render({jars.DELTA: Group(exact=(JAR,), jars={})}))
     called("lock")
     monkeypatch.setattr("streaming.commands.jars.archive", archive)
-
     said = called("fetch", jars.DELTA)
-
     assert "1 jars (0.0 MB) in" in said
     assert "Spark's classes are not archived, so it starts in twice the time: [Errno 28] No space left" in said
 
@@ -84,6 +82,5 @@ def test_each_jar_that_arrives_is_reported_with_its_size() -> None:
         "\t2 artifacts copied, 0 already retrieved (9294kB/12ms)",
     ]
     arrived: list[str] = []
-
     assert ivy.read_output(lines, arrived.append) == ""
     assert arrived == ["one.jar (9.1 MB)", "local.jar"]

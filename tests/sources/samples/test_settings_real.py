@@ -159,7 +159,6 @@ def test_a_throttle_stays_behind_until_the_reassignment_is_verified(
     of_plan = ("--reassignment-json-file", str(plan))
     cluster.run_tool(REASSIGN, *of_plan, "--execute", "--throttle", "1000000")
     cluster.admin.wait_isr("moved", 0, {1, 3})
-
     sampled.until(lambda: {1, 2, 3} <= sampled.left().brokers.keys() and sampled.left().topics, "the throttle")
     left = sampled.left()
     # Kafka's tool throttles the replicas before as leaders, and those that are added as followers.
@@ -169,7 +168,6 @@ def test_a_throttle_stays_behind_until_the_reassignment_is_verified(
     assert sampled.topic("moved")["follower_throttled_replicas"] == "0:3"
     assert {row["leader_throttled_rate"] for row in sampled.brokers().values()} == {1_000_000}
     assert sampled.left(reassigning=1) == LeftThrottles({}, {})
-
     cluster.run_tool(REASSIGN, *of_plan, "--verify")
     sampled.until(lambda: sampled.left() == LeftThrottles({}, {}), "the throttle is gone")
 
@@ -223,7 +221,6 @@ def test_what_is_called_a_risk_happens_while_a_broker_is_down(cluster: Sandbox) 
         cluster.admin.create_topic(name, assignment=replicas, configs={"min.insync.replicas": str(durability.min_isr)})
     assert {name: delivered(cluster, name) for name in topics} == dict.fromkeys(topics)
     groups = Groups(cluster)
-
     cluster.stop(3)
     try:
         cluster.admin.wait_isr("strict", 0, {1, 2})
