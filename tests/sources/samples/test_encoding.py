@@ -43,24 +43,18 @@ class Answering:
 
 
 def offsets_response(version: int, topics: dict[str, dict[int, tuple[int, int]]]) -> Any:
-    of_response: Any = ListOffsetsResponse
-    of_topic = of_response.ListOffsetsTopicResponse
-    return of_response(
-        version=version,
-        throttle_time_ms=0,
-        topics=[
-            of_topic(
-                name=name,
-                partitions=[
-                    of_topic.ListOffsetsPartitionResponse(
-                        partition_index=number, error_code=error, timestamp=-1, offset=offset, leader_epoch=3
-                    )
-                    for number, (error, offset) in parts.items()
-                ],
-            )
-            for name, parts in topics.items()
-        ],
-    )
+    response: Any = ListOffsetsResponse
+    topic = response.ListOffsetsTopicResponse
+
+    def part(number: int, error: int, offset: int) -> Any:
+        of_error = {"partition_index": number, "error_code": error, "timestamp": -1}
+        return topic.ListOffsetsPartitionResponse(**of_error, offset=offset, leader_epoch=3)
+
+    listed = [
+        topic(name=name, partitions=[part(number, *said) for number, said in parts.items()])
+        for name, parts in topics.items()
+    ]
+    return response(version=version, throttle_time_ms=0, topics=listed)
 
 
 @given(
@@ -83,25 +77,14 @@ def test_a_request_is_encoded(spec: OffsetSpec) -> None:
     wanted = {"orders": [0, 5, 200], "a" * 200: [1]}
     answering = Answering(offsets_response(7, {}), 7)
     list_offsets(answering, spec, wanted)  # type: ignore[arg-type]
-    of_request: Any = ListOffsetsRequest
-    of_topic = of_request.ListOffsetsTopic
-    expected = of_request(
-        version=7,
-        replica_id=spec.replica,
-        isolation_level=spec.isolation,
-        topics=[
-            of_topic(
-                name=name,
-                partitions=[
-                    of_topic.ListOffsetsPartition(
-                        partition_index=number, current_leader_epoch=-1, timestamp=spec.timestamp
-                    )
-                    for number in numbers
-                ],
-            )
-            for name, numbers in wanted.items()
-        ],
-    )
+    request: Any = ListOffsetsRequest
+    topic = request.ListOffsetsTopic
+
+    def part(number: int) -> Any:
+        return topic.ListOffsetsPartition(partition_index=number, current_leader_epoch=-1, timestamp=spec.timestamp)
+
+    topics = [topic(name=name, partitions=[*map(part, numbers)]) for name, numbers in wanted.items()]
+    expected = request(version=7, replica_id=spec.replica, isolation_level=spec.isolation, topics=topics)
     expected.with_header(correlation_id=1, client_id="isrwatch")
     assert answering.sent == expected.encode(header=True, framed=True)
 

@@ -123,36 +123,19 @@ def assignment(topics: Mapping[str, list[int]]) -> bytes:
 
 
 def described(version: int, groups: list[dict[str, Any]]) -> Any:
-    of_response: Any = DescribeGroupsResponse
-    of_group = of_response.DescribedGroup
-    return of_response(
-        version=version,
-        throttle_time_ms=0,
-        groups=[
-            of_group(
-                **{
-                    "error_code": 0,
-                    "group_state": "Stable",
-                    "protocol_type": "consumer",
-                    "protocol_data": "range",
-                    "authorized_operations": set(),
-                    **group,
-                    "members": [
-                        of_group.DescribedGroupMember(
-                            member_id="m",
-                            group_instance_id=None,
-                            client_id=client,
-                            client_host="/127.0.0.1",
-                            member_metadata=b"abc",
-                            member_assignment=share,
-                        )
-                        for client, share in group.get("members", {}).items()
-                    ],
-                }
-            )
-            for group in groups
-        ],
-    )
+    response: Any = DescribeGroupsResponse
+    of_group = response.DescribedGroup
+    member = {"member_id": "m", "group_instance_id": None, "client_host": "/127.0.0.1", "member_metadata": b"abc"}
+    usual = {"error_code": 0, "group_state": "Stable", "protocol_type": "consumer", "protocol_data": "range"}
+
+    def described_one(group: dict[str, Any]) -> Any:
+        members = [
+            of_group.DescribedGroupMember(**member, client_id=client, member_assignment=share)
+            for client, share in group.get("members", {}).items()
+        ]
+        return of_group(**{**usual, "authorized_operations": set(), **group, "members": members})
+
+    return response(version=version, throttle_time_ms=0, groups=[*map(described_one, groups)])
 
 
 @pytest.mark.parametrize("version", [5, 6])
@@ -243,33 +226,19 @@ def test_committed_offsets_of_many_groups_are_decoded(version: int, groups: dict
     of_response: Any = OffsetFetchResponse
     of_group = of_response.OffsetFetchResponseGroup
     of_topic = of_group.OffsetFetchResponseTopics
-    response = of_response(
-        version=version,
-        throttle_time_ms=0,
-        groups=[
-            of_group(
-                group_id=name,
-                error_code=error,
-                topics=[
-                    of_topic(
-                        name=topic,
-                        partitions=[
-                            of_topic.OffsetFetchResponsePartitions(
-                                partition_index=number,
-                                committed_offset=offset,
-                                committed_leader_epoch=1,
-                                metadata=metadata,
-                                error_code=code,
-                            )
-                            for number, (offset, metadata, code) in parts.items()
-                        ],
-                    )
-                    for topic, parts in topics.items()
-                ],
-            )
-            for name, (topics, error) in groups.items()
-        ],
-    )
+
+    def part(number: int, offset: int, metadata: str | None, error: int) -> Any:
+        committed = {"committed_offset": offset, "committed_leader_epoch": 1, "metadata": metadata}
+        return of_topic.OffsetFetchResponsePartitions(partition_index=number, **committed, error_code=error)
+
+    def topic(name: str, parts: dict[int, Any]) -> Any:
+        return of_topic(name=name, partitions=[part(number, *said) for number, said in parts.items()])
+
+    fetched = [
+        of_group(group_id=name, error_code=error, topics=[topic(*each) for each in topics.items()])
+        for name, (topics, error) in groups.items()
+    ]
+    response = of_response(version=version, throttle_time_ms=0, groups=fetched)
     coordinator = Coordinator({9: version}, {9: response})
     committed = committed_offsets(coordinator, [*groups])  # type: ignore[arg-type]
     assert committed == tuple(

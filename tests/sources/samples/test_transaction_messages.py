@@ -46,36 +46,25 @@ class Coordinator:
 
     def __init__(self, transactions: dict[str, tuple[Any, ...]], *, error: int = 0, errors: dict[str, int]) -> None:
         of_listed, of_described = ListTransactionsResponse, DescribeTransactionsResponse
-        described = {PROBED: ("", 0, -1, -1, -1, {}), **transactions}
-        topic = of_described.TransactionState.TopicData
+
+        def state(name: str, one: tuple[Any, ...]) -> Any:
+            state, timeout, start, producer, epoch, at = one
+            named = {"error_code": errors.get(name, 0), "transactional_id": name, "transaction_state": state}
+            began = {"transaction_timeout_ms": timeout, "transaction_start_time_ms": start}
+            topics = [of_described.TransactionState.TopicData(topic=each, partitions=at[each]) for each in at]
+            return of_described.TransactionState(
+                **named, **began, producer_id=producer, producer_epoch=epoch, topics=topics
+            )
+
+        listed = [
+            of_listed.TransactionState(transactional_id=name, producer_id=one[3], transaction_state=one[0])
+            for name, one in transactions.items()
+        ]
+        states = [state(name, one) for name, one in {PROBED: ("", 0, -1, -1, -1, {}), **transactions}.items()]
+        answered = {"version": 0, "throttle_time_ms": 0}
         self._responses: list[Any] = [
-            of_listed(
-                version=0,
-                throttle_time_ms=0,
-                error_code=error,
-                unknown_state_filters=["New"],
-                transaction_states=[
-                    of_listed.TransactionState(transactional_id=name, producer_id=one[3], transaction_state=one[0])
-                    for name, one in transactions.items()
-                ],
-            ),
-            of_described(
-                version=0,
-                throttle_time_ms=0,
-                transaction_states=[
-                    of_described.TransactionState(
-                        error_code=errors.get(name, 0),
-                        transactional_id=name,
-                        transaction_state=state,
-                        transaction_timeout_ms=timeout,
-                        transaction_start_time_ms=start,
-                        producer_id=producer,
-                        producer_epoch=epoch,
-                        topics=[topic(topic=at, partitions=numbers) for at, numbers in partitions.items()],
-                    )
-                    for name, (state, timeout, start, producer, epoch, partitions) in described.items()
-                ],
-            ),
+            of_listed(**answered, error_code=error, unknown_state_filters=["New"], transaction_states=listed),
+            of_described(**answered, transaction_states=states),
         ]
         self.asked: list[bytes] = []
         self.cut = (-1, 0)
@@ -155,31 +144,21 @@ def test_whether_a_coordinator_has_said_everything(
 def producers_response(topics: dict[str, dict[int, tuple[int, list[tuple[int, int, int]]]]]) -> Any:
     of_topic = DescribeProducersResponse.TopicResponse
     of_part = of_topic.PartitionResponse
-    return DescribeProducersResponse(
-        version=0,
-        throttle_time_ms=0,
-        topics=[
-            of_topic(
-                name=name,
-                partitions=[
-                    of_part(
-                        partition_index=number,
-                        error_code=error,
-                        error_message=None if not error else "so",
-                        active_producers=[
-                            of_part.ProducerState(
-                                producer_id=producer, producer_epoch=epoch, last_sequence=1, last_timestamp=2,
-                                coordinator_epoch=3, current_txn_start_offset=start,
-                            )
-                            for producer, epoch, start in producers
-                        ],
-                    )
-                    for number, (error, producers) in parts.items()
-                ],
-            )
-            for name, parts in topics.items()
-        ],
-    )  # fmt: skip
+    last = {"last_sequence": 1, "last_timestamp": 2, "coordinator_epoch": 3}
+
+    def producer(number: int, epoch: int, start: int) -> Any:
+        named = {"producer_id": number, "producer_epoch": epoch, "current_txn_start_offset": start}
+        return of_part.ProducerState(**named, **last)
+
+    def part(number: int, error: int, producers: list[tuple[int, int, int]]) -> Any:
+        said = {"error_code": error, "error_message": "so" if error else None}
+        return of_part(partition_index=number, **said, active_producers=[producer(*one) for one in producers])
+
+    described = [
+        of_topic(name=name, partitions=[part(number, *said) for number, said in parts.items()])
+        for name, parts in topics.items()
+    ]
+    return DescribeProducersResponse(version=0, throttle_time_ms=0, topics=described)
 
 
 @given(
