@@ -92,6 +92,16 @@ class Asked:
         return {name: by_topic.get("orders", {}) for name, by_topic in positions.items()}
 
 
+def ready() -> Asked:
+    """Both leaders have answered, and the coordinators are asked."""
+    asked = Asked()
+    asked.round(5)
+    asked.answer(ONE, {0: 8})
+    asked.answer(TWO, {1: 9})
+    asked.round(6)
+    return asked
+
+
 def test_coordinators_are_asked_after_the_leaders_have_answered() -> None:
     asked = Asked()
     assert asked.round(5) == [(LEADERS, ONE), (LEADERS, TWO)]
@@ -110,11 +120,7 @@ def test_coordinators_are_asked_after_the_leaders_have_answered() -> None:
 
 
 def test_a_hung_leader_delays_coordinators_for_a_second_and_leaves_its_partitions_unknown() -> None:
-    asked = Asked()
-    asked.round(5)
-    asked.answer(ONE, {0: 8})
-    asked.answer(TWO, {1: 9})
-    asked.round(6)
+    asked = ready()
     asked.round(20 * SECOND)
     asked.answer(ONE, {0: 18})
     assert ("groups", ONE) not in asked.round(20 * SECOND + ROUND_MICROS - 1)
@@ -267,15 +273,6 @@ def answered(asked: Asked, committed: dict[str, Any], denied: tuple[str, ...] = 
 
 def shown(asked: Asked, answer: BrokerAnswer, view: Any = VIEW) -> list[Any]:
     return [*asked.kind.shown(view, answer, ENVELOPE).observations]
-
-
-def ready() -> Asked:
-    asked = Asked()
-    asked.round(5)
-    asked.answer(ONE, {0: 8})
-    asked.answer(TWO, {1: 9})
-    asked.round(6)
-    return asked
 
 
 def test_a_coordinator_without_groups_says_so() -> None:

@@ -19,7 +19,7 @@ from streaming.sources.samples.kind import BrokerAnswer, BrokerCalls
 from streaming.sources.samples.source import kinds_of
 from streaming.sources.source import monotonic
 from tests.blocks import ENVELOPE, singly
-from tests.sources.samples.test_groups import ONE, TWO, VIEW, Asked, answered, view_of
+from tests.sources.samples.test_groups import ONE, TWO, VIEW, Asked, answered, ready, view_of
 from tests.sources.samples.test_spark_checkpoints import SECOND, Query
 
 NOW = Micros(1_100 * SECOND)
@@ -205,11 +205,7 @@ def test_a_topic_that_is_created_again_while_checkpoints_are_read_is_left_out(qu
 
 def test_a_name_that_a_group_of_kafka_has_is_not_used_twice(query: Query) -> None:
     query.run(0, {"orders": {"0": 15}})
-    reading, kafka = Reading(g=query.folder), Asked()
-    kafka.round(5)
-    kafka.answer(ONE, {0: 8})
-    kafka.answer(TWO, {1: 9})
-    kafka.round(6)
+    reading, kafka = Reading(g=query.folder), ready()
     reading.groups.shown(VIEW, BrokerAnswer("groups", TWO, NOW, answered(kafka, {"g": {}})), ENVELOPE)
     for _ in range(2):
         assert reading.read() == []
