@@ -73,10 +73,6 @@ def test_every_command_loads_and_has_help(name: str) -> None:
     assert "--install-completion" not in result.output
 
 
-def test_version_is_the_version_of_the_distribution() -> None:
-    assert RUNNER.invoke(app, ["--version"]).output == f"isrwatch {version('isrwatch')}\n"
-
-
 def test_a_typing_mistake_is_answered_with_the_nearest_command() -> None:
     result = RUNNER.invoke(app, ["exprt"])
     assert (result.exit_code, "Did you mean 'export'?" in result.output) == (2, True)
@@ -200,6 +196,5 @@ def test_the_module_is_the_script() -> None:
 
 
 def test_extras_named_in_the_table_exist() -> None:
-
     extras = set(metadata("isrwatch").get_all("Provides-Extra") or ())
     assert {line.extra for line in commands.COMMANDS.values()} <= extras

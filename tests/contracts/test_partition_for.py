@@ -24,7 +24,3 @@ def test_a_group_is_coordinated_where_javas_hash_puts_it(key: str, hashed: int, 
 def test_the_hash_goes_over_utf_16_code_units() -> None:
     assert java_hash("é") == 0xE9
     assert java_hash("😀") == 31 * 0xD83D + 0xDE00
-
-
-def test_the_number_without_an_absolute_value_counts_as_zero_whatever_the_count() -> None:
-    assert [partition_for("polygenelubricants", count) for count in (3, 7, 50)] == [0, 0, 0]
