@@ -27,7 +27,8 @@ from streaming.jobs.queries import JobLocations
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import BusSettings, JobSettings, Settings, TablesSettings
 from tests.end_to_end.stories import long_story
-from tests.exporters.terminal.test_damaged_tables import with_damaged_files, with_damaged_log, with_missing_files
+from tests.exporters.damages import data_gone, data_torn
+from tests.exporters.terminal.test_damaged_tables import with_damaged_log
 from tests.plugins.logs import rows_of_log
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def test_before_the_first_start_of_the_job_there_is_nothing_to_check(tmp_path: P
     assert said(tmp_path) == [(Status.SKIPPED, f"{tmp_path}/tables has no tables yet: isrwatch job creates them")]
 
 
-@pytest.mark.parametrize("damage", [with_damaged_log, with_damaged_files, with_missing_files])
+@pytest.mark.parametrize("damage", [with_damaged_log, data_torn, data_gone])
 @pytest.mark.parametrize("table", ["partition_changes", "partition_state", "source_progress"])
 def test_a_table_that_cannot_be_read_is_one_problem_that_names_it(
     place: Path, damage: Callable[[Path], None], table: str
