@@ -356,8 +356,8 @@ def test_work_that_is_to_begin_only_if_it_is_safe_is_neither_announced_nor_run_o
 
 def test_work_that_is_to_begin_only_if_it_is_safe_begins_where_it_is(run: Run, tmp_path: Path) -> None:
     watch_and_apply(tmp_path)
-    result = run("--broker", "2", *WHY, "--if-safe", "--", sys.executable, "-c", "raise SystemExit(1)")
-    assert result.exit_code == 1, "a command that fails is no refusal to run it, which is 75"
+    result = run("--broker", "2", *WHY, "--if-safe", "--", sys.executable, "-c", "raise SystemExit(7)")
+    assert result.exit_code == 7, "what the command ends with; a refusal to run it is 75"
 
 
 def test_work_that_is_to_begin_only_if_it_is_safe_does_not_begin_on_a_broker_that_the_tables_lack(
