@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,9 @@ SLEEPS = {
     "tests/sources/test_permissions_real.py": 1,
     "tests/web/test_connections.py": 2,
 }
+PRIVATE = re.compile(r"_[a-zA-Z]")
+MOST_PRIVATE = 40
+OF_LIBRARIES = {"_replace", "_asdict", "_fields", "_field_defaults", "_exit", "_jvm", "_jsc", "_gateway", "_processes"}
 PARAMETRISED = {"tests/sources/samples/test_slow_broker_real.py": 1}
 
 
@@ -64,3 +68,26 @@ def long_sleeps(path: Path) -> Iterator[ast.Call]:
                     yield node
             case _:
                 pass
+
+
+def test_few_tests_reach_for_private_names_of_the_product() -> None:
+    found = [(str(path.relative_to(ROOT)), name) for path in (ROOT / "tests").rglob("*.py") for name in privates(path)]
+    assert len(found) <= MOST_PRIVATE, found
+
+
+def privates(path: Path) -> Iterator[str]:
+    """Private names that tests read, import or replace and do not define; of the product, not of its libraries."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    own = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    own |= {
+        node.attr for node in nodes if isinstance(node, ast.Attribute) and ast.unparse(node.value) in {"self", "cls"}
+    }
+    for node in nodes:
+        match node:
+            case ast.Attribute(attr=name) | ast.alias(name=name):
+                names = [name]
+            case ast.Call(func=ast.Attribute(attr="setattr" | "delattr"), args=given):
+                names = [str(each.value).rpartition(".")[2] for each in given if isinstance(each, ast.Constant)]
+            case _:
+                names = []
+        yield from (name for name in names if PRIVATE.match(name) and name not in {*own, *OF_LIBRARIES})
