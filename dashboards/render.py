@@ -170,12 +170,7 @@ def _grafana_rule(rule: Mapping[str, Any], recorded: Mapping[str, str]) -> dict[
 
 def _query(expression: str) -> dict[str, Any]:
     model = {"refId": "A", "expr": expression, "instant": True, "range": False, "editorMode": "code"}
-    return {
-        "refId": "A",
-        "relativeTimeRange": {"from": 600, "to": 0},
-        "datasourceUid": DATA_SOURCE,
-        "model": model,
-    }
+    return {"refId": "A", "relativeTimeRange": {"from": 600, "to": 0}, "datasourceUid": DATA_SOURCE, "model": model}
 
 
 def _threshold() -> dict[str, Any]:

@@ -85,14 +85,7 @@ def stat(  # noqa: PLR0913 - the parts of a stat
     )
 
 
-def timeseries(
-    title: str,
-    description: str,
-    queries: Sequence[PanelQuery],
-    unit: Unit,
-    *,
-    bars: bool = False,
-) -> Panel:
+def timeseries(title: str, description: str, queries: Sequence[PanelQuery], unit: Unit, *, bars: bool = False) -> Panel:
     """Lines over time; stacked bars for events."""
     return core.TimeSeries(
         **frame(title, description),

@@ -204,10 +204,7 @@ PLACES: Final = table(
 ROWS: Final = (
     PanelRow(
         "Which brokers may be stopped now, and in which order?",
-        (
-            line(4, REGISTERED, FENCED, NOT_SAFE, shared.DATA_AGE),
-            (8, ((RESTART_SAFETY, 24),)),
-        ),
+        (line(4, REGISTERED, FENCED, NOT_SAFE, shared.DATA_AGE), (8, ((RESTART_SAFETY, 24),))),
     ),
     PanelRow(
         "Which brokers are missing or suspect, and why?",

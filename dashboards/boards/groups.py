@@ -98,9 +98,7 @@ GROUPS: Final = table(
             look=colored(style.TEXT, (60, style.YELLOW), (600, style.ORANGE)),
         ),
         TableColumn(
-            title="Lost records",
-            expression=_of_group(f"sum by (cluster, group) ({_LOST})"),
-            look=alarm(style.RED),
+            title="Lost records", expression=_of_group(f"sum by (cluster, group) ({_LOST})"), look=alarm(style.RED)
         ),
         TableColumn(title=groups.MEMBERS.name, expression=_of_group(groups.MEMBERS.now(SELECTED))),
         TableColumn(
@@ -133,10 +131,7 @@ PARTITIONS: Final = table(
         TableColumn(
             title="Records behind",
             expression=or_none(
-                top(_PARTITIONS, f"{_behind()} > 0"),
-                "group",
-                f"{_behind()} > 0",
-                also={"topic": "-", "partition": "-"},
+                top(_PARTITIONS, f"{_behind()} > 0"), "group", f"{_behind()} > 0", also={"topic": "-", "partition": "-"}
             ),
         )
     ],

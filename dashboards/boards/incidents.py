@@ -55,8 +55,7 @@ TIMELINE: Final = style.state_timeline(
     "before: a minute, of a rolling restart fifteen, in which the next one would belong to it.",
     [
         PanelQuery(
-            " or ".join(_band(severity, value) for severity, value in _SEVERITIES.items()),
-            "{{class}} ({{suspects}})",
+            " or ".join(_band(severity, value) for severity, value in _SEVERITIES.items()), "{{class}} ({{suspects}})"
         )
     ],
     Unit.COUNT,

@@ -139,10 +139,7 @@ UNRECORDED: Final = table(
     "Not recorded",
 )
 SERIES: Final = style.timeseries(
-    "Samples in a scrape",
-    monitor.SERIES.meaning,
-    [PanelQuery(monitor.SERIES.now(), "samples", style.BLUE)],
-    Unit.COUNT,
+    "Samples in a scrape", monitor.SERIES.meaning, [PanelQuery(monitor.SERIES.now(), "samples", style.BLUE)], Unit.COUNT
 )
 
 ROWS: Final = (

@@ -63,12 +63,7 @@ REASONS: Final = table(
     "Why is it not healthy?",
     f"{clusters.UNHEALTHY.meaning} The row none: data is fresh, and the cluster is healthy.",
     [KeyColumn("reason", "Reason", 220, words=_REASONS)],
-    [
-        TableColumn(
-            title="Count",
-            expression=or_none(f"{clusters.UNHEALTHY.now(IN_CLUSTER)} > 0", "reason"),
-        )
-    ],
+    [TableColumn(title="Count", expression=or_none(f"{clusters.UNHEALTHY.now(IN_CLUSTER)} > 0", "reason"))],
     "Count",
 )
 CLUSTERS: Final = table(
@@ -117,23 +112,11 @@ ROWS: Final = (
         ((9, ((shared.topics_at_risk(IN_CLUSTER), 9), (shared.missing_replicas(IN_CLUSTER, detailed=False), 15))),),
     ),
     PanelRow(
-        "What changed?",
-        ((7, ((shared.ISR_CHANGES, 10), (shared.LEADER_CHANGES, 10), (shared.UNCLEAN_ELECTIONS, 4))),),
+        "What changed?", ((7, ((shared.ISR_CHANGES, 10), (shared.LEADER_CHANGES, 10), (shared.UNCLEAN_ELECTIONS, 4))),)
     ),
     PanelRow(
         "Can this board be trusted, and how are the other clusters?",
-        (
-            (
-                6,
-                (
-                    (REPORT_AGE, 3),
-                    (MISSED_CHANGES, 3),
-                    (UNKNOWN_MIN_ISR, 3),
-                    (OFF_PREFERRED_LEADER, 3),
-                    (CLUSTERS, 12),
-                ),
-            ),
-        ),
+        ((6, ((REPORT_AGE, 3), (MISSED_CHANGES, 3), (UNKNOWN_MIN_ISR, 3), (OFF_PREFERRED_LEADER, 3), (CLUSTERS, 12))),),
     ),
 )
 

@@ -79,10 +79,7 @@ THROTTLES: Final = stat(clusters.LEFT_THROTTLES, style.alarm_above_zero(style.YE
 ROWS: Final = (
     PanelRow(
         "Is there a controller, and a majority to spare?",
-        (
-            line(4, CONTROLLER, EPOCH, CHANGES, SPARE_VOTERS, shared.DATA_AGE),
-            (8, ((MEMBERS, 10), (BEHIND, 14))),
-        ),
+        (line(4, CONTROLLER, EPOCH, CHANGES, SPARE_VOTERS, shared.DATA_AGE), (8, ((MEMBERS, 10), (BEHIND, 14)))),
     ),
     PanelRow("What changed?", ((7, ((ACTIVE, 12), (shared.LEADER_CHANGES, 12))),)),
     PanelRow("Is an upgrade unfinished?", ((7, ((FEATURES, 12), (OLDER, 4), (UNFINISHED, 4), (THROTTLES, 4))),)),

@@ -56,10 +56,7 @@ RISK: Final = style.timeseries(
 ISR_CHANGES: Final = style.timeseries(
     "ISR shrinks and expands",
     f"{changes.ISR_SHRINKS.meaning} {changes.ISR_EXPANDS.meaning}",
-    [
-        per_minute(changes.ISR_SHRINKS, "shrinks", style.ORANGE),
-        per_minute(changes.ISR_EXPANDS, "expands", style.GREEN),
-    ],
+    [per_minute(changes.ISR_SHRINKS, "shrinks", style.ORANGE), per_minute(changes.ISR_EXPANDS, "expands", style.GREEN)],
     Unit.PER_MINUTE,
 )
 LEADER_CHANGES: Final = style.timeseries(

@@ -160,16 +160,7 @@ ROWS: Final = (
     PanelRow(
         "Which topics are at risk?",
         (
-            (
-                4,
-                (
-                    (OFFLINE, 5),
-                    (UNDER_MIN_ISR, 5),
-                    (UNDER_REPLICATED, 5),
-                    (REASSIGNING, 4),
-                    (shared.DATA_AGE, 5),
-                ),
-            ),
+            (4, ((OFFLINE, 5), (UNDER_MIN_ISR, 5), (UNDER_REPLICATED, 5), (REASSIGNING, 4), (shared.DATA_AGE, 5))),
             (8, ((shared.topics_at_risk(SELECTED), 12), (WEAK, 12))),
         ),
     ),

@@ -67,8 +67,7 @@ def up(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A property of all nodes; repeatable.")
     ] = None,
     jmx_config: Annotated[
-        Path | None,
-        typer.Option(dir_okay=False, callback=_existing, help="Run the JMX exporter in each broker."),
+        Path | None, typer.Option(dir_okay=False, callback=_existing, help="Run the JMX exporter in each broker.")
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return when it is ready; stop it with: down.")] = False,
 ) -> None:

@@ -93,10 +93,7 @@ def _broker(ports: Ports) -> dict[str, str]:
 
 def _controller(ports: Ports) -> dict[str, str]:
     # A controller-only node has no REPLICATION listener, and refuses a configuration with one.
-    return {
-        "process.roles": "controller",
-        "listeners": f"CONTROLLER://{HOST}:{ports.client}",
-    }
+    return {"process.roles": "controller", "listeners": f"CONTROLLER://{HOST}:{ports.client}"}
 
 
 def zookeeper_properties(port: int, data: object) -> dict[str, str]:

@@ -70,12 +70,7 @@ def firings(
     }
     # Without an order promtool draws one, and an alert that reads a recording rule fires a scrape earlier or later.
     order = list(dict.fromkeys(str(group.get("name", "")) for file in files for group in file.groups))
-    document = {
-        "rule_files": names,
-        "evaluation_interval": f"{seconds}s",
-        "group_eval_order": order,
-        "tests": [test],
-    }
+    document = {"rule_files": names, "evaluation_interval": f"{seconds}s", "group_eval_order": order, "tests": [test]}
     (folder / "tests.yml").write_text(json.dumps(document), encoding="utf-8")  # JSON is YAML
     (canary, *fired) = _failed(_promtool(folder / "tests.yml"))
     if canary != (0.0, [_CANARY_LABELS]):

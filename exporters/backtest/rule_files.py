@@ -16,12 +16,7 @@ import yaml
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.metric import Freshness
 from streaming.contracts.state import BrokerState, ClusterState
-from streaming.contracts.tables import (
-    BROKER_STATE_TABLE,
-    CLUSTER_STATE_TABLE,
-    PARTITION_CHANGES,
-    PARTITION_STATE_TABLE,
-)
+from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, PARTITION_CHANGES, PARTITION_STATE_TABLE
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -167,26 +167,14 @@ CLUSTER_METRICS: Final = (
         "cluster_state.controller_epoch",
         lambda cluster: None if cluster.controller is None else cluster.cluster.controller_epoch,
     ),
-    _total(
-        "isr_shrinks",
-        "Changes in which a broker left an ISR, deleted topics included.",
-    ),
-    _total(
-        "isr_expands",
-        "Changes in which a broker joined an ISR, deleted topics included.",
-    ),
-    _total(
-        "leader_changes",
-        "Changes of a partition's leader, deleted topics included.",
-    ),
+    _total("isr_shrinks", "Changes in which a broker left an ISR, deleted topics included."),
+    _total("isr_expands", "Changes in which a broker joined an ISR, deleted topics included."),
+    _total("leader_changes", "Changes of a partition's leader, deleted topics included."),
     _total(
         "unclean_elections",
         "Leaders elected from outside ISR and ELR, deleted topics included; committed records may be lost.",
     ),
-    _total(
-        "missed_changes",
-        "Changes inferred from epoch gaps but never observed, deleted topics included.",
-    ),
+    _total("missed_changes", "Changes inferred from epoch gaps but never observed, deleted topics included."),
     _counter(
         "controller_changes",
         "Failovers of the active controller.",
@@ -240,11 +228,7 @@ def _source_age(name: str, text: str, column: str, moment: Callable[[SourceProgr
                 yield (cluster.name, channel, source), max(0, now - at) / SECOND
 
     return AgeMetric(
-        name=f"{OWN_PREFIX}{name}",
-        labels=SOURCE_LABELS,
-        help=text,
-        source=f"source_progress.{column}",
-        samples=samples,
+        name=f"{OWN_PREFIX}{name}", labels=SOURCE_LABELS, help=text, source=f"source_progress.{column}", samples=samples
     )
 
 
@@ -334,9 +318,7 @@ HEALTH_METRICS: Final = (
 # The metrics of incidents: by class, and one series of each that is open.
 
 
-def _by_class(
-    count: Callable[[ClusterIncidents], Mapping[str, int]],
-) -> Callable[[ClusterSnapshot], Iterator[Sample]]:
+def _by_class(count: Callable[[ClusterIncidents], Mapping[str, int]]) -> Callable[[ClusterSnapshot], Iterator[Sample]]:
     def samples(cluster: ClusterSnapshot) -> Iterator[Sample]:
         if cluster.incidents is None:
             return

@@ -26,9 +26,7 @@ def members(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
             yield (row.group,), row.members, row.collected_at
 
 
-def per_partition(
-    value: Callable[[GroupOffsetsRow], int | None],
-) -> Callable[[ClusterSnapshot], Iterator[DatedSample]]:
+def per_partition(value: Callable[[GroupOffsetsRow], int | None]) -> Callable[[ClusterSnapshot], Iterator[DatedSample]]:
     """Return the values by group, topic and partition; one that is unknown is left out."""
 
     def samples(cluster: ClusterSnapshot) -> Iterator[DatedSample]:

@@ -159,30 +159,12 @@ PARTITION_METRICS: Final = (
     _counter("isr_shrinks", "Changes in which a broker left the ISR."),
     _counter("isr_expands", "Changes in which a broker joined the ISR."),
     _counter("leader_changes", "Changes of the leader."),
-    _counter(
-        "unclean_elections",
-        "Leaders elected from outside ISR and ELR; committed records may be lost.",
-    ),
-    _counter(
-        "missed_changes",
-        "Changes inferred from epoch gaps but never observed.",
-    ),
-    _seconds(
-        "under_replicated",
-        f"Time under-replicated, {_UP_TO}.",
-    ),
-    _seconds(
-        "under_min_isr",
-        f"Time under min ISR, {_UP_TO}.",
-    ),
-    _seconds(
-        "offline",
-        f"Time without a leader, {_UP_TO}.",
-    ),
-    _seconds(
-        "unknown",
-        "Time that the partition was not observed: its health is unknown.",
-    ),
+    _counter("unclean_elections", "Leaders elected from outside ISR and ELR; committed records may be lost."),
+    _counter("missed_changes", "Changes inferred from epoch gaps but never observed."),
+    _seconds("under_replicated", f"Time under-replicated, {_UP_TO}."),
+    _seconds("under_min_isr", f"Time under min ISR, {_UP_TO}."),
+    _seconds("offline", f"Time without a leader, {_UP_TO}."),
+    _seconds("unknown", "Time that the partition was not observed: its health is unknown."),
     ReplicaMetric(
         name=f"{OWN_PREFIX}replica_isr_member",
         labels=(*LABELS, "broker"),

@@ -127,9 +127,7 @@ TOPIC_METRICS: Final = (
 # They are counted at each scrape: few partitions are in such a state, unless much is wrong.
 
 
-def _by_missing_broker(
-    is_counted: Callable[[PartitionState], bool],
-) -> Callable[[ClusterSnapshot], Iterator[Sample]]:
+def _by_missing_broker(is_counted: Callable[[PartitionState], bool]) -> Callable[[ClusterSnapshot], Iterator[Sample]]:
     def samples(cluster: ClusterSnapshot) -> Iterator[Sample]:
         counts: Counter[int] = Counter(
             broker

@@ -177,12 +177,7 @@ SIDE_CONTENTS: Final = (
     SideContent(SOURCE_PROGRESS, _few(put_progress), drop_lags),
     SideContent(CLUSTER_STATE_TABLE, _few(put_times), drop_times, quoted(TIMES_COLUMNS)),
     SideContent(BROKER_STATE_TABLE, _few(put_advice), drop_advice, quoted(ADVICE_COLUMNS)),
-    SideContent(
-        INCIDENTS,
-        _read_incidents,
-        drop_incidents,
-        f"{quoted(INCIDENT_COLUMNS)}, {IS_OVER_SELECTED}",
-    ),
+    SideContent(INCIDENTS, _read_incidents, drop_incidents, f"{quoted(INCIDENT_COLUMNS)}, {IS_OVER_SELECTED}"),
 )
 
 

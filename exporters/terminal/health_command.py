@@ -50,8 +50,7 @@ def health(  # noqa: PLR0913 - one parameter per option
         str, typer.Option(metavar="DURATION", help="With --wait: for how long it must have been healthy.")
     ] = "10s",
     max_age: Annotated[
-        str | None,
-        typer.Option(metavar="DURATION", help="Older data is unknown; default: export.stale_after_seconds."),
+        str | None, typer.Option(metavar="DURATION", help="Older data is unknown; default: export.stale_after_seconds.")
     ] = None,
     allow_planned: Annotated[
         bool, typer.Option("--allow-planned", help="Do not count what announced work explains.")

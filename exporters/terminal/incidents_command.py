@@ -24,14 +24,7 @@ from exporters.terminal.incidents import (
     read_incidents,
     suspects,
 )
-from exporters.terminal.options import (
-    ClusterOption,
-    ConfigOption,
-    FormatOption,
-    LocalOption,
-    TablesOption,
-    folder_of,
-)
+from exporters.terminal.options import ClusterOption, ConfigOption, FormatOption, LocalOption, TablesOption, folder_of
 from exporters.terminal.output import Row, RowFormat, RowOutput, machine, output_of, until_closed
 from exporters.terminal.time_parsing import SECOND, Clock, span
 from exporters.terminal.unreadable import UnreadableTables

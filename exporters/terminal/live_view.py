@@ -22,12 +22,7 @@ STATES: Final = {
     OFFLINE: "offline",
     DISKLESS: "diskless",
 }
-STATE_STYLES: Final = {
-    UNDER_REPLICATED: "yellow",
-    AT_MIN_ISR: "yellow",
-    UNDER_MIN_ISR: "red",
-    OFFLINE: "bold red",
-}
+STATE_STYLES: Final = {UNDER_REPLICATED: "yellow", AT_MIN_ISR: "yellow", UNDER_MIN_ISR: "red", OFFLINE: "bold red"}
 _SELDOM: Final = frozenset({AT_MIN_ISR, DISKLESS})
 """Said only where there are any."""
 BROKER_STYLES: Final = {"fenced": "red", "shutting down": "yellow", "active": "green"}

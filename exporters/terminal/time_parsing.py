@@ -76,11 +76,7 @@ class Clock:
     def _absolute(self, text: str) -> dt.datetime:
         here = self._at(self.now)
         midnight = here.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
-        words = {
-            "now": here.replace(tzinfo=None),
-            "today": midnight,
-            "yesterday": midnight - dt.timedelta(days=1),
-        }
+        words = {"now": here.replace(tzinfo=None), "today": midnight, "yesterday": midnight - dt.timedelta(days=1)}
         day, _, time_of_day = text.lower().partition(" ")
         if text.lower() in words:
             return words[text.lower()]

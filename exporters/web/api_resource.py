@@ -267,12 +267,7 @@ def columns_of(table: Table, names: Iterable[str]) -> tuple[Column, ...]:
 def row_schema(columns: Iterable[Column]) -> Schema:
     """Return the schema of an object that has every column, unknown ones as null, and nothing else."""
     properties = {column.name: _schema(column) for column in columns}
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def _schema(column: Column) -> Schema:

@@ -142,13 +142,7 @@ MAINTENANCE: Final = ApiResource(
     columns=(
         *columns_of(BROKER_STATE_TABLE, ("cluster_id", "cluster", "broker")),
         *columns_of(
-            BROKER_STATE_TABLE,
-            (
-                "maintenance_since",
-                "maintenance_until",
-                "maintenance_why",
-                "maintenance_overran_at",
-            ),
+            BROKER_STATE_TABLE, ("maintenance_since", "maintenance_until", "maintenance_why", "maintenance_overran_at")
         ),
         required("is_active", "boolean", "the work may take the broker down now"),
     ),

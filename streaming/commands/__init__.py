@@ -66,9 +66,7 @@ COMMANDS: Final[dict[str, Command]] = {
         extra="job",
     ),
     "export": Command(
-        target="exporters.web.command:export",
-        help="Serve the Delta tables to Prometheus and as JSON.",
-        extra="export",
+        target="exporters.web.command:export", help="Serve the Delta tables to Prometheus and as JSON.", extra="export"
     ),
     "events": Command(
         target="exporters.terminal.events_command:events",

@@ -45,8 +45,7 @@ def collect(
     bootstrap_servers: BootstrapServersOption = None,
     bus: Annotated[Path | None, typer.Option(help="Bus directory; default: bus.directory.")] = None,
     simulate: Annotated[
-        str | None,
-        typer.Option(metavar="SCENARIO", help="Simulate a cluster instead: a scenario or its file."),
+        str | None, typer.Option(metavar="SCENARIO", help="Simulate a cluster instead: a scenario or its file.")
     ] = None,
     speed: Annotated[
         float, typer.Option(help="Speed of a simulation relative to real time, until it is half an hour ahead.")

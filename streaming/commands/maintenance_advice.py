@@ -15,12 +15,7 @@ from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import BrokerObserved, Channel, SnapshotEnd, SourceKind
 from streaming.contracts.state import BrokerState, ClusterState, SourceLag, SourceState
 from streaming.contracts.stop_effects import WOULD_GO_OFFLINE, WOULD_GO_UNDER_MIN_ISR, loss_by_stops
-from streaming.contracts.tables import (
-    BROKER_STATE_TABLE,
-    CLUSTER_STATE_TABLE,
-    PARTITION_STATE_TABLE,
-    SOURCE_PROGRESS,
-)
+from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, PARTITION_STATE_TABLE, SOURCE_PROGRESS
 from streaming.delta.log.queries import open_ours, query, quoted, select
 from streaming.delta.state import states_of
 from streaming.errors import ConfigurationError, InvalidObservation, NewerFormat

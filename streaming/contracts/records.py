@@ -12,13 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from streaming.contracts.identifiers import (
-        BrokerEpoch,
-        BrokerId,
-        Micros,
-        Offset,
-        TopicId,
-    )
+    from streaming.contracts.identifiers import BrokerEpoch, BrokerId, Micros, Offset, TopicId
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1

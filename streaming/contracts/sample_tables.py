@@ -66,11 +66,7 @@ REPLICA_OFFSETS: Final = Table(
 GROUPS: Final = Table(
     name="groups",
     comment="Every group, as its coordinator describes it, and every query of Spark whose checkpoint is read",
-    columns=(
-        *CLUSTER,
-        *columns_of(GroupObserved),
-        *SAMPLED,
-    ),
+    columns=(*CLUSTER, *columns_of(GroupObserved), *SAMPLED),
     key=("cluster_id", "group"),
     reporter="coordinator",
 )
@@ -133,11 +129,7 @@ LOG_DIRECTORIES: Final = Table(
 QUORUM_MEMBERS: Final = Table(
     name="quorum_members",
     comment="The voters and observers of the metadata quorum, as its leader sees them",
-    columns=(
-        *CLUSTER,
-        *columns_of(QuorumMemberObserved, nullable=("controller", "controller_epoch")),
-        *SAMPLED,
-    ),
+    columns=(*CLUSTER, *columns_of(QuorumMemberObserved, nullable=("controller", "controller_epoch")), *SAMPLED),
     key=("cluster_id", "node"),
     reporter="source",
 )
@@ -161,11 +153,7 @@ TOPIC_SETTINGS: Final = Table(
 BROKER_SETTINGS: Final = Table(
     name="broker_settings",
     comment="The settings of every broker that matter to replication",
-    columns=(
-        *CLUSTER,
-        *columns_of(BrokerSettingsObserved),
-        *SAMPLED,
-    ),
+    columns=(*CLUSTER, *columns_of(BrokerSettingsObserved), *SAMPLED),
     key=("cluster_id", "broker"),
     forgotten_after=ROUNDS_OF_SETTINGS,
 )
@@ -173,11 +161,7 @@ BROKER_SETTINGS: Final = Table(
 BROKER_FEATURES: Final = Table(
     name="broker_features",
     comment="The features that every broker supports (KIP-584): different levels are different versions of Kafka",
-    columns=(
-        *CLUSTER,
-        *columns_of(BrokerFeatureObserved),
-        *SAMPLED,
-    ),
+    columns=(*CLUSTER, *columns_of(BrokerFeatureObserved), *SAMPLED),
     key=("cluster_id", "broker", "feature"),
     forgotten_after=ROUNDS_OF_SETTINGS,
 )
@@ -234,11 +218,7 @@ BROKER_SPEED: Final = Table(
 BROKER_METRICS: Final = Table(
     name="broker_metrics",
     comment="The newest sample of every broker metric",
-    columns=(
-        *CLUSTER,
-        *columns_of(BrokerMetricObserved),
-        *SAMPLED,
-    ),
+    columns=(*CLUSTER, *columns_of(BrokerMetricObserved), *SAMPLED),
     key=("cluster_id", "broker", "metric"),
 )
 

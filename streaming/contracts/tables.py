@@ -118,13 +118,7 @@ BROKER_STATE_TABLE: Final = Table(
 CLUSTER_STATE_TABLE: Final = Table(
     name="cluster_state",
     comment="The current state of every cluster; totals here outlive deleted topics",
-    columns=(
-        *CLUSTER,
-        *CLUSTER_STATE,
-        *CLUSTER_COUNTS,
-        *CLUSTER_TOTALS,
-        *AS_OF,
-    ),
+    columns=(*CLUSTER, *CLUSTER_STATE, *CLUSTER_COUNTS, *CLUSTER_TOTALS, *AS_OF),
     key=("cluster_id",),
 )
 

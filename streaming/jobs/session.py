@@ -50,12 +50,7 @@ DELTA: Final = {
 }
 
 
-def build_session(
-    app_name: str,
-    *,
-    jars: Sequence[Path] = (),
-    extra: Mapping[str, str] | None = None,
-) -> SparkSession:
+def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[str, str] | None = None) -> SparkSession:
     """Start the Spark session, or join the running one.
 
     Without spark-submit it first looks for a Java, and makes Spark's workers use this Python.

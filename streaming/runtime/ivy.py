@@ -239,12 +239,7 @@ def render(groups: Mapping[str, Group]) -> str:
     return "\n".join([_HEADER, *(_section(name, group) for name, group in groups.items())])
 
 
-def _group(
-    *,
-    jars: dict[str, str],
-    resolve: list[str] | None = None,
-    exact: list[str] | None = None,
-) -> Group:
+def _group(*, jars: dict[str, str], resolve: list[str] | None = None, exact: list[str] | None = None) -> Group:
     for text, checksum in jars.items():
         if not _SUM.fullmatch(checksum):
             raise ConfigurationError(f"{text} in jars.lock has no SHA-256; write it again: isrwatch jars lock")

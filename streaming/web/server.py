@@ -143,11 +143,7 @@ class WebServer(uvicorn.Server):
         accepted.setblocking(False)
         rules = self._protection.rules
         connection = HttpConnection(
-            self,
-            self._loop,
-            closed=self._forget,
-            counts=self.counts,
-            allowed_names=rules.allowed_names,
+            self, self._loop, closed=self._forget, counts=self.counts, allowed_names=rules.allowed_names
         )
         self._connections[connection] = self._loop.create_task(self._connect(connection, accepted, rules.context))
 

@@ -136,9 +136,7 @@ def test_a_wrong_option_is_one_sentence(refused: Callable[..., str], arguments: 
     assert sentence in refused(*arguments)
 
 
-def test_brokers_that_cannot_be_reached_are_one_sentence_of_the_whole_process(
-    collect: Start,
-) -> None:
+def test_brokers_that_cannot_be_reached_are_one_sentence_of_the_whole_process(collect: Start) -> None:
     process = collect("--bootstrap-servers", "127.0.0.1:1")
     printed, output = process.communicate(timeout=PATIENCE)
     assert (process.returncode, printed) == (1, "")

@@ -38,13 +38,7 @@ from streaming.sources.polling.metadata import NO_TOPIC
 from streaming.sources.polling.source import AdminSource
 from streaming.sources.protocol.connection import ServiceRefused
 from tests.blocks import singly
-from tests.plugins.fake_kafka import (
-    DESCRIBE_CONFIGS,
-    METADATA,
-    TOPIC_AUTHORIZATION_FAILED,
-    FakeKafka,
-    Topic,
-)
+from tests.plugins.fake_kafka import DESCRIBE_CONFIGS, METADATA, TOPIC_AUTHORIZATION_FAILED, FakeKafka, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

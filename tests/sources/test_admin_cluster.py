@@ -162,12 +162,7 @@ def test_epochs_and_eligible_replicas_are_those_of_the_metadata_log(cluster: San
             state |= {name: value for name, value in record.data.items() if name in names}
             state["leaderEpoch"] += is_election
     assert {number: (item.isr, item.leader, item.leader_epoch, item.elr) for number, item in found.items()} == {
-        number: (
-            tuple(state["isr"]),
-            state["leader"],
-            state["leaderEpoch"],
-            tuple(state["eligibleLeaderReplicas"]),
-        )
+        number: (tuple(state["isr"]), state["leader"], state["leaderEpoch"], tuple(state["eligibleLeaderReplicas"]))
         for number, state in written.items()
     }
     assert {True} == {item.reports_elr for item in found.values()}

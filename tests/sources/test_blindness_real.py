@@ -324,10 +324,7 @@ def test_a_damaged_kraft_snapshot_is_not_believed_and_is_read_when_it_is_repaire
     *_, snapshot = snapshots(cluster)
     whole = snapshot.read_bytes()
     middle = len(whole) // 2
-    damaged = {
-        "changed": whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :],
-        "cut off": whole[:middle],
-    }
+    damaged = {"changed": whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :], "cut off": whole[:middle]}
     tables = {how: Seen() for how in damaged}
     for how, content in damaged.items():
         snapshot.write_bytes(content)

@@ -46,10 +46,9 @@ def class_of(incident: Incident, times: ConfiguredTimes) -> IncidentClass:  # no
     if incident.base is Family.MOVE:
         is_unsafe = incident.refused or incident.leaderless
         return IncidentClass.UNSAFE_REASSIGNMENT if is_unsafe else IncidentClass.REASSIGNMENT
-    return {
-        Family.CONTROLLER: IncidentClass.CONTROLLER_FAILOVER,
-        Family.UNCLEAN: IncidentClass.UNCLEAN_ELECTION,
-    }.get(incident.base, IncidentClass.BROKER_LOSS)
+    return {Family.CONTROLLER: IncidentClass.CONTROLLER_FAILOVER, Family.UNCLEAN: IncidentClass.UNCLEAN_ELECTION}.get(
+        incident.base, IncidentClass.BROKER_LOSS
+    )
 
 
 def _verdict(incident: Incident, times: ConfiguredTimes) -> IncidentClass:

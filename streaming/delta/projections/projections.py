@@ -289,10 +289,7 @@ def broker_rows(
 def _broker_counts(tally: SuspectTally, key: BrokerKey) -> dict[str, int | None]:
     counts: dict[str, Any] = {column.name: tally.of_broker(*key, column.name) for column in BROKER_COUNTS}
     hosted, unknown = counts["hosted_partitions"], counts["unknown_min_isr_partitions"]
-    return {
-        **counts,
-        "would_go_under_min_isr": known_by_minimum(counts["would_go_under_min_isr"], hosted, unknown),
-    }
+    return {**counts, "would_go_under_min_isr": known_by_minimum(counts["would_go_under_min_isr"], hosted, unknown)}
 
 
 def _advice(state: ReplicationState, tally: SuspectTally) -> dict[BrokerKey, dict[str, Any]]:

@@ -57,9 +57,5 @@ class IncidentsBatch:
         began = time.perf_counter()
         count = self._table.apply(by_version(rows))
         return BatchResult(
-            observations=0,
-            changes=count,
-            refused=0,
-            version=self._table.version,
-            seconds=time.perf_counter() - began,
+            observations=0, changes=count, refused=0, version=self._table.version, seconds=time.perf_counter() - began
         )

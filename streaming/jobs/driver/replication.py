@@ -21,13 +21,7 @@ from streaming.changes.tombstones import without_expired
 from streaming.contracts.blocks import PartitionsBlock
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import Micros
-from streaming.contracts.observations import (
-    CauseRevised,
-    Channel,
-    ConfigObserved,
-    PartitionObserved,
-    TopicRemoved,
-)
+from streaming.contracts.observations import CauseRevised, Channel, ConfigObserved, PartitionObserved, TopicRemoved
 from streaming.delta.changes.log import ChangeLog, changes_to_arrow
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.projections.projections import Projections

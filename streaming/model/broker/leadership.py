@@ -514,11 +514,7 @@ def _out_of_range(partition: LeaderPartition, leader_epoch: int) -> FetchedParti
     """Tell a follower that its position is not in this log, and where the log starts and ends."""
     log = partition.replica.log
     return FetchedPartition(
-        partition.key,
-        leader_epoch,
-        Error.OFFSET_OUT_OF_RANGE,
-        end_offset=log.end,
-        log_start_offset=log.start,
+        partition.key, leader_epoch, Error.OFFSET_OUT_OF_RANGE, end_offset=log.end, log_start_offset=log.start
     )
 
 

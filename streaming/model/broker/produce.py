@@ -344,9 +344,7 @@ class ProducerIds:
     """The rest of the broker's block, and who waits for the next one."""
 
     def __init__(self, network: NetworkClient, channel: ControllerChannel) -> None:
-        self.handlers: dict[type, Callable[[int, Any], None]] = {
-            AllocateProducerIdsResponse: network.answered,
-        }
+        self.handlers: dict[type, Callable[[int, Any], None]] = {AllocateProducerIdsResponse: network.answered}
         self._network = network
         self._channel = channel
         self._block = range(0)

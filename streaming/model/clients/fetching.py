@@ -218,11 +218,7 @@ class ConsumerFetches:
         return position.preferred
 
     def _fetched(
-        self,
-        broker: BrokerId,
-        asked: dict[TopicPartition, Position],
-        now: int,
-        response: ConsumerFetchResponse | None,
+        self, broker: BrokerId, asked: dict[TopicPartition, Position], now: int, response: ConsumerFetchResponse | None
     ) -> None:
         self._busy.discard(broker)
         answers = {item.topic_partition: item for item in response.partitions} if response else {}

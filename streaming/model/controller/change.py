@@ -147,9 +147,7 @@ def build(before: PartitionRegistration, target: Target) -> Change | None:
     assignment, isr = complete(target.assignment or assignment_of(before), target.isr)
     target = target._replace(isr=isr)
     planned = before._replace(
-        replicas=assignment.replicas,
-        adding_replicas=assignment.adding,
-        removing_replicas=assignment.removing,
+        replicas=assignment.replicas, adding_replicas=assignment.adding, removing_replicas=assignment.removing
     )
     elr, last_known = _eligible(planned, target)
     check = target.switches.last_known_leader_check
@@ -161,11 +159,7 @@ def build(before: PartitionRegistration, target: Target) -> Change | None:
     if target.elr_enabled:
         last_known = _last_known_leader(before, election.leader, isr, last_known)
     after = planned._replace(
-        isr=isr,
-        elr=elr,
-        last_known_elr=last_known,
-        leader=election.leader,
-        leader_recovery_state=recovery,
+        isr=isr, elr=elr, last_known_elr=last_known, leader=election.leader, leader_recovery_state=recovery
     )
     if after == before:
         return None

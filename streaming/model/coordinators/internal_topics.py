@@ -73,12 +73,7 @@ def coordinators_topics(constants: Constants) -> tuple[InternalTopic, ...]:
 
 
 def changelog(
-    application: str,
-    store: str,
-    partitions: int,
-    *,
-    replication_factor: int | None = None,
-    windowed: bool = False,
+    application: str, store: str, partitions: int, *, replication_factor: int | None = None, windowed: bool = False
 ) -> InternalTopic:
     """Give the topic from which Kafka Streams rebuilds a state store: as many partitions as the store's source has.
 

@@ -128,10 +128,7 @@ def sequences_are_unique(view: View) -> str | None:
         *before, newest = replica.log.batches or (None,)
         if newest is None or newest.producer_id == NO_PRODUCER or newest.base_sequence == NO_SEQUENCE:
             continue
-        twin = next(
-            (earlier for earlier in before if earlier is not None and _same_sequence(earlier, newest)),
-            None,
-        )
+        twin = next((earlier for earlier in before if earlier is not None and _same_sequence(earlier, newest)), None)
         if twin is not None:
             return f"{broker}: {newest.base_offset} repeats {twin.base_offset}: sequence {newest.base_sequence}"
     return None

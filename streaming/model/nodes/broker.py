@@ -20,19 +20,10 @@ from streaming.model.broker.purgatory import Purgatory
 from streaming.model.coordinators.groups import GroupCoordinator
 from streaming.model.coordinators.transactions import TransactionCoordinator
 from streaming.model.messages.clients import CONSUMER_OFFSETS, TRANSACTION_STATE, RequestTimeout
-from streaming.model.messages.membership import (
-    MetadataDelta,
-    MetadataPartition,
-)
+from streaming.model.messages.membership import MetadataDelta, MetadataPartition
 from streaming.model.messages.network import Disconnected, Message, NetworkClient, Outbox, Timer
 from streaming.model.messages.replication import AlterPartitionResponse, FetchRequest
-from streaming.model.messages.timers import (
-    AlterPartitionDue,
-    FetchWaitOver,
-    IsrExpiration,
-    OperationExpired,
-    StartUp,
-)
+from streaming.model.messages.timers import AlterPartitionDue, FetchWaitOver, IsrExpiration, OperationExpired, StartUp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

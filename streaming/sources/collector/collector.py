@@ -321,10 +321,7 @@ class Collectors:
     """
 
     def __init__(
-        self,
-        clusters: Mapping[str, OpenCollector],
-        *,
-        report: Callable[[str], None] = lambda _: None,
+        self, clusters: Mapping[str, OpenCollector], *, report: Callable[[str], None] = lambda _: None
     ) -> None:
         self.names = list(clusters)
         self.registry = CollectorRegistry()

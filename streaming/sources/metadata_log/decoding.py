@@ -197,11 +197,7 @@ REGISTER_CONTROLLER: Final = 27
 CLEAR_ELR: Final = 28
 
 _END_POINTS: Final = (("name", "string"), ("host", "string"), ("port", "uint16"), ("security_protocol", "int16"))
-_FEATURES: Final = (
-    ("name", "string"),
-    ("min_supported_version", "int16"),
-    ("max_supported_version", "int16"),
-)
+_FEATURES: Final = (("name", "string"), ("min_supported_version", "int16"), ("max_supported_version", "int16"))
 
 SCHEMAS: Final[dict[int, RecordSchema]] = {
     REGISTER_BROKER: RecordSchema(
@@ -244,9 +240,7 @@ SCHEMAS: Final[dict[int, RecordSchema]] = {
         },
     ),
     CONFIG: RecordSchema(
-        "Config",
-        0,
-        (("resource_type", "int8"), ("resource_name", "string"), ("name", "string"), ("value", "string?")),
+        "Config", 0, (("resource_type", "int8"), ("resource_name", "string"), ("name", "string"), ("value", "string?"))
     ),
     PARTITION_CHANGE: RecordSchema(
         "PartitionChange",

@@ -218,8 +218,7 @@ class MetadataState:
         ]
         return [
             self._merge(
-                before,
-                PartitionChange(topic_id=before.topic_id, partition=before.partition, elr=(), last_known_elr=()),
+                before, PartitionChange(topic_id=before.topic_id, partition=before.partition, elr=(), last_known_elr=())
             )
             for before in holders
         ]

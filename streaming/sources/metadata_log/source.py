@@ -292,10 +292,7 @@ class MetadataLogSource:
 
     def _empty(self) -> ClusterImage:
         return ClusterImage(
-            cluster_id=self.cluster_id,
-            cluster=self._cluster,
-            source=self.name,
-            heartbeat_micros=self._heartbeat_micros,
+            cluster_id=self.cluster_id, cluster=self._cluster, source=self.name, heartbeat_micros=self._heartbeat_micros
         )
 
     def _restored(self) -> ClusterImage | None:

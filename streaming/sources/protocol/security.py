@@ -56,9 +56,7 @@ class Security:
         if self.tokens is not None:
             return SaslMechanismOAuth(sasl_oauth_token_provider=Provider(self.tokens))
         return get_sasl_mechanism(self.mechanism)(
-            sasl_mechanism=self.mechanism,
-            sasl_plain_username=self.username,
-            sasl_plain_password=self.password,
+            sasl_mechanism=self.mechanism, sasl_plain_username=self.username, sasl_plain_password=self.password
         )
 
     def __repr__(self) -> str:

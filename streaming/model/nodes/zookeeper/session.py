@@ -5,16 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from streaming.model.messages.timers import PingDue
-from streaming.model.messages.zookeeper import (
-    ENSEMBLE,
-    Answer,
-    CloseSession,
-    Connect,
-    Operation,
-    Ping,
-    Request,
-    Result,
-)
+from streaming.model.messages.zookeeper import ENSEMBLE, Answer, CloseSession, Connect, Operation, Ping, Request, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -141,10 +141,7 @@ class _LastingProblems:
 
 
 def _read(
-    folders: Mapping[str, Path],
-    topic_ids: Mapping[str, TopicId],
-    positions: Mapping[str, ByTopic],
-    _connection: object,
+    folders: Mapping[str, Path], topic_ids: Mapping[str, TopicId], positions: Mapping[str, ByTopic], _connection: object
 ) -> _Read:
     read_at, checkpoints = monotonic(), dict[str, Checkpoint | CheckpointUnreadable]()
     for name, folder in folders.items():
