@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from streaming.changes.advice.slow_brokers import SpeedSample
 from streaming.contracts.blocks import PartitionsChanged, PartitionsObserved
 from streaming.contracts.identifiers import BrokerId
-from streaming.contracts.observations import SourceKind
+from streaming.contracts.observations import Observation, SourceKind
 from streaming.contracts.sample_blocks import BrokerSpeedsObserved, SamplesBlock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from streaming.contracts.observations import Observation
 
 ENVELOPE: dict[str, Any] = {
     "cluster_id": "c", "cluster": "c", "source": "samples:a", "authority": SourceKind.NONE,

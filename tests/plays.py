@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections.abc import Callable, Iterable, Iterator
 from fcntl import LOCK_EX, flock
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, ParamSpec, TypeVar
+from typing import Final, NamedTuple, ParamSpec, TypeVar
 
 from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.observations import Observation
+from streaming.model.controller.metadata_writer import Commit
 from streaming.sources.simulated import Scenario, SimulatedSource, TraceEntry, load_scenario
 from streaming.sources.simulated.simulation import WARM_UP_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from streaming.contracts.observations import Observation
-    from streaming.model.controller.metadata_writer import Commit
 
 _Given, _Kept = ParamSpec("_Given"), TypeVar("_Kept")
 FOLDER: Final = "ISRWATCH_PLAYS"

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
@@ -30,9 +31,6 @@ from streaming.contracts.observations import (
 )
 from streaming.contracts.sample_blocks import BlockArray, SamplesBlock, SamplesByTopic, arrays_of
 from streaming.contracts.samples import GroupOffsetsObserved
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +11,6 @@ from streaming.cluster_settings import each_cluster, filled
 from streaming.errors import ConfigurationError
 from streaming.settings import ClusterSettings, Settings, load
 from tests.test_settings import REFERENCE, write
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TWO = """
 [[cluster]]

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
 from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.observations import Observation
 from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests import plays
 from tests.plays import SECOND, START, Plays, observations, played, polled
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from streaming.contracts.observations import Observation
 
 
 def source(name: str) -> SimulatedSource:

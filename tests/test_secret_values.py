@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -17,9 +17,6 @@ from streaming.settings import (
     with_secrets,
     written_secrets,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def with_client(**client: str) -> Settings:

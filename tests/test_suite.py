@@ -5,13 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 from tests.times import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SHORT_SECONDS = 0.5
 # Without a reason yet: more of them are not added, and these become fewer.

@@ -6,8 +6,10 @@ import random
 import time
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from streaming.bus.frames import encode_frame
 from streaming.bus.log import WritableLog
@@ -17,6 +19,7 @@ from streaming.contracts.codec import encode
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.observations import (
     BrokerObserved,
+    Channel,
     Observation,
     PartitionObserved,
     SnapshotBegin,
@@ -25,12 +28,6 @@ from streaming.contracts.observations import (
     SourceKind,
 )
 from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK, BrokerOffsetsObserved
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator
-    from pathlib import Path
-
-    from streaming.contracts.observations import Channel
 
 SOURCE: Final = "metadata_log:bench"
 CLUSTER: Final = "bench"

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import struct
 import uuid
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from multiprocessing.connection import Connection as Pipe
+from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin import (
     DescribeGroupsRequest,
@@ -27,10 +29,6 @@ from kafka.protocol.consumer import OffsetFetchRequest, OffsetFetchResponse
 
 from tests.benchmarks._running import child
 from tests.plugins.fake_kafka import TYPES, FakeKafka
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from multiprocessing.connection import Connection as Pipe
 
 BROKERS: Final = 6
 PARTITIONS_OF_A_TOPIC: Final = 50

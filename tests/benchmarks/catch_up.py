@@ -15,10 +15,11 @@ import random
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streaming.bus.directory import DirectoryReader
 from streaming.bus.frames import encode_frame
+from streaming.bus.log import WritableLog
 from streaming.contracts.observations import Channel, Heartbeat
 from streaming.delta.log.positions import StoredPositions
 from streaming.delta.log.storage import open_table
@@ -26,10 +27,7 @@ from tests.benchmarks._cluster import SOURCE, Cluster, open_log
 from tests.benchmarks._processes import cpu_seconds
 from tests.benchmarks._running import installation, options
 from tests.benchmarks.storm import BROKER, BROKERS, death_and_return
-
-if TYPE_CHECKING:
-    from streaming.bus.log import WritableLog
-    from tests.plugins.pipeline import Pipeline
+from tests.plugins.pipeline import Pipeline
 
 SECOND: Final = 1_000_000
 SAMPLES: Final = "admin:bench"

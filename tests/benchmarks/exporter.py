@@ -20,9 +20,11 @@ import sys
 import threading
 import time
 import urllib.request
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -44,10 +46,6 @@ from tests.benchmarks._processes import cpu_seconds, memory
 from tests.benchmarks._running import child, options
 from tests.benchmarks._stand_ins import Size, brokers
 from tests.benchmarks.sampling import of_others
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from multiprocessing.connection import Connection
 
 BROKERS: Final = 6
 PARTITIONS_OF_A_TOPIC: Final = 20

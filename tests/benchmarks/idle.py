@@ -11,7 +11,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from streaming.bus.frames import encode_frame
 from streaming.contracts.observations import Channel, Heartbeat
@@ -20,11 +21,7 @@ from streaming.sources.metadata_log.image import HEARTBEAT_MICROS
 from tests.benchmarks._cluster import SOURCE, Cluster, open_log
 from tests.benchmarks._processes import cpu_seconds, memory
 from tests.benchmarks._running import installation, options
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.plugins.pipeline import Pipeline, Program
+from tests.plugins.pipeline import Pipeline, Program
 
 OFFSETS_SOURCE: Final = "offsets:bench"
 SETTLING_SECONDS: Final = 60.0

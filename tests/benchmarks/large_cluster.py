@@ -11,18 +11,15 @@ from __future__ import annotations
 
 import time
 import urllib.request
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from deploy.sandbox.cluster import Sandbox
 from deploy.sandbox.plan import plan_cluster
 from tests.benchmarks._running import collect_from, installation, options
 from tests.benchmarks.idle import cost
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.plugins.pipeline import Pipeline
+from tests.plugins.pipeline import Pipeline
 
 METRIC: Final = "kafka_replication_cluster_under_replicated_partitions"
 TOPIC_PARTITIONS: Final = 1_000

@@ -14,16 +14,13 @@ import threading
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from deploy.sandbox.cluster import Sandbox
 from deploy.sandbox.plan import plan_cluster
 from deploy.sandbox.writer import TopicWriter
 from streaming.delta.changes.reader import ChangeReader
 from tests.benchmarks._running import collect_from, installation, options, spread
-
-if TYPE_CHECKING:
-    from tests.plugins.pipeline import Pipeline
+from tests.plugins.pipeline import Pipeline
 
 TOPIC = "orders"
 PROPERTIES = {"replica.lag.time.max.ms": "600", "replica.fetch.wait.max.ms": "100"}

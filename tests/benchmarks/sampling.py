@@ -23,16 +23,17 @@ import multiprocessing
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.bus.frames import BusFrame
 from streaming.contracts.codec import decode
-from streaming.contracts.observations import Channel
+from streaming.contracts.observations import Channel, Observation
 from streaming.contracts.sample_blocks import BrokerOffsetsObserved, BrokerSpeedsObserved, SamplesBlock
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.collector.separate import SeparateCollector
@@ -48,11 +49,6 @@ from streaming.sources.samples.source import open_samples, samples_name
 from tests.benchmarks._processes import cpu_seconds, memory
 from tests.benchmarks._running import options
 from tests.benchmarks._stand_ins import BROKERS, Size, brokers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from streaming.contracts.observations import Observation
 
 SECONDS_OF_A_ROUND: Final = 4.0, 5_000  # and one more for each so many partitions, which the stand-ins need
 DEFAULT_INTERVALS_SECONDS: Final = 60.0  # in which each kind has come once

@@ -16,19 +16,16 @@ import statistics
 import time
 import urllib.request
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streaming.contracts.events import Cause
 from streaming.contracts.observations import BrokerObserved, Channel
 from tests.benchmarks._cluster import CLUSTER, SOURCE, Cluster, open_log
 from tests.benchmarks._processes import cpu_seconds
 from tests.benchmarks._running import installation, options
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.plugins.pipeline import Pipeline
+from tests.plugins.pipeline import Pipeline
 
 BROKER: Final = 0
 # Brokers of a cluster, by its partitions, so that a storm changes all of 10,000 partitions, and 30 % of 100,000.

@@ -19,9 +19,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -34,6 +36,7 @@ from streaming.contracts.observations import (
     ConfigObserved,
     ConfigOrigin,
     Heartbeat,
+    Observation,
     PartitionObserved,
     TopicRemoved,
 )
@@ -51,12 +54,6 @@ from streaming.jobs.streams.bus_source import SCHEMA
 from tests.benchmarks._cluster import SOURCE, Cluster
 from tests.benchmarks._processes import peak
 from tests.benchmarks._running import child, timed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from multiprocessing.connection import Connection as Pipe
-
-    from streaming.contracts.observations import Observation
 
 SECOND: Final = 1_000_000
 DAY: Final = 86_400 * SECOND

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+from streaming.changes.incidents.context import ChangeRow
 from streaming.contracts.identifiers import ClusterId, Micros
-from streaming.contracts.observations import Channel
+from streaming.contracts.observations import Channel, Observation
 from streaming.sources.simulated import SimulatedSource
 from streaming.sources.simulated.scenario_file import scenario_from
 from tests.changes.conftest import rows_from
 from tests.plays import SECOND, START, once
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streaming.changes.incidents.context import ChangeRow
-    from streaming.contracts.observations import Observation
 
 Fault = tuple[float, str, dict[str, Any]]
 THREE, SIX = (1, 2, 3), (1, 2, 3, 4, 5, 6)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
+from streaming.changes.incidents.context import ChangeRow
 from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.maintenance import IN_ITS_TAIL, MaintenanceObserved
 from streaming.contracts.observations import SourceKind
 from tests.changes.faults import Fault, observed, of, rows_from
 from tests.changes.test_incidents import SECOND, START, named, standing, table_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streaming.changes.incidents.context import ChangeRow
 
 Announcement = tuple[float, float, int] | tuple[float, float, int, str, str]
 """From when until when, seconds, of which broker; and why, and of which lease, if not a new one because of a disk."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -11,14 +12,8 @@ from streaming.changes.state import Change, ReplicationState
 from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
 from streaming.contracts.observations import ConfigOrigin, Observation, SnapshotBegin, SnapshotReason, SourceKind
-from streaming.contracts.state import ConfigKey
+from streaming.contracts.state import ConfigKey, PartitionState
 from tests.changes.conftest import SECOND, Story, folded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from streaming.contracts.state import PartitionState
-
 
 CLUSTER, TOPIC = ClusterId("cluster-1"), TopicId("topic-1")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from streaming.changes.fold import UnchangedRun, fold
 from streaming.changes.partitions import is_repeated, news
-from streaming.changes.state import ReplicationState
+from streaming.changes.state import Change, ReplicationState
 from streaming.contracts.blocks import PartitionsObserved, with_changes_in_blocks
 from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.observations import Observation, PartitionObserved, SourceKind
@@ -21,11 +22,6 @@ from tests.blocks import singly
 from tests.changes.conftest import LAG, Story, state_after
 from tests.examples import examples
 from tests.strategies import streams
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from streaming.changes.state import Change
 
 
 def steps(changes: Iterable[Change]) -> list[dict[str, Any]]:

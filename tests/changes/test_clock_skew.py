@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from streaming.changes.state import Change, ReplicationState
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.maintenance import LONGEST_LEASE, MaintenanceObserved
-from streaming.contracts.observations import SourceKind
+from streaming.contracts.observations import Observation, SourceKind
 from tests.changes.conftest import Story
 from tests.changes.worlds import (
     SECOND,
@@ -29,11 +30,6 @@ from tests.changes.worlds import (
     seen_by_another,
 )
 from tests.examples import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streaming.contracts.observations import Observation
 
 worlds = st.integers(0, WORLDS - 1)
 dice = st.integers(0, 2**32).map(Random)

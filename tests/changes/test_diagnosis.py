@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 
-from streaming.changes.incidents.context import Family
+from streaming.changes.incidents.context import ChangeRow, Family
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.changes.incidents.incident import Incident
 from streaming.changes.incidents.rules import incident_blaming
 from streaming.changes.state import ConfiguredTimes
 from tests.changes.faults import SIX, THREE, Fault, of, played
 from tests.changes.test_incidents import SECOND, START, named, standing, table_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from streaming.changes.incidents.context import ChangeRow
-
 
 KAFKAS = 30_000
 IN_PAIRS = {"racks": {"1": "a", "2": "a", "3": "b", "4": "b", "5": "c", "6": "c"}}

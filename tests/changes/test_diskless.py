@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from streaming.changes.state import Change, ReplicationState
 from streaming.contracts.events import Cause, EventKind, Evidence
 from streaming.contracts.health import states_of
 from streaming.contracts.identifiers import NO_LEADER, ClusterId
-from streaming.contracts.observations import DISKLESS, ConfigOrigin
+from streaming.contracts.observations import DISKLESS, ConfigOrigin, Observation
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE
 from streaming.delta.changes.log import changes_to_arrow, in_commit
 from streaming.delta.incidents.rows import rows_of
@@ -22,11 +23,6 @@ from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
 from streaming.delta.projections.projections import broker_rows, cluster_rows
 from streaming.delta.state import apply_changes
 from tests.changes.conftest import FENCED, LAG, Story, only, state_after
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streaming.contracts.observations import Observation
 
 CLUSTER = ClusterId("cluster-1")
 ALONE: dict[str, Any] = {"replicas": (1,), "isr": (1,), "leader": 1}

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -9,16 +10,10 @@ from streaming.changes.fold import fold
 from streaming.changes.state import Change, ReplicationState
 from streaming.contracts.events import Cause, EventKind, Evidence, Subject
 from streaming.contracts.identifiers import ClusterId
-from streaming.contracts.observations import ConfigOrigin, SnapshotReason, SourceKind
+from streaming.contracts.observations import ConfigOrigin, Observation, SnapshotReason, SourceKind
 from streaming.contracts.state import ConfigKey
 from streaming.delta.changes.log import changes_to_arrow
-from tests.changes.conftest import EXPAND, LAG, folded, only, state_after
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from streaming.contracts.observations import Observation
-    from tests.changes.conftest import Story
+from tests.changes.conftest import EXPAND, LAG, Story, folded, only, state_after
 
 
 def run(told: Iterable[Observation], state: ReplicationState | None = None) -> tuple[ReplicationState, list[Change]]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.changes.fold import fold
+from streaming.changes.incidents.context import ChangeRow
 from streaming.changes.incidents.document import decode_incident, encode_incident
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.changes.state import ReplicationState
@@ -22,11 +24,6 @@ from streaming.sources.simulated import load_scenario
 from tests.changes.conftest import EXPAND, FENCED, LAG, STOPPED, Story, rows_from
 from tests.examples import examples
 from tests.plays import SCENARIOS, SECOND, START, fresh, observations
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from streaming.changes.incidents.context import ChangeRow
 
 # A follower may lag for one and a half times the limit, a session ends before that; leaders return a while after.
 NOTICED_WITHIN, LAST_CHANGE_WITHIN = 12 * SECOND, 25 * SECOND

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,6 @@ from streaming.contracts.observations import CauseRevised, ConfigOrigin, Observa
 from streaming.delta.changes.log import changes_to_arrow
 from streaming.delta.incidents.rows import incident_row, rows_of
 from tests.changes.conftest import EXPAND, FENCED, PROVEN, SECOND, STOPPED, Story
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def incidents_of(*batches: Sequence[Observation]) -> list[dict[str, Any]]:

@@ -6,17 +6,26 @@ Observations that never arrive are told once, counted by the epochs, and made go
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.changes.sources import SILENCE
+from streaming.changes.state import Change, ReplicationState
 from streaming.contracts.events import EventKind, Subject
-from streaming.contracts.observations import PartitionObserved, SnapshotBegin, SnapshotReason, SourceKind, TopicRemoved
+from streaming.contracts.observations import (
+    Observation,
+    PartitionObserved,
+    SnapshotBegin,
+    SnapshotReason,
+    SourceKind,
+    TopicRemoved,
+)
 from tests.changes.worlds import (
     WORLDS,
     applied,
@@ -32,13 +41,6 @@ from tests.changes.worlds import (
     truth_of,
 )
 from tests.examples import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streaming.changes.state import Change, ReplicationState
-    from streaming.contracts.observations import Observation
-
 
 worlds = st.integers(0, WORLDS - 1)
 dice = st.integers(0, 2**32).map(Random)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -12,16 +13,12 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import EventKind
 from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.observations import Observation
+from streaming.contracts.records import RecordBatch
 from streaming.sources.metadata_log.image import ClusterImage
 from tests.changes.conftest import LAG, Story
 from tests.examples import examples
 from tests.plays import SCENARIOS, observations
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from streaming.contracts.observations import Observation
-    from streaming.contracts.records import RecordBatch
 
 pytest_plugins = ["tests.plugins.laboratory"]
 BEFORE = {"isr": (1, 2), "leader": 1, "leader_epoch": 5, "partition_epoch": 7}

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -9,14 +8,10 @@ from hypothesis import strategies as st
 
 from streaming.changes.advice.suspects import SuspectTally
 from streaming.changes.fold import fold
-from streaming.changes.state import ListedPartitions, ReplicationState, counted
-from streaming.contracts.observations import DISKLESS
+from streaming.changes.state import ListedPartitions, ReplicationState, TopicKey, counted
+from streaming.contracts.observations import DISKLESS, Observation
 from tests.blocks import singly
 from tests.changes.conftest import LAG, Story, state_after
-
-if TYPE_CHECKING:
-    from streaming.changes.state import TopicKey
-    from streaming.contracts.observations import Observation
 
 TOPIC: TopicKey = ("cluster-1", "topic-1")  # type: ignore[assignment]
 FIELDS: dict[str, st.SearchStrategy[object]] = {

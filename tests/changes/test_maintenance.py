@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,19 +12,13 @@ from hypothesis import strategies as st
 
 from streaming.changes.fold import fold
 from streaming.changes.maintenance import is_planned, leases_of
-from streaming.changes.state import ReplicationState
+from streaming.changes.state import Change, ReplicationState
 from streaming.contracts.events import EventKind
 from streaming.contracts.maintenance import LONGEST_LEASE, MaintenanceObserved
-from streaming.contracts.observations import SourceKind
+from streaming.contracts.observations import Observation, SourceKind
+from streaming.contracts.state import BrokerState
 from streaming.errors import InvalidObservation
 from tests.changes.conftest import SECOND, START, Story, folded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streaming.changes.state import Change
-    from streaming.contracts.observations import Observation
-    from streaming.contracts.state import BrokerState
 
 MINUTE = 60
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from streaming.changes.advice.restart_safety import restart_advice
 from streaming.changes.advice.suspects import SuspectTally
+from streaming.changes.incidents.context import ChangeRow
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, Evidence
@@ -27,11 +29,6 @@ from tests.changes.conftest import FENCED, PROVEN, STOPPED, Story, folded, only
 from tests.changes.faults import observed, of, played
 from tests.changes.test_diagnosis import proven_late, restart
 from tests.changes.test_incidents import named, standing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from streaming.changes.incidents.context import ChangeRow
 
 CLUSTER = ClusterId("cluster-1")
 INFERRED = {"cause": Cause.UNKNOWN, "evidence": Evidence.INFERRED}

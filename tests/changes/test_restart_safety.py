@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
@@ -15,17 +16,12 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Micros
 from streaming.contracts.maintenance import IN_ITS_TAIL, MaintenanceObserved
-from streaming.contracts.observations import ControllerObserved
+from streaming.contracts.observations import ControllerObserved, Observation
 from streaming.sources.metadata_log.image import ClusterImage
 from tests.changes.conftest import Story, state_after
 from tests.changes.restart_oracle import judge
 from tests.changes.test_tally import shape_of
 from tests.examples import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from streaming.contracts.observations import Observation
 
 pytest_plugins = ["tests.plugins.laboratory"]
 BROKERS = (1, 2, 3)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from streaming.changes.fold import fold
-from streaming.changes.state import ReplicationState
+from streaming.changes.state import FoldResult, ReplicationState
 from streaming.contracts.events import Cause, EventKind, Evidence
 from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
 from streaming.contracts.observations import CauseRevised
 from tests.changes.conftest import Story
-
-if TYPE_CHECKING:
-    from streaming.changes.state import FoldResult
 
 AMBIGUOUS = {"cause": Cause.FENCED, "evidence": Evidence.AMBIGUOUS}
 TOPIC = (ClusterId("cluster-1"), TopicId("topic-1"))

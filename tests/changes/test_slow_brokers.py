@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 import pytest
 from hypothesis import given
@@ -19,9 +19,6 @@ from streaming.changes.advice.slow_brokers import (
     most_slow,
 )
 from streaming.contracts.identifiers import BrokerId, Micros
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 ONE = BrokerId(1)
 USUAL = SpeedSample(4_000, 5, 0, 5, 0)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,19 +19,13 @@ from streaming.changes.state import ReplicationState
 from streaming.contracts.columns import BROKER_COUNTS, CLUSTER_COUNTS, CLUSTER_TOTALS
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Micros
-from streaming.contracts.observations import ConfigOrigin
+from streaming.contracts.observations import ConfigOrigin, Observation
 from streaming.contracts.state import BrokerState, ObservedTime, PartitionState
 from streaming.contracts.tally import Shape
 from tests.changes.conftest import FENCED, LAG, STOPPED, Story
 from tests.changes.test_maintenance import Announcer
 from tests.changes.test_revised_causes import proof
 from tests.examples import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streaming.contracts.observations import Observation
-
 
 CLUSTER = ClusterId("cluster-1")
 STEPS = [

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -14,16 +14,11 @@ from streaming.changes.state import Change, ReplicationState
 from streaming.changes.tombstones import KEPT, due, without_expired
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import ClusterId, Micros
-from streaming.contracts.observations import DISKLESS
+from streaming.contracts.observations import DISKLESS, Observation
 from streaming.contracts.state import COUNTS, SECONDS, TOTALS, ClusterState, totals_until
 from streaming.delta.projections.projections import cluster_rows
 from tests.changes.conftest import LAG, SECOND, Story
 from tests.examples import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streaming.contracts.observations import Observation
 
 CLUSTER = ClusterId("cluster-1")
 DAY = KEPT / SECOND

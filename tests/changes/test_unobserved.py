@@ -7,16 +7,18 @@ next look, and a look after a blind time says nothing of that time.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.changes.advice.suspects import SuspectTally
+from streaming.changes.state import ReplicationState
 from streaming.contracts.observations import (
     ConfigObserved,
     ConfigOrigin,
@@ -32,11 +34,6 @@ from streaming.delta.projections.projections import cluster_rows
 from tests.changes.conftest import LAG, Story
 from tests.changes.worlds import WORLDS, applied, log_of, mixed, numbered, polls_of
 from tests.examples import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streaming.changes.state import ReplicationState
 
 MICROS = 1_000_000
 HOUR = 3_600

@@ -6,10 +6,11 @@ A world is a number: the same number gives the same history, so a failure is rep
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -38,9 +39,6 @@ from streaming.model.constants import Constants
 from streaming.sources.simulated import Scenario, SimulatedSource
 from streaming.sources.simulated.scenario import Action, Fault, TopicPlan
 from tests.swarm.swarm import SHORT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 SECOND: Final = 1_000_000
 START: Final = 1_700_000_000 * SECOND

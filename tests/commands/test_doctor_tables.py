@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,6 +18,7 @@ from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.commands import doctor_machine
 from streaming.commands.doctor import CHECKS_OF_THE_MACHINE, findings
 from streaming.commands.doctor_machine import Status
+from streaming.contracts.columns import Table
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import SOURCE_PROGRESS
 from streaming.delta.log.definitions import LAYOUT_PROPERTY, arrow_schema
@@ -30,11 +32,6 @@ from tests.end_to_end.stories import long_story
 from tests.exporters.damages import data_gone, data_torn
 from tests.exporters.terminal.test_damaged_tables import with_damaged_log
 from tests.plugins.logs import rows_of_log
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streaming.contracts.columns import Table
 
 LOG = "metadata_log:a"
 

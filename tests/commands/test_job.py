@@ -6,14 +6,11 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from streaming.commands import jars
-
-if TYPE_CHECKING:
-    from tests.plugins.pipeline import Pipeline
+from tests.plugins.pipeline import Pipeline
 
 pytest_plugins = ("tests.plugins.pipeline",)
 pytestmark = pytest.mark.spark

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -13,9 +14,6 @@ from streaming.commands import COMMANDS, app, load, takes_place, with_subcommand
 from streaming.errors import ConfigurationError
 from streaming.runtime.folders import cache_folder
 from streaming.settings import Settings, check_place, places_of, settings_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MOUNT = "mount the place on this machine, and write the path of its folder"
 CHECKPOINTS = {"collect": {"spark_checkpoints": {"delta": "/mnt/checkpoints/delta"}}}

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from typer.testing import CliRunner
 
 from streaming.commands import app
 from streaming.resources import conf_path
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 SCENARIOS = sorted(path.stem for path in conf_path("scenarios").glob("*.toml"))
 

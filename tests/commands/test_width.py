@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
 from streaming.commands import collect, doctor, job, maintenance
 from streaming.commands.doctor_machine import Finding, Status
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SENTENCE = (
     "no broker answers at kafka-1.example.com:9092 of cluster TsuxU8vkmQiwdwEupwQpCTZDQ: set job.listen-address, "

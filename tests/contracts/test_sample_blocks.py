@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,9 +16,6 @@ from streaming.contracts.sample_blocks import BrokerMetricsObserved, BrokerOffse
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.errors import InvalidObservation
 from tests.blocks import ENVELOPE, samples_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def offsets(topic: str, partition: int, broker: int = 1, **fields: Any) -> ReplicaOffsetsObserved:

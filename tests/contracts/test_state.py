@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 import pytest
@@ -28,9 +29,6 @@ from streaming.delta.log.arrow_types import arrow_type
 from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
 from streaming.delta.state import CONFIG_COLUMNS, config_columns, configs_of, states_of, states_to_arrow, structs_of
 from tests.examples import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 STATES: tuple[Any, ...] = (PartitionState, BrokerState, ClusterState, SourceState, SourceLag)
 # The struct of partition_changes that holds a state, and how many fields of it stand beside the struct.

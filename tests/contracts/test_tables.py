@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from streaming.contracts.columns import Column, Table
 from streaming.contracts.tables import TABLES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 def lines(columns: tuple[Column, ...], depth: int = 0) -> Iterator[str]:

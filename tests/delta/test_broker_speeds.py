@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,9 +13,6 @@ from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.sample_tables import BROKER_SPEED
 from streaming.delta.samples.newest import TAKES_OVER_AFTER, NewestRows
 from tests.jobs.driver.test_batch import rows as rows_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECOND = 1_000_000
 ROUND = 10 * SECOND

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.changes.tombstones import without_expired
+from streaming.contracts.observations import Observation
 from streaming.delta.changes.log import NOTHING_APPLIED, UNCOMMITTED, ChangeLog, changes_to_arrow
 from streaming.delta.changes.reader import rows_between
 from streaming.delta.log.queries import query
@@ -24,11 +25,6 @@ from tests.examples import examples
 from tests.jobs.driver.test_batch import rows as rows_in
 from tests.plugins.played import decoded
 from tests.strategies import streams
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streaming.contracts.observations import Observation
 
 
 def told() -> Story:

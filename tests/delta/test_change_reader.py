@@ -6,9 +6,10 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,10 +29,6 @@ from streaming.delta.log.writer import Writer
 from streaming.errors import TableUnreadable
 from tests.delta.written_changes import commit, expire_log, rows
 from tests.examples import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 SCHEMA = arrow_schema(PARTITION_CHANGES)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.maintenance import MaintenanceObserved
-from streaming.contracts.observations import Channel, ConfigObserved, ConfigOrigin, SourceKind
+from streaming.contracts.observations import Channel, ConfigObserved, ConfigOrigin, Observation, SourceKind
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.incidents.rows import rows_of
@@ -22,12 +23,6 @@ from streaming.delta.incidents.table import read_contexts
 from streaming.jobs.driver.replication import ReplicationBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.sources.simulated import SimulatedSource, load_scenario
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from streaming.contracts.observations import Observation
 
 START = 1_700_000_000_000_000
 SECOND = 1_000_000

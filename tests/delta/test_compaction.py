@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -19,9 +19,6 @@ from streaming.delta.log.writer import APPEND, KEPT_ROWS, Writer
 from streaming.errors import TableRefused
 from tests.delta.test_change_log import changed
 from tests.delta.test_maintenance import data_files
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LARGE = 1 << 30
 

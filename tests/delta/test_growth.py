@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
@@ -13,9 +13,6 @@ from deltalake import DeltaTable
 from streaming.delta.log import maintenance
 from streaming.delta.quarantine import KEPT_RECORDS
 from tests.benchmarks.year import GROWS_FOR_EVER, Measured, Size, Year, parsed, table_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WEEK = 7
 SMALL = {

@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -19,6 +19,7 @@ from exporters.terminal.time_parsing import Clock
 from exporters.terminal.versions import as_of, committed_at, oldest_known
 from streaming.changes.fold import fold
 from streaming.changes.incidents.grouping import IncidentGaps
+from streaming.changes.state import ReplicationState
 from streaming.changes.tombstones import without_expired
 from streaming.contracts.observations import Channel, Heartbeat, SourceKind, TopicRemoved
 from streaming.contracts.state import SourceLag
@@ -36,10 +37,6 @@ from streaming.errors import ConfigurationError
 from tests.changes.conftest import LAG, START, Story
 from tests.examples import examples
 from tests.plugins.played import decoded
-
-if TYPE_CHECKING:
-    from streaming.changes.state import ReplicationState
-
 
 HOUR = 3600
 DAY = 24 * HOUR

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,11 +24,6 @@ from streaming.delta.log.storage import read_file
 from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.errors import TableRefused
 from tests.changes.test_announced_incidents import played
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 
 pytest_plugins = ["tests.plugins.played"]
 SCENARIO = "rolling_restart_unclean"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streaming.changes.advice.reconciliation import METRIC_OF, Meter
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
-from streaming.contracts.observations import Channel, Heartbeat, SnapshotReason, SourceKind
+from streaming.contracts.observations import Channel, Heartbeat, Observation, SnapshotReason, SourceKind
 from streaming.contracts.sample_blocks import BrokerMetricsObserved
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.jobs.driver.replication import ReplicationBatch
@@ -18,12 +20,6 @@ from streaming.jobs.driver.samples import NewestBatch
 from streaming.sources.polling.view import ClusterView, PartitionView, snapshot, steps
 from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.jobs.driver.test_batch import published, rows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from streaming.contracts.observations import Observation
 
 EPOCH = 1_700_000_000_000_000
 SECOND = 1_000_000

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from threading import Barrier
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,9 +19,6 @@ from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log.definitions import LAYOUT_PROPERTY, arrow_schema, check_layout, create_or_upgrade, layout_of
 from streaming.delta.log.queries import read_all, select
 from streaming.errors import TableRefused
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NEW = Column("is_new", "boolean", "a column of tomorrow")
 SMALL = Table(

@@ -3,7 +3,8 @@ from __future__ import annotations
 import datetime as dt
 import os
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -27,15 +28,10 @@ from streaming.delta.log.table_log import delete_log_before, log_entries, newest
 from streaming.delta.log.writer import OVERWRITE, Writer
 from streaming.delta.progress import ProgressTable
 from streaming.delta.projections.projections import Projections
+from streaming.delta.projections.shared_state import SharedState
 from streaming.errors import TableRefused
 from tests.delta.test_change_log import changed
 from tests.plugins.played import decoded
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streaming.delta.projections.shared_state import SharedState
-
 
 PAST = dt.date(2023, 12, 1)
 """The story of the changes is of the month before."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,10 +18,6 @@ from streaming.contracts.slopes import BYTES_WINDOW, LAG_WINDOW, Slope, seconds_
 from streaming.delta.samples.newest import NewestRows, key_numbers, lag_distance, with_slopes
 from tests.examples import examples
 from tests.jobs.driver.test_batch import rows as rows_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 OFFSETS = st.none() | st.integers(0, 4) | st.integers(0, 2**62)
 SAMPLES = st.lists(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -35,9 +35,6 @@ from streaming.delta.quarantine import (
 from streaming.errors import TableRefused
 from tests.delta.test_maintenance import age, data_files, versions_in_log
 from tests.jobs.driver.test_batch import rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 A_MINUTE = RetentionPolicy(reader_minutes=1)
 AT_ONCE = RetentionPolicy(reader_minutes=0)

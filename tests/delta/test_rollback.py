@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from streaming.contracts.observations import Observation
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES, TABLES
 from streaming.delta.changes.reader import rows_between
 from streaming.delta.log import maintenance
@@ -18,11 +19,6 @@ from streaming.jobs.driver.incidents import IncidentsBatch
 from streaming.jobs.driver.replication import ReplicationBatch
 from tests.end_to_end.stories import essence, expected_changes, long_story
 from tests.jobs.driver.test_batch import published, rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streaming.contracts.observations import Observation
 
 DERIVED = ["replication_events", "partition_state", "broker_state", "cluster_state", "incidents"]
 LATER = [pytest.param(10.0, id="rolled back"), pytest.param(0.0, id="derived anew")]

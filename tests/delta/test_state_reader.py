@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,6 +23,7 @@ from streaming.contracts.observations import (
     ConfigOrigin,
     ControllerObserved,
     Heartbeat,
+    Observation,
     PartitionObserved,
     SnapshotBegin,
     SnapshotEnd,
@@ -34,12 +36,6 @@ from streaming.delta.state import StateVersions, apply_changes
 from tests.changes.conftest import START, Story, state_after
 from tests.examples import examples
 from tests.strategies import streams
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from streaming.contracts.observations import Observation
-
 
 SOURCES = {
     "admin:a": SourceKind.POLL,

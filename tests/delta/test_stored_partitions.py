@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 from streaming.changes.advice.suspects import SuspectTally
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
-from streaming.contracts.observations import SnapshotEnd
+from streaming.contracts.observations import Observation, SnapshotEnd
 from streaming.contracts.state import PartitionState
 from streaming.contracts.tables import PARTITION_STATE_TABLE
 from streaming.delta.changes.log import ChangeLog, changes_to_arrow
@@ -28,13 +30,6 @@ from tests.changes.conftest import Story, state_after
 from tests.examples import examples
 from tests.plugins.played import decoded
 from tests.strategies import streams
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from streaming.contracts.observations import Observation
-
 
 States = dict[tuple[str, str, int], PartitionState]
 

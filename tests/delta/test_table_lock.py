@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from deltalake.exceptions import DeltaError
@@ -14,10 +14,6 @@ from streaming.delta.log.storage import open_table
 from streaming.delta.log.table_lock import sole_writer, writing
 from streaming.delta.log.table_log import actions_of, has_entry, has_moved, identity_of
 from streaming.errors import ConfigurationError, IsrwatchError, TableRefused, TableUnreadable
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 HOLD = """
 import pathlib, sys

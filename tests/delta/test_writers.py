@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Barrier
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
@@ -21,11 +23,6 @@ from streaming.delta.progress import ProgressTable
 from streaming.errors import TableRefused
 from streaming.jobs.driver.samples import NewestBatch
 from tests.jobs.driver.test_batch import offsets_sample, published, rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pyarrow as pa
 
 
 def sample(position: int) -> pa.Table:

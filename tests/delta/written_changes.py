@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from streaming.delta.changes.log import UNCOMMITTED, in_commit
 from streaming.delta.log.table_log import delete_log_before
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from deltalake import DeltaTable
 
 MOMENT = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 COMMITTED_AT = 1_700_000_000_000_000

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from streaming.bus.directory import DirectoryPublisher
 from streaming.bus.frames import BusFrame, parse
 from streaming.bus.segments import folder_of
-from streaming.contracts.observations import Channel
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from streaming.contracts.observations import Observation
+from streaming.contracts.observations import Channel, Observation
 
 ODD = (
     b"no JSON at all",

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from streaming.contracts.identifiers import NO_LEADER
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from streaming.sources.simulated import TraceEntry
+from streaming.sources.simulated import TraceEntry
 
 SECOND = 1_000_000
 DELETED = -1  # in place of a partition epoch

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, Evidence, Subject
+from streaming.contracts.observations import Observation
 from streaming.contracts.state import PARTITION_STATE
 from streaming.delta.changes.log import changes_to_arrow
 from tests.changes.conftest import Story
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streaming.contracts.observations import Observation
 
 PARTITIONS = 12
 ISRS = ((1, 2, 3), (1, 2), (1, 3), (1,), (2, 3))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 import urllib.request
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -19,10 +20,6 @@ from deploy.sandbox.writer import TopicWriter
 from exporters.metrics.jmx_names import JMX_METRICS
 from tests.end_to_end.test_samples_real import PATIENCE, Batches
 from tests.plugins.pipeline import Pipeline
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.kafka]
 

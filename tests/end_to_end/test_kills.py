@@ -6,19 +6,15 @@ import shutil
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from streaming.bus.directory import DirectoryPublisher
+from streaming.contracts.observations import Observation
 from tests.end_to_end.stories import essence, expected_changes, long_story
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streaming.contracts.observations import Observation
-    from tests.plugins.pipeline import Pipeline
+from tests.plugins.pipeline import Pipeline
 
 pytestmark = [pytest.mark.spark]
 HERE = Path(__file__).parent

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,10 +17,6 @@ from deploy.sandbox import Sandbox, plan_cluster
 from deploy.sandbox.writer import TopicWriter
 from tests.plugins.batches import Batches
 from tests.plugins.pipeline import Pipeline
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.kafka]
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -20,9 +21,6 @@ from tests.plugins.batches import Batches
 from tests.plugins.pipeline import Pipeline
 from tests.sources.samples.test_groups_real import PARTITIONS, Clients
 from tests.sources.samples.test_quorum_and_transactions_real import Writers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.kafka]
 

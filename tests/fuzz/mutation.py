@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from random import Random
+from random import Random
+from typing import Any, Final
 
 _NUMBERS: Final = (0, 1, -1, 127, 128, -128, 255, 2**15, 2**31 - 1, 2**31, -(2**31), 2**63 - 1, 2**63, -(2**63), 2**70)
 _TEXTS: Final = (

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from random import Random
+from typing import Final, Protocol
 from unittest.mock import patch
 
 from streaming import settings
@@ -15,19 +17,13 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.codec import decode, encode
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
-from streaming.contracts.observations import Channel, SourceKind
+from streaming.contracts.observations import Channel, Observation, SourceKind
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import ConfigurationError, InvalidObservation, NewerFormat
 from streaming.sources import broker_metrics
 from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.fuzz.mutation import odd_bytes, odd_json
 from tests.test_settings import uncommented
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from random import Random
-
-    from streaming.contracts.observations import Observation
 
 ROOT: Final = Path(__file__).parents[2]
 LOG: Final = ROOT / "tests" / "fixtures" / "metadata_log"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
 from crc32c import crc32c
 from kafka.protocol.admin import (
@@ -17,7 +18,7 @@ from kafka.protocol.metadata import MetadataResponse
 from kafka.record.util import decode_varint, encode_varint
 
 from streaming.contracts.identifiers import ClusterId, Micros
-from streaming.contracts.observations import SnapshotReason, SourceKind
+from streaming.contracts.observations import Observation, SnapshotReason, SourceKind
 from streaming.errors import ConnectionRefused
 from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log.decoding import EncodedBatch, decode_batches, split
@@ -31,11 +32,6 @@ from streaming.sources.protocol.quorum_messages import METADATA_TOPIC, describe_
 from streaming.sources.source import monotonic
 from tests.fuzz.mutation import odd_bytes
 from tests.fuzz.targets import EPOCH, LOG, QUARANTINED, REFUSED, VALUE, checked
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from streaming.contracts.observations import Observation
 
 
 class Records:

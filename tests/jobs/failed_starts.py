@@ -7,10 +7,8 @@ take longer. The job starts the query again, as after any failure; no test of so
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
+from typing import NamedTuple
 
 LATE = "Python worker failed to connect back"
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from contextlib import closing
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.contracts.events import EventKind
 from streaming.contracts.identifiers import NOWHERE, LogPosition
-from streaming.contracts.observations import Channel, SourceKind
+from streaming.contracts.observations import Channel, Observation, SourceKind
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import IsrwatchError
 from streaming.jobs.application import QUERIES, unapplied
@@ -26,11 +27,6 @@ from tests.changes.conftest import Story
 from tests.end_to_end.stories import essence, expected_changes, long_story
 from tests.jobs.driver.test_batch import offsets_sample, rows
 from tests.plugins.logs import rows_of_log
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streaming.contracts.observations import Observation
 
 REPLICATION = Channel.REPLICATION
 SEGMENT_BYTES = 20_000

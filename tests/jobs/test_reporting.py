@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
-from streaming.contracts.observations import Channel
+from streaming.contracts.observations import Channel, Observation
 from streaming.delta.log.table_log import newest_version
 from streaming.errors import TableRefused
 from streaming.jobs.application import QUERIES
@@ -19,9 +19,6 @@ from streaming.settings import JobSettings
 from tests.end_to_end.stories import long_story
 from tests.jobs.driver.test_batch import offsets_sample, rows
 from tests.plugins.logs import rows_of_log
-
-if TYPE_CHECKING:
-    from streaming.contracts.observations import Observation
 
 LOG = "metadata_log:a"
 

@@ -7,43 +7,35 @@ micro-batches of a few seconds, because incidents also follow from time that pas
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
 
 from streaming.changes.fold import fold
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
-from streaming.changes.state import ReplicationState
+from streaming.changes.state import Change, ReplicationState
 from streaming.contracts.events import Cause, Subject
-from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicPartition
 from streaming.contracts.observations import CauseRevised, Channel
+from streaming.contracts.state import ClusterState
 from streaming.delta.changes.log import changes_to_arrow
 from streaming.delta.incidents.rows import incident_row, rows_of
+from streaming.model.invariants.ghost import Loss
 from streaming.model.messages.network import CONTROLLER
+from streaming.model.messages.registrations import PartitionRegistration
 from streaming.settings import JobSettings
 from streaming.sources.simulated import SimulatedSource
-from streaming.sources.simulated.scenario import Fault
-from streaming.sources.simulated.simulation import WARM_UP_MS
+from streaming.sources.simulated.scenario import Fault, Scenario
+from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
+from streaming.sources.simulated.source import TraceEntry
 from tests.judge.clusters import drawn_cluster
 from tests.judge.faults import DRAWERS, Stand
 from tests.judge.polled import Poller
-from tests.judge.trouble import LOSE_RECORDS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pyarrow as pa
-
-    from streaming.changes.state import Change
-    from streaming.contracts.identifiers import TopicPartition
-    from streaming.contracts.state import ClusterState
-    from streaming.model.invariants.ghost import Loss
-    from streaming.model.messages.registrations import PartitionRegistration
-    from streaming.sources.simulated.scenario import Scenario
-    from streaming.sources.simulated.simulation import Simulation
-    from streaming.sources.simulated.source import TraceEntry
-    from tests.judge.trouble import Act, Trouble
+from tests.judge.trouble import LOSE_RECORDS, Act, Trouble
 
 SECOND: Final = 1_000_000
 START: Final = 1_700_000_000 * SECOND

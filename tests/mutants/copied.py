@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
 
-from tests.mutants.faults import CHECKOUT, Verdict
-from tests.mutants.selection import PYTEST, UNTIL_ONE_FAILS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from tests.mutants.faults import Fault
-    from tests.mutants.selection import Selection
+from tests.mutants.faults import CHECKOUT, Fault, Verdict
+from tests.mutants.selection import PYTEST, UNTIL_ONE_FAILS, Selection
 
 
 def copy_of_checkout(folder: Path) -> Path:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import ast
+import random
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Iterator
 
 CHECKOUT: Final = Path(__file__).parents[2]
 # Of None and of the members of an enumeration there is one object each.

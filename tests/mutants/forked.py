@@ -11,22 +11,18 @@ import os
 import signal
 import time
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from inspect import CO_OPTIMIZED
 from itertools import pairwise
+from pathlib import Path
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 import pytest
 
-from tests.mutants.faults import CHECKOUT, Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from tests.mutants.faults import Fault
-    from tests.mutants.selection import Selection
+from tests.mutants.faults import CHECKOUT, Fault, Verdict
+from tests.mutants.selection import Selection
 
 Functions = dict[tuple[str, int], list[FunctionType]]
 """The functions of a module by their qualified name and first line."""

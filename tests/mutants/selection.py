@@ -10,20 +10,16 @@ import ast
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from xml.etree import ElementTree as ET
 
 from coverage import CoverageData
 
-from tests.mutants.faults import CHECKOUT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from tests.mutants.faults import Fault
+from tests.mutants.faults import CHECKOUT, Fault
 
 PYTEST: Final = (sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider")
 NO_SERVICES: Final = ("-m", "not spark and not kafka and not prometheus and not long")

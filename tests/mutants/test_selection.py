@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +10,6 @@ from tests.mutants.conftest import LARGE, OTHERS, RULE, SMALL, fault
 from tests.mutants.faults import CHECKOUT, RULES, what_runs
 from tests.mutants.selection import MOST_SECONDS, Selection, selection_of, statement_at
 from tests.times import SERVICES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 STATEMENTS = """\
 x = [1,

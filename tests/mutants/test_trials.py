@@ -6,17 +6,13 @@ import json
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.mutants.conftest import LARGE, RULE, SMALL, fault
 from tests.mutants.copied import tried_at_once
 from tests.mutants.faults import CHECKOUT
 from tests.mutants.forked import PROCESS_ENDED, code_of_fault
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.mutants.selection import Selection
+from tests.mutants.selection import Selection
 
 TRY = """
 import json, pathlib, sys, pytest

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import subprocess
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition
@@ -24,9 +25,6 @@ from streaming.delta.progress import ProgressTable
 from streaming.jobs.driver.incidents import IncidentsBatch
 from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.plugins.played import PlayedJob
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SECOND: Final = 1_000_000
 SCRAPE_SECONDS: Final = 15

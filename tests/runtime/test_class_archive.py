@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from streaming.runtime.class_archive import KEPT, save, using
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_the_newest_archives_of_a_program_stay_and_those_of_others_are_not_counted(tmp_path: Path) -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 import socket
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deploy.sandbox import plan
 from deploy.sandbox.plan import Plan, plan_cluster
 from streaming.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def ports_of(planned: Plan) -> list[int]:

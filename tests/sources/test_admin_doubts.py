@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Collection, Iterator
 from concurrent.futures import wait
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
-from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.observations import SourceKind
 from streaming.errors import ConnectionRefused
 from streaming.sources.polling import view
@@ -28,11 +29,6 @@ from streaming.sources.protocol.addresses import Address
 from tests.changes.conftest import Story
 from tests.examples import examples
 from tests.sources.conftest import unlisted
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from streaming.contracts.identifiers import Micros
 
 BOOTSTRAP = Address("127.0.0.1", 9092)
 

@@ -7,10 +7,11 @@ administrator's client made by hand.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import closing
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from confluent_kafka.admin import ConfigSource, ResourceType
@@ -18,7 +19,8 @@ from confluent_kafka.admin import ConfigSource, ResourceType
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
-from streaming.contracts.observations import DISKLESS, MIN_ISR, SnapshotReason, SourceKind
+from streaming.contracts.observations import DISKLESS, MIN_ISR, Observation, SnapshotReason, SourceKind
+from streaming.contracts.state import PartitionState
 from streaming.errors import ConnectionRefused
 from streaming.sources.polling.configs import ConfigsRound
 from streaming.sources.polling.reassignments import ReassignmentsRound, dialer_of
@@ -26,12 +28,6 @@ from streaming.sources.polling.view import ClusterView, PartitionView, Reassignm
 from streaming.sources.protocol.addresses import Address
 from tests.changes.conftest import START, Story
 from tests.sources.conftest import envelope
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from streaming.contracts.observations import Observation
-    from streaming.contracts.state import PartitionState
 
 SERVERS = [Address("a", 1), Address("b", 1)]
 

@@ -7,7 +7,7 @@ of a leader and a follower count, and which of them are behind.
 from __future__ import annotations
 
 from multiprocessing import get_context
-from typing import TYPE_CHECKING
+from multiprocessing.connection import Connection as Pipe
 
 import pytest
 
@@ -17,9 +17,6 @@ from streaming.sources.broker_metrics import LEAST_REQUESTS, MOST_AGE, AppendTim
 from streaming.sources.polling.view import PartitionView
 from streaming.sources.samples.source import LEAST_SPEED_SECONDS
 from streaming.sources.samples.speed import PairCounts, ReplicationPairs
-
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection as Pipe
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 SECOND = 1_000_000

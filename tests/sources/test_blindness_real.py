@@ -10,11 +10,12 @@ import itertools
 import socket
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -29,13 +30,8 @@ from streaming.jobs.driver.decoded_batch import decode_row
 from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
 from streaming.sources.collector import opening
 from streaming.sources.metadata_log.decoding import PARTITION_CHANGE, SCHEMAS
-from tests.plugins.real_collector import Tables, facts, of_the_log
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from tests.plugins.pipeline import Pipeline, Program
-    from tests.plugins.real_collector import Collecting
+from tests.plugins.pipeline import Pipeline, Program
+from tests.plugins.real_collector import Collecting, Tables, facts, of_the_log
 
 pytestmark = [pytest.mark.kafka]
 pytest_plugins = ["tests.plugins.pipeline", "tests.plugins.real_collector"]

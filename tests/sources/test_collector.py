@@ -7,8 +7,9 @@ import re
 import signal
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,6 @@ from streaming.errors import BusFull, ConnectionRefused, IsrwatchError
 from streaming.sources.collector.collector import Collector, Collectors
 from streaming.sources.protocol.connection import ServiceRefused
 from streaming.sources.source import PacedSource
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 PATIENCE = 30.0
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pickle
 from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
 from statistics import quantiles
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -14,9 +14,6 @@ from hypothesis import strategies as st
 
 from streaming.contracts.identifiers import Micros, TopicId
 from streaming.sources.samples.high_watermarks import MOST_ROWS, SHARE_OF_AGE, HighWatermarks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
 
 SECOND = 1_000_000
 INTERVAL = 10 * SECOND

@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from streaming.contracts.codec import encode
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
-from streaming.contracts.observations import CLUSTER_TIMES, DISKLESS, MIN_ISR, SnapshotReason, SourceKind
+from streaming.contracts.observations import CLUSTER_TIMES, DISKLESS, MIN_ISR, Observation, SnapshotReason, SourceKind
 from streaming.contracts.samples import GroupObserved, GroupOffsetsObserved
 from streaming.model.coordinators.group_log import Group
 from streaming.sources.simulated import Scenario, SimulatedSource, TraceEntry, load_scenario
@@ -29,11 +30,6 @@ from streaming.sources.simulated.scenario import Action, Fault, Placement, Topic
 from streaming.sources.simulated.simulation import Simulation
 from tests.blocks import singly
 from tests.examples import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streaming.contracts.observations import Observation
 
 EPOCH = 1_700_000_000_000_000
 SECOND = 1_000_000

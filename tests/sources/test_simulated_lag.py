@@ -6,24 +6,21 @@ python -m tests.sources.test_simulated_lag     # prints by how much they are wro
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from statistics import mean, quantiles
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 
 from streaming.contracts import health
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicPartition
 from streaming.contracts.samples import GroupOffsetsObserved
+from streaming.model.broker.leader import LeaderPartition
 from streaming.sources.simulated.reports import Reports
 from streaming.sources.simulated.scenario_file import load_scenario
 from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
 from streaming.sources.simulated.source import OFFSETS_MS
 from tests.blocks import singly
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streaming.model.broker.leader import LeaderPartition
 
 INTERVAL: Final = OFFSETS_MS / 1_000
 SCENARIOS: Final = ("slow_follower", "flapping_follower", "network_split")

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from dashboards.alerts import PLANNED_CAUSES, AlertSettings, rule_file
 from streaming.errors import ConfigurationError
 from streaming.resources import conf_path
+from streaming.sources.simulated import TraceEntry
 from streaming.sources.simulated.scenario import Action, Fault, GroupPlan, ProducerPlan, TopicPlan, TrueIncident, Truth
 from streaming.sources.simulated.scenario_file import load_scenario
 from tests.plays import SCENARIOS, SECOND, START, played
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from streaming.sources.simulated import TraceEntry
 
 TOPIC = '[[topics]]\nname = "t"\npartitions = 2\n'
 GOOD = f"brokers = [1, 2, 3]\n{TOPIC}"

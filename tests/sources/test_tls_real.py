@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.exposition import generate_latest
@@ -13,14 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from deploy.sandbox import Sandbox, plan_cluster
 from streaming.contracts.observations import SourceKind
 from streaming.settings import ClusterSettings, CollectSettings, Settings
-from tests.plugins.real_collector import Tables
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from streaming.sources.collector.collector import Collector
-    from tests.plugins.real_collector import Collecting
+from streaming.sources.collector.collector import Collector
+from tests.plugins.real_collector import Collecting, Tables
 
 LABELS = ("source", "role", "node", "property")
 pytestmark = [pytest.mark.kafka]

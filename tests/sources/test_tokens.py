@@ -7,7 +7,9 @@ import json
 import shlex
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
+from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
@@ -16,10 +18,6 @@ from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.protocol.security import from_client
 from streaming.sources.protocol.tokens import COMMAND, Token, Tokens, token_of_command
 from tests.sources.conftest import answer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from http.server import BaseHTTPRequestHandler
 
 OAUTH = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
 CREDENTIALS = {

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from streaming.contracts.identifiers import BrokerId, Micros, TopicId, TopicPartition
 from streaming.model.cluster.cluster import Cluster
+from streaming.model.constants import Constants
 from streaming.model.controller.change import Mode
 from streaming.model.controller.topics import NewTopic
 from streaming.model.invariants.watch import Violation, Watch
 from streaming.model.messages.network import CONTROLLER
 from streaming.sources.simulated.faults import SimulatedNetwork
 from tests.swarm.settled import settling_ms, unsettled
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streaming.model.constants import Constants
 
 KEY: Final = TopicPartition(TopicId("swarm"), 0)
 _START_MS: Final = 600

@@ -5,17 +5,14 @@ Stop the faults, let everything run again, wait :func:`settling_ms`, and ask.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from streaming.contracts.health import is_under_replicated
 from streaming.contracts.identifiers import NO_LEADER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from streaming.model.cluster.cluster import Cluster
-    from streaming.model.constants import Constants
-    from streaming.model.invariants.ghost import Ghost
+from streaming.model.cluster.cluster import Cluster
+from streaming.model.constants import Constants
+from streaming.model.invariants.ghost import Ghost
 
 
 def settling_ms(constants: Constants) -> int:

@@ -7,18 +7,16 @@ A failure is shrunk to as few acts as still break the same promise, and says how
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from streaming.contracts.identifiers import BrokerId
 from streaming.model.constants import Constants, MetadataMode
 from streaming.model.invariants.watch import INVARIANTS, OTHERS, Violation
 from streaming.model.messages.network import CONTROLLER
 from tests.swarm.schedule import Act, Options, Run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 # Windows so short that a fault and its end fit into a second.
 SHORT: Final = {

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import gc
 import math
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,7 +14,14 @@ from deltalake import DeltaTable, QueryBuilder
 from streaming.changes.advice.reconciliation import METRIC_OF, Meter
 from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
-from streaming.contracts.observations import DISKLESS, Channel, ConfigObserved, PartitionObserved, SourceKind
+from streaming.contracts.observations import (
+    DISKLESS,
+    Channel,
+    ConfigObserved,
+    Observation,
+    PartitionObserved,
+    SourceKind,
+)
 from streaming.contracts.sample_blocks import TopicsSettingsObserved
 from streaming.contracts.samples import (
     BrokerMetricObserved,
@@ -31,12 +40,6 @@ from streaming.jobs.driver.samples import NewestBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from tests.changes.conftest import Story
 from tests.end_to_end.stories import essence, long_story
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from streaming.contracts.observations import Observation
 
 
 def published(observations: Iterable[Observation], start: int = 0) -> pa.Table:

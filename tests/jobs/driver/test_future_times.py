@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from streaming.bus.frames import BusFrame
 from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import Micros
-from streaming.contracts.observations import Channel, SourceKind
+from streaming.contracts.observations import Channel, Observation, SourceKind
 from streaming.contracts.sample_blocks import offsets_in_blocks
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.errors import InvalidObservation
@@ -23,12 +24,6 @@ from streaming.jobs.driver.samples import NewestBatch
 from streaming.jobs.streams.sample_columns import BlockColumns, in_columns
 from tests.changes.conftest import Story
 from tests.jobs.driver.test_batch import published, rows
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from streaming.contracts.observations import Observation
 
 HOUR = 3_600_000_000
 DAY = 24 * HOUR

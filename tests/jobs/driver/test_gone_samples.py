@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,9 +21,6 @@ from streaming.sources.samples.groups.blocks import CoordinatorAnswer, group_blo
 from streaming.sources.samples.groups.described import DescribedGroup
 from tests.examples import examples
 from tests.jobs.driver.test_batch import published, rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def envelope(second: int) -> dict[str, Any]:

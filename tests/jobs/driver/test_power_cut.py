@@ -10,10 +10,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from streaming.contracts.observations import Observation
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES, TABLES
 from streaming.delta.changes.reader import rows_between
 from streaming.delta.log import durable, maintenance
@@ -27,10 +27,6 @@ from streaming.jobs.driver.incidents import IncidentsBatch
 from streaming.jobs.driver.replication import ReplicationBatch
 from tests.end_to_end.stories import essence, expected_changes, long_story
 from tests.jobs.driver.test_batch import published, rows
-
-if TYPE_CHECKING:
-    from streaming.contracts.observations import Observation
-
 
 POLICY = RetentionPolicy(reader_minutes=0.0)  # maintenance deletes whatever it may
 

@@ -3,12 +3,13 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -29,9 +30,6 @@ from streaming.jobs.streams.left_out_blocks import PublishedDigests, cut_end, ne
 from tests.changes.conftest import LAG, Story
 from tests.examples import examples
 from tests.strategies import damaged_bytes, observations, streams
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 
 @pytest.fixture

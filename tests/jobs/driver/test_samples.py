@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -38,9 +39,6 @@ from streaming.jobs.streams.sample_columns import in_columns
 from tests.blocks import singly
 from tests.examples import examples
 from tests.strategies import damaged_bytes, damaged_records, generated, is_not_newer, observations_of, payloads
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 ENVELOPE: dict[str, Any] = {
     "cluster_id": "c", "cluster": "prod", "source": "admin:a", "authority": SourceKind.NONE, "sequence": 7,

@@ -12,8 +12,10 @@ import struct
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
@@ -31,10 +33,6 @@ from streaming.sources.protocol.connection import Connection, NodeTooOld, Servic
 from streaming.sources.protocol.security import Security, from_client
 from streaming.sources.protocol.tokens import COMMAND
 from tests.sources.metadata_log.conftest import FIXTURES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 OFFERED = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 CERTIFICATE, KEY = FIXTURES / "tls" / "certificate.pem", FIXTURES / "tls" / "key.pem"

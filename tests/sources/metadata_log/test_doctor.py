@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -21,14 +23,9 @@ from streaming.sources.metadata_log.decoding import NEWEST_METADATA_VERSION
 from streaming.web.protection import protection_of
 from streaming.web.status import StatusServer
 from tests.plugins.certificates import make_certificate
+from tests.plugins.fake_kafka import FakeKafka
+from tests.plugins.mock_kafka import MockKafka
 from tests.sources.metadata_log.conftest import FRAMES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.plugins.fake_kafka import FakeKafka
-    from tests.plugins.mock_kafka import MockKafka
 
 HASH = "$2y$04$PTGfq2o8T0Lq0Ja3oFKlV.bDZNIuhrfBoGAPCLlBTCEzVjJHdcoIC"
 

@@ -9,8 +9,9 @@ import ssl
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -24,12 +25,8 @@ from streaming.sources.collector.listener_watch import ListenerWatch
 from streaming.sources.collector.listeners import Listener, Role, discover
 from streaming.sources.protocol.addresses import MAX_PEERS, Address, Peers
 from streaming.sources.protocol.tls import Tls, UnsupportedProperty, expires_at, expiries_in
+from tests.plugins.mock_kafka import MockKafka
 from tests.sources.metadata_log.conftest import FIXTURES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.plugins.mock_kafka import MockKafka
 
 DAY = 86_400
 

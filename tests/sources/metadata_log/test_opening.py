@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,17 +15,11 @@ from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.collector import opening
 from streaming.sources.metadata_log.opening import ASKED_EVERY, REPORTED_EVERY, VotersSource
 from streaming.sources.metadata_log.quorum import Bootstrap
+from streaming.sources.metadata_log.source import MetadataLogSource
 from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import from_client
 from tests.sources.metadata_log.conftest import FRAMES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from streaming.sources.metadata_log.source import MetadataLogSource
-
 
 NOW = Micros(2_000_000_000_000_000)
 

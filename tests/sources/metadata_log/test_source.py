@@ -7,10 +7,12 @@ import json
 import struct
 import time
 import zlib
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,7 +22,7 @@ from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Observation, SnapshotBegin, SnapshotReason
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources import checkpoint
-from streaming.sources.metadata_log.decoding import decode, split
+from streaming.sources.metadata_log.decoding import EncodedBatch, decode, split
 from streaming.sources.metadata_log.image import ClusterImage
 from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.metadata_log.opening import checkpoint_path
@@ -32,12 +34,6 @@ from streaming.sources.protocol.security import Security
 from tests.blocks import singly
 from tests.examples import examples
 from tests.sources.metadata_log.conftest import CLUSTER_ID, FRAMES, NO_OP, SNAPSHOT, batch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
-    from streaming.sources.metadata_log.decoding import EncodedBatch
 
 NAME = "metadata_log:test"
 PATIENCE = 30.0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kafka.protocol.producer import (
     AddPartitionsToTxnRequest,
@@ -19,13 +20,8 @@ from kafka.protocol.producer import (
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from streaming.sources.protocol.addresses import Address
-from streaming.sources.protocol.connection import dialer
+from streaming.sources.protocol.connection import Connection, dialer
 from streaming.sources.protocol.security import from_client
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streaming.sources.protocol.connection import Connection
 
 RETRIED = {14, 15, 16, 51}  # coordinators that load, are elsewhere, or have not written the markers yet
 

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import struct
 import uuid
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from streaming.sources.protocol.connection import RawRequest, RawResponse, compact_array, compact_string
-from streaming.sources.protocol.primitives import INT8, INT16, INT32
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from streaming.sources.protocol.connection import Connection
-    from streaming.sources.protocol.primitives import ByteReader
+from streaming.sources.protocol.connection import Connection, RawRequest, RawResponse, compact_array, compact_string
+from streaming.sources.protocol.primitives import INT8, INT16, INT32, ByteReader
 
 HEARTBEAT = 88
 NULL = b"\0"

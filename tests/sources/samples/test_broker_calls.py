@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,6 @@ from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.errors import ConnectionRefused
 from streaming.sources.protocol.addresses import Address
 from streaming.sources.samples.kind import BrokerAnswer, BrokerCalls
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NOW = Micros(1)
 ONE, TWO = BrokerId(1), BrokerId(2)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,9 +17,6 @@ from streaming.sources.permissions import PermissionDenied
 from streaming.sources.protocol.connection import unsigned_varint
 from streaming.sources.samples.directories import describe_directories
 from streaming.sources.samples.offsets import LOG_END, LOG_START, ListedOffsets, OffsetSpec, list_offsets
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NAMES = st.text("ab", min_size=1, max_size=3)
 OFFSETS = st.integers(-1, 2**62)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,9 +15,6 @@ from kafka.protocol.consumer import OffsetFetchRequest, OffsetFetchResponse
 from streaming.errors import ConnectionRefused
 from streaming.sources.samples.groups.blocks import GroupValues, committed_offsets, share_lags
 from streaming.sources.samples.groups.described import NO_GROUP, DescribedGroup, describe_groups, list_groups
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 NAMES = st.text("ab", min_size=1, max_size=3)
 OFFSETS = st.integers(-1, 2**62)

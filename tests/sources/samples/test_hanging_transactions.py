@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,9 +11,6 @@ from streaming.contracts.identifiers import Micros, TopicId
 from streaming.sources.samples.offsets import HeldPartition, HeldPartitions
 from streaming.sources.samples.transactions import HangingTransactions, OpenProducer
 from tests.examples import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 PARTITION = ("orders", 0)
 PRODUCERS = (1, 2, 3)

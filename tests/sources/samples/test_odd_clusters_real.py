@@ -7,10 +7,11 @@ transactions, and brokers of two versions.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
@@ -38,9 +39,6 @@ from tests.chaos_kafka.schedule import Shape
 from tests.chaos_kafka.stage import planned
 from tests.jobs.driver.test_batch import published, rows
 from tests.sources.samples.late_producer import answered
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.kafka]
 PATIENCE = 90.0

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import pytest
 from confluent_kafka import Producer
@@ -18,23 +19,19 @@ from deploy.sandbox import Sandbox, plan_cluster
 from deploy.sandbox.plan import random_id
 from streaming.contracts.health import is_late
 from streaming.contracts.identifiers import Micros
+from streaming.contracts.observations import Observation
 from streaming.contracts.samples import LogDirectoryObserved, QuorumMemberObserved, TransactionObserved
 from streaming.errors import ConnectionRefused
 from streaming.sources.protocol.addresses import Peers, parse_servers
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import Security
 from streaming.sources.samples.directories import DirectoriesKind
+from streaming.sources.samples.kind import Kind
 from streaming.sources.samples.offsets import OffsetsKind
 from streaming.sources.samples.quorum import QuorumKind
 from streaming.sources.samples.source import SamplesSource
 from streaming.sources.samples.transactions import TransactionsKind
 from tests.sources.samples.late_producer import leave_hanging
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from streaming.contracts.observations import Observation
-    from streaming.sources.samples.kind import Kind
 
 pytestmark = [pytest.mark.kafka]
 

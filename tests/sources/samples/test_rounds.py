@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.sample_blocks import TransactionsReported
@@ -12,7 +12,7 @@ from streaming.settings import CollectSettings
 from streaming.sources.permissions import DESCRIBE_CLUSTER, DESCRIBE_TRANSACTIONAL_IDS, READ_TOPICS, PermissionDenied
 from streaming.sources.polling.view import ClusterView, PartitionView
 from streaming.sources.protocol.quorum_messages import Leader, Quorum, QuorumMember
-from streaming.sources.samples.kind import BrokerAnswer
+from streaming.sources.samples.kind import AnswerContent, BrokerAnswer
 from streaming.sources.samples.offsets import HeldPartitions
 from streaming.sources.samples.quorum import QuorumKind
 from streaming.sources.samples.source import kinds_of
@@ -29,9 +29,6 @@ from streaming.sources.samples.transactions import (
     TransactionsKind,
 )
 from tests.blocks import ENVELOPE
-
-if TYPE_CHECKING:
-    from streaming.sources.samples.kind import AnswerContent
 
 SECOND = 1_000_000
 NOW = Micros(1_000 * SECOND)

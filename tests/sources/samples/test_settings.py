@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from streaming.contracts.identifiers import BrokerId, Micros
-from streaming.contracts.observations import SourceKind
+from streaming.contracts.observations import Observation, SourceKind
 from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved, TopicSettingsObserved
 from streaming.errors import ConnectionRefused
 from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPIC_CONFIGS, PermissionDenied
@@ -29,13 +30,7 @@ from streaming.sources.samples.settings import (
 )
 from streaming.sources.samples.source import SamplesSource
 from tests.blocks import ENVELOPE, singly
-from tests.plugins.fake_kafka import DESCRIBE_CONFIGS, MIN_ISR
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streaming.contracts.observations import Observation
-    from tests.plugins.fake_kafka import FakeKafka
+from tests.plugins.fake_kafka import DESCRIBE_CONFIGS, MIN_ISR, FakeKafka
 
 TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED = 29, 31
 OF_ORDERS = {

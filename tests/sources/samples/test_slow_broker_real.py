@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import permutations
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,15 +20,11 @@ from streaming.sources.protocol.addresses import Peers, parse_servers
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import Security
 from streaming.sources.samples.directories import DirectoriesKind
+from streaming.sources.samples.kind import Kind
 from streaming.sources.samples.offsets import OffsetsKind
 from streaming.sources.samples.source import SamplesSource
 from streaming.sources.samples.speed import SpeedKind
 from tests.blocks import speeds_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from streaming.sources.samples.kind import Kind
 
 pytestmark = [pytest.mark.kafka]
 

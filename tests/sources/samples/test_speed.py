@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -15,17 +15,13 @@ from streaming.sources.protocol.addresses import Peers, parse_servers
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import Security
 from streaming.sources.samples.directories import DirectoriesKind
+from streaming.sources.samples.kind import Kind
 from streaming.sources.samples.offsets import OffsetsKind
 from streaming.sources.samples.source import SamplesSource
 from streaming.sources.samples.speed import SpeedKind
 from streaming.sources.source import monotonic
 from tests.blocks import speeds_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from streaming.sources.samples.kind import Kind
-    from tests.plugins.fake_kafka import FakeKafka
+from tests.plugins.fake_kafka import FakeKafka
 
 PERIOD = Micros(400_000)
 PATIENCE = 120.0
