@@ -88,7 +88,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             publisher = partial(DirectoryPublisher, tmp_path / "bus", segment_bytes=1 << 20)
             apart = SeparateCollector(open_sources, publisher, cluster="c", name=NAME, peers=peers, report=lines.append)
             main = Scripted("admin:a", [heartbeat("admin:a", 1)])
-            collector = Collector([main], publisher, cluster="c", report=lines.append, beside=[apart])
+            collector = Collector([main], publisher, cluster="c", report=lines.append, companions=[apart])
             stack.enter_context(running(collector))
             return collector, peers, lines
 
