@@ -14,12 +14,18 @@ SENTENCE = (
     "no broker answers at kafka-1.example.com:9092 of cluster TsuxU8vkmQiwdwEupwQpCTZDQ: set job.listen-address, "
 )
 SENTENCE += "or start a broker of the cluster TsuxU8vkmQiwdwEupwQpCTZDQ and then isrwatch again"
+
+
+def finding(sentence: str) -> Finding:
+    return Finding(check="brokers", status=Status.PROBLEM, sentence=sentence)
+
+
 SAID: dict[str, Callable[[str], object]] = {
     "collect": collect.say,
     "job": job.say,
     "job, a problem": job.warn,
     "maintenance": maintenance.say,
-    "doctor": lambda sentence: doctor.print_findings([Finding("brokers", Status.PROBLEM, sentence)]),
+    "doctor": lambda sentence: doctor.print_findings([finding(sentence)]),
 }
 WIDTH = 100
 

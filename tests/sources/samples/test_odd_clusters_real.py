@@ -221,11 +221,11 @@ class Mixed(Sandbox):
         java, *options = super()._java(heap_megabytes, record=record)
         return [java, *(each for each in options if not str(each).startswith("-XX:SharedArchiveFile"))]
 
-    def _launch(self, node: int) -> None:
+    def launch(self, node: int) -> None:
         plan = self.plan
         if node != max(self.broker_ids):
             self.plan = replace(plan, version=NEWEST)
-        super()._launch(node)
+        super().launch(node)
         self.plan = plan
 
 
