@@ -117,7 +117,6 @@ def test_the_page_of_permissions_has_each_of_them_as_it_is_defined_and_its_comma
     every = (*PERMISSIONS, *EXTRA_PERMISSIONS)
     usual, extra = tables_of(page)
     grantee = Grantee(principal="User:isrwatch")
-
     assert len(extra) == len(EXTRA_PERMISSIONS)
     assert [*usual, *extra] == [
         [f"`{one.operation}` on {one.on}", one.requests, one.gives, one.without] for one in every

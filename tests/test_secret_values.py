@@ -36,7 +36,6 @@ def with_client(**client: str) -> Settings:
 )
 def test_a_variable_of_the_environment_stands_for_its_value(written: str, value: str) -> None:
     filled = with_secrets(with_client(key=written), {"USER": "ann", "PASSWORD": "s3${USER}"})
-
     assert filled.cluster.client == {"key": value}
 
 
@@ -51,7 +50,6 @@ def test_a_file_stands_for_its_content_without_the_end_of_its_last_line(
 ) -> None:
     path = tmp_path / "password"
     path.write_bytes(content.encode())
-
     assert with_secrets(with_client(key=f"file:{path}")).cluster.client == {"key": value}
 
 
@@ -63,9 +61,7 @@ def test_every_table_that_may_hold_a_secret_is_filled() -> None:
         ),
         collect=CollectSettings(broker_metrics={"1": value}, broker_metrics_client={"basic.auth.user.info": value}),
     )
-
     filled = with_secrets(configured, environment)
-
     assert filled.cluster.bootstrap_servers == "b:1"
     assert filled.cluster.client == filled.cluster.controllers.client == {"k": "b:1"}
     assert filled.collect.broker_metrics == {"1": "b:1"}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
 from streaming.changes.fold import fold
+from streaming.changes.incidents.context import ChangeRow
 from streaming.changes.state import Change, ReplicationState
-from streaming.contracts.blocks import block_of
+from streaming.contracts.blocks import PartitionsObserved, block_of
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.maintenance import MaintenanceObserved
@@ -19,6 +21,7 @@ from streaming.contracts.observations import (
     ConfigOrigin,
     ControllerObserved,
     Heartbeat,
+    Observation,
     PartitionObserved,
     SnapshotBegin,
     SnapshotEnd,
@@ -26,16 +29,9 @@ from streaming.contracts.observations import (
     SourceKind,
     TopicRemoved,
 )
+from streaming.contracts.state import PartitionState
 from streaming.delta.changes.log import changes_to_arrow
 from streaming.delta.incidents.rows import rows_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streaming.changes.incidents.context import ChangeRow
-    from streaming.contracts.blocks import PartitionsObserved
-    from streaming.contracts.observations import Observation
-    from streaming.contracts.state import PartitionState
 
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND

@@ -157,7 +157,6 @@ def test_a_crash_of_another_broker_meanwhile_is_a_loss_beside_it_or_makes_it_one
 def test_of_planned_work_it_is_not_said_that_clients_notice_nothing_while_a_crash_beside_it_refuses_writes() -> None:
     faults = [(10.0, "stop", {"broker": 3}), (15.0, "kill", {"broker": 4}), (60.0, "start", {"broker": 4})]
     table = table_of([played(faults, 90, [(5, 900, 3)])], IncidentGaps()).values()
-
     said = {row["incident_class"]: (row["severity"], row["consequence"]) for row in table}
     failed = "acks=all writers of topic orders failed"
     assert said == {

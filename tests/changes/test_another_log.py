@@ -92,9 +92,7 @@ def test_brokers_controllers_and_minima_of_the_new_log_are_believed() -> None:
     story.later().controller(3001, 2)
     story.later().broker(1, fenced=True)
     story.later().config("1", topic="orders")
-
     state, _ = applied(story.seen)
-
     assert [state.brokers[CLUSTER, BrokerId(broker)].is_fenced for broker in (1, 2)] == [True, False]
     cluster = state.clusters[CLUSTER]
     assert (cluster.controller, cluster.controller_epoch) == (3001, 2)
@@ -186,10 +184,8 @@ def test_two_collectors_with_two_names_do_not_take_turns(story: Story) -> None:
     old = list(story.seen)
     other.later(30).snapshot(reason=SnapshotReason.PERIODIC)
     late = other.seen[-5:]
-
     assert name_after(old, named("payments", other.seen)) == "orders-eu"
     assert name_after(old[:-1], named("payments", [*other.seen[:-5], *late])) == "orders-eu"
-
     other.later(120).snapshot(reason=SnapshotReason.PERIODIC)
     assert name_after(old, named("payments", other.seen)) == "payments", "nobody uses the first name any more"
 

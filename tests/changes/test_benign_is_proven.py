@@ -117,7 +117,6 @@ def test_an_unclean_election_after_a_disk_that_held_the_last_replica_is_reported
     elected = {"isr": (2,), "leader": 2, "leader_epoch": 2, "partition_epoch": 2, "leader_recovering": True}
     story.later(60).partition(**elected, cause="unclean_election", evidence="proven")
     story.later(60).heartbeat()
-
     assert reported(story) == [("unclean_election", "critical", True)]
     assert [each["broker"] for each in incidents(story)[0]["suspects"]] == [1]
 

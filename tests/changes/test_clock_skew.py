@@ -128,9 +128,7 @@ def test_a_poller_whose_clock_was_set_back_by_less_than_a_minute_is_not_old() ->
     story.later(5).partition(0, isr=(1, 2), **nothing)
     story.later(-45).partition(0, isr=(1,), **nothing)
     story.later(5).partition(0, isr=(1, 3), **nothing)
-
     told = fold(ReplicationState(), story.seen)
-
     isrs = [it.after.isr for it in told.changes if it.after is not None]
     assert isrs == [(1, 2), (1,), (1, 3)], "beside the first report"
     times = [it.after.changed_at or 0 for it in told.changes if it.after is not None]

@@ -57,10 +57,8 @@ def test_a_topic_configured_before_its_partitions_is_diskless_at_once(story: Sto
     story.snapshot([])
     story.later().config("true", origin, key=DISKLESS)
     story.partition(isr=(1,))
-
     state, changes = played(story.seen)
     partition = only(state)
-
     assert partition.is_diskless
     assert states_of(partition) == ("partitions", "diskless")
     assert events(changes) == [EventKind.TOPIC_CREATED]
@@ -246,9 +244,7 @@ def test_changes_of_other_topics_do_not_write_the_diskless_ones_again(story: Sto
     for epoch in range(1, 20):
         story.later().partition(isr=(1, 2) if epoch % 2 else (1, 2, 3), partition_epoch=epoch, **LAG)
     story.later().controller(7, 2)
-
     rows = changes_to_arrow(fold(state, story.seen[told:]).changes).to_pylist()
-
     written = [row["cluster_after"]["diskless_topics"] for row in rows if row["cluster_after"] is not None]
     assert written
     assert not any(written), "a change carries only what it configures"
@@ -264,8 +260,6 @@ def test_the_configuration_counts_from_its_place_within_a_batch(story: Story) ->
     state, batch = ReplicationState(), ReplicationState()
     for observed in story.seen:
         state.apply(fold(state, [observed]).touched)
-
     batch.apply(fold(batch, story.seen).touched)
-
     assert list(batch.partitions()) == list(state.partitions())
     assert [(each.is_diskless, each.isr_shrinks) for each in batch.partitions()] == [(False, 0), (False, 1)]

@@ -341,10 +341,8 @@ def test_elections_between_two_polls_are_counted_by_the_leader_epoch_and_are_no_
     poll.later(10).partition(leader_epoch=9, isr=(1, 2), **nothing)
     poll.later(10).partition(leader_epoch=10, leader=2, isr=(1, 2), **nothing)
     poll.partition(1, leader_epoch=2, **nothing)  # created, and elected twice since
-
     state, changes = run(poll.seen)
     first, second = state.partitions()
-
     assert [change.missed for change in steps(changes)] == [3, 0, 2]
     assert (first.missed_changes, second.missed_changes) == (3, 2)
     assert EventKind.CHANGES_MISSED in kinds(steps(changes)[0])

@@ -46,7 +46,6 @@ def test_a_higher_replication_factor_that_refuses_writes_until_it_is_reached_is_
     story.later(600).heartbeat()
     assert reported(story) == [("unsafe_reassignment", "critical", True)]
     assert incidents(story)[0]["consequence"] == "acks=all writers of topic orders fail"
-
     story.later(5).partition(**more, isr=(1, 2), partition_epoch=2, cause="expand", evidence="proven")
     story.later(5).partition(replicas=(1, 2, 3), isr=(1, 2, 3), partition_epoch=3, **MOVE)
     story.later(600).heartbeat()
@@ -67,7 +66,6 @@ def test_replicas_that_are_added_do_not_hide_that_a_broker_is_lost(minimum: str,
     story.later(9).partition(**move, isr=(1, 3, 4), partition_epoch=3, cause="expand", evidence="proven")
     story.partition(replicas=(2, 4), isr=(4,), leader=4, leader_epoch=1, partition_epoch=4, **MOVE)
     story.later(600).heartbeat()
-
     assert reported(story) == [("broker_loss", severity, True), ("reassignment", "info", False)]
 
 
@@ -83,7 +81,6 @@ def test_an_unclean_election_that_nobody_observed_is_one(*, is_announced: bool) 
     elected = {"isr": (2,), "leader": 2, "leader_epoch": 4, "partition_epoch": 6, "leader_recovering": True}
     story.later(600).snapshot([{**two, **elected}], reason=LOST)
     story.later(30).heartbeat()
-
     assert reported(story) == [("unclean_election", "critical", True)]
 
 
@@ -130,7 +127,6 @@ def test_an_announcement_does_not_reach_back_into_a_time_that_nobody_observed() 
     story.later(600).snapshot([gone], reason=LOST)
     story.broker(1, fenced=True)
     story.later(200).heartbeat()
-
     assert "info" not in {severity for _, severity, _ in reported(story)}
 
 
@@ -164,7 +160,6 @@ def test_a_quorum_that_was_reported_with_a_clock_ahead_does_not_stay_as_it_was()
         story.offset += 1
         story.heartbeat()
         voters(story, (1, 2))
-
     assert safe(story) == {1: False, 2: False, 3: True}
 
 
@@ -314,7 +309,6 @@ def test_a_move_that_ends_with_the_loss_of_a_broker_that_stays_assigned_does_not
     story.later(5).partition(**ended, **either)
     story.broker(2, fenced=True)
     story.later(300).heartbeat()
-
     assert reported(story) == [("broker_loss", "warning", True), ("reassignment", "info", False)]
 
 
@@ -326,7 +320,6 @@ def test_a_second_unclean_election_within_a_gap_is_counted() -> None:
     again = {"leader_recovering": True, "isr": (3,), "leader": 3, "leader_epoch": 5, "partition_epoch": 6}
     over_a_gap(story, [recovering], [again])
     folded = fold(ReplicationState(), story.seen)
-
     (partition,) = folded.touched.partitions()
     assert partition.unclean_elections == 1
     assert EventKind.UNCLEAN_ELECTION in {each.event for change in folded.changes for each in change.events}

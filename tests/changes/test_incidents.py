@@ -205,7 +205,6 @@ def test_a_slow_broker_that_is_restarted_cleanly_is_no_turn_of_an_earlier_crash(
     story.later().broker(2, in_controlled_shutdown=True)
     story.partition(isr=(1, 3), partition_epoch=5, **STOPPED)
     story.later().broker(2, broker_epoch=12)
-
     assert kinds_in(story) == ["broker_loss", "slow_follower", "controlled_shutdown"]
 
 
@@ -327,9 +326,7 @@ def test_seconds_are_those_of_the_partitions_states() -> None:
     seen = observations("under_min_isr")
     folded = fold(ReplicationState(), (it for it in seen if it.channel is Channel.REPLICATION))
     partitions = list(folded.touched.partitions())
-
     (row,) = table_of([tuple(rows_of(changes_to_arrow(folded.changes), 1))], IncidentGaps()).values()
-
     for name in ("under_replicated", "under_min_isr", "offline"):
         expected = sum(getattr(partition, f"{name}_seconds") for partition in partitions)
         assert row[f"{name}_partition_seconds"] == pytest.approx(expected), name

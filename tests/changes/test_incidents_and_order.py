@@ -87,7 +87,6 @@ def test_a_first_minimum_does_not_count_a_partition_again(origin: ConfigOrigin, 
     story.later(1_000).partition(partition_epoch=1, **lag)
     story.partition(1, leader_epoch=1, partition_epoch=2, **lag)
     story.later(20).heartbeat()
-
     (incident,) = incidents_of(story.seen)
     assert incident["incident_class"] == "slow_follower", "nobody else leads anything: no link is shown to be cut"
 
@@ -140,7 +139,6 @@ def test_who_is_down_is_to_be_started_though_another_one_did_the_harm() -> None:
     story.later(10).broker(2, broker_epoch=99)
     story.partition(1, **second, isr=(1, 2), partition_epoch=2, **EXPAND)
     story.later(5).heartbeat()
-
     (incident,) = incidents_of(story.seen)
     assert (incident["incident_class"], [each["broker"] for each in incident["suspects"]]) == ("unsafe_shutdown", [2])
     assert incident["next_step"] == "start broker 3 again, and stop only what is safe to stop"

@@ -138,9 +138,7 @@ def test_a_poller_further_ahead_takes_over_until_the_logs_next_snapshot(world: i
     log = stretched(log_of(world), SLOW)
     alone = applied([log])
     polls = [it for it in polls_of(log, SourceKind.POLL) if it.occurred_not_after < log[-1].occurred_not_after - 1]
-
     both = applied(behind_the_log(log, polls, dice, lead=20 * SILENCE))
-
     assert seen_by_all(both.state) == seen_by_all(alone.state)
     assert both.state.clusters["c1"].authority is SourceKind.METADATA_LOG
     assert {key: it.is_fenced for key, it in both.state.brokers.items()} == {
@@ -166,9 +164,7 @@ def test_each_life_of_a_topic_is_its_own_for_a_poller_too(world: int, dice: Rand
     log = log_of(world)
     polls = polls_of(log, SourceKind.POLL)
     shown = {(it.topic_id, it.partition) for it in polls if isinstance(it, PartitionObserved)}
-
     told = applied(mixed([polls], dice))
-
     assert seen_by_all(told.state) == seen_by_all(applied([polls]).state)
     assert {(it.topic_id, it.partition) for it in told.state.partitions()} == shown
     births = {EventKind.TOPIC_CREATED, EventKind.TOPIC_DELETED}

@@ -97,9 +97,7 @@ def test_a_short_cut_is_a_split_unless_one_broker_may_have_stood_still() -> None
         episode.add_report(2, [3], (2,), late, is_shrunk=False)
     for episode in (of_groups, of_one, of_one_late):
         episode.rejoin(1, [2], 3 * second - 1)
-
     found = [episode.verdict(ConfiguredTimes()) for episode in (of_groups, of_one, of_one_late)]
-
     assert found == [IncidentClass.NETWORK_SPLIT, IncidentClass.NETWORK_SPLIT, IncidentClass.LEADER_STALL]
 
 

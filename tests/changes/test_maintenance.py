@@ -89,7 +89,6 @@ def test_an_announcement_is_an_event_and_a_state_until_its_end(story: Story, des
     assert (began.event, began.event_broker) == (EventKind.MAINTENANCE_BEGAN, 3)
     assert began.detail == "new disk; until 2023-11-14 22:43:30Z (ann@host-1)"
     assert broker_of(state, 2).maintenance_until is None
-
     over, more = folded(merged(beats(story, 3 * MINUTE * 60), desk.seen))
     assert kinds(more) == ["began", "lapsed"]
     assert broker_of(over)[-5:-1] == (None, None, None, None)

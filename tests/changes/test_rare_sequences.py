@@ -129,9 +129,7 @@ def test_a_reassignment_between_two_polls_hides_no_partition_that_nobody_leads(i
     for _ in range(10):
         poller.later(30)
         poll(poller, partition, (1, 2))
-
     state, rows = applied(poller.seen)
-
     assert only(state).is_offline
     assert [(row["incident_class"], row["closed_at"]) for row in standing(rows)] == [("broker_loss", None)]
 
@@ -168,7 +166,6 @@ def test_lag_that_lasts_longer_than_the_announced_work_is_not_planned_any_more(s
     within = len(story.seen)
     beats(story, 60)
     seen = [*story.seen[: shrunk - 1], *extra, *story.seen[shrunk - 1 :]]
-
     assert [kind for kind, _ in named(applied(seen[: within + 1])[1])] == ["controlled_shutdown"]
     assert named(applied(seen)[1]) == [("slow_follower", [1, 3])]
 

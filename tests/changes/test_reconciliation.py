@@ -182,9 +182,7 @@ def test_a_meter_that_says_nothing_for_long_begins_a_new_window(windows: Reconci
     windows.follow([], until(later))
     windows.settle()
     assert counted(windows) == {2: (2, 0)}
-
     windows.hold([sample(ONE, later + 1, 9)])
     windows.follow([], until(later + 1))
     windows.settle()
-
     assert counted(windows) == {1: (0, 0), 2: (2, 0)}

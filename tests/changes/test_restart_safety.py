@@ -135,7 +135,6 @@ def test_while_another_broker_may_go_down_for_planned_work_only_that_one_is_safe
         "planned work on broker 3 is announced, which may go down: wait until it is over, or end it with "
         "isrwatch maintenance --broker 3 --end when that broker is back and in sync"
     )
-
     story.later().broker(3, fenced=True)
     story.partition(isr=(1, 2), partition_epoch=1)
     safe, order = advice([*story.seen[:-2], lease, *story.seen[-2:]])
@@ -255,12 +254,10 @@ def test_one_announcement_of_several_brokers_does_not_block_its_own_order(story:
     story.snapshot([{}, {"leader": 2}, {"leader": 3}])
     rolling = [*story.seen, *announced(story, "a", 1, 2, 3)]
     assert advice(rolling) == ({1: True, 2: True, 3: True}, [1, 2, 3])
-
     each = advised([*story.seen, *announced(story, "a", 1, 2)])
     assert {number: one.restart_order for number, one in each.items()} == {1: 1, 2: 2, 3: None}
     assert each[3].restart_reason.startswith("planned work on brokers 1, 2 is announced")
     assert "isrwatch maintenance --broker 1 --broker 2 --end when they are back" in each[3].restart_reason
-
     each = advised([*rolling, *announced(story, "b", 2)])
     assert {number: one.is_safe_to_stop for number, one in each.items()} == {1: False, 2: True, 3: False}
     assert {number: one.restart_order for number, one in each.items()} == {1: None, 2: 1, 3: None}

@@ -41,9 +41,7 @@ def details(folded: FoldResult) -> list[str | None]:
 def test_a_proof_of_the_last_step_gives_its_cause_and_leaves_the_rest(shrunk: tuple[Story, ReplicationState]) -> None:
     story, state = shrunk
     before, offset = state.topic(TOPIC)[0], story.offset
-
     folded = fold(state, [proof(story.later(), offset)])
-
     assert details(folded) == [f"the change at offset {offset}: fenced to controlled_shutdown"]
     after = folded.touched.topics[TOPIC][0]
     assert (after.last_cause, after.last_evidence, after.last_cause_offset) == (

@@ -49,11 +49,9 @@ def test_a_tombstone_goes_after_a_day_and_its_totals_are_the_clusters(size: int)
     story = shrunk_and_deleted()
     state, _, _ = run(story.seen, size)
     assert [it.is_deleted for it in state.partitions()] == [True, True]
-
     story.later(2 * DAY).heartbeat()
     state, tally, changes = run(story.seen, size)
     (row,) = cluster_rows(state, tally, 1)
-
     assert list(state.partitions()) == []
     assert (row["isr_shrinks"], row["under_min_isr_seconds"], row["partitions"]) == (1, 5.0, 0)
     told = [

@@ -100,7 +100,6 @@ def test_under_min_isr_pages_with_topic_broker_and_cause_and_resolves(delivery: 
     assert "Topics: orders (2). Brokers missing from these ISRs: 3 (1)." in page["annotations"]["description"]
     assert ticket["annotations"]["summary"] == "Broker 3 of prod left ISRs: fenced"
     assert delivery.webhook.alerts("KafkaIsrShrink", cause="controlled_shutdown") == []
-
     exporter.text = cluster_text("prod", fenced=2)
     delivery.told("KafkaUnderMinIsr", "prod", "resolved")
     delivery.told("KafkaIsrShrink", "prod", "resolved")
@@ -115,7 +114,6 @@ def test_an_exporter_that_dies_is_a_ticket_then_a_page_and_both_resolve_when_it_
     assert ticket["annotations"]["summary"] == "Replication of edge is not being monitored"
     assert "Sources: the exporter is not responding." in ticket["annotations"]["description"]
     delivery.told("KafkaReplicationMonitorBlind", "edge", severity="page")
-
     exporter.status = 200
     delivery.told("KafkaReplicationMonitorStale", "edge", "resolved", severity="ticket")
     delivery.told("KafkaReplicationMonitorBlind", "edge", "resolved", severity="page")

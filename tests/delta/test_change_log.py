@@ -110,10 +110,8 @@ def test_derived_tables_never_go_back_when_two_jobs_write_them(tmp_path: Path) -
     slow, fast = Projections(tmp_path), Projections(tmp_path)
     behind = slow.recover(early)
     late = truth.commit(rows, {"a": 2})
-
     assert fast.project(fast.recover(late))
     assert not slow.project(behind)
-
     events = rows_in(tmp_path, "replication_events")
     assert len(events) == 2 * len({event["event_id"] for event in events}), "the same rows were committed twice"
     assert {row["as_of_version"] for row in rows_in(tmp_path, "partition_state")} == {late}
@@ -225,9 +223,7 @@ def test_what_partitions_have_in_common_is_not_mixed_up_between_blocks_and_shape
     story.snapshot([{}, {"isr": (1, 2)}, {}, {"isr": (2,), "leader": 2, "leader_epoch": 7, "partition_epoch": 9}])
     changes = fold(ReplicationState(), story.seen).changes
     (listed,) = [change.listed for change in changes if change.listed is not None]
-
     rows = changes_to_arrow(changes).to_pylist()
-
     assert len(set(map(id, listed.shapes))) == 3
     expected = [(each.partition, list(each.isr), each.leader_epoch) for each in listed.values()]
     written = [row for row in rows if row["subject"] == "partition"]

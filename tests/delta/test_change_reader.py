@@ -207,7 +207,6 @@ def test_files_without_statistics_are_read_as_well(path: Path, table: DeltaTable
         commit(table, "d")
     files = pa.table(table.get_add_actions(flatten=True))
     assert ("max.version" in files.column_names) is is_mixed
-
     read = [topic for _, names in topics(ChangeReader(path).poll()) for topic in names]
     assert read == (list("abcd") if is_mixed else ["b", "c"])
     assert rows_between(path, without - 1, without).column("topic").to_pylist() == ["b"]

@@ -87,7 +87,6 @@ def test_a_start_knows_of_a_cluster_what_was_known_at_that_version(tmp_path: Pat
         batch.apply(rows)
         if number == projected:
             batch.projections.project(batch.shared)
-
     by_version = followed(tmp_path)
     assert len(by_version) >= BATCHES - 1
     for version, contexts in by_version.items():

@@ -106,10 +106,8 @@ def test_a_compaction_that_comes_second_doubles_no_row(log: ChangeLog, tmp_path:
     else:
         Writer(table).tidy(lambda properties: compact(table, path, LARGE, {}, properties))
     before = content(path)
-
     with pytest.raises(TableRefused, match="another job writes"):
         Writer(late).tidy(lambda properties: compact(late, path, LARGE, {}, properties))
-
     assert content(path) == before
     assert len(before) == (7 if first == "a commit" else 6) * changed()[1].num_rows
 
@@ -122,9 +120,7 @@ def test_files_of_a_compaction_that_was_not_committed_are_swept(log: ChangeLog, 
         Writer(late).tidy(lambda properties: compact(late, path, LARGE, {}, properties))
     needed, newest = len(data_files(path)), DeltaTable(str(path))
     keeper = compacting(newest, path)
-
     keeper.sweep()
     keeper.sweep()
-
     assert len(data_files(path)) < needed
     assert read_all(DeltaTable(str(path))).num_rows == 7 * changed()[1].num_rows

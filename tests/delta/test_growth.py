@@ -67,7 +67,6 @@ def test_without_only_changes_and_events_grow(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("days", "second"), [(1, 1), (4, 2), (60, 30), (119, 59), (365, 60)])
 def test_a_run_of_any_length_is_compared_with_a_day_of_its_own(days: int, second: int) -> None:
     size = parsed(["--days", str(days)])
-
     assert size.second == second
     measured = {day: Measured(0.1, 0.2, 300, {"events": day * 400_000}, day * 1_000) for day in (second, days)}
     lines = list(table_of(measured, size))

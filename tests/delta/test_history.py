@@ -184,11 +184,9 @@ def test_a_version_before_the_kept_history_is_refused_with_what_there_is(week: L
     clock = Clock(now=START)
     newest = week.version
     first = day(START)
-
     assert [as_of(week.directory, str(version), clock) for version in range(newest + 1)] == list(range(newest + 1))
     oldest = week.expire(first + dt.timedelta(days=4))
     newest = week.version
-
     assert 3 <= oldest < newest
     for version in range(oldest, newest + 1):
         assert as_of(week.directory, str(version), clock) == version
@@ -201,9 +199,7 @@ def test_a_time_before_the_kept_history_is_refused_with_the_oldest_there_is(week
     table = DeltaTable(str(week.path))
     moments = {version: committed_at(table, version) or 0 for version in range(1, week.version + 1)}
     clock = Clock(now=START)
-
     oldest = week.expire(day(START) + dt.timedelta(days=4))
-
     for version, moment in moments.items():
         text = _iso(moment)
         if version >= oldest:

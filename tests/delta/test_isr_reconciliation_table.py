@@ -114,7 +114,6 @@ def test_of_the_metadata_log_nothing_is_missed(tmp_path: Path, restarts: bool) -
         life.measure(each for each in seen if isinstance(each, BrokerMetricsObserved))
         if restarts and second in {50, 70}:
             life.restart()
-
     found = life.reconciled()
     assert {(broker, meter) for broker in (1, 2, 3) for meter in Meter} == set(found)
     assert [row["missed"] for row in found.values()] == [0] * 6
@@ -130,7 +129,6 @@ def test_what_a_slow_poll_does_not_see_the_brokers_count(tmp_path: Path) -> None
         if second % 30 == 1:
             life.replicate(poller.poll(life.source, EPOCH + second * SECOND))
         life.measure(each for each in seen if isinstance(each, BrokerMetricsObserved))
-
     found = life.reconciled()
     for (broker, meter), row in found.items():
         assert row["counted"] == life.truth(row, broker, meter)

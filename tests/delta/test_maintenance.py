@@ -101,7 +101,6 @@ def count(path: Path) -> int:
 def test_the_log_and_the_files_stay_few_every_row_stays_and_every_version_is_read(tmp_path: Path) -> None:
     log, path = ChangeLog(tmp_path, A_MINUTE), tmp_path / PARTITION_CHANGES.name
     commit(log, tmp_path, times=110, seconds=10)
-
     _, rows = changed()
     kept = versions_in_log(path)
     assert count(path) == 110 * rows.num_rows
@@ -270,7 +269,6 @@ def test_state_tables_that_know_more_than_the_changes_are_refused(tmp_path: Path
     if not is_gone:
         (tmp_path / "copy").rename(path)
     older = ChangeLog(tmp_path)
-
     with pytest.raises(TableRefused, match=r"up to version 5 .* bring back the whole folder"):
         Projections(tmp_path).recover(older.version)
 

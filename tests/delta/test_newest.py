@@ -137,9 +137,7 @@ def test_what_its_source_left_out_is_forgotten_in_its_own_cluster_only(tmp_path:
         {**sample, "cluster_id": "a", "partition": 0, "collected_at": old},
         {**sample, "cluster_id": "b", "partition": 0, "collected_at": old},
     ]), {"admin:a": 1})  # fmt: skip
-
     newest.put(columns([{**sample, "cluster_id": "a", "partition": 1, "collected_at": new}]), {"admin:a": 2})
-
     assert {key[:3] for key in table(tmp_path)} == {("a", "t", 1), ("b", "t", 0)}
     assert len(newest) == 2
     assert NewestRows(tmp_path, REPLICA_OFFSETS).position("admin:a") == 2

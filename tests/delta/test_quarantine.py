@@ -76,7 +76,6 @@ def test_log_and_files_stay_few_and_each_record_is_counted(tmp_path: Path, monke
         monkeypatch.setattr("streaming.delta.log.maintenance.time.time", lambda number=number: began + number)
         (path / f"part-{number}-torn.parquet").write_bytes(b"a write that was never committed")
         assert quarantine.add([record(number)], Micros(1)).total() == 1
-
     assert versions_in_log(path)[0] > 0
     assert len(versions_in_log(path)) < 70, "of a minute, and back to a checkpoint"
     assert len(data_files(path)) < RECORDS + 60 + 2 * 5, "what was never committed is swept a minute later"
@@ -213,7 +212,6 @@ def test_a_record_is_counted_instead_when_its_time_is_over_and_makes_room_for_a_
     quarantine.add([odd(number) for number in range(KEPT_RECORDS)], Micros(DAY))
     quarantine.add([odd(100)], Micros(7 * DAY))
     quarantine.add([odd(101)], Micros(9 * DAY))
-
     assert kept(tmp_path, Channel.REPLICATION) == [*range(KEPT_RECORDS), 101]
     table = DeltaTable(str(tmp_path / QUARANTINE.name)).to_pyarrow_table()
     few = condensed(table, 7, 9 * DAY).to_pylist()

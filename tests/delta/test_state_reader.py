@@ -171,8 +171,6 @@ def test_the_row_of_a_cluster_does_not_move_back_what_its_sources_have_reported_
     whole = fold(ReplicationState(), story.seen).touched
     for source in whole.sources.values():  # their table is written more often than that of the clusters
         state.put_source(source)
-
     apply_changes(state, step, StateVersions(sources=1))
-
     assert {(each.watermark, each.authority_watermark) for each in state.clusters.values()} == {(story.now, story.now)}
     assert state.clusters == whole.clusters

@@ -157,7 +157,6 @@ def test_topics_beyond_some_counts_are_those_of_such_partitions(told: list[Obser
     state.load([key for key in list(state.topic_keys()) if taken.random() < 0.5])
     clusters = {row["cluster_id"] for row in rows.to_pylist()}
     counts = {row["topic_id"]: kept.randrange(4) for row in rows.to_pylist() if kept.random() < 0.8}
-
     for cluster_id in clusters:
         assert set(state.topics_beyond(cluster_id, counts)) == {
             (cluster_id, row["topic_id"])
@@ -175,7 +174,6 @@ def test_the_end_of_a_report_without_news_decodes_no_topic() -> None:
     told = len(story.seen)
     story.later().snapshot([{}, {}])
     end = [each for each in story.seen[told:] if isinstance(each, SnapshotEnd)]
-
     assert len(end) == 1
     assert fold(state, end).dropped == ()
     assert not state.topics
@@ -190,9 +188,7 @@ def test_a_topic_is_decoded_when_it_is_asked_for_and_no_other() -> None:
     )
     state = recovered(pa.concat_tables([first, another, first.slice(1, 0)]))
     key, other = sorted(state.topic_keys(), key=lambda each: each[1] == "other")
-
     assert set(state.topic(key)) == {0, 1}
-
     assert list(state.topics) == [key]
     assert list(state.stored or ()) == [other]
     assert state.topic(("nobody", "nothing")) == {}  # type: ignore[arg-type]

@@ -140,8 +140,6 @@ def test_a_writer_suspended_until_its_log_expired_goes_on(tmp_path: Path, monkey
         busy.replace([row(number)], None)
     entries = tmp_path / "source_progress" / "_delta_log"
     assert not (entries / f"{1:020}.json").exists()
-
     suspended.replace([row(2)], None)
     busy.replace([row(30)], None)
-
     assert positions(tmp_path) == {"metrics": [30], "offsets": [2]}

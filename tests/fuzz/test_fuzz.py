@@ -20,7 +20,6 @@ def test_damaged_input_is_refused_in_quarantine_or_a_value_of_which_everything_h
     seed = time.time_ns() % 1_000_000
     print(f"seed {seed}")
     counts, failure = tried(kind(), seed, range(CASES))
-
     assert not failure
     assert INSIDE - 0.2 < counts["inside"] / CASES < INSIDE + 0.2
 
@@ -32,7 +31,6 @@ def test_damaged_input_is_refused_in_quarantine_or_a_value_of_which_everything_h
 )
 def test_what_was_believed_once_is_refused_since(kind: type[Target], seed: int, number: int) -> None:
     counts: Counter[str] = Counter()
-
     assert not failure_of(kind(), seed, number, counts)
     assert counts[QUARANTINED] == 1
 
@@ -49,7 +47,6 @@ class Trusting:
 
 def test_a_reader_that_believes_everything_fails_with_the_command_that_repeats_it() -> None:
     _, failure = tried(Trusting(), 7, range(100))
-
     number = failure.rpartition(" ")[2].strip()
     assert "IndexError" in failure
     assert f"python -m tests.fuzz --target 'trusting' --seed 7 --only {number}" in failure

@@ -82,9 +82,7 @@ def test_a_bus_that_was_lost_and_begun_again_is_read_from_its_begin(places: JobL
     applied(places)
     shutil.rmtree(places.bus)
     publish(places, story[cut:])
-
     (sentence,) = applied(places)
-
     assert "replication/metadata_log:a on the bus was replaced" in sentence
     assert "its begin" in sentence
     assert essence_without_loss(places) == expected_changes(story)
@@ -117,9 +115,7 @@ def test_a_bus_restored_from_a_copy_is_recognised_and_none_skipped(places: JobLo
     applied(places)
     restore(places)
     publish(places, story[60:])
-
     (sentence,) = applied(places)
-
     assert "was replaced, restored from a copy, or cut" in sentence
     assert essence_without_loss(places) == expected_changes(story)
 
@@ -170,7 +166,6 @@ def test_a_log_that_comes_back_as_another_one_while_the_job_runs_stops_the_query
     shutil.rmtree(places.bus)
     assert reader.latestOffset(at, ReadAllAvailable()) == at
     publish(places, story)
-
     with pytest.raises(IsrwatchError, match="replication/metadata_log:a on the bus was replaced"):
         reader.latestOffset(at, ReadAllAvailable())
     with pytest.raises(IsrwatchError, match="replication/metadata_log:a on the bus was replaced"):

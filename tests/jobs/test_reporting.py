@@ -82,10 +82,8 @@ def test_sources_of_samples_are_told_too_and_go_on_after_a_start(places: JobLoca
     offsets = query("offsets", places)
     offsets.batch.apply(from_bus(places, Channel.OFFSETS, "admin:a"))
     Reporter([offsets], places).report()
-
     again = query("offsets", places)
     Reporter([again], places).report()
-
     row = told(places)["offsets", "admin:a"]
     assert (row["observed_until"].timestamp() * 1_000_000, row["quarantined"], row["behind_bytes"]) == (7, 1, 0)
     assert (row["cluster"], row["as_of_version"], row["authority"]) == ("orders-eu", None, "none")
@@ -101,7 +99,6 @@ def test_segments_that_were_deleted_count_as_applied(places: JobLocations) -> No
     bus.delete_below(Channel.REPLICATION, LOG, kept)
     end = bus.end_positions(Channel.REPLICATION)[LOG]
     oldest = bus.start_positions(Channel.REPLICATION)[LOG]
-
     assert bus.bytes_behind(Channel.REPLICATION, LOG, whole["position"][0].as_py()) == (end, end - oldest)
     assert bus.bytes_behind(Channel.REPLICATION, LOG, whole["position"][-1].as_py()) == (end, 0)
 

@@ -55,7 +55,6 @@ def test_what_the_user_gave_is_left_alone() -> None:
 
 def test_our_own_extra_wins_over_the_reference_file() -> None:
     unset = configuration("isrwatch", {}, jars=(), extra={"spark.sql.streaming.minBatchesToRetain": "8"})
-
     assert unset["spark.sql.streaming.minBatchesToRetain"] == "8"
 
 
@@ -115,7 +114,6 @@ def test_the_reference_files_are_found_in_a_checkout() -> None:
 @pytest.mark.spark
 def test_a_session_has_the_configuration_and_this_python(spark: SparkSession) -> None:
     given = spark.sparkContext.getConf()
-
     assert given.get("spark.sql.streaming.minBatchesToRetain") == "20"
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.sparkContext.pythonExec == os.environ["PYSPARK_PYTHON"] == sys.executable

@@ -64,11 +64,9 @@ def test_tables_of_an_older_copy_get_what_they_lack_in_any_case(spark: SparkSess
     shutil.copytree(places.tables, backup)
     publish(places, story[half:])
     applied(places, spark, len(story))
-
     shutil.rmtree(places.tables)
     backup.rename(places.tables)
     applied(places, spark, len(story))
-
     assert essence(rows(places.tables, "partition_changes")) == expected_changes(story)
 
 

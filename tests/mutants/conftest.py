@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.mutants.faults import Fault
 from tests.mutants.selection import Selection, selection_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RULE = """\
 LIMIT = 3

@@ -80,7 +80,6 @@ def test_a_test_that_fails_without_any_fault_is_named_and_sees_none(project: Pat
         )
     finally:
         broken.write_text(before)
-
     assert verdicts["wrong"] != SMALL
     assert unsteady == [SMALL]
 
@@ -90,9 +89,7 @@ def test_faults_outside_of_functions_are_tried_in_copies_which_are_as_before_the
 ) -> None:
     copies = [project, shutil.copytree(project, tmp_path / "copy")]
     faults = [fault(1, "3", "2"), fault(12, "1", "2"), fault(1, "3", "4")]
-
     verdicts = {verdict.fault: bool(verdict.seen_by) for verdict in tried_at_once(faults, selection, copies)}
-
     assert [verdicts[each] for each in faults] == [True, False, True]
     assert {(copy / "rule.py").read_text() for copy in copies} == {RULE}
 

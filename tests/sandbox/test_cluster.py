@@ -22,7 +22,6 @@ def test_a_cluster_comes_up_as_it_was_told_and_describes_itself(kafka_cluster: A
     own = {1: {"broker.rack": "a"}}
     cluster = kafka_cluster(brokers=2, node_properties=own, replica_lag_time_max_ms=12345)
     cluster.admin.create_topic("orders", assignment=[[1, 2], [2, 1]])
-
     assert (cluster.broker_ids, cluster.controller_ids) == ((1, 2), (101,))
     assert cluster.admin.live_brokers() == {1, 2}
     assert cluster.admin.describe("orders") == {

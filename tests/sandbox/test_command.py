@@ -85,7 +85,6 @@ def test_each_tool_is_a_class_of_the_newest_kafka() -> None:
     for jar in jar_paths(SANDBOX):
         with zipfile.ZipFile(jar) as content:
             classes |= {name.removesuffix(".class").replace("/", ".") for name in content.namelist()}
-
     assert set(TOOLS.values()) - classes == set()
 
 

@@ -25,7 +25,6 @@ def ports_of(planned: Plan) -> list[int]:
 
 def test_no_two_nodes_of_a_plan_share_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "PORTS", range(15_000, 15_400))
-
     for _ in range(50):
         ports = ports_of(plan_cluster(brokers=6, controllers=3, proxy=True))
         assert len(set(ports)) == len(ports) == 27
@@ -38,14 +37,12 @@ def test_a_plan_keeps_away_from_the_ports_of_a_cluster_whose_nodes_are_partly_do
     running = ports_of(plan_cluster(proxy=True))
     with socket.socket() as alive:
         alive.bind((plan.HOST, running[0]))
-
         for _ in range(50):
             assert not set(ports_of(plan_cluster(proxy=True))) & set(running)
 
 
 def test_a_combined_node_is_a_broker_and_a_voter(tmp_path: Path) -> None:
     planned = plan_cluster(brokers=4, controllers=3, proxy=True, combined=True)
-
     roles = {node: planned.properties_of(node, tmp_path)["process.roles"] for node in planned.ports()}
     assert roles == {1: "broker,controller", 2: "broker,controller", 3: "broker,controller", 4: "broker"}
     properties = planned.properties_of(1, tmp_path)

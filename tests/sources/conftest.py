@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,10 +16,6 @@ from streaming.contracts.observations import SourceKind
 from streaming.sources.polling.reassignments import ReassignmentsRound, dialer_of
 from tests.plugins.fake_kafka import FakeKafka
 from tests.plugins.mock_kafka import MockKafka
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture

@@ -250,7 +250,6 @@ def test_controllers_restored_from_a_backup_are_followed_although_their_epochs_a
     part.leader_epoch, part.leader = 4, -1
     found = until(source, has(SnapshotEnd))
     state.apply(fold(state, found).touched)
-
     (begin,), (partition,) = of(SnapshotBegin, found), state.partitions()
     assert (begin.is_new_log, begin.reason) == (True, SnapshotReason.HISTORY_LOST)
     assert (partition.leader_epoch, partition.leader, partition.is_offline) == (4, -1, True)

@@ -97,7 +97,6 @@ TOPICS = [ConfigResource(ResourceType.TOPIC, name) for name in ("orders", "payme
 
 def test_only_what_matters_of_topics_is_requested_and_a_broker_is_asked_for_its_own_times(configs: Configs) -> None:
     cluster, asked = configs
-
     assert described(asked, *TOPICS) == {"orders": {MIN_ISR: "1"}, "payments": {MIN_ISR: "1"}}
     assert described(asked, ConfigResource(ResourceType.BROKER, "2")).keys() == {"2"}
     (_, of_topics), (broker, of_broker) = cluster.asked(DescribeConfigsRequest)

@@ -134,7 +134,6 @@ def test_eligible_replicas_are_those_of_every_page(fake_kafka: MakeKafka) -> Non
             degrade(cluster, name, number)
     degrade(cluster, "b", 1, isr=[], leader=-1, elr=[], last_known_elr=[3])
     view = answered(cluster).view
-
     assert view.has_elr
     assert [view.topics[name][0].elr for name in ("a", "healthy", "b", "c")] == [(3,), (), (3,), (3,)]
     assert (view.topics["b"][1].elr, view.topics["b"][1].last_known_elr) == ((), (3,))
@@ -194,7 +193,6 @@ def test_a_topic_that_did_not_change_is_not_decoded_again_and_one_that_did_is(fa
     after = ask(broker).view
     fresh = answered(cluster).view
     broker.close()
-
     assert after.topics["same"] is before.topics["same"]
     assert (after.topics, after.topic_ids) == (fresh.topics, fresh.topic_ids)
     assert after.topics["changed"][1].leader == 3

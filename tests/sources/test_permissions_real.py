@@ -323,7 +323,6 @@ def test_the_log_of_controllers_at_written_addresses_is_read_without_describe_on
     rules.take(DESCRIBE_CLUSTER)
     addresses = cluster.controller_addresses
     written = replace(settings, cluster=replace(settings.cluster, controllers=ControllersSettings(addresses=addresses)))
-
     assert complaints(settings).keys() == {"metadata log", "samples", "reassignments"}
     assert complaints(written).keys() == {"samples", "reassignments"}
 
@@ -333,10 +332,8 @@ def test_the_doctor_says_how_many_topics_there_are_and_how_many_of_them_are_visi
 ) -> None:
     rules.take(DESCRIBE_TOPICS)
     count = len({topic for topic, _ in cluster.admin.describe()})  # internal ones appear with who uses them
-
     ((_, log),) = CHECKS["metadata log"](settings)
     (_, visible), (_, hidden) = (finding for finding in CHECKS["polling"](settings) if ".ms of the" not in finding[1])
-
     assert log == f"the metadata log can be read with {count} topics: every change is recorded with its cause"
     assert visible == "visible: 1 broker and 0 topics"
     assert hidden.startswith("this user lacks Describe on the topics: Kafka leaves them out")

@@ -265,7 +265,6 @@ def test_two_clusters_of_one_name_that_are_both_observed_have_their_ids_beside_i
         tables.commit(other_rows.source(now))
         shown = samples(exposed(reader, now))
         named.append(sorted(dict(labels)["cluster"] for name, labels in shown if name.endswith("cluster_partitions")))
-
     together = sorted(f"main ({cluster_id})" for cluster_id in reader.refresh().clusters)
     assert named == [together, together, ["main"]]
 

@@ -86,7 +86,6 @@ def test_an_open_incident_is_shown_however_long_it_has_not_changed(tmp_path: Pat
     story = of_lost_broker()
     story.later(3600).heartbeat()
     write(story, tmp_path)
-
     (row,) = rows_of(tmp_path, "--since", "1h")
     assert (row["incident_class"], row["closed_at"]) == ("broker_loss", None)
     assert row["under_replicated_now"] == 1
@@ -100,7 +99,6 @@ def test_the_duration_of_an_incident_that_has_recovered_ends_there_though_it_is_
     story.later(30).broker(3, fenced=False)
     story.partition(0, partition_epoch=2, cause=Cause.EXPAND, evidence=Evidence.PROVEN)
     write(story, tmp_path)
-
     assert "recovered after 30.0s" in incidents(tmp_path)
     (row,) = rows_of(tmp_path)
     (line,) = (line for line in incidents(tmp_path, row["incident_id"]).splitlines() if line.startswith("closed"))
@@ -148,7 +146,6 @@ def test_planned_work_beside_harm_names_the_incident_that_accounts_for_it(tmp_pa
     story.broker(2, fenced=True)
     story.later(1).heartbeat()
     write(story, tmp_path)
-
     rows = {row["incident_class"]: row for row in rows_of(tmp_path)}
     planned, lost = (rows[kind]["incident_id"] for kind in ("controlled_shutdown", "broker_loss"))
     assert f"harm by   {lost}" in incidents(tmp_path, planned).splitlines()
@@ -159,7 +156,6 @@ def test_the_command_that_is_named_shows_every_event_of_an_incident(tmp_path: Pa
     story = of_lost_broker(partitions=30)
     story.later(30)
     write(story, tmp_path)
-
     (row,) = rows_of(tmp_path)
     (line,) = (line for line in incidents(tmp_path, row["incident_id"]).splitlines() if line.startswith("evidence"))
     shown, _, command = line.partition("; all of that time: isrwatch ")
@@ -176,9 +172,7 @@ def test_incidents_of_a_cluster_that_nobody_observes_any_more_are_marked(tables:
     fresh, old = (SourceState(ClusterId(name), name, f"log:{name}", SourceKind.METADATA_LOG, observed_until=Micros(at))
                   for name, at in (("fresh", time.time_ns() // 1_000), ("old", 1_700_000_000_000_000)))  # fmt: skip
     ProgressTable(tmp_path, Channel.REPLICATION).replace([(state, SourceLag()) for state in (fresh, old)], 1)
-
     first, *others = incidents(tmp_path).splitlines()
-
     assert first.startswith("STALE: cluster old was last observed ")
     assert first.endswith(" ago; its incidents are that old")
     assert others == ["no open incidents; 2 closed, --all shows them"]

@@ -30,9 +30,7 @@ def test_groups_of_two_clusters_of_one_name_stay_apart(played_tables: Callable[.
     other = rows.set_column(rows.column_names.index("cluster_id"), "cluster_id", pa.array(["old"] * len(rows)))
     table = create_or_upgrade(tmp_path, GROUP_OFFSETS)
     Writer(table).write(pa.concat_tables([rows, other.cast(rows.schema)]), APPEND, {})
-
     summed = [(row["cluster_id"], row["group"], row["lag"]) for row in group_rows(tmp_path, (), 0)]
-
     alone = [(row["group"], row["lag"]) for row in group_rows(played, (), 0)]
     assert sorted(lag for lag in summed if lag[0] == "old") == [("old", *each) for each in alone]
     assert len(summed) == 2 * len(alone)

@@ -233,10 +233,8 @@ def test_what_is_refused_goes_to_quarantine_once_and_the_rest_goes_on(tmp_path: 
     torn = {"source": "metadata_log:a", "position": 98, "payload": b"\x00x", "damage": "checksum"}
     odd = {"source": "metadata_log:a", "position": 99, "payload": b'{"v":1,"kind":"dream"}', "damage": None}
     mixed = pa.Table.from_pylist([*published(story.seen).to_pylist(), torn, odd], schema=SCHEMA)
-
     first = ReplicationBatch(tmp_path).apply(mixed)
     ReplicationBatch(tmp_path).apply(mixed)
-
     assert (first.observations, first.refused) == (len(story.seen), 2)
     assert [(row["position"], row["reason"], row["raw"]) for row in rows(tmp_path, "quarantine")] == [
         (98, "checksum", b"\x00x"),

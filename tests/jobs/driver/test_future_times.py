@@ -57,10 +57,8 @@ def test_a_poller_that_is_days_ahead_for_one_heartbeat_hides_no_topic_that_anoth
     batch.apply(published(polls("admin:right", 1, now() - HOUR)))
     batch.apply(published([at(wrong.seen[0], now() + 5 * DAY)]))
     right.seen.clear()
-
     again = polls("admin:right", 3, now())
     batch.apply(published([replace(it, sequence=100 + n) for n, it in enumerate(again)], start=100))
-
     assert known(tmp_path) == {0, 1, 2}
     (refused,) = rows(tmp_path, "quarantine")
     assert "of the machine of admin:wrong" in refused["reason"]
@@ -106,8 +104,6 @@ def test_samples_that_are_ahead_are_refused_blocks_included(tmp_path: Path, ahea
     (block,) = offsets_in_blocks(samples)
     (item,) = in_columns([BusFrame(0, encode(block))], Channel.OFFSETS)
     assert isinstance(item, BlockColumns) is (ahead == 0)
-
     batch = NewestBatch(tmp_path, Channel.OFFSETS)
     applied = batch.apply(published([samples[0], block]))
-
     assert (applied.refused, len(rows(tmp_path, "replica_offsets"))) == ((2, 0) if ahead else (0, 3))

@@ -275,7 +275,6 @@ def test_of_a_topic_that_changed_only_its_own_block_is_decoded_and_known_again(s
             story.block([{"topic_id": f"topic-{topic}", **changed}, {"topic_id": f"topic-{topic}"}])
         job.apply(sent([story]))
         counts.append(decoded(job))
-
     assert counts == [3, 1, 0, 0]
     assert [row["after"]["isr"] for row in job.changes if row["before"]] == [[1, 2]]
 
@@ -360,9 +359,7 @@ def test_an_envelope_in_another_spelling_is_decoded_and_ends_no_query(story: Sto
     numbered = [text % observed.sequence if b"%d" in text else text for text in (plain, odd)]
     payload = encode(observed).replace(*numbered)
     assert payload != encode(observed)
-
     job.apply(table([(observed.source, payload)]))
-
     assert [item.sequence for item in job.batches[-1].observations] == [observed.sequence]
     assert not job.refused
 

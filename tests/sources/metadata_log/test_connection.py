@@ -190,13 +190,11 @@ def test_a_refused_connection_and_login_and_a_lost_connection_are_one_error_each
     with pytest.raises(ConnectionRefused):
         dialer(Security(), peers)(Address("127.0.0.1", 1), response_seconds=5)
     assert peers.at(Address("127.0.0.1", 1)).errors == 1
-
     quorum.login = Server
     security = from_client({**LOGIN, "sasl.mechanism": "PLAIN", "sasl.password": "wrong"})
     with pytest.raises(ServiceRefused):
         dialer(security, peers)(address, response_seconds=5)
     assert peers.at(address).errors == 1
-
     with pytest.raises(ConnectionRefused):  # without the login the node hangs up
         ask(dialer(Security(), peers)(address, response_seconds=5))
     assert peers.at(address).errors == 2

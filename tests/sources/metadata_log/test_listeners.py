@@ -232,7 +232,6 @@ def test_a_node_that_moved_or_was_forgotten_has_no_series(quorum: Any, monkeypat
     listed[:] = [Listener(Role.BROKER, "7", Address("127.0.0.1", quorum.nodes[2].port))]
     watch.round()
     assert list(watch.answers) == listed
-
     gone, listed[:] = listed[:], []
     watch.round()
     assert list(watch.answers) == gone

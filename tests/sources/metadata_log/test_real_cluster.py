@@ -341,9 +341,7 @@ def test_the_metadata_log_is_read_with_a_token_of_a_command(guarded: Sandbox, fo
     token = jwt(sub="admin", iat=now, exp=now + 3_600)
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
     guarded.admin.create_topic("orders", partitions=2, replication_factor=1)
-
     follow(guarded, client={**login, COMMAND: printing(token)}).until_topic("orders", 2)
-
     expired = jwt(sub="admin", iat=now - 7_200, exp=now - 3_600)
     refused = follow(guarded, client={**login, COMMAND: printing(expired)}, name="metadata_log:late")
     refused.until(lambda: any("refuses the token: " in line for line in refused.lines), "it is refused")
