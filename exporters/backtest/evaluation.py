@@ -52,7 +52,14 @@ class Firing:
 def firings(
     files: Sequence[RuleFile], judgement: Judgement, scraped: ScrapedSeries, times: range, folder: Path
 ) -> list[Firing]:
-    """Evaluate rules at every scrape, by promtool in an empty folder.
+    """Evaluate rules at every scrape.
+
+    Args:
+        files: the rules.
+        judgement: which of them are evaluated.
+        scraped: the series that they read.
+        times: of the scrapes, UTC microseconds.
+        folder: an empty one, for what promtool reads.
 
     Returns:
         what fired, by time.

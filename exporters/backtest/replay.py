@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 def replayed(tables: Path, times: range, names: frozenset[str], settings: ExportSettings) -> Iterator[str]:
     """Yield the exposition of each scrape.
 
+    Args:
+        tables: the folder of the tables.
+        times: of the scrapes, UTC microseconds.
+        names: metrics that are rendered.
+        settings: of the exporter.
+
     Raises:
         ConfigurationError: the first scrape is before the oldest state that the rows of the table still give.
     """

@@ -39,7 +39,13 @@ class JmxExposition:
     def __init__(
         self, stale_after_seconds: float, oldest: Mapping[str, float], chosen: SeriesFilter = EVERYTHING
     ) -> None:
-        """Render nothing yet."""
+        """Render nothing yet.
+
+        Args:
+            stale_after_seconds: data age beyond which a cluster's state is left out.
+            oldest: up to which age samples are exposed, in seconds, by table.
+            chosen: what is left out by choice.
+        """
         self._filter = chosen
         self._stale_after = stale_after_seconds
         self._oldest = oldest

@@ -83,7 +83,14 @@ class HealthAnswer(NamedTuple):
 def health_of(
     clusters: Mapping[str, ClusterSnapshot], unreadable: Mapping[str, str], now: int, basis: HealthBasis
 ) -> HealthAnswer:
-    """Judge clusters; without any, nothing is known."""
+    """Judge clusters.
+
+    Args:
+        clusters: by name; without any, nothing is known.
+        unreadable: tables that cannot be read, each with the reason.
+        now: UTC microseconds; ages are measured from it.
+        basis: what the answer must rest on.
+    """
     judged = tuple(_judged(cluster, unreadable, now, basis) for _, cluster in sorted(clusters.items()))
     statuses = {each.status for each in judged}
     if HealthStatus.UNHEALTHY in statuses:

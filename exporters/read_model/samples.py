@@ -289,7 +289,13 @@ _KEY: Final = ["topic_id", "partition"]
 def messages_in(
     counts: tuple[tuple[int, int], ...] | None, before: pa.Table | None, logs: pa.Table
 ) -> tuple[tuple[int, int], ...]:
-    """Add to the counts, by broker, what two samples of all logs differ by."""
+    """Add to the counts, by broker, what two samples of all logs differ by.
+
+    Args:
+        counts: those up to the sample before.
+        before: the sample before; None for none.
+        logs: the newest sample.
+    """
     added = Counter(dict(counts or ()))
     leaders = _ends_of_leaders(logs)
     added.update(dict.fromkeys(pc.unique(leaders["broker"]).to_pylist(), 0))

@@ -204,7 +204,14 @@ class SideTable:
         monotonic: Callable[[], float] = time.monotonic,
         rest_after_error: float = REST_AFTER_ERROR,
     ) -> None:
-        """Watch a table."""
+        """Watch a table.
+
+        Args:
+            tables: the folder of the tables.
+            content: which table, and what becomes of its rows.
+            monotonic: gives seconds that never go back.
+            rest_after_error: after how many seconds a table that could not be read is tried again.
+        """
         self._content = content
         self._monotonic = monotonic
         self._rest_after_error = rest_after_error

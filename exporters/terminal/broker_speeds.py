@@ -20,7 +20,12 @@ MOST_AGE: Final = 120_000_000
 
 
 def speeds_by_broker(folder: Path, now: int) -> dict[tuple[str, int], Row]:
-    """Return the newest of ``SPEED_COLUMNS`` by cluster id and broker, without samples that are much older than now."""
+    """Return the newest of ``SPEED_COLUMNS`` by cluster id and broker.
+
+    Args:
+        folder: of the tables; this one need not exist.
+        now: UTC microseconds; samples that are much older are left out.
+    """
     return {
         (row["cluster_id"], row["broker"]): {name: row[name] for name in SPEED_COLUMNS}
         for row in samples_of(folder, BROKER_SPEED, now)
@@ -29,7 +34,13 @@ def speeds_by_broker(folder: Path, now: int) -> dict[tuple[str, int], Row]:
 
 
 def said_of_speeds(rows: Sequence[Mapping[str, Any]], now: int, *, names_clusters: bool) -> Iterator[str]:
-    """Say which brokers are slow, since when and why, and which clusters are overloaded."""
+    """Say which brokers are slow, since when and why, and which clusters are overloaded.
+
+    Args:
+        rows: of brokers, with ``SPEED_COLUMNS``.
+        now: UTC microseconds.
+        names_clusters: whether there is more than one cluster.
+    """
     for row in rows:
         where = f" of {row['cluster']}" if names_clusters else ""
         if row.get("is_slow"):

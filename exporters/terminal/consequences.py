@@ -40,7 +40,12 @@ class Consequences:
         self._counts: dict[tuple[str, str], Counter[int]] = {}
 
     def of(self, cluster: ClusterSnapshot, row: Mapping[str, Any]) -> str | None:
-        """Return what fails because of a partition, None if it is healthy enough, or of no internal topic."""
+        """Return what fails because of a partition, None if it is healthy enough, or of no internal topic.
+
+        Args:
+            cluster: of the partition.
+            row: of the partition, with its health.
+        """
         role = role_of(row["topic"])
         if role is None or row["health"] not in {OFFLINE, UNDER_MIN_ISR}:
             return None

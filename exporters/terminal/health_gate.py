@@ -106,7 +106,11 @@ class WaitLimits:
     sleep: Callable[[float], None]
 
     def until_healthy(self, look: Callable[[], Look], report: Callable[[Look, float], None]) -> Look:
-        """Look until everything is healthy and settled, or the time is over; ``report`` gets the seconds left.
+        """Look until everything is healthy and settled, or the time is over.
+
+        Args:
+            look: looks once.
+            report: is given each look that does not pass, with the seconds left.
 
         Returns:
             the last look.

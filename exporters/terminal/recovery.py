@@ -51,7 +51,13 @@ Lags = dict[ReplicaKey, ReplicaLag]
 
 
 def with_recovery(rows: list[dict[str, Any]], selection: StateSelection, now: int) -> None:
-    """Add the columns to the rows of brokers; they are None where the state is stale, or not the present one."""
+    """Add the columns to the rows of brokers; they are None where the state is stale, or not the present one.
+
+    Args:
+        rows: of brokers.
+        selection: of clusters.
+        now: UTC microseconds.
+    """
     current = [each for each, row in selection.clusters if selection.is_now and not row["is_stale"]]
     lags: dict[str, Lags] = {}
     with selection.unreadable.collected():
@@ -76,7 +82,13 @@ def recovery_fields(rows: list[dict[str, Any]]) -> tuple[Field, ...]:
 
 
 def lags_by_cluster(folder: Path, clusters: Iterable[ClusterSnapshot], now: int) -> dict[str, Lags]:
-    """Read the lags of the brokers that have a replica outside the ISR, by cluster id; nothing while there is none."""
+    """Read the lags of the brokers that have a replica outside the ISR, by cluster id; nothing while there is none.
+
+    Args:
+        folder: of the tables.
+        clusters: whose replicas.
+        now: UTC microseconds; a sample of long before says nothing.
+    """
     brokers = {each.broker for cluster in clusters for each in _out_of_isr(cluster)}
     table = open_ours(folder, REPLICA_OFFSETS) if brokers else None
     lags: dict[str, Lags] = defaultdict(dict)

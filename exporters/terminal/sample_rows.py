@@ -33,7 +33,12 @@ _FULL: Final = 100
 
 
 def directory_rows(folder: Path, now: int) -> list[Row]:
-    """Return the log directories of every broker: those first that are offline, then the fullest."""
+    """Return the log directories of every broker: those first that are offline, then the fullest.
+
+    Args:
+        folder: of the tables; this one need not exist.
+        now: UTC microseconds; the age of the samples is measured from it.
+    """
     rows = [{**row, "used_percent": _used_percent(row)} for row in samples_of(folder, LOG_DIRECTORIES, now)]
     return sorted(rows, key=lambda row: (row["is_online"], -(row["used_percent"] or 0), row["broker"], row["log_dir"]))
 

@@ -84,7 +84,14 @@ def settings_by_cluster(folder: Path) -> dict[str, SampledSettings]:
 def setting_rows(
     cluster: ClusterSnapshot, settings: SampledSettings, topics: Sequence[str], now: int
 ) -> Iterator[dict[str, Any]]:
-    """Return a row for each finding, of these topics only if any are given."""
+    """Return a row for each finding.
+
+    Args:
+        cluster: its partitions, brokers and racks.
+        settings: of it.
+        topics: names or patterns; with any, only what is found of these topics.
+        now: UTC microseconds; the age of the samples is measured from it.
+    """
     for each in findings(cluster, settings):
         if not topics or (each.topic is not None and matches_topic(each.topic, tuple(topics))):
             yield {

@@ -39,7 +39,14 @@ def _not_up(cluster: ClusterSnapshot) -> dict[int, int]:
 
 
 def is_any_fresh(selection: StateSelection, asked_at: AskedAt, oldest: float, now: int) -> bool:
-    """Return whether a broker of any of the clusters has answered lately: then a table without rows says something."""
+    """Return whether a broker of any of the clusters has answered lately: then a table without rows says something.
+
+    Args:
+        selection: of clusters.
+        asked_at: when each broker of a cluster last answered, UTC microseconds.
+        oldest: age up to which an answer counts, in seconds.
+        now: UTC microseconds.
+    """
     return any(now - at <= oldest * SECOND for cluster, _ in selection.clusters for at in asked_at(cluster).values())
 
 

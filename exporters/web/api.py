@@ -292,7 +292,13 @@ class ApiRoutes:
     """The responses of the JSON API."""
 
     def __init__(self, refresher: Refresher, stale_after_seconds: float, clock: Callable[[], int]) -> None:
-        """Respond from the snapshot of a refresher."""
+        """Respond from the snapshot of a refresher.
+
+        Args:
+            refresher: reads the tables in the background.
+            stale_after_seconds: data age beyond which a cluster is marked stale.
+            clock: returns the time in UTC microseconds.
+        """
         self._refresher = refresher
         self._stale_after = stale_after_seconds
         self._clock = clock

@@ -223,7 +223,14 @@ def cursor_of(text: str, selection: str, types: tuple[type[str | int], ...]) -> 
 
 
 def page_of(rows: Iterable[T], key: Callable[[T], Key], limit: int, after: Key | None) -> Page[T]:
-    """Take the rows behind a key, up to a limit, and count all of them."""
+    """Take the rows behind a key, up to a limit, and count all of them.
+
+    Args:
+        rows: in the order of their keys.
+        key: of a row; no other row has the same.
+        limit: how many are returned.
+        after: the last key of the page before; None for the first page.
+    """
     taken: list[T] = []
     count, has_more = 0, False
     for row in rows:

@@ -85,7 +85,15 @@ class Endpoints:
         exposition: Exposition | None = None,
         telemetry_path: str = METRICS,
     ) -> None:
-        """Respond from the snapshot of a refresher."""
+        """Respond from the snapshot of a refresher.
+
+        Args:
+            refresher: reads the tables in the background.
+            stale_after_seconds: data age beyond which a cluster's state is not exposed.
+            clock: returns the time in UTC microseconds.
+            exposition: renders the metrics; by default with the default settings.
+            telemetry_path: the path of the metrics.
+        """
         self.telemetry_path = telemetry_path
         self._refresher = refresher
         self._stale_after = stale_after_seconds
@@ -238,6 +246,11 @@ def serve(
 def serving(tables: Path, settings: ExportSettings, *, rest_after_error: float = REST_AFTER_ERROR) -> Iterator[str]:
     """Serve from threads of this process while the context is open.
 
+    Args:
+        tables: the folder of the tables.
+        settings: where and what to serve.
+        rest_after_error: after how many seconds what could not be read is tried again.
+
     Yields:
         host and port of the first address, as in a URL.
     """
@@ -342,7 +355,13 @@ class ScrapeBodies:
         self._bodies: dict[Hashable, _Body] = {}
 
     def shared(self, asked: Hashable, snapshot: ReplicationSnapshot, make: Callable[[int], bytes]) -> bytes:
-        """Return what ``make`` makes of a snapshot at a time, shared by all who ask for the same."""
+        """Return a body.
+
+        Args:
+            asked: what is asked for.
+            snapshot: what it is made of.
+            make: makes it, at a time in UTC microseconds.
+        """
         with self._lock:
             body = self._bodies[asked] = self._bodies.pop(asked, _Body())
             if len(self._bodies) > _MOST:

@@ -54,6 +54,11 @@ def stop_warnings(tables: Path, brokers: Sequence[BrokerState], now: int) -> Ite
     Several that are safe one by one may not be so at once. A machine that shares only the bus has no tables, and says
     nothing. A broker that is not up is stopped already.
 
+    Args:
+        tables: directory of the Delta tables.
+        brokers: those that work is announced on.
+        now: microseconds since 1970.
+
     Raises:
         TableUnreadable: one of the tables is damaged.
     """

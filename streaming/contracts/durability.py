@@ -137,7 +137,12 @@ _NONE: Final = frozenset({"", "none"})
 
 
 class ThrottleRates(NamedTuple):
-    """Limits of a broker, ``*.replication.throttled.rate``: bytes per second; None is no limit."""
+    """Limits of a broker for replication, bytes per second; None is no limit.
+
+    Attributes:
+        leader: ``leader.replication.throttled.rate``.
+        follower: ``follower.replication.throttled.rate``.
+    """
 
     leader: int | None = None
     follower: int | None = None

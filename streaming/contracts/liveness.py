@@ -91,7 +91,13 @@ def agent_samples(samples: Collection[tuple[str, float, Micros]], now: Micros) -
 
 
 def liveness_of(broker: BrokerState | None, agents: AgentSamples, session_ms: int = SESSION_TIMEOUT_MS) -> Liveness:
-    """Return what is known of a broker. The cluster's word is first: who may lead is up, whatever its agent says."""
+    """Return what is known of a broker. The cluster's word is first: who may lead is up, whatever its agent says.
+
+    Args:
+        broker: its state; None where it was never reported.
+        agents: what agents say of it.
+        session_ms: ``broker.session.timeout.ms``.
+    """
     if broker is not None and broker.is_registered and _may_lead(broker, agents):
         return Liveness.SHUTTING_DOWN if broker.is_shutting_down else Liveness.UP
     is_silent = agents.heartbeat_age_ms is not None and agents.heartbeat_age_ms >= session_ms

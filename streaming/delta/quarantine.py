@@ -181,7 +181,11 @@ class Quarantine:
         return self._kept
 
     def _condense(self, now: int) -> None:
-        """Merge the rows of all channels into few once there are many files; not while others write."""
+        """Merge the rows of all channels into few, once each write has added a file for a while; not if others write.
+
+        Args:
+            now: in UTC microseconds.
+        """
         if len(self._table.file_uris()) < FILES_BEFORE_CONDENSING:
             return
         with suppress(TableRefused):

@@ -470,7 +470,11 @@ class _Scrape(NamedTuple):
 
 
 class AppendTimes:
-    """The newest time of each broker, in memory that processes share, without a lock: one of them may be killed."""
+    """The newest time of each broker, in memory that processes share, without a lock: one of them may be killed.
+
+    Args:
+        brokers: those with an agent.
+    """
 
     def __init__(self, brokers: Collection[BrokerId]) -> None:
         self._places = {broker: place for place, broker in enumerate(brokers)}

@@ -77,7 +77,12 @@ STABLE_SECONDS: Final = 300.0  # what ran for so long is started again at once w
 
 @dataclass(slots=True)
 class Timer:
-    """Is due at once, then once per period, by :func:`monotonic`."""
+    """Is due at once, then once per period.
+
+    Attributes:
+        period: microseconds.
+        next_at: when it is due, by :func:`monotonic`.
+    """
 
     period: Micros
     next_at: Micros = AT_ONCE
@@ -103,7 +108,12 @@ class Timer:
 
 
 class Silence:
-    """State of a source without an answer for so long that another one has to take over; so it is until its first."""
+    """State of a source without an answer for so long that another one has to take over; so it is until its first.
+
+    Args:
+        after: microseconds.
+        clock: the monotonic time.
+    """
 
     def __init__(self, after: Micros, clock: Callable[[], Micros]) -> None:
         self._after, self._clock = after, clock

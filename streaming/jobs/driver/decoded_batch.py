@@ -361,7 +361,12 @@ class RepeatedBlocks:
         return _Difference(self._repeated, doubtful)
 
     def run_left_out(self, left_out: LeftOutBlocks, repeated: Container[bytes]) -> RepeatedRun | None:
-        """Return the run that a worker left out; None if the state has changed since: its blocks must be read."""
+        """Return the run that a worker left out; None if its blocks must be read, because the state has changed since.
+
+        Args:
+            left_out: what stands for it.
+            repeated: the digests of blocks that still repeat the state.
+        """
         digests = self._publisher.digests_of(left_out)
         run = new_run(left_out.payload)
         if run is None or digests is None or not all(digest in repeated for digest in digests):

@@ -27,7 +27,13 @@ _MEMBERSHIPS: Final = {GroupProtocol.CLASSIC: ClassicMembership, GroupProtocol.C
 
 
 class Consumer(Client):
-    """A consumer."""
+    """A consumer.
+
+    Attributes:
+        fetching: its positions and what it read.
+        membership: its place in its group; None without one.
+        committing: its commits; None without a group.
+    """
 
     def __init__(
         self,

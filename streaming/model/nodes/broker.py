@@ -36,7 +36,12 @@ if TYPE_CHECKING:
 
 
 class Broker:
-    """A broker process. Feed it with :meth:`receive`, then empty ``outbox``."""
+    """A broker process. Feed it with :meth:`receive`, then empty ``outbox``.
+
+    Attributes:
+        lifecycle: what the controller makes of it.
+        channel: the way to the active controller.
+    """
 
     def __init__(
         self, broker: BrokerId, incarnation_id: str, constants: Constants, disk: Disk, directory: Directory

@@ -32,7 +32,13 @@ _AWAITED_FOR: Final = Micros(1_000_000)  # then a view does without: a hung brok
 
 
 class ReassignmentsRound:
-    """Requests the reassignments, one request at a time on a thread of its own."""
+    """Requests the reassignments, one request at a time on a thread of its own.
+
+    Args:
+        dial: opens a connection.
+        name: prefix of the thread's name.
+        seconds: timeout of each request.
+    """
 
     def __init__(self, dial: Dial, *, name: str, seconds: float) -> None:
         self.refusal: ConnectionRefused | None = None

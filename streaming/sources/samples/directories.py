@@ -78,7 +78,11 @@ def describe_directories(connection: Connection) -> tuple[Directory, ...]:
 
 
 class DirectoriesKind:
-    """Asks every broker for its directories; see :class:`kind.Kind`."""
+    """Asks every broker for its directories; see :class:`kind.Kind`.
+
+    Args:
+        period: microseconds.
+    """
 
     names: Sequence[str] = (KIND,)
 

@@ -33,7 +33,15 @@ _AT_ONCE: Final = 32  # brokers; more than that only wait where so many hang
 
 
 class BrokerAnswer(NamedTuple):
-    """Response of a broker."""
+    """Response of a broker.
+
+    Attributes:
+        kind: what was asked.
+        broker: who was.
+        asked_at: when the question was put; UTC microseconds.
+        value: what the work returned; None if it was refused.
+        refusal: why the broker gave no answer.
+    """
 
     kind: str
     broker: BrokerId

@@ -47,7 +47,11 @@ def describe_quorum(connection: Connection) -> Quorum | None:
 
 
 class QuorumKind:
-    """Asks one broker for the quorum, and the next one if that does not answer; see :class:`kind.Kind`."""
+    """Asks one broker for the quorum, and the next one if that does not answer; see :class:`kind.Kind`.
+
+    Args:
+        period: microseconds.
+    """
 
     names: Sequence[str] = (KIND,)
 

@@ -61,7 +61,11 @@ class BrokerSettingsAnswer(NamedTuple):
 
 
 class SettingsKind:
-    """Asks for settings; see :class:`kind.Kind`."""
+    """Asks for settings; see :class:`kind.Kind`.
+
+    Args:
+        period: microseconds.
+    """
 
     names: Sequence[str] = (TOPICS, BROKERS)
 

@@ -21,7 +21,11 @@ _PINGS_PER_TIMEOUT: Final = 3
 
 
 class Session:
-    """One session after another."""
+    """One session after another.
+
+    Attributes:
+        number: the current session's; None while there is none.
+    """
 
     def __init__(self, broker: BrokerId, timeout_ms: int, outbox: Outbox) -> None:
         self.number: int | None = None

@@ -77,7 +77,13 @@ class GroupFilter:
 
 
 class GroupsKind:
-    """Asks coordinators for their groups; see :class:`kind.Kind`. Stands behind ``offsets`` in the list of kinds."""
+    """Asks coordinators for their groups; see :class:`kind.Kind`. Stands behind ``offsets`` in the list of kinds.
+
+    Args:
+        period: microseconds.
+        offsets: has read the positions of the partitions.
+        is_included: which groups are asked for.
+    """
 
     names: Sequence[str] = (KIND,)
 
