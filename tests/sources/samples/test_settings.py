@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -11,14 +10,13 @@ import pytest
 from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import ApiVersionsRequest
 
-from streaming.contracts.identifiers import BrokerId, Micros
-from streaming.contracts.observations import Observation, SourceKind
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
+from streaming.contracts.observations import SourceKind
 from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved, TopicSettingsObserved
 from streaming.errors import ConnectionRefused
 from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPIC_CONFIGS, PermissionDenied
-from streaming.sources.protocol.addresses import Address, Peers
-from streaming.sources.protocol.connection import DescribedValue, Resource, ResourceConfig, dialer
-from streaming.sources.protocol.security import Security
+from streaming.sources.polling.view import ClusterView, PartitionView
+from streaming.sources.protocol.connection import DescribedValue, Resource, ResourceConfig
 from streaming.sources.samples.kind import NEVER, BrokerAnswer
 from streaming.sources.samples.settings import (
     BROKERS,
@@ -28,9 +26,9 @@ from streaming.sources.samples.settings import (
     SettingsKind,
     TopicsAnswer,
 )
-from streaming.sources.samples.source import SamplesSource
 from tests.blocks import ENVELOPE, singly
 from tests.plugins.fake_kafka import DESCRIBE_CONFIGS, MIN_ISR, FakeKafka
+from tests.sources.samples.opened import open_samples, until
 
 TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED = 29, 31
 OF_ORDERS = {
@@ -48,6 +46,13 @@ OF_BROKER = {
     "unclean.leader.election.enable": "false",
 }
 
+PERIOD = Micros(60_000_000)
+IN_SYNC = PartitionView((BrokerId(1), BrokerId(2)), (BrokerId(1), BrokerId(2)), BrokerId(1))
+VIEW = ClusterView(
+    ClusterId("c"), 1, {BrokerId(broker): ("h", broker) for broker in (1, 2, 3)}, {"orders": {0: IN_SYNC}},
+    {"orders": TopicId("id")},
+)  # fmt: skip
+
 
 @pytest.fixture
 def cluster(fake_kafka: Callable[[int], FakeKafka]) -> FakeKafka:
@@ -58,30 +63,16 @@ def cluster(fake_kafka: Callable[[int], FakeKafka]) -> FakeKafka:
     return cluster
 
 
-def source_of(cluster: FakeKafka, period: float = 60.0) -> SamplesSource:
-    return SamplesSource(
-        [Address("127.0.0.1", port) for port in cluster.ports.values()],
-        dialer(Security()),
-        lambda: [SettingsKind(Micros(round(period * 1_000_000)))],
-        cluster="test",
-        name="samples:t",
-        view_micros=Micros(60_000_000),
-        peers=Peers(),
-        seconds=1.0,
-    )
+def sampled(cluster: FakeKafka, enough: Callable[[list[Any]], bool], period: float = 60.0) -> list[Any]:
+    """Sample until there is enough; refusals come last."""
 
+    def kinds() -> list[SettingsKind]:
+        return [SettingsKind(Micros(round(period * 1_000_000)))]
 
-def sampled(source: SamplesSource, *, until: Callable[[list[Any]], bool], seconds: float = 10.0) -> list[Any]:
-    """Poll until the samples are there; a refusal is one of what is returned."""
-    seen: list[Observation | ConnectionRefused] = []
-    deadline = time.monotonic() + seconds
-    while not until(seen):
-        assert time.monotonic() < deadline, seen
-        try:
-            seen += singly(source.poll(Micros(time.time_ns() // 1_000)))
-        except ConnectionRefused as refusal:
-            seen.append(refusal)
-    return seen
+    refused: list[ConnectionRefused] = []
+    source = open_samples(cluster.bootstrap_servers, kinds, PERIOD, seconds=1.0)
+    with closing(source):
+        return [*until(source, enough, refused), *refused]
 
 
 def of(kind: type[Any], seen: list[Any]) -> list[Any]:
@@ -89,8 +80,7 @@ def of(kind: type[Any], seen: list[Any]) -> list[Any]:
 
 
 def test_any_broker_is_asked_for_topics_and_each_for_itself_and_only_for_what_matters(cluster: FakeKafka) -> None:
-    with closing(source_of(cluster)) as source:
-        seen = sampled(source, until=lambda seen: len(of(BrokerFeatureObserved, seen)) == 6 and len(seen) == 10)
+    seen = sampled(cluster, lambda seen: len(of(BrokerFeatureObserved, seen)) == 6 and len(seen) == 10)
     (orders,) = of(TopicSettingsObserved, seen)
     assert (orders.topic, orders.partition_count, orders.replication_factor, orders.min_isr) == ("orders", 3, 2, 2)
     assert (orders.allows_unclean_election, orders.cleanup_policy) == (True, "compact,delete")
@@ -117,8 +107,7 @@ def test_any_broker_is_asked_for_topics_and_each_for_itself_and_only_for_what_ma
 def test_a_broker_of_kafka_3_6_is_asked_for_its_features_in_its_version(cluster: FakeKafka) -> None:
     cluster.newest[ApiVersionsRequest.API_KEY] = 3
     cluster.features = {"metadata.version": (14, 14)}
-    with closing(source_of(cluster)) as source:
-        seen = sampled(source, until=lambda seen: len(of(BrokerFeatureObserved, seen)) == 3)
+    seen = sampled(cluster, lambda seen: len(of(BrokerFeatureObserved, seen)) == 3)
     found = {(each.broker, each.feature, each.finalized_level) for each in of(BrokerFeatureObserved, seen)}
     assert found == {(broker, "metadata.version", 14) for broker in (1, 2, 3)}
 
@@ -126,8 +115,7 @@ def test_a_broker_of_kafka_3_6_is_asked_for_its_features_in_its_version(cluster:
 def test_thousands_of_topics_are_asked_for_in_batches_and_travel_in_blocks(cluster: FakeKafka) -> None:
     for number in range(1, 1201):
         cluster.create_topic(f"t-{number}", partitions=1, replicas=1)
-    with closing(source_of(cluster)) as source:
-        seen = sampled(source, until=lambda seen: len(of(TopicSettingsObserved, seen)) == 1201)
+    seen = sampled(cluster, lambda seen: len(of(TopicSettingsObserved, seen)) == 1201)
     requests = [one.resources for _, one in cluster.asked(DescribeConfigsRequest)]
     assert [len(each) for each in requests if each[0].resource_type == Resource.TOPIC] == [500, 500, 201]
     of_topics = {each.topic: (each.min_isr, each.cleanup_policy) for each in of(TopicSettingsObserved, seen)}
@@ -137,50 +125,40 @@ def test_thousands_of_topics_are_asked_for_in_batches_and_travel_in_blocks(clust
 
 def test_the_next_broker_describes_the_topics_where_one_is_hung_or_dead(cluster: FakeKafka) -> None:
     cluster.hang(2, 30_000)  # whose turn is first
-    with closing(source_of(cluster)) as source:
-        seen = sampled(source, until=lambda seen: len(of(TopicSettingsObserved, seen)) == 1)
+    seen = sampled(cluster, lambda seen: len(of(TopicSettingsObserved, seen)) == 1)
     assert {each.broker for each in of(BrokerSettingsObserved, seen)} == {1, 3}
     assert of(ConnectionRefused, seen) == []
 
 
 def test_each_round_another_broker_describes_the_topics(cluster: FakeKafka) -> None:
-    with closing(source_of(cluster, period=0.05)) as source:
-        seen = sampled(source, until=lambda seen: len(of(TopicSettingsObserved, seen)) == 3)
+    seen = sampled(cluster, lambda seen: len(of(TopicSettingsObserved, seen)) == 3, 0.05)
     assert [each.broker for each in of(TopicSettingsObserved, seen)] == [2, 3, 1]
 
 
-def kind_and_view(cluster: FakeKafka) -> tuple[SettingsKind, Any]:
-    kind = SettingsKind(Micros(60_000_000))
-    with closing(source_of(cluster)) as source:
-        sampled(source, until=lambda seen: len(of(TopicSettingsObserved, seen)) == 1)
-        return kind, source._view
-
-
-def test_a_topic_that_was_created_again_meanwhile_keeps_no_settings_of_the_old_one(cluster: FakeKafka) -> None:
-    kind, view = kind_and_view(cluster)
+def test_a_topic_that_was_created_again_meanwhile_keeps_no_settings_of_the_old_one() -> None:
+    kind = SettingsKind(PERIOD)
     described = {"orders": ResourceConfig(0, {MIN_ISR: DescribedValue("2", 5)}), "gone": ResourceConfig(3, {})}
-    for asked_of, count in ((dict(view.topic_ids), 1), ({"orders": "another"}, 0), ({}, 0)):
+    for asked_of, count in ((dict(VIEW.topic_ids), 1), ({"orders": "another"}, 0), ({}, 0)):
         answer = BrokerAnswer(TOPICS, BrokerId(1), Micros(1), TopicsAnswer(asked_of, described))
-        shown = kind.shown(view, answer, dict(ENVELOPE))
+        shown = kind.shown(VIEW, answer, dict(ENVELOPE))
         assert (len(shown.observations), shown.refusal) == (count, None)
 
 
-def test_a_missing_permission_is_named_and_costs_nothing_else(cluster: FakeKafka) -> None:
-    kind, view = kind_and_view(cluster)
-    cluster.create_topic("secret", partitions=1, replicas=1)
+def test_a_missing_permission_is_named_and_costs_nothing_else() -> None:
+    kind = SettingsKind(PERIOD)
     described = {
         "orders": ResourceConfig(0, {MIN_ISR: DescribedValue("2", 5)}),
         "secret": ResourceConfig(TOPIC_AUTHORIZATION_FAILED, {}),
     }
-    of_topics = TopicsAnswer(dict(view.topic_ids), described)
-    shown = kind.shown(view, BrokerAnswer(TOPICS, BrokerId(1), Micros(1), of_topics), dict(ENVELOPE))
+    of_topics = TopicsAnswer(dict(VIEW.topic_ids), described)
+    shown = kind.shown(VIEW, BrokerAnswer(TOPICS, BrokerId(1), Micros(1), of_topics), dict(ENVELOPE))
     assert [each.topic for each in singly(shown.observations) if isinstance(each, TopicSettingsObserved)] == ["orders"]
     assert isinstance(shown.refusal, PermissionDenied)
     assert (shown.refusal.permission, shown.refusal.on) == (DESCRIBE_TOPIC_CONFIGS, "topic secret")
     of_broker = BrokerSettingsAnswer(
         ResourceConfig(CLUSTER_AUTHORIZATION_FAILED, {}), (Feature("metadata.version", 30, 27),)
     )
-    shown = kind.shown(view, BrokerAnswer(BROKERS, BrokerId(1), Micros(1), of_broker), dict(ENVELOPE))
+    shown = kind.shown(VIEW, BrokerAnswer(BROKERS, BrokerId(1), Micros(1), of_broker), dict(ENVELOPE))
     assert [type(each) for each in shown.observations] == [BrokerFeatureObserved]
     assert isinstance(shown.refusal, PermissionDenied)
     assert shown.refusal.permission == DESCRIBE_BROKER_CONFIGS
@@ -188,24 +166,23 @@ def test_a_missing_permission_is_named_and_costs_nothing_else(cluster: FakeKafka
 
 def test_a_missing_permission_is_raised_once(cluster: FakeKafka) -> None:
     cluster.fail(DESCRIBE_CONFIGS, *[CLUSTER_AUTHORIZATION_FAILED] * 3, 0, *[CLUSTER_AUTHORIZATION_FAILED] * 3)
-    with closing(source_of(cluster, period=0.3)) as source:
-        seen = sampled(source, until=lambda seen: len(of(BrokerFeatureObserved, seen)) >= 18)
+    seen = sampled(cluster, lambda seen: len(of(BrokerFeatureObserved, seen)) >= 18, 0.3)
     assert len(of(PermissionDenied, seen)) == 1
 
 
-def test_when_every_broker_was_asked_the_topics_wait_for_the_next_round(cluster: FakeKafka) -> None:
-    kind, view = kind_and_view(cluster)
+def test_when_every_broker_was_asked_the_topics_wait_for_the_next_round() -> None:
+    kind = SettingsKind(PERIOD)
     asked: list[tuple[str, BrokerId]] = []
 
     def ask(name: str, broker: BrokerId, _work: Any) -> bool:
         asked.append((name, broker))
         return True
 
-    kind.ask(view, ask, Micros(1))
+    kind.ask(VIEW, ask, Micros(1))
     for _ in range(3):
         (broker,) = [broker for name, broker in asked if name == TOPICS][-1:]
-        kind.shown(view, BrokerAnswer(TOPICS, broker, Micros(1), refusal=ConnectionRefused("gone")), dict(ENVELOPE))
-        kind.ask(view, ask, Micros(2))
+        kind.shown(VIEW, BrokerAnswer(TOPICS, broker, Micros(1), refusal=ConnectionRefused("gone")), dict(ENVELOPE))
+        kind.ask(VIEW, ask, Micros(2))
     assert [broker for name, broker in asked if name == TOPICS] == [2, 3, 1]
     assert sorted(broker for name, broker in asked if name == BROKERS) == [1, 2, 3]
     assert kind.next_at == 60_000_001

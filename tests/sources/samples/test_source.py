@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import time
+from contextlib import ExitStack, closing
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from kafka.protocol.consumer import ListOffsetsRequest
@@ -14,13 +15,11 @@ from kafka.protocol.metadata import MetadataRequest
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.samples import LogDirectoryObserved, ReplicaOffsetsObserved
 from streaming.errors import ConnectionRefused
-from streaming.sources.protocol.addresses import Peers, parse_servers
-from streaming.sources.protocol.connection import dialer
-from streaming.sources.protocol.security import Security
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.offsets import OffsetsKind
 from streaming.sources.samples.source import SamplesSource
 from tests.blocks import singly
+from tests.sources.samples.opened import PATIENCE, open_samples, polled, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
     OpenSource = Callable[..., SamplesSource]
 
-PATIENCE = 60.0
 PERIOD = Micros(200_000)
 
 
@@ -42,30 +40,10 @@ def kinds() -> Sequence[Kind]:
 
 @pytest.fixture
 def open_source() -> Iterator[OpenSource]:
-    opened: list[SamplesSource] = []
-
-    def source(
-        cluster: FakeKafka, *, seconds: float = 5.0, report: Callable[[str], None] = lambda _: None
-    ) -> SamplesSource:
-        peers = Peers()
-        opened.append(
-            SamplesSource(
-                parse_servers(cluster.bootstrap_servers),
-                dialer(Security(), peers),
-                kinds,
-                cluster="test",
-                name="samples:a",
-                view_micros=PERIOD,
-                peers=peers,
-                report=report,
-                seconds=seconds,
-            )
+    with ExitStack() as stack:
+        yield lambda cluster, **options: stack.enter_context(
+            closing(open_samples(cluster.bootstrap_servers, kinds, PERIOD, **options))
         )
-        return opened[-1]
-
-    yield source
-    for each in opened:
-        each.close()
 
 
 @pytest.fixture
@@ -78,32 +56,34 @@ def cluster(fake_kafka: Callable[[int], FakeKafka]) -> FakeKafka:
     return made
 
 
-def until(source: SamplesSource, enough: Callable[[list[Observation]], object]) -> list[Observation]:
-    found: list[Observation] = []
-    deadline = time.monotonic() + PATIENCE
-    while not enough(found):
-        assert time.monotonic() < deadline, found[-5:]
-        found += singly(source.poll(Micros(time.time_ns() // 1000)))
-    return found
-
-
 def newest(found: list[Observation]) -> dict[tuple[int, int], ReplicaOffsetsObserved]:
     """Return the last sample by partition and broker."""
     return {(item.partition, item.broker): item for item in found if isinstance(item, ReplicaOffsetsObserved)}
 
 
-def is_whole(sample: ReplicaOffsetsObserved) -> bool:
-    return None not in (sample.size_bytes, sample.leader_log_end_offset)
+def has_all(seen: list[Observation]) -> bool:
+    return len(newest(seen)) == 9
+
+
+def is_whole(seen: list[Observation]) -> bool:
+    known = [None not in (each.size_bytes, each.leader_log_end_offset) for each in newest(seen).values()]
+    return has_all(seen) and all(known)
 
 
 def rounds(found: list[Observation], broker: int) -> int:
     return len([item for item in found if isinstance(item, LogDirectoryObserved) and item.broker == broker])
 
 
+@pytest.fixture
+def source(open_source: OpenSource, cluster: FakeKafka) -> SamplesSource:
+    """A source that has sampled every replica once."""
+    source = open_source(cluster)
+    until(source, has_all)
+    return source
+
+
 def test_every_replica_is_sampled_with_what_its_leader_has(open_source: OpenSource, cluster: FakeKafka) -> None:
-    found = newest(
-        until(open_source(cluster), lambda seen: len(newest(seen)) == 9 and all(map(is_whole, newest(seen).values())))
-    )
+    found = newest(until(open_source(cluster), is_whole))
     for number, part in enumerate(cluster.view.topics["orders"].parts):
         for broker, end in part.ends.items():
             sample = found[number, broker]
@@ -126,7 +106,7 @@ def test_a_hung_broker_costs_its_own_samples_and_the_lag_of_what_it_leads(
     open_source: OpenSource, cluster: FakeKafka
 ) -> None:
     source = open_source(cluster, seconds=30.0)
-    until(source, lambda seen: len(newest(seen)) == 9)
+    until(source, has_all)
     cluster.hang(1, 600_000)
     until(source, lambda seen: rounds(seen, 2) > 1)  # what was asked before is answered
     began = time.monotonic()
@@ -148,9 +128,7 @@ def test_a_broker_that_hangs_from_the_beginning_costs_the_first_round_one_timeou
     assert {number for (number, _), each in samples.items() if each.leader_log_end_offset is None} == {0}
 
 
-def test_a_broker_that_left_is_not_asked_and_who_leads_now_is(open_source: OpenSource, cluster: FakeKafka) -> None:
-    source = open_source(cluster)
-    until(source, lambda seen: len(newest(seen)) == 9)
+def test_a_broker_that_left_is_not_asked_and_who_leads_now_is(source: SamplesSource, cluster: FakeKafka) -> None:
     cluster.take_down(1)
     cluster.set_leader("orders", 0, 2)
 
@@ -178,9 +156,7 @@ def asked_for_the_view(cluster: FakeKafka, since: int) -> list[int]:
     return [broker for broker, request in cluster.requests[since:] if isinstance(request, MetadataRequest)]
 
 
-def test_each_round_begins_with_who_leads(open_source: OpenSource, cluster: FakeKafka) -> None:
-    source = open_source(cluster)
-    until(source, lambda seen: len(newest(seen)) == 9)
+def test_each_round_begins_with_who_leads(source: SamplesSource, cluster: FakeKafka) -> None:
     cluster.set_leader("orders", 0, 2)
     changed = len(cluster.requests)
     until(source, lambda _: asked_for_the_view(cluster, changed))
@@ -191,9 +167,7 @@ def test_each_round_begins_with_who_leads(open_source: OpenSource, cluster: Fake
     assert asked_as_leaders(cluster, begun) == {2}
 
 
-def test_a_broker_that_is_cut_off_is_not_believed_who_leads(open_source: OpenSource, cluster: FakeKafka) -> None:
-    source = open_source(cluster)
-    until(source, lambda seen: len(newest(seen)) == 9)
+def test_a_broker_that_is_cut_off_is_not_believed_who_leads(source: SamplesSource, cluster: FakeKafka) -> None:
     cluster.views[3] = copy.deepcopy(cluster.view)
     cluster.set_leader("orders", 0, 2)
     changed = len(cluster.requests)
@@ -221,7 +195,7 @@ def test_the_times_of_samples_do_not_run_backwards_with_the_clock(open_source: O
 
 def test_a_topic_that_was_created_again_is_another(open_source: OpenSource, cluster: FakeKafka) -> None:
     source = open_source(cluster)
-    before = newest(until(source, lambda seen: len(newest(seen)) == 9))
+    before = newest(until(source, has_all))
     cluster.delete_topic("orders")
     cluster.create_topic("orders", partitions=1, replicas=3)
     old = {each.topic_id for each in before.values()}
@@ -234,30 +208,19 @@ def test_a_topic_that_was_created_again_is_another(open_source: OpenSource, clus
     assert not {each.topic_id for each in newest(found).values()} & old
 
 
-def test_a_missing_permission_is_raised_once_and_the_rest_is_sampled(
-    open_source: OpenSource, cluster: FakeKafka
-) -> None:
-    source = open_source(cluster)
-    until(source, lambda seen: len(newest(seen)) == 9)
+def test_a_missing_permission_is_raised_once_and_the_rest_is_sampled(source: SamplesSource, cluster: FakeKafka) -> None:
     cluster.create_topic("secret", partitions=1, replicas=1)
     cluster.refuse_topic("secret")
-    raised: list[str] = []
-    deadline = time.monotonic() + PATIENCE
-    found: list[Observation] = []
-    while rounds(found, 1) < 6:
-        assert time.monotonic() < deadline
-        try:
-            found += singly(source.poll(Micros(time.time_ns() // 1000)))
-        except ConnectionRefused as refusal:
-            raised.append(str(refusal))
-    assert len(raised) == 1
-    assert "lacks Describe on topic secret" in raised[0]
-    assert len(newest(found)) == 9
+    refused: list[ConnectionRefused] = []
+    found = until(source, lambda seen: rounds(seen, 1) >= 6, refused)
+    (refusal,) = refused
+    assert "lacks Describe on topic secret" in str(refusal)
+    assert has_all(found)
 
 
 def test_a_broker_that_is_older_than_the_others_has_its_offsets(open_source: OpenSource, cluster: FakeKafka) -> None:
     cluster.old = {2}
-    found = newest(until(open_source(cluster), lambda seen: len(newest(seen)) == 9))
+    found = newest(until(open_source(cluster), has_all))
     assert {each.leader_log_end_offset for each in found.values()} == {100}
     assert {broker for (_, broker), each in found.items() if each.size_bytes is not None} <= {1, 3}
 
@@ -270,7 +233,7 @@ def test_of_a_cluster_that_is_too_old_there_are_no_samples_and_one_line(
     source = open_source(cluster, report=lines.append)
     began = time.monotonic()
     while time.monotonic() - began < 2.0:
-        assert not source.poll(Micros(time.time_ns() // 1000))
+        assert not polled(source)
     (line,) = lines
     assert "there are no samples of this cluster" in line
     assert "older than Kafka 2.4" in line
@@ -284,26 +247,16 @@ def test_nobody_who_says_which_brokers_there_are_is_a_refusal(open_source: OpenS
         until(source, lambda _: False)
     for broker in (1, 2, 3):
         cluster.bring_up(broker)
-    deadline = time.monotonic() + PATIENCE
-    found: list[Any] = []
-    while len(newest(found)) < 9:
-        assert time.monotonic() < deadline
-        try:
-            found += singly(source.poll(Micros(time.time_ns() // 1000)))
-        except ConnectionRefused:
-            continue
+    until(source, has_all, [])
 
 
-def test_another_cluster_under_the_same_address_begins_anew(open_source: OpenSource, cluster: FakeKafka) -> None:
-    source = open_source(cluster)
-    until(source, lambda seen: len(newest(seen)) == 9)
+def test_another_cluster_under_the_same_address_begins_anew(source: SamplesSource, cluster: FakeKafka) -> None:
     cluster.cluster_id = "another"
     until(source, lambda seen: {item.cluster_id for item in seen[-3:]} == {"another"})
 
 
-def test_a_round_asks_each_broker_five_times_for_offsets(open_source: OpenSource, cluster: FakeKafka) -> None:
-    source = open_source(cluster)
-    until(source, lambda seen: len(newest(seen)) == 9)
+@pytest.mark.usefixtures("source")
+def test_a_round_asks_each_broker_five_times_for_offsets(cluster: FakeKafka) -> None:
     asked = cluster.asked(ListOffsetsRequest)
     kinds_asked = {
         (broker, each.replica_id, each.isolation_level, part[0].timestamp, len(part))

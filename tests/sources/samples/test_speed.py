@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 
 import pytest
 
@@ -11,9 +12,6 @@ from streaming.changes.advice.slow_brokers import LEAST_HISTORY, SLOW_SCORE, Bro
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.sample_blocks import BrokerSpeedsObserved
 from streaming.sources.broker_metrics import AppendTimes
-from streaming.sources.protocol.addresses import Peers, parse_servers
-from streaming.sources.protocol.connection import dialer
-from streaming.sources.protocol.security import Security
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.kind import Kind
 from streaming.sources.samples.offsets import OffsetsKind
@@ -22,6 +20,7 @@ from streaming.sources.samples.speed import SpeedKind
 from streaming.sources.source import monotonic
 from tests.blocks import speeds_of
 from tests.plugins.fake_kafka import FakeKafka
+from tests.sources.samples.opened import open_samples
 
 PERIOD = Micros(400_000)
 PATIENCE = 120.0
@@ -45,19 +44,8 @@ def source(cluster: FakeKafka, append_times: AppendTimes) -> Iterator[SamplesSou
         offsets = OffsetsKind(PERIOD, DirectoriesKind(PERIOD))
         return [SpeedKind(PERIOD, offsets, append_times), offsets]
 
-    peers = Peers()
-    opened = SamplesSource(
-        parse_servers(cluster.bootstrap_servers),
-        dialer(Security(), peers),
-        kinds,
-        cluster="test",
-        name="samples:a",
-        view_micros=PERIOD,
-        peers=peers,
-        seconds=60.0,
-    )
-    yield opened
-    opened.close()
+    with closing(open_samples(cluster.bootstrap_servers, kinds, PERIOD, seconds=60.0)) as opened:
+        yield opened
 
 
 def rounds(source: SamplesSource, count: int) -> list[dict[BrokerId, SpeedSample]]:
