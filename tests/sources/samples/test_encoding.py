@@ -27,7 +27,7 @@ class Answering:
 
     def __init__(self, response: Any, version: int, *, changed: Callable[[bytes], bytes] = lambda data: data) -> None:
         response.with_header(correlation_id=1)
-        self._data = changed(response.encode(header=True))
+        self.data = changed(response.encode(header=True))
         self._version = version
         self.sent = b""
 
@@ -35,9 +35,15 @@ class Answering:
         return min(supported, self._version)
 
     def call(self, request: Any, response: Any, read: Callable[[Any], Any]) -> Any:
-        request.with_header(correlation_id=1, client_id="isrwatch")
-        self.sent = request.encode(header=True, framed=True)
-        return read(response.decode(self._data, version=request.API_VERSION, header=True))
+        self.sent = as_sent(request)
+        return read(response.decode(self.data, version=request.API_VERSION, header=True))
+
+
+def as_sent(request: Any) -> bytes:
+    """Encode a request as kafka-python sends it."""
+    request.with_header(correlation_id=1, client_id="isrwatch")
+    encoded: bytes = request.encode(header=True, framed=True)
+    return encoded
 
 
 def offsets_response(version: int, topics: dict[str, dict[int, tuple[int, int]]]) -> Any:
@@ -83,14 +89,13 @@ def test_a_request_is_encoded(spec: OffsetSpec) -> None:
 
     topics = [topic(name=name, partitions=[*map(part, numbers)]) for name, numbers in wanted.items()]
     expected = request(version=7, replica_id=spec.replica, isolation_level=spec.isolation, topics=topics)
-    expected.with_header(correlation_id=1, client_id="isrwatch")
-    assert answering.sent == expected.encode(header=True, framed=True)
+    assert answering.sent == as_sent(expected)
 
 
 def test_tagged_fields_are_skipped() -> None:
     """As a newer broker may add them to any version (KIP-482)."""
     record = offsets_response(7, {"t": {0: (0, 7), 1: (0, 8), 2: (0, 9)}})
-    plain = Answering(record, 7)._data
+    plain = Answering(record, 7).data
     last = plain.rindex((9).to_bytes(8, "big")) + 8 + 4  # the tags of the last partition
     tagged = plain[:last] + unsigned_varint(1) + unsigned_varint(20) + unsigned_varint(3) + b"new" + plain[last + 1 :]
     listed = list_offsets(Answering(record, 7, changed=lambda _: tagged), LOG_END, {"t": [0, 1, 2]})  # type: ignore[arg-type]
@@ -158,9 +163,7 @@ def test_directories_that_may_not_be_described_are_a_missing_permission() -> Non
 def test_every_topic_is_asked_for_its_directories() -> None:
     answering = Answering(directories_response(4), 4)
     describe_directories(answering)  # type: ignore[arg-type]
-    request: Any = DescribeLogDirsRequest(version=4, topics=None)
-    request.with_header(correlation_id=1, client_id="isrwatch")
-    assert answering.sent == request.encode(header=True, framed=True)
+    assert answering.sent == as_sent(DescribeLogDirsRequest(version=4, topics=None))
 
 
 def test_varints_have_seven_bits_a_byte() -> None:

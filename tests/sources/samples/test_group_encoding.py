@@ -15,6 +15,7 @@ from kafka.protocol.consumer import OffsetFetchRequest, OffsetFetchResponse
 from streaming.errors import ConnectionRefused
 from streaming.sources.samples.groups.blocks import GroupValues, committed_offsets, share_lags
 from streaming.sources.samples.groups.described import NO_GROUP, DescribedGroup, describe_groups, list_groups
+from tests.sources.samples.test_encoding import as_sent
 
 NAMES = st.text("ab", min_size=1, max_size=3)
 OFFSETS = st.integers(-1, 2**62)
@@ -69,20 +70,13 @@ class Coordinator:
         return min(supported, self._versions.get(key, -1))
 
     def call(self, request: Any, response: Any, read: Any) -> Any:
-        request.with_header(correlation_id=1, client_id="isrwatch")
         assert request.API_KEY not in self.sent, "one request of each kind"
-        self.sent[request.API_KEY] = request.encode(header=True, framed=True)
+        self.sent[request.API_KEY] = as_sent(request)
         answer = self._responses[request.API_KEY]
         if not isinstance(answer, bytes):
             answer.with_header(correlation_id=1)
             answer = answer.encode(header=True)
         return read(response.decode(answer, version=request.API_VERSION, header=True))
-
-
-def as_sent(request: Any) -> bytes:
-    request.with_header(correlation_id=1, client_id="isrwatch")
-    encoded: bytes = request.encode(header=True, framed=True)
-    return encoded
 
 
 @pytest.mark.parametrize("version", [4, 5])

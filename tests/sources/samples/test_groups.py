@@ -172,8 +172,7 @@ def test_lag_is_never_larger_than_it_was_when_the_positions_were_read(steps: lis
         most = end - committed
         asked.answer(ONE, {0: end + written})  # a later answer changes nothing of what was asked before
         end, committed = end + written, min(end + written, committed + read)
-        answer = BrokerAnswer("groups", ONE, Micros(1), answered(asked, {"g": {"orders": {0: committed}}}))
-        (sample,) = (one for one in singly(shown(asked, answer)) if isinstance(one, GroupOffsetsObserved))
+        (sample,) = offsets_of(asked, {0: committed})
         lag = health.lag(sample.committed_offset, sample.high_watermark)
         assert lag is not None
         assert 0 <= lag <= most
@@ -192,18 +191,22 @@ def test_records_are_lost_only_if_they_were_deleted_before_the_group_read_them(s
         asked.round(number * 2 * SECOND + 2)
         lost = max(0, start - committed)
         start, committed = start + deleted, committed + read
-        answer = BrokerAnswer("groups", ONE, Micros(1), answered(asked, {"g": {"orders": {0: committed}}}))
-        (sample,) = (one for one in singly(shown(asked, answer)) if isinstance(one, GroupOffsetsObserved))
+        (sample,) = offsets_of(asked, {0: committed})
         found = health.records_lost_unread(sample.committed_offset, sample.log_start_offset)
         assert found is not None
         assert 0 <= found <= lost
         assert found >= max(0, start - committed) - deleted
 
 
+def offsets_of(asked: Asked, committed: dict[int, int], view: Any = VIEW) -> list[GroupOffsetsObserved]:
+    """What is shown of a group that has committed these offsets."""
+    answer = BrokerAnswer("groups", ONE, Micros(1), answered(asked, {"g": {"orders": committed}}))
+    return [one for one in singly(shown(asked, answer, view)) if isinstance(one, GroupOffsetsObserved)]
+
+
 def seconds_of(asked: Asked, committed: dict[int, int], view: Any = VIEW) -> dict[int, tuple[int | None, float | None]]:
     """The lag of a group in records and in seconds, by partition."""
-    answer = BrokerAnswer("groups", ONE, Micros(1), answered(asked, {"g": {"orders": committed}}))
-    samples: Any = [one for one in singly(shown(asked, answer, view)) if isinstance(one, GroupOffsetsObserved)]
+    samples = offsets_of(asked, committed, view)
     return {one.partition: (health.lag(one.committed_offset, one.high_watermark), one.lag_seconds) for one in samples}
 
 

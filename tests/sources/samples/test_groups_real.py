@@ -15,14 +15,11 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.sample_blocks import BrokerGroupsObserved
 from streaming.jobs.driver.samples import NewestBatch
-from streaming.sources.protocol.addresses import Address, Peers
-from streaming.sources.protocol.connection import dialer
-from streaming.sources.protocol.security import from_client
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.groups.groups import GroupFilter, GroupsKind
 from streaming.sources.samples.offsets import OffsetsKind
-from streaming.sources.samples.source import SamplesSource
 from tests.jobs.driver.test_batch import published, rows
+from tests.sources.samples.opened import open_samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -105,17 +102,7 @@ class Collecting:
 
     def __init__(self, cluster: Sandbox, folder: Path) -> None:
         self._folder, self._batch, self._position = folder, NewestBatch(folder, Channel.OFFSETS), 0
-        servers = [Address("127.0.0.1", ports.client) for ports in cluster.plan.brokers.values()]
-        self._source = SamplesSource(
-            servers,
-            dialer(from_client({})),
-            self._kinds,
-            cluster="real",
-            name="samples:a",
-            view_micros=PERIOD,
-            peers=Peers(),
-            seconds=1.0,
-        )
+        self._source = open_samples(cluster.bootstrap_servers, self._kinds, PERIOD, seconds=1.0)
 
     @staticmethod
     def _kinds() -> list[Any]:

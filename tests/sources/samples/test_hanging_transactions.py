@@ -115,13 +115,6 @@ def test_two_rounds_with_another_one_between_them_prove_nothing() -> None:
         assert judged.in_partitions([PARTITION]) == set()
 
 
-def test_a_transaction_that_began_while_coordinators_were_asked_is_not_judged() -> None:
-    judged, held = HangingTransactions(), {PARTITION: HeldPartition(0, 5, Micros(0))}
-    for _ in range(3):
-        judged.judge(held, {}, {PARTITION: {OpenProducer(7, 2, 5)}})
-    assert judged.in_partitions([PARTITION]) == set()
-
-
 def test_a_partition_is_held_as_long_as_its_last_stable_offset_does_not_move() -> None:
     now = [Micros(10)]
     held, ids = HeldPartitions(lambda: now[0]), {"orders": TopicId("a")}

@@ -22,16 +22,13 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Observation
 from streaming.contracts.samples import LogDirectoryObserved, QuorumMemberObserved, TransactionObserved
 from streaming.errors import ConnectionRefused
-from streaming.sources.protocol.addresses import Peers, parse_servers
-from streaming.sources.protocol.connection import dialer
-from streaming.sources.protocol.security import Security
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.kind import Kind
 from streaming.sources.samples.offsets import OffsetsKind
 from streaming.sources.samples.quorum import QuorumKind
-from streaming.sources.samples.source import SamplesSource
 from streaming.sources.samples.transactions import TransactionsKind
 from tests.sources.samples.late_producer import leave_hanging
+from tests.sources.samples.opened import open_samples
 
 pytestmark = [pytest.mark.kafka]
 
@@ -73,17 +70,7 @@ class Sampling(threading.Thread):
         self.samples: list[Observation] = []
         self.refused: list[str] = []
         self._ended = threading.Event()
-        peers = Peers()
-        self._source = SamplesSource(
-            parse_servers(cluster.bootstrap_servers),
-            dialer(Security(), peers),
-            _kinds,
-            cluster="c",
-            name="samples:t",
-            view_micros=ROUND,
-            peers=peers,
-            seconds=2.0,
-        )
+        self._source = open_samples(cluster.bootstrap_servers, _kinds, ROUND, seconds=2.0)
 
     def run(self) -> None:
         while not self._ended.is_set():

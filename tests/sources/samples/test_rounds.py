@@ -162,7 +162,11 @@ def answered(*transactions: OpenTransaction) -> OpenTransactions:
     return OpenTransactions(transactions, is_listed=True, is_complete=True)
 
 
-def played_round(cluster: Cluster, *by_broker: OpenTransactions | None, writing: Any) -> list[Any]:
+NONE_OPEN = (answered(), answered(), answered())
+WRITING = {("orders", 0): (OpenProducer(8, 0, 4),)}
+
+
+def played_round(cluster: Cluster, *by_broker: OpenTransactions | None, writing: Any = WRITING) -> list[Any]:
     """Play a round, and return the transactions that hang; None for a broker that does not answer."""
     cluster.ask(seconds=30)
     reported: list[Any] = []
@@ -174,6 +178,13 @@ def played_round(cluster: Cluster, *by_broker: OpenTransactions | None, writing:
     held, listed = asked[0], asked[1]  # type: ignore[misc]
     cluster.answer(PRODUCERS, ONE, ProducersAnswer(held, listed, DescribedProducers(writing)))
     return [one for one in reported if isinstance(one, TransactionObserved) and one.is_hanging]
+
+
+def answered_by_all(cluster: Cluster) -> None:
+    """No coordinator has an open transaction."""
+    cluster.ask()
+    for broker in (ONE, TWO, THREE):
+        cluster.answer(COORDINATORS, broker, answered())
 
 
 def test_every_coordinator_is_asked_and_then_the_leaders_of_held_partitions() -> None:
@@ -195,9 +206,7 @@ def test_every_coordinator_is_asked_and_then_the_leaders_of_held_partitions() ->
 
 def test_where_no_partition_is_held_no_leader_is_asked() -> None:
     cluster, _ = transactions(view(), held=0)
-    cluster.ask()
-    for broker in (ONE, TWO, THREE):
-        cluster.answer(COORDINATORS, broker, answered())
+    answered_by_all(cluster)
     assert cluster.ask(seconds=20) == []
 
 
@@ -231,21 +240,19 @@ def test_a_transaction_that_hangs_beside_another_one_of_its_producer_is_one_row(
 
 def test_nothing_new_is_proven_while_a_coordinator_does_not_answer_and_what_is_stays() -> None:
     cluster, _ = transactions(view())
-    writing = {("orders", 0): (OpenProducer(8, 0, 4),)}
     for _ in range(3):
-        assert played_round(cluster, answered(), None, answered(), writing=writing) == []
+        assert played_round(cluster, answered(), None, answered()) == []
     for _ in range(2):  # broker 3 coordinates nothing
-        assert played_round(cluster, answered(), answered(), None, writing=writing) == []
+        assert played_round(cluster, answered(), answered(), None) == []
     for _ in range(3):
-        assert len(played_round(cluster, answered(), None, answered(), writing=writing)) == 1
-    assert played_round(cluster, None, answered(), answered(), writing=writing) == [], "its leader does not answer"
+        assert len(played_round(cluster, answered(), None, answered())) == 1
+    assert played_round(cluster, None, answered(), answered()) == [], "its leader does not answer"
 
 
 def test_a_broker_that_does_not_say_what_it_has_reports_nothing() -> None:
     cluster, _ = transactions(view())
-    writing = {("orders", 0): (OpenProducer(8, 0, 4),)}
     for _ in range(2):
-        played_round(cluster, answered(), answered(), answered(), writing=writing)
+        played_round(cluster, *NONE_OPEN)
     cluster.ask(seconds=30)
     assert cluster.answer(COORDINATORS, ONE, OpenTransactions()).observations == []
 
@@ -254,18 +261,14 @@ def test_a_late_answer_of_another_round_proves_nothing() -> None:
     cluster, _ = transactions(view())
     cluster.silent = {TWO}
     for _ in range(3):
-        rows = played_round(
-            cluster, answered(), answered(), answered(), writing={("orders", 0): (OpenProducer(8, 0, 4),)}
-        )
-        assert rows == []
+        assert played_round(cluster, *NONE_OPEN) == []
 
 
 def test_nothing_is_proven_while_transactional_ids_have_no_coordinator_or_it_is_hidden() -> None:
-    writing = {("orders", 0): (OpenProducer(8, 0, 4),)}
     for leaders in ((1, -1), ()):
         cluster, _ = transactions(view(leaders=leaders))
         for _ in range(3):
-            assert played_round(cluster, answered(), answered(), answered(), writing=writing) == []
+            assert played_round(cluster, *NONE_OPEN) == []
 
 
 def test_a_leader_is_asked_for_those_that_are_held_longest_only() -> None:
@@ -277,9 +280,7 @@ def test_a_leader_is_asked_for_those_that_are_held_longest_only() -> None:
         held.put(seen.topic_ids, {"orders": {number: 9}}, {"orders": {number: 4}})
     at[0] = Micros(200 * SECOND)
     cluster = Cluster(TransactionsKind(Micros(30 * SECOND), held), seen)
-    cluster.ask()
-    for broker in (ONE, TWO, THREE):
-        cluster.answer(COORDINATORS, broker, answered())
+    answered_by_all(cluster)
     assert cluster.ask() == [(PRODUCERS, ONE)]
     asked = cluster.works[PRODUCERS, ONE].args[0]
     assert list(asked) == [("orders", number) for number in range(MOST_PARTITIONS)]

@@ -26,13 +26,10 @@ from streaming.contracts.identifiers import Micros, partition_for
 from streaming.contracts.observations import Channel
 from streaming.contracts.topic_roles import TopicRole
 from streaming.jobs.driver.samples import NewestBatch
-from streaming.sources.protocol.addresses import Address, Peers
-from streaming.sources.protocol.connection import dialer
-from streaming.sources.protocol.security import Security
 from streaming.sources.samples.settings import SettingsKind
-from streaming.sources.samples.source import SamplesSource
 from tests.jobs.driver.test_batch import published, rows
 from tests.plugins.local_http import wait_until
+from tests.sources.samples.opened import open_samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,6 +45,8 @@ FEATURES = "org.apache.kafka.tools.FeatureCommand"
 OFFSETS, STATE = "__consumer_offsets", "__transaction_state"
 AT = [TopicPartition("read", 0, 0)]
 
+PERIOD = Micros(300_000)
+
 
 @pytest.fixture(scope="module")
 def cluster(kafka_module_cluster: MakeSandbox) -> Sandbox:
@@ -59,15 +58,7 @@ class Sampled:
 
     def __init__(self, cluster: Sandbox, folder: Path) -> None:
         self._folder, self._batch, self._count = folder, NewestBatch(folder, Channel.OFFSETS), 0
-        self.source = SamplesSource(
-            [Address("127.0.0.1", ports.client) for ports in cluster.plan.brokers.values()],
-            dialer(Security()),
-            lambda: [SettingsKind(Micros(300_000))],
-            cluster="real",
-            name="samples:t",
-            view_micros=Micros(300_000),
-            peers=Peers(),
-        )
+        self.source = open_samples(cluster.bootstrap_servers, lambda: [SettingsKind(PERIOD)], PERIOD)
 
     def until(self, holds: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
         deadline = time.monotonic() + seconds

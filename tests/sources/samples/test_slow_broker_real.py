@@ -16,15 +16,12 @@ from deploy.sandbox.writer import TopicWriter
 from streaming.changes.advice.slow_brokers import LEAST_HISTORY, BrokerSpeed, after_round
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.sample_blocks import BrokerSpeedsObserved
-from streaming.sources.protocol.addresses import Peers, parse_servers
-from streaming.sources.protocol.connection import dialer
-from streaming.sources.protocol.security import Security
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.kind import Kind
 from streaming.sources.samples.offsets import OffsetsKind
-from streaming.sources.samples.source import SamplesSource
 from streaming.sources.samples.speed import SpeedKind
 from tests.blocks import speeds_of
+from tests.sources.samples.opened import open_samples
 
 pytestmark = [pytest.mark.kafka]
 
@@ -53,20 +50,11 @@ class Watched:
     """Concludes round by round, and remembers who was ever called slow."""
 
     def __init__(self, cluster: Sandbox, speeds: Mapping[BrokerId, BrokerSpeed] = MappingProxyType({})) -> None:
-        peers = Peers()
         self.speeds: dict[BrokerId, BrokerSpeed] = dict(speeds)
         self.called: set[int] = set()
         self.rounds = 0
         self.brokers = len(cluster.broker_ids)
-        self.source = SamplesSource(
-            parse_servers(cluster.bootstrap_servers),
-            dialer(Security(), peers),
-            self._kinds,
-            cluster="real",
-            name="samples:real",
-            view_micros=PERIOD,
-            peers=peers,
-        )
+        self.source = open_samples(cluster.bootstrap_servers, self._kinds, PERIOD)
 
     @staticmethod
     def _kinds() -> Sequence[Kind]:

@@ -30,7 +30,7 @@ from streaming.sources.samples.transactions import (
     describe_producers,
     open_transactions,
 )
-from tests.sources.samples.test_encoding import Answering
+from tests.sources.samples.test_encoding import Answering, as_sent
 
 NAMES = st.text("abß", min_size=1, max_size=3)
 PARTITIONS = st.dictionaries(NAMES, st.lists(st.integers(0, 400), min_size=1, unique=True), max_size=3)
@@ -62,7 +62,7 @@ class Coordinator:
         ]
         states = [state(name, one) for name, one in {PROBED: ("", 0, -1, -1, -1, {}), **transactions}.items()]
         answered = {"version": 0, "throttle_time_ms": 0}
-        self._responses: list[Any] = [
+        self.responses: list[Any] = [
             of_listed(**answered, error_code=error, unknown_state_filters=["New"], transaction_states=listed),
             of_described(**answered, transaction_states=states),
         ]
@@ -75,7 +75,7 @@ class Coordinator:
     def call(self, request: Any, response: Any, read: Any) -> Any:
         response_at, end = self.cut
         changed = (lambda data: data[:end]) if response_at == len(self.asked) else (lambda data: data)
-        answering = Answering(self._responses[len(self.asked)], 0, changed=changed)
+        answering = Answering(self.responses[len(self.asked)], 0, changed=changed)
         answer = answering.call(request, response, read)
         self.asked.append(answering.sent)
         return answer
@@ -87,12 +87,7 @@ def test_open_transactions_are_decoded(transactions: dict[str, tuple[Any, ...]])
     assert open_transactions(coordinator) == OpenTransactions(
         tuple(
             OpenTransaction(
-                name,
-                state,
-                timeout,
-                Micros(start * 1000) if start >= 0 else None,
-                producer,
-                epoch,
+                name, state, timeout, Micros(start * 1000) if start >= 0 else None, producer, epoch,
                 tuple((topic, number) for topic, numbers in partitions.items() for number in numbers),
             )
             for name, (state, timeout, start, producer, epoch, partitions) in transactions.items()
@@ -100,20 +95,16 @@ def test_open_transactions_are_decoded(transactions: dict[str, tuple[Any, ...]])
         ),
         is_listed=True,
         is_complete=True,
-    )
+    )  # fmt: skip
 
 
 def test_every_transaction_that_is_listed_is_described_in_one_request() -> None:
     transactions = {f"id-{number}": ("Ongoing", 1, 1, number, 0, {}) for number in range(300)}
     coordinator: Any = Coordinator(transactions, errors={})
     open_transactions(coordinator)
-    expected: list[Any] = [
-        ListTransactionsRequest(version=0, state_filters=[*UNDECIDED], producer_id_filters=[]),
-        DescribeTransactionsRequest(version=0, transactional_ids=[PROBED, *transactions]),
-    ]
-    for request in expected:
-        request.with_header(correlation_id=1, client_id="isrwatch")
-    assert coordinator.asked == [request.encode(header=True, framed=True) for request in expected]
+    listed = ListTransactionsRequest(version=0, state_filters=[*UNDECIDED], producer_id_filters=[])
+    described = DescribeTransactionsRequest(version=0, transactional_ids=[PROBED, *transactions])
+    assert coordinator.asked == [as_sent(listed), as_sent(described)]
 
 
 @pytest.mark.parametrize(
@@ -180,15 +171,9 @@ def test_producers_with_an_open_transaction_are_decoded(topics: dict[str, dict[i
         for number, (error, producers) in parts.items()
         if not error
     }
-    expected: Any = DescribeProducersRequest(
-        version=0,
-        topics=[
-            DescribeProducersRequest.TopicRequest(name=name, partition_indexes=numbers)
-            for name, numbers in asked.items()
-        ],
-    )
-    expected.with_header(correlation_id=1, client_id="isrwatch")
-    assert answering.sent == expected.encode(header=True, framed=True)
+    of_topic = DescribeProducersRequest.TopicRequest
+    wanted = [of_topic(name=name, partition_indexes=numbers) for name, numbers in asked.items()]
+    assert answering.sent == as_sent(DescribeProducersRequest(version=0, topics=wanted))
 
 
 def test_a_topic_that_may_not_be_read_is_named_and_what_was_not_asked_is_left_out() -> None:
@@ -207,7 +192,7 @@ def test_versions_that_do_not_have_the_requests_have_no_transactions() -> None:
 
 def test_bytes_that_end_early_are_no_response() -> None:
     response = producers_response({"orders": {0: (0, [(1, 0, 5)])}})
-    for end in range(4, len(Answering(response, 0)._data) - 1):  # the last byte: no tagged fields
+    for end in range(4, len(Answering(response, 0).data) - 1):  # the last byte: no tagged fields
         cut: Any = Answering(response, 0, changed=lambda data, end=end: data[:end])  # type: ignore[misc]
         with pytest.raises(ValueError, match=r"ends at byte|an array of"):
             describe_producers(cut, {"orders": [0]})
@@ -216,7 +201,7 @@ def test_bytes_that_end_early_are_no_response() -> None:
 @pytest.mark.parametrize("response", [0, 1])
 def test_bytes_of_a_coordinator_that_end_early_are_no_response(response: int) -> None:
     transactions = {"a": ("Ongoing", 1, 1, 1, 0, {"orders": [0, 1]})}
-    whole = Answering(Coordinator(transactions, errors={})._responses[response], 0)._data
+    whole = Answering(Coordinator(transactions, errors={}).responses[response], 0).data
     for end in range(4, len(whole) - 1):
         coordinator: Any = Coordinator(transactions, errors={})
         coordinator.cut = (response, end)
