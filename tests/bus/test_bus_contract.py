@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations_with_replacement, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,9 +14,7 @@ from streaming.contracts.identifiers import BrokerId
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import IsrwatchError
-
-if TYPE_CHECKING:
-    from tests.bus.conftest import Heartbeats
+from tests.bus.conftest import Heartbeats, payloads
 
 A = "poll:a"
 REPLICATION = Channel.REPLICATION
@@ -26,7 +24,7 @@ def test_what_is_published_is_read_in_order_and_numbered_from_one(bus: Any, hear
     bus.publisher.publish([heartbeat(1), heartbeat(2)])
     bus.publisher.publish([replace(heartbeat(3), sequence=99)])
     expected = [replace(heartbeat(moment), sequence=moment) for moment in (1, 2, 3)]
-    assert expected == [decode(payload) for payload in bus.payloads(REPLICATION, A)]
+    assert expected == [decode(payload) for payload in payloads(bus.directory)]
 
 
 def test_every_source_and_every_channel_has_a_log_of_its_own(bus: Any, heartbeat: Heartbeats) -> None:
@@ -38,9 +36,9 @@ def test_every_source_and_every_channel_has_a_log_of_its_own(bus: Any, heartbeat
     assert sorted(bus.reader.logs(REPLICATION), reverse=True) == [A, "../b/ß"]
     assert bus.reader.logs(Channel.METRICS) == [A]
     assert bus.reader.logs(Channel.OFFSETS) == []
-    assert [decode(payload).sequence for payload in bus.payloads(REPLICATION, A)] == [1, 2]
-    assert [decode(payload).sequence for payload in bus.payloads(REPLICATION, "../b/ß")] == [1]
-    assert [replace(metric, sequence=1)] == [decode(payload) for payload in bus.payloads(Channel.METRICS, A)]
+    assert [decode(payload).sequence for payload in payloads(bus.directory)] == [1, 2]
+    assert [decode(payload).sequence for payload in payloads(bus.directory, source="../b/ß")] == [1]
+    assert [replace(metric, sequence=1)] == [decode(payload) for payload in payloads(bus.directory, Channel.METRICS)]
 
 
 def test_an_empty_bus_has_no_logs_and_no_positions(bus: Any) -> None:
@@ -73,15 +71,21 @@ def test_raw_bytes_travel_as_they_are_and_take_no_number(bus: Any, heartbeat: He
     bus.publisher.publish([heartbeat(1)])
     bus.publisher.publish_raw(REPLICATION, A, b"\x00 anything")
     bus.publisher.publish([heartbeat(2)])
-    first, raw, second = bus.payloads(REPLICATION, A)
+    first, raw, second = payloads(bus.directory)
     assert raw == b"\x00 anything"
     assert [decode(first).sequence, decode(second).sequence] == [1, 2]
 
 
-def test_deleting_below_a_position_keeps_everything_from_there(bus: Any, heartbeat: Heartbeats) -> None:
+def publish_eleven(bus: Any, heartbeat: Heartbeats) -> int:
+    """Publish heartbeats that fill several segments, and return where the log ends."""
     for moment in range(1, 12):
         bus.publisher.publish([heartbeat(moment)])
-    end = bus.reader.end_positions(REPLICATION)[A]
+    end: int = bus.reader.end_positions(REPLICATION)[A]
+    return end
+
+
+def test_deleting_below_a_position_keeps_everything_from_there(bus: Any, heartbeat: Heartbeats) -> None:
+    end = publish_eleven(bus, heartbeat)
     frames = [item for item in bus.reader.read(REPLICATION, A, 0, end) if isinstance(item, BusFrame)]
     kept = frames[7].position
     bus.reader.delete_below(REPLICATION, A, kept)
@@ -91,9 +95,7 @@ def test_deleting_below_a_position_keeps_everything_from_there(bus: Any, heartbe
 
 
 def test_reading_what_was_deleted_is_refused_in_words(bus: Any, heartbeat: Heartbeats) -> None:
-    for moment in range(1, 12):
-        bus.publisher.publish([heartbeat(moment)])
-    end = bus.reader.end_positions(REPLICATION)[A]
+    end = publish_eleven(bus, heartbeat)
     bus.reader.delete_below(REPLICATION, A, end)
     oldest = bus.reader.start_positions(REPLICATION)[A]
     with pytest.raises(IsrwatchError, match=f"segments up to position {oldest} of replication/poll:a .*were deleted"):
@@ -101,9 +103,7 @@ def test_reading_what_was_deleted_is_refused_in_words(bus: Any, heartbeat: Heart
 
 
 def test_deleting_everything_keeps_the_newest_and_the_count_goes_on(bus: Any, heartbeat: Heartbeats) -> None:
-    for moment in range(1, 12):
-        bus.publisher.publish([heartbeat(moment)])
-    end = bus.reader.end_positions(REPLICATION)[A]
+    end = publish_eleven(bus, heartbeat)
     bus.reader.delete_below(REPLICATION, A, 10**9)
     bus.publisher.publish([heartbeat(12)])
     (frame,) = bus.reader.read(REPLICATION, A, end, bus.reader.end_positions(REPLICATION)[A])

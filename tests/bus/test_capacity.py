@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from streaming.bus.directory import DirectoryPublisher, DirectoryReader
+from streaming.bus.directory import DirectoryPublisher
 from streaming.bus.log import BusCapacity
 from streaming.contracts.codec import decode
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import BusFull
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.bus.conftest import Heartbeats
+from tests.bus.conftest import Heartbeats, payloads
 
 A = "poll:a"
 LIMIT = 64_000
@@ -60,15 +56,12 @@ def test_samples_that_nobody_applies_take_no_more_than_their_share(tmp_path: Pat
     assert removed.samples > 100_000
     assert removed.replication == 0
     assert publisher.take_removed() == (0, 0)
-    reader = DirectoryReader(tmp_path)
-    start, end = reader.start_positions(Channel.METRICS)[A], reader.end_positions(Channel.METRICS)[A]
-    assert decode(list(reader.read(Channel.METRICS, A, start, end))[-1][1]).collected_at == 999
+    assert decode(payloads(tmp_path, Channel.METRICS)[-1]).collected_at == 999
 
 
 def test_replication_goes_last_and_oldest_first_and_the_numbers_of_the_rest_say_so(
     tmp_path: Path, heartbeat: Heartbeats
 ) -> None:
-    reader = DirectoryReader(tmp_path)
     with closing(limited(tmp_path)) as publisher:
         for moment in range(1, 100):
             publisher.publish([metric(moment)])
@@ -79,8 +72,7 @@ def test_replication_goes_last_and_oldest_first_and_the_numbers_of_the_rest_say_
     assert sum(sizes(tmp_path).values()) < LIMIT + MARGIN
     assert sizes(tmp_path)["metrics"] < MARGIN, "there are only the newest"
     assert removed.replication > 0
-    start, end = reader.start_positions(Channel.REPLICATION)[A], reader.end_positions(Channel.REPLICATION)[A]
-    sequences = [decode(item[1]).sequence for item in reader.read(Channel.REPLICATION, A, start, end)]
+    sequences = [decode(payload).sequence for payload in payloads(tmp_path)]
     assert sequences == list(range(sequences[0], 1_000))
     assert sequences[0] > 500
 
@@ -106,10 +98,7 @@ def test_a_full_disk_is_an_error_of_its_own_and_costs_old_samples_only(
         assert sizes(tmp_path)["replication"] == before["replication"]
         monkeypatch.undo()
         publisher.publish([heartbeat(300)])
-    reader = DirectoryReader(tmp_path)
-    end = reader.end_positions(Channel.REPLICATION)[A]
-    numbers = [decode(item[1]).sequence for item in reader.read(Channel.REPLICATION, A, 0, end)]
-    assert numbers == list(range(1, 301))
+    assert [decode(payload).sequence for payload in payloads(tmp_path)] == list(range(1, 301))
 
 
 def test_every_write_may_meet_a_full_disk(
@@ -145,8 +134,6 @@ def test_every_write_may_meet_a_full_disk(
                     break
             published += [number * 10 + 1, number * 10 + 2]
 
-    reader = DirectoryReader(tmp_path)
-    end = reader.end_positions(Channel.REPLICATION)[A]
-    found = [decode(item[1]) for item in reader.read(Channel.REPLICATION, A, 0, end)]
+    found = [decode(payload) for payload in payloads(tmp_path)]
     assert [item.sequence for item in found] == list(range(1, len(found) + 1))
     assert list(dict.fromkeys(item.occurred_not_after for item in found)) == published

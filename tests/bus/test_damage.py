@@ -6,7 +6,6 @@ import itertools
 import tempfile
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,10 +14,8 @@ from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.bus.frames import HEADER_BYTES, BusFrame, DamagedRange
 from streaming.contracts.codec import decode
 from streaming.contracts.observations import Channel
+from tests.bus.conftest import Heartbeats
 from tests.examples import examples
-
-if TYPE_CHECKING:
-    from tests.bus.conftest import Heartbeats
 
 A = "poll:a"
 REPLICATION = Channel.REPLICATION

@@ -7,25 +7,21 @@ import resource
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
-from streaming.bus.frames import BusFrame, encode_frame
+from streaming.bus.frames import encode_frame
 from streaming.bus.log import refuse_written
 from streaming.bus.segments import folder_of, segment_name, source_of
 from streaming.contracts.codec import decode
 from streaming.contracts.observations import Channel
 from streaming.errors import ConfigurationError, IsrwatchError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.bus.conftest import Heartbeats
+from tests.bus.conftest import Heartbeats, payloads
 
 A = "poll:a"
 REPLICATION = Channel.REPLICATION
@@ -36,9 +32,7 @@ def opened(directory: Path, segment_bytes: int = 1 << 20) -> DirectoryPublisher:
 
 
 def sequences(directory: Path, source: str = A) -> list[int]:
-    reader = DirectoryReader(directory)
-    items = reader.read(REPLICATION, source, 0, reader.end_positions(REPLICATION)[source])
-    return [decode(item.payload).sequence for item in items if isinstance(item, BusFrame)]
+    return [decode(payload).sequence for payload in payloads(directory, source=source)]
 
 
 def files(directory: Path) -> list[str]:
@@ -171,9 +165,7 @@ def test_an_observation_larger_than_a_segment_travels(tmp_path: Path) -> None:
     with closing(opened(tmp_path, segment_bytes=1024)) as publisher:
         publisher.publish_raw(REPLICATION, A, payload)
         publisher.publish_raw(REPLICATION, A, b"next")
-    reader = DirectoryReader(tmp_path)
-    found = list(reader.read(REPLICATION, A, 0, reader.end_positions(REPLICATION)[A]))
-    assert [payload, b"next"] == [item.payload for item in found if isinstance(item, BusFrame)]
+    assert payloads(tmp_path) == [payload, b"next"]
 
 
 @pytest.mark.parametrize("source", ["metadata_log:collector-1", "..", "a/b", "ä ö", "%2F", ".lock", "x.log"])

@@ -40,6 +40,14 @@ def parsed_in_pieces(data: bytes, cuts: list[int]) -> list[BusFrame | DamagedRan
     return found + parse(data[done:], done, closed=True)[0]
 
 
+def damaged(payloads: list[bytes], data: st.DataObject) -> bytes:
+    """Frames in which some bytes are changed, and whose end is cut off."""
+    whole = bytearray(b"".join(map(encode_frame, payloads)))
+    for at in data.draw(st.lists(st.integers(0, len(whole) - 1), max_size=3)):
+        whole[at] ^= 0x55
+    return bytes(whole[: data.draw(st.integers(0, len(whole)))])
+
+
 @given(PAYLOADS, st.integers(0, 10**12))
 def test_what_was_framed_is_found(payloads: list[bytes], position: int) -> None:
     data = b"".join(map(encode_frame, payloads))
@@ -72,11 +80,8 @@ def test_a_damaged_byte_costs_its_own_frame_only(payloads: list[bytes], data: st
 def test_where_a_damaged_log_is_cut_into_pieces_changes_nothing(
     payloads: list[bytes], data: st.DataObject, cuts: list[int]
 ) -> None:
-    whole = bytearray(b"".join(map(encode_frame, payloads)))
-    for at in data.draw(st.lists(st.integers(0, len(whole) - 1), max_size=3)):
-        whole[at] ^= 0x55
-    del whole[data.draw(st.integers(0, len(whole))) :]
-    assert parse(bytes(whole), 0, closed=True)[0] == parsed_in_pieces(bytes(whole), cuts)
+    whole = damaged(payloads, data)
+    assert parse(whole, 0, closed=True)[0] == parsed_in_pieces(whole, cuts)
 
 
 @given(st.binary(max_size=80), st.lists(st.integers(0, 80), max_size=3))
@@ -114,11 +119,8 @@ def test_a_payload_that_is_too_long_is_refused() -> None:
 def test_the_end_of_what_is_whole_is_where_reading_from_the_front_comes_to(
     payloads: list[bytes], data: st.DataObject
 ) -> None:
-    whole = bytearray(b"".join(map(encode_frame, payloads)))
-    for at in data.draw(st.lists(st.integers(0, len(whole) - 1), max_size=3)) if whole else ():
-        whole[at] ^= 0x55
-    del whole[data.draw(st.integers(0, len(whole))) :]
-    assert parse(bytes(whole), 0, closed=False)[1] == end_of_last_frame(bytes(whole))
+    whole = damaged(payloads, data)
+    assert parse(whole, 0, closed=False)[1] == end_of_last_frame(whole)
 
 
 @given(payloads=st.lists(st.binary(max_size=30).filter(lambda raw: MAGIC not in raw), max_size=6), data=st.data())

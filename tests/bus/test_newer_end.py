@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,11 +12,7 @@ from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.contracts.codec import encode
 from streaming.contracts.observations import SCHEMA_VERSION, Channel
 from streaming.errors import NewerFormat
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.bus.conftest import Heartbeats
+from tests.bus.conftest import Heartbeats
 
 A = "poll:a"
 TAILS = {"whole": b"", "torn": b"torn frame?", "half": None}

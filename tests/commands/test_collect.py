@@ -9,7 +9,9 @@ import ssl
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -21,11 +23,7 @@ from streaming.commands import app
 from tests.plugins.certificates import make_certificate
 from tests.plugins.local_http import free_port
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    Start = Callable[..., subprocess.Popen[str]]
+Start = Callable[..., subprocess.Popen[str]]
 
 PATIENCE = 60.0
 

@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.commands import doctor_machine
 from streaming.commands.doctor import CHECKS_OF_THE_MACHINE, findings
 from streaming.commands.doctor_machine import Status
-from streaming.contracts.columns import Table
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import SOURCE_PROGRESS
 from streaming.delta.log.definitions import LAYOUT_PROPERTY, arrow_schema
@@ -60,16 +58,18 @@ def place(stopped: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(stopped, tmp_path / "place"))
 
 
-def said(place: Path, **directories: Path) -> list[tuple[Status, str]]:
-    settings = Settings(
-        bus=BusSettings(directory=str(directories.get("bus", place / "bus"))),
-        tables=TablesSettings(directory=str(directories.get("tables", place / "tables"))),
+def settings_of(place: Path, bus: Path | None = None) -> Settings:
+    return Settings(
+        bus=BusSettings(directory=str(bus or place / "bus")), tables=TablesSettings(directory=str(place / "tables"))
     )
-    return list(CHECKS_OF_THE_MACHINE["tables"](settings))
 
 
-def wrong(place: Path, **directories: Path) -> list[tuple[Status, str]]:
-    return [each for each in said(place, **directories) if each[0] is not Status.OK]
+def said(place: Path, bus: Path | None = None) -> list[tuple[Status, str]]:
+    return list(CHECKS_OF_THE_MACHINE["tables"](settings_of(place, bus)))
+
+
+def wrong(place: Path, bus: Path | None = None) -> list[tuple[Status, str]]:
+    return [each for each in said(place, bus) if each[0] is not Status.OK]
 
 
 def test_tables_that_are_whole_and_current_and_belong_to_the_bus_are_three_lines(place: Path) -> None:
@@ -104,42 +104,34 @@ def test_a_file_of_the_right_size_with_other_bytes_is_a_problem_and_no_exception
     for file in (place / "tables" / "source_progress").rglob("*.parquet"):
         if "_delta_log" not in file.parts:
             file.write_bytes(b"?" * file.stat().st_size)
-    settings = Settings(tables=TablesSettings(directory=str(place / "tables")))
-    found = [each for each in findings([settings]) if each.check == "tables"]
+    found = [each for each in findings([settings_of(place)]) if each.check == "tables"]
     assert [each.status for each in found] == [Status.OK, Status.PROBLEM]
     assert f"cannot read the table {place}/tables/source_progress" in found[-1].sentence
 
 
 @pytest.mark.parametrize(
-    ("layout", "status", "fix"),
-    [
-        ("99", Status.PROBLEM, "upgrade isrwatch"),
-        ("", Status.PROBLEM, "is not a table of isrwatch; point tables.directory at another folder"),
-    ],
+    ("layout", "fix"),
+    [("99", "upgrade isrwatch"), ("", "is not a table of isrwatch; point tables.directory at another folder")],
 )
-def test_another_layout_says_who_has_to_be_upgraded(place: Path, layout: str, status: Status, fix: str) -> None:
+def test_another_layout_says_who_has_to_be_upgraded(place: Path, layout: str, fix: str) -> None:
     table = DeltaTable(str(place / "tables" / "partition_state"))
     table.alter.set_table_properties({LAYOUT_PROPERTY: layout}, raise_if_not_exists=False)
     ((found, sentence),) = wrong(place)
-    assert found is status
+    assert found is Status.PROBLEM
     assert "partition_state" in sentence
     assert sentence.endswith(fix)
 
 
 def test_a_table_that_lacks_a_new_column_waits_for_the_job(place: Path) -> None:
     path = str(place / "tables" / "source_progress")
+    before = pa.schema([field for field in arrow_schema(SOURCE_PROGRESS) if field.name != "log_id"])
     rows = read_all(DeltaTable(path)).drop_columns(["log_id"])
-    write_deltalake(path, rows.cast(without(SOURCE_PROGRESS, "log_id")), mode="overwrite", schema_mode="overwrite")
+    write_deltalake(path, rows.cast(before), mode="overwrite", schema_mode="overwrite")
     ((found, sentence),) = wrong(place)
     assert found is Status.WARNING
     assert sentence.endswith(
         "source_progress/ lacks log_id; start isrwatch job of this version once: it adds new columns"
     )
-
-
-def without(table: Table, name: str) -> pa.Schema:
-    """The schema of a table before a column was added."""
-    return pa.schema([field for field in arrow_schema(table) if field.name != name])
 
 
 def test_an_old_commit_is_stale_and_the_program_that_is_missing_is_named(
@@ -178,7 +170,6 @@ def test_a_log_that_was_replaced_is_named(place: Path) -> None:
 def test_a_bus_that_is_a_file_is_a_problem(place: Path) -> None:
     shutil.rmtree(place / "bus")
     (place / "bus").touch()
-    settings = replace(Settings(), bus=BusSettings(directory=str(place / "bus")))
-    settings = replace(settings, tables=TablesSettings(directory=str(place / "tables")))
-    found = [each for each in findings([settings]) if each.check == "tables" and each.status is Status.PROBLEM]
-    assert ["is not a folder; point bus.directory" in each.sentence for each in found] == [True]
+    found = [each for each in findings([settings_of(place)]) if each.check == "tables"]
+    (sentence,) = [each.sentence for each in found if each.status is Status.PROBLEM]
+    assert "is not a folder; point bus.directory" in sentence

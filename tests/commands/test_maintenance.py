@@ -8,11 +8,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from click.testing import Result
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
@@ -28,12 +31,7 @@ from streaming.jobs.driver.replication import ReplicationBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from tests.changes.conftest import SECOND, Story
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from click.testing import Result
-
-    Run = Callable[..., Result]
+Run = Callable[..., Result]
 
 PATIENCE = 60.0
 WHY = ("--why", "new disk")
@@ -49,8 +47,6 @@ def watch(folder: Path, *, ahead: float = 0.0, cluster: str = "orders-eu", clust
 
 
 def publish(folder: Path, story: Story, **fields: str) -> None:
-    from dataclasses import replace  # noqa: PLC0415
-
     publisher = DirectoryPublisher(folder / "bus", segment_bytes=1 << 20)
     publisher.publish([replace(item, **fields) for item in story.seen])
     publisher.close()
@@ -79,6 +75,13 @@ def apply(folder: Path) -> None:
     batch.projections.project(batch.shared)
     states, version = batch.sources()
     ProgressTable(tables, Channel.REPLICATION).replace([(state, SourceLag()) for state in states], version)
+
+
+def leases(folder: Path, seconds: float, tail: float) -> tuple[str, str]:
+    """The option that names a configuration of leases."""
+    config = folder / "isrwatch.toml"
+    config.write_text(f"[maintenance]\nlease_seconds = {seconds}\ntail_seconds = {tail}\n")
+    return "--config", str(config)
 
 
 def watch_and_apply(folder: Path, *, ahead: float = 0.0) -> Story:
@@ -162,10 +165,8 @@ def test_a_command_runs_under_a_lease_that_is_renewed_and_ends_with_a_tail_and_p
     run: Run, tmp_path: Path
 ) -> None:
     watch(tmp_path)
-    config = tmp_path / "isrwatch.toml"
-    config.write_text("[maintenance]\nlease_seconds = 0.15\ntail_seconds = 5\n")
     slow = (sys.executable, "-c", "import time, sys; time.sleep(0.4); sys.exit(7)")
-    result = run("--config", str(config), "--broker", "3", "--why", "upgrade", "--", *slow)
+    result = run(*leases(tmp_path, 0.15, 5), "--broker", "3", "--why", "upgrade", "--", *slow)
     assert result.exit_code == 7, result.output
     began, *renewals, last = records(tmp_path)
     assert not began.is_renewal
@@ -191,9 +192,8 @@ def test_work_begins_beside_a_lease_whose_command_has_ended_and_is_what_is_exten
     assert second.lease != tail.lease
     assert "(second): let it last longer" in sentence(run("--broker", "3", "--for", "1h", *WHY))
     assert run("--broker", "3", "--for", "2h", "--extend").exit_code == 0
-    assert [(item.lease, item.why) for item in records(tmp_path)[records(tmp_path).index(second) + 1 :]] == [
-        (second.lease, "second")
-    ]
+    (extended,) = records(tmp_path)[records(tmp_path).index(second) + 1 :]
+    assert (extended.lease, extended.why) == (second.lease, "second")
     assert run("--broker", "3", "--end").exit_code == 0
     assert "no planned work is announced" in run().output
 
@@ -215,20 +215,8 @@ def test_a_command_that_cannot_be_run_ends_its_lease_at_once(run: Run, tmp_path:
 
 def started(tmp_path: Path, *command: str) -> subprocess.Popen[bytes]:
     options = ("--bus", str(tmp_path / "bus"), "--tables", str(tmp_path / "tables"), "--broker", "3", *WHY)
-    config = tmp_path / "isrwatch.toml"
-    config.write_text("[maintenance]\nlease_seconds = 0.6\ntail_seconds = 3\n")
-    words = [
-        sys.executable,
-        "-m",
-        "streaming.commands",
-        "maintenance",
-        "--config",
-        str(config),
-        *options,
-        "--",
-        *command,
-    ]
-    return subprocess.Popen(words)
+    program = (sys.executable, "-m", "streaming.commands", "maintenance", *leases(tmp_path, 0.6, 3))
+    return subprocess.Popen([*program, *options, "--", *command])
 
 
 def wait_for(condition: Callable[[], object]) -> None:
@@ -262,10 +250,8 @@ def test_sigterm_is_passed_on_to_the_command_and_the_lease_ends_with_its_tail(tm
 
 def test_a_lease_is_not_renewed_beyond_its_longest_time(run: Run, tmp_path: Path) -> None:
     watch(tmp_path)
-    config = tmp_path / "isrwatch.toml"
-    config.write_text("[maintenance]\nlease_seconds = 0.3\ntail_seconds = 60\n")
     slow = (sys.executable, "-c", "import time; time.sleep(1.2)")
-    result = run("--config", str(config), "--broker", "3", *WHY, "--for", "1s", "--", *slow)
+    result = run(*leases(tmp_path, 0.3, 60), "--broker", "3", *WHY, "--for", "1s", "--", *slow)
     assert "has reached its longest time" in result.output
     seen = records(tmp_path)
     assert max(item.lease_until for item in seen) - seen[0].occurred_not_after == pytest.approx(SECOND, abs=SECOND / 10)
@@ -300,9 +286,8 @@ def test_a_clock_that_is_behind_the_collectors_is_refused_and_one_that_may_be_ah
     run: Run, tmp_path: Path
 ) -> None:
     watch(tmp_path, ahead=300)
-    assert "s behind that of the collector of orders-eu: correct it" in sentence(
-        run("--broker", "3", "--for", "1h", *WHY)
-    )
+    said = sentence(run("--broker", "3", "--for", "1h", *WHY))
+    assert "s behind that of the collector of orders-eu: correct it" in said
     watch(tmp_path / "other", ahead=-300)
     result = run("--bus", str(tmp_path / "other" / "bus"), "--broker", "3", "--for", "1h", *WHY)
     assert (result.exit_code, "s old: nothing watches it" in result.output) == (0, True)
@@ -342,9 +327,8 @@ def test_work_that_is_to_begin_only_if_it_is_safe_is_neither_announced_nor_run_o
     marker = ("--", sys.executable, "-c", f"open({str(ran)!r}, 'w')")
     story = watch(tmp_path)
     said = sentence(run("--broker", "1", *WHY, "--if-safe", *marker), code=75)
-    assert said.endswith(
-        f"there are no tables in {tmp_path}/tables to say whether it is safe: nothing was announced or run"
-    )
+    unknown = f"there are no tables in {tmp_path}/tables to say whether it is safe: nothing was announced or run"
+    assert said.endswith(unknown)
     lag_and_apply(tmp_path, story)
     for words in (marker, ("--for", "30m")):
         said = sentence(run("--broker", "1", *WHY, "--if-safe", *words), code=75)
@@ -486,9 +470,8 @@ def test_work_that_was_ended_a_moment_ago_is_not_against_the_next_broker(run: Ru
     watching = Watching(tmp_path)
     assert run("--broker", "1", "--for", "30m", *WHY).exit_code == 0
     apply(tmp_path)
-    assert "planned work on broker 1 is announced" in sentence(
-        run("--broker", "2", *WHY, "--if-safe", "--", "true"), 75
-    )
+    refused = run("--broker", "2", *WHY, "--if-safe", "--", "true")
+    assert "planned work on broker 1 is announced" in sentence(refused, 75)
     assert "planned work ended, which the job applies within seconds" in run("--broker", "1", "--end").output
     with watching:
         result = run("--broker", "2", *WHY, "--if-safe", "--", "true")

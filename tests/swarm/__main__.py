@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streaming.model.constants import NEWEST, PRESETS
 from tests.swarm.swarm import NAMES, run_swarm
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 BUDGET_SECONDS: Final = 60.0
 

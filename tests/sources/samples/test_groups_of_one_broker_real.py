@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
+from deploy.sandbox import Sandbox
 from deploy.sandbox.waiting import wait_until
 from streaming.sources.protocol.addresses import Address
 from streaming.sources.protocol.connection import dialer
@@ -17,12 +20,6 @@ from streaming.sources.protocol.security import from_client
 from streaming.sources.samples.high_watermarks import SHARE_OF_AGE
 from tests.sources.samples.streams_member import Member
 from tests.sources.samples.test_groups_real import PERIOD, Clients, Collecting, Tables
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from deploy.sandbox import Sandbox
 
 pytestmark = [pytest.mark.kafka]
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from deploy.sandbox import Sandbox
 from deploy.sandbox.waiting import wait_until
 from streaming.contracts.identifiers import Micros
-from streaming.contracts.observations import Channel
+from streaming.contracts.observations import Channel, Observation
 from streaming.contracts.sample_blocks import BrokerGroupsObserved
 from streaming.jobs.driver.samples import NewestBatch
 from streaming.sources.samples.directories import DirectoriesKind
@@ -20,13 +23,6 @@ from streaming.sources.samples.groups.groups import GroupFilter, GroupsKind
 from streaming.sources.samples.offsets import OffsetsKind
 from tests.jobs.driver.test_batch import published, rows
 from tests.sources.samples.opened import open_samples
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from deploy.sandbox import Sandbox
-    from streaming.contracts.observations import Observation
 
 pytestmark = [pytest.mark.kafka]
 

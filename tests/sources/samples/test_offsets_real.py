@@ -5,28 +5,23 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from deploy.sandbox import TopicWriter, wait_until
+from deploy.sandbox import Sandbox, TopicWriter, wait_until
 from streaming.contracts.identifiers import Micros
+from streaming.contracts.observations import Observation
 from streaming.contracts.samples import LogDirectoryObserved, ReplicaOffsetsObserved
 from streaming.runtime.jars import SANDBOX, jar_paths
 from streaming.runtime.java import find_java
 from streaming.settings import ClusterSettings, CollectSettings, Settings
-from streaming.sources.samples.source import open_samples
+from streaming.sources.samples.source import SamplesSource, open_samples
 from tests.blocks import singly
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from deploy.sandbox import Sandbox
-    from streaming.contracts.observations import Observation
-    from streaming.sources.samples.source import SamplesSource
-
-    MakeSandbox = Any
-    Samples = dict[tuple[str, int, int], ReplicaOffsetsObserved]
+MakeSandbox = Any
+Samples = dict[tuple[str, int, int], ReplicaOffsetsObserved]
 
 pytestmark = [pytest.mark.kafka]
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from deploy.sandbox import Sandbox
 from streaming.contracts.durability import (
     BrokerVersions,
     FeatureLevels,
@@ -29,14 +32,8 @@ from streaming.jobs.driver.samples import NewestBatch
 from streaming.sources.samples.settings import SettingsKind
 from tests.jobs.driver.test_batch import published, rows
 from tests.plugins.local_http import wait_until
+from tests.plugins.sandbox import MakeSandbox
 from tests.sources.samples.opened import open_samples
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from deploy.sandbox import Sandbox
-    from tests.plugins.sandbox import MakeSandbox
 
 pytestmark = [pytest.mark.kafka]
 CONFIGS = "kafka.admin.ConfigCommand"

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import copy
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pytest
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from streaming.contracts.identifiers import Micros
+from streaming.contracts.observations import Observation
 from streaming.contracts.samples import LogDirectoryObserved, ReplicaOffsetsObserved
 from streaming.errors import ConnectionRefused
 from streaming.sources.samples.directories import DirectoriesKind
+from streaming.sources.samples.kind import Kind
 from streaming.sources.samples.offsets import OffsetsKind
 from streaming.sources.samples.source import SamplesSource
 from tests.blocks import singly
+from tests.plugins.fake_kafka import FakeKafka
 from tests.sources.samples.opened import PATIENCE, open_samples, polled, until
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from streaming.contracts.observations import Observation
-    from streaming.sources.samples.kind import Kind
-    from tests.plugins.fake_kafka import FakeKafka
-
-    OpenSource = Callable[..., SamplesSource]
+OpenSource = Callable[..., SamplesSource]
 
 PERIOD = Micros(200_000)
 
