@@ -37,15 +37,9 @@ def fails_with(monkeypatch: pytest.MonkeyPatch) -> Callable[[Exception], None]:
     return arrange
 
 
-def isrwatch(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "streaming.commands", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env={**os.environ, **environment},
-    )
+def python(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command, env = [sys.executable, *words], {**os.environ, **environment}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=env)
 
 
 def test_help_names_every_command_and_imports_no_room() -> None:
@@ -57,7 +51,8 @@ def test_help_names_every_command_and_imports_no_room() -> None:
         "print(sorted(n for n in sys.modules if n.split('.')[0] in"
         " {'streaming', 'exporters', 'dashboards', 'pyspark', 'deltalake', 'pyarrow', 'confluent_kafka'}))\n"
     )
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
+    run = python("-c", script)
+    assert run.returncode == 0, run.stderr
     assert all(f"│ {name} " in run.stdout for name in COMMANDS)
     names = ("commands", "errors", "settings", "word_wrap")
     imported = ["streaming", *(f"streaming.{name}" for name in names)]
@@ -144,7 +139,7 @@ def test_a_command_without_its_extra_names_the_extra() -> None:
         "from streaming.commands import main\n"
         "main()\n"
     )
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
+    run = python("-c", script)
     assert (run.returncode, run.stderr) == (1, "isrwatch export needs deltalake: pip install 'isrwatch[export]'\n")
 
 
@@ -192,7 +187,7 @@ def test_errors_are_red_on_a_terminal_unless_no_color_is_set(
 
 
 def test_the_module_is_the_script() -> None:
-    assert isrwatch("--version").stdout == f"isrwatch {version('isrwatch')}\n"
+    assert python("-m", "streaming.commands", "--version").stdout == f"isrwatch {version('isrwatch')}\n"
 
 
 def test_extras_named_in_the_table_exist() -> None:

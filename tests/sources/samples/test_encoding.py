@@ -127,23 +127,17 @@ def directories_response(version: int, *, error: int = 0) -> Any:
             partition_index=number, partition_size=size, offset_lag=0, is_future_key=is_future
         )
 
-    volume = {"total_bytes": 1000, "usable_bytes": 400} if version >= 4 else {}
-    return of_response(
-        version=version,
-        throttle_time_ms=0,
-        **({"error_code": error} if version >= 3 else {}),
-        results=[]
-        if error
-        else [
-            result(
-                error_code=0,
-                log_dir="/a",
-                topics=[topic(name="orders", partitions=[part(0, 10), part(1, 20, is_future=True)])],
-                **volume,
-            ),
-            result(error_code=56, log_dir="/b", topics=[], **(volume and {"total_bytes": -1, "usable_bytes": -1})),
-        ],
-    )
+    has_volume = version >= 4
+    topics = [topic(name="orders", partitions=[part(0, 10), part(1, 20, is_future=True)])]
+    results = [
+        result(
+            error_code=code, log_dir=path, topics=topics if code == 0 else [],
+            **({"total_bytes": total, "usable_bytes": usable} if has_volume else {}),
+        )
+        for code, path, total, usable in ((0, "/a", 1000, 400), (56, "/b", -1, -1))
+    ]  # fmt: skip
+    refusal = {"error_code": error} if version >= 3 else {}
+    return of_response(version=version, throttle_time_ms=0, **refusal, results=[] if error else results)
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])

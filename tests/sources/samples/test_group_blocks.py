@@ -30,16 +30,11 @@ def by_topic(values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, dict
 def answers(draw: st.DrawFn) -> CoordinatorAnswer:
     names = draw(st.lists(st.sampled_from("xyz"), unique=True))
     offsets = by_topic(st.integers(0, 9))
-    groups = {
-        name: DescribedGroup(
-            draw(st.sampled_from(["classic", "share"])),
-            "Stable",
-            draw(st.none() | st.integers(0, 3)),
-            draw(st.none() | st.just("range")),
-            draw(by_topic(st.sampled_from("mn"))),
-        )
-        for name in names
-    }
+    group = st.builds(
+        DescribedGroup, st.sampled_from(["classic", "share"]), st.just("Stable"), st.none() | st.integers(0, 3),
+        st.none() | st.just("range"), by_topic(st.sampled_from("mn")),
+    )  # fmt: skip
+    groups = {name: draw(group) for name in names}
     some = st.dictionaries(st.sampled_from(names), offsets) if names else st.just({})
     positions = draw(st.dictionaries(st.sampled_from(POSITIONS), offsets))
     timed = st.dictionaries(st.sampled_from(names), by_topic(st.floats(0, 9))) if names else st.just({})
@@ -91,32 +86,20 @@ def test_every_group_is_in_one_block(answer: CoordinatorAnswer, size: int) -> No
     samples = sorted(singly(blocks), key=lambda one: one.group)  # type: ignore[attr-defined]
     assert samples == [
         GroupObserved(
-            **ENVELOPE,
-            group=name,
-            group_protocol=group.protocol,
-            group_state=group.state,
-            members=group.members,
-            assignor=group.assignor,
-            coordinator=BrokerId(7),
+            **ENVELOPE, group=name, group_protocol=group.protocol, group_state=group.state, members=group.members,
+            assignor=group.assignor, coordinator=BrokerId(7),
         )
         for name, group in sorted(answer.groups.items())
-    ]
+    ]  # fmt: skip
 
 
 def test_three_hundred_groups_in_a_hundred_partitions_are_a_few_small_blocks() -> None:
     numbers = range(100)
-    groups = {
-        f"payments-{number:03}": DescribedGroup(
-            "classic", "Stable", 1, "range", {"a": dict.fromkeys(numbers, "client")}
-        )
-        for number in range(300)
-    }
+    group = DescribedGroup("classic", "Stable", 1, "range", {"a": dict.fromkeys(numbers, "client")})
+    groups = {f"payments-{number:03}": group for number in range(300)}
     committed = {name: {"a": {number: 7_654_321 + number for number in numbers}} for name in groups}
     positions = {name: {"a": {number: 7_654_399 + number for number in numbers}} for name in POSITIONS}
-    blocks = [
-        *group_offset_blocks(
-            BrokerId(1), CoordinatorAnswer(groups, committed, positions=positions), IDS, ENVELOPE
-        )
-    ]  # fmt: skip
+    answer = CoordinatorAnswer(groups, committed, positions=positions)
+    blocks = [*group_offset_blocks(BrokerId(1), answer, IDS, ENVELOPE)]
     assert [len(block) for block in blocks] == [10_000] * 3
     assert sum(len(encode(block)) for block in blocks) / 30_000 < 60

@@ -259,18 +259,15 @@ def answered(asked: Asked, committed: dict[str, Any], denied: tuple[str, ...] = 
     """What the work of a question returns for these groups."""
     work = next(work for kind, _, work in asked.questions if kind == "groups")
     listed = {name: DescribedGroup("classic", "Empty", 0) for name in committed}
+
+    def values_of(name: str) -> GroupValues:
+        return GroupValues(30 if committed[name] is None else 0, name, committed[name] or {})
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "monotonic", lambda: asked.present)
         patch.setattr(module, "list_groups", lambda _: listed)
         patch.setattr(module, "describe_groups", lambda _, groups: (groups, denied))
-        patch.setattr(
-            module,
-            "committed_offsets",
-            lambda _, groups: tuple(
-                GroupValues(*((30, name, {}) if committed[name] is None else (0, name, committed[name])))
-                for name in groups
-            ),
-        )
+        patch.setattr(module, "committed_offsets", lambda _, groups: tuple(map(values_of, groups)))
         return work(Versions(9))
 
 

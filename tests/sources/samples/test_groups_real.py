@@ -50,12 +50,8 @@ class Clients:
 
     def join(self, group: str, client: str, protocol: str = "classic", topic: str = "orders") -> Consumer:
         member = Consumer({
-            "bootstrap.servers": self._servers,
-            "group.id": group,
-            "client.id": client,
-            "group.protocol": protocol,
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
+            "bootstrap.servers": self._servers, "group.id": group, "client.id": client, "group.protocol": protocol,
+            "enable.auto.commit": False, "auto.offset.reset": "earliest",
         })  # fmt: skip
         member.subscribe([topic])
         self._members.append(member)
@@ -213,21 +209,15 @@ def whole(collecting: Collecting) -> Tables:
 
 def test_the_tables_equal_what_kafkas_own_tools_print_at_rest(cluster: Sandbox, collecting: Collecting) -> None:
     tables = whole(collecting)
+    columns = ("committed_offset", "high_watermark", "lag", "member")
     ours = {
-        (row["group"], row["topic"], row["partition"]): (
-            row["committed_offset"],
-            row["high_watermark"],
-            row["lag"],
-            row["member"],
-        )
+        (row["group"], row["topic"], row["partition"]): tuple(row[name] for name in columns)
         for row in tables["group_offsets"]
         if row["group_protocol"] != "share"
     }
     theirs = {
         (row["GROUP"], row["TOPIC"], int(row["PARTITION"])): (
-            number_of(row["CURRENT-OFFSET"]),
-            number_of(row["LOG-END-OFFSET"]),
-            number_of(row["LAG"]),
+            *(number_of(row[name]) for name in ("CURRENT-OFFSET", "LOG-END-OFFSET", "LAG")),
             None if row["CLIENT-ID"] == "-" else row["CLIENT-ID"],
         )
         for row in printed(cluster, "ConsumerGroupCommand")
@@ -262,12 +252,8 @@ def test_the_states_and_members_equal_what_kafkas_own_tools_print(cluster: Sandb
         **dict.fromkeys(("consumer", "idle"), "consumer"),
         "shared": "share",
     }
-    assert {row["group"]: row["assignor"] for row in tables["groups"] if row["members"]} == {
-        "classic": "range",
-        "consumer": "uniform",
-        "fresh": "range",
-        "idle": "uniform",
-    }
+    assignors = {row["group"]: row["assignor"] for row in tables["groups"] if row["members"]}
+    assert assignors == {"classic": "range", "consumer": "uniform", "fresh": "range", "idle": "uniform"}
 
 
 def test_a_stuck_group_falls_behind_and_one_that_was_deleted_is_gone_with_its_offsets(

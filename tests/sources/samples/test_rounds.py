@@ -42,16 +42,13 @@ def view(*, leaders: tuple[int, ...] = (1, 2), orders: int = 1) -> ClusterView:
     def led(leader: int) -> PartitionView:
         return PartitionView((ONE, TWO, THREE), (ONE, TWO, THREE), BrokerId(leader))
 
-    return ClusterView(
-        cluster_id=ClusterId("id"),
-        answered_by=1,
-        brokers={broker: ("h", int(broker)) for broker in (ONE, TWO, THREE)},
-        topics={
-            "orders": {number: led(1) for number in range(orders)},
-            TRANSACTION_STATE: {number: led(leader) for number, leader in enumerate(leaders)},
-        },
-        topic_ids={"orders": TopicId("a"), TRANSACTION_STATE: TopicId("b")},
-    )
+    topics = {
+        "orders": {number: led(1) for number in range(orders)},
+        TRANSACTION_STATE: {number: led(leader) for number, leader in enumerate(leaders)},
+    }
+    addresses = {broker: ("h", int(broker)) for broker in (ONE, TWO, THREE)}
+    topic_ids = {"orders": TopicId("a"), TRANSACTION_STATE: TopicId("b")}
+    return ClusterView(ClusterId("id"), 1, addresses, topics, topic_ids)
 
 
 class Cluster:
@@ -301,14 +298,8 @@ def test_a_missing_permission_is_said_and_the_rest_is_reported() -> None:
 
 def test_the_periods_are_those_of_the_configuration() -> None:
     kinds = kinds_of(CollectSettings(quorum_seconds=3, transactions_seconds=7, directories_seconds=5), print)
-    next_at = {}
     for kind in kinds:
         Cluster(kind, view()).ask()
-        next_at[kind.names[0]] = kind.next_at
-    expected = {
-        "directories": 1 + 5 * SECOND,
-        "leader offsets": 1 + 1 * SECOND,  # when followers are asked
-        "quorum": 1 + 3 * SECOND,
-        COORDINATORS: 1 + 7 * SECOND,
-    }
-    assert {name: next_at[name] for name in expected} == expected
+    next_at = {kind.names[0]: (kind.next_at - 1) / SECOND for kind in kinds}
+    # What leaders have is known after a second: followers are asked then.
+    assert next_at.items() >= {"directories": 5, "leader offsets": 1, "quorum": 3, COORDINATORS: 7}.items()

@@ -122,17 +122,12 @@ def test_what_kafka_configs_sets_is_what_the_rows_say(cluster: Sandbox, sampled:
 
     # The default of all brokers, of a topic that sets nothing itself.
     cluster.admin.create_topic("plain", assignment=[[1]])
-    cluster.run_tool(
-        CONFIGS, "--alter", "--entity-type", "brokers", "--entity-default",
-        "--add-config", "unclean.leader.election.enable=true",
-    )  # fmt: skip
+    of_all = (CONFIGS, "--alter", "--entity-type", "brokers", "--entity-default")
+    cluster.run_tool(*of_all, "--add-config", "unclean.leader.election.enable=true")
     sampled.until(lambda: sampled.topic("plain").get("allows_unclean_election"), "the default of the brokers")
     assert sampled.topic("plain")["weaknesses"] == ["one_replica"]
     sampled.until(lambda: all(row["allows_unclean_election"] for row in sampled.brokers().values()), "of all of them")
-    cluster.run_tool(
-        CONFIGS, "--alter", "--entity-type", "brokers", "--entity-default",
-        "--delete-config", "unclean.leader.election.enable",
-    )  # fmt: skip
+    cluster.run_tool(*of_all, "--delete-config", "unclean.leader.election.enable")
     configure(cluster, "brokers", "2", "--delete-config", "follower.replication.throttled.rate")
     cluster.admin.delete_topic("plain")
     sampled.until(lambda: sampled.left() == LeftThrottles({}, {}), "no throttle")
@@ -182,14 +177,8 @@ def test_the_features_are_those_that_kafka_features_describes(cluster: Sandbox, 
 def delivered(cluster: Sandbox, topic: str) -> str | None:
     """Write one record with acks=all; return the error, if there is one."""
     errors: list[Any] = []
-    producer = Producer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "acks": "all",
-            "message.timeout.ms": 2000,
-            "request.timeout.ms": 2000,
-        }
-    )
+    timeouts = {"message.timeout.ms": 2000, "request.timeout.ms": 2000}
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", **timeouts})
     producer.produce(topic, b"x", partition=0, on_delivery=lambda error, _: errors.append(error))
     assert producer.flush(15) == 0
     (error,) = errors

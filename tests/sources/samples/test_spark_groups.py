@@ -32,14 +32,8 @@ class Reading(Asked):
         super().__init__()
         self.lines: list[str] = []
         self.groups = GroupsKind(Micros(10 * SECOND), self.offsets, GroupFilter())
-        self.kind: Any = SparkGroupsKind(
-            Micros(10 * SECOND),
-            Micros(30 * SECOND),
-            self.offsets,
-            folders,
-            is_group=self.groups.is_group,
-            report=self.lines.append,
-        )
+        periods, said = (Micros(10 * SECOND), Micros(30 * SECOND)), self.lines.append
+        self.kind: Any = SparkGroupsKind(*periods, self.offsets, folders, is_group=self.groups.is_group, report=said)
         self.moment = 5
 
     def question(self, ends: dict[int, int], view: Any = VIEW) -> BrokerAnswer:
@@ -60,23 +54,15 @@ class Reading(Asked):
 
 
 def offsets(observed: list[Any]) -> dict[tuple[str, str, int], tuple[Any, ...]]:
-    return {
-        (each.group, each.topic, each.partition): (
-            each.committed_offset,
-            each.high_watermark,
-            health.lag(each.committed_offset, each.high_watermark),
-        )
-        for each in observed
-        if isinstance(each, GroupOffsetsObserved)
-    }
+    found = [each for each in observed if isinstance(each, GroupOffsetsObserved)]
+    ends = [(each.committed_offset, each.high_watermark) for each in found]
+    keys = [(each.group, each.topic, each.partition) for each in found]
+    return {key: (*end, health.lag(*end)) for key, end in zip(keys, ends, strict=True)}
 
 
 def states(observed: list[Any]) -> dict[str, tuple[Any, ...]]:
-    return {
-        each.group: (each.group_state, each.last_progress_at)
-        for each in observed
-        if not isinstance(each, GroupOffsetsObserved)
-    }
+    groups = [each for each in observed if not isinstance(each, GroupOffsetsObserved)]
+    return {each.group: (each.group_state, each.last_progress_at) for each in groups}
 
 
 @pytest.fixture
@@ -179,12 +165,11 @@ def test_a_topic_that_was_created_again_has_no_lag_of_none(query: Query) -> None
     assert offsets(just_read)["delta", "orders", 0] == (15, 14, 0), "the positions are of before"
     for _ in range(3):
         assert offsets(reading.read({0: 14, 1: 9}, now=Micros(finished + 31 * SECOND))) == {}
-    assert reading.lines == [
-        (
-            "samples:a: the query with the Spark checkpoint delta has read more of the topic orders than there is: the "
-            "topic was created again, or has lost records; its lag is unknown"
-        )
-    ]
+    sentence = (
+        "samples:a: the query with the Spark checkpoint delta has read more of the topic orders than there is: the "
+        "topic was created again, or has lost records; its lag is unknown"
+    )
+    assert reading.lines == [sentence]
     assert offsets(reading.read({0: 15, 1: 9}, now=Micros(finished + 90 * SECOND)))
 
 
@@ -209,12 +194,11 @@ def test_a_name_that_a_group_of_kafka_has_is_not_used_twice(query: Query) -> Non
     reading.groups.shown(VIEW, BrokerAnswer("groups", TWO, NOW, answered(kafka, {"g": {}})), ENVELOPE)
     for _ in range(2):
         assert reading.read() == []
-    assert reading.lines == [
-        (
-            "samples:a: the Spark checkpoint g is not read: Kafka has a group of that name; give it another one in "
-            "collect.spark_checkpoints"
-        )
-    ]
+    sentence = (
+        "samples:a: the Spark checkpoint g is not read: Kafka has a group of that name; give it another one in "
+        "collect.spark_checkpoints"
+    )
+    assert reading.lines == [sentence]
     reading.groups.shown(VIEW, BrokerAnswer("groups", TWO, NOW, answered(kafka, {})), ENVELOPE)
     assert offsets(reading.read())
 
