@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,8 +13,6 @@ from deploy.sandbox import Sandbox, TopicWriter, wait_until
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Observation
 from streaming.contracts.samples import LogDirectoryObserved, ReplicaOffsetsObserved
-from streaming.runtime.jars import SANDBOX, jar_paths
-from streaming.runtime.java import find_java
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.samples.source import SamplesSource, open_samples
 from tests.blocks import singly
@@ -76,10 +73,7 @@ def are_whole(samples: Samples) -> bool:
 
 def log_dirs(cluster: Sandbox) -> dict[tuple[int, str], dict[str, int]]:
     """Return what ``kafka-log-dirs`` prints: by broker and directory the size of each replica."""
-    classes = ":".join(map(str, jar_paths(SANDBOX)))
-    java = [find_java().executable, "-XX:TieredStopAtLevel=1", "-cp", classes, "org.apache.kafka.tools.LogDirsCommand"]
-    command = [*java, "--bootstrap-server", cluster.bootstrap_servers, "--describe"]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    printed = cluster.run_tool("org.apache.kafka.tools.LogDirsCommand", "--describe")
     (line,) = (line for line in printed.splitlines() if line.startswith("{"))
     return {
         (broker["broker"], directory["logDir"]): {part["partition"]: part["size"] for part in directory["partitions"]}
@@ -105,12 +99,9 @@ def test_at_rest_samples_are_what_was_written_and_what_kafkas_tool_says(
     directories = {(each.broker, each.log_dir): each for each in found if isinstance(each, LogDirectoryObserved)}
     assert directories.keys() == by_tool.keys()
     for place, sizes in by_tool.items():
-        assert directories[place].is_online
-        assert (directories[place].hosted_replicas, directories[place].replica_bytes) == (
-            len(sizes),
-            sum(sizes.values()),
-        )
-        assert 0 < (directories[place].usable_bytes or 0) < (directories[place].total_bytes or 0)
+        one = directories[place]
+        assert (one.is_online, one.hosted_replicas, one.replica_bytes) == (True, len(sizes), sum(sizes.values()))
+        assert 0 < (one.usable_bytes or 0) < (one.total_bytes or 0)
     assert {
         f"{topic}-{partition}": item.size_bytes for (topic, partition, broker), item in samples.items() if broker == 1
     } == {name: size for name, size in by_tool[1, samples["orders", 0, 1].log_dir or ""].items() if "orders" in name}

@@ -1,4 +1,4 @@
-"""Quorum, transactions and directories of a real cluster are what Kafka's own tools say.
+"""Quorum and transactions of a real cluster are what Kafka's own tools say.
 
 The leaders do not ask the coordinator whether a transaction is open (``transaction.partition.verification.enable``), as
 before Kafka 3.6: so a transaction can be left hanging. Coordinators do not end what is late.
@@ -6,7 +6,6 @@ before Kafka 3.6: so a transaction can be left hanging. Coordinators do not end 
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +19,7 @@ from deploy.sandbox.plan import random_id
 from streaming.contracts.health import is_late
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Observation
-from streaming.contracts.samples import LogDirectoryObserved, QuorumMemberObserved, TransactionObserved
+from streaming.contracts.samples import QuorumMemberObserved, TransactionObserved
 from streaming.errors import ConnectionRefused
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.kind import Kind
@@ -96,10 +95,9 @@ class Sampling(threading.Thread):
 
 
 def _kinds() -> Sequence[Kind]:
-    directories = DirectoriesKind(ROUND)
-    offsets = OffsetsKind(ROUND, directories)
+    offsets = OffsetsKind(ROUND, DirectoriesKind(ROUND))
     held = TransactionsKind(ROUND, offsets.held, held_micros=ROUND)
-    return directories, offsets, QuorumKind(ROUND), held
+    return offsets, QuorumKind(ROUND), held
 
 
 @pytest.fixture
@@ -202,10 +200,8 @@ def test_transactions_are_as_kafka_transactions_says(cluster: Sandbox, sampling:
     for name, one in opened.items():
         assert name is not None
         (described,) = table(tool(cluster, TRANSACTIONS, "describe", "--transactional-id", name))
-        assert (listed[name]["TransactionState"], listed[name]["ProducerId"]) == (
-            one.transaction_state,
-            str(one.producer_id),
-        )
+        state = (listed[name]["TransactionState"], listed[name]["ProducerId"])
+        assert state == (one.transaction_state, str(one.producer_id))
         assert {
             "CoordinatorId": str(one.coordinator),
             "ProducerId": str(one.producer_id),
@@ -214,9 +210,8 @@ def test_transactions_are_as_kafka_transactions_says(cluster: Sandbox, sampling:
             "TransactionTimeoutMs": str(one.timeout_ms),
             "CurrentTransactionStartTimeMs": str((one.started_at or 0) // 1000),
         }.items() <= described.items()
-        assert (
-            set(described["TopicPartitions"].split(",")) == set(one.transaction_partitions) == {"orders-0", "orders-1"}
-        )
+        partitions = {*described["TopicPartitions"].split(",")}
+        assert partitions == {*one.transaction_partitions} == {"orders-0", "orders-1"}
         assert not one.is_hanging
         assert is_late(one.started_at, one.timeout_ms, one.collected_at) == (name == "late-1")
 
@@ -238,32 +233,8 @@ def test_what_is_committed_or_aborted_by_an_administrator_is_not_reported_again(
     until(lambda: {"short-1", "hung-2-0"} <= sampling.names(began), "both")
     writers.commit("short-1")
     at = ("--topic", "hung-2", "--partition", "0")
-    (found,) = (
-        row for row in table(tool(cluster, TRANSACTIONS, "find-hanging", *at, "--max-transaction-timeout", "0"))
-    )
+    (found,) = table(tool(cluster, TRANSACTIONS, "find-hanging", *at, "--max-transaction-timeout", "0"))
     tool(cluster, TRANSACTIONS, "abort", *at, "--start-offset", found["StartOffset"])
     ended = time.time() + ROUND / 1_000_000
     time.sleep(2)  # three rounds
     assert not sampling.names(ended) & {"short-1", "hung-2-0"}
-
-
-def test_directories_are_as_kafka_log_dirs_says(cluster: Sandbox, sampling: Sampling) -> None:
-    until(lambda: len(sampling.since(LogDirectoryObserved, 0)) >= 6, "all directories")
-    printed = cluster.run_tool("org.apache.kafka.tools.LogDirsCommand", "--describe")
-    said = json.loads(printed[printed.index("{") :])
-    began = time.time()
-    until(lambda: len(sampling.since(LogDirectoryObserved, began)) >= 6, "all directories")
-    assert {
-        (broker["broker"], each["logDir"]): (
-            each["error"] is None,
-            len(each["partitions"]),
-            sum(part["size"] for part in each["partitions"]),
-        )
-        for broker in said["brokers"]
-        for each in broker["logDirs"]
-    } == {
-        (one.broker, one.log_dir): (one.is_online, one.hosted_replicas, one.replica_bytes)
-        for one in sampling.since(LogDirectoryObserved, began)
-    }
-    for one in sampling.since(LogDirectoryObserved, began):
-        assert 0 < (one.usable_bytes or 0) < (one.total_bytes or 0)
