@@ -7,24 +7,28 @@ observations made from its records. What cannot be read is in quarantine with it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 from dashboards.alerts import PLANNED_CAUSES
 from streaming.bus.directory import DirectoryPublisher
 from streaming.contracts.identifiers import ClusterId
-from streaming.contracts.observations import Observation
 from tests.end_to_end.bad_input import DAMAGES, REASONS, publish_with_faults
 from tests.end_to_end.model_trace import recorded, steps
 from tests.end_to_end.stories import essence, expected_changes, long_story
-from tests.plays import SCENARIOS, Play, played
+from tests.plays import SCENARIOS, played
 from tests.plugins.pipeline import Pipeline
-from tests.plugins.spark_cluster import SparkCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streaming.contracts.observations import Observation
+    from tests.plays import Play
+    from tests.plugins.spark_cluster import SparkCluster
 
 pytest_plugins = ("tests.plugins.spark_cluster",)
 pytestmark = pytest.mark.spark

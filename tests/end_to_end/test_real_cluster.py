@@ -8,12 +8,11 @@ without Spark.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
@@ -21,7 +20,6 @@ from deltalake import DeltaTable
 from dashboards.alerts import AlertSettings, rule_file
 from dashboards.render import as_yaml
 from deploy.sandbox.cluster import Sandbox
-from deploy.sandbox.dump import DumpedRecord
 from deploy.sandbox.plan import plan_cluster
 from deploy.sandbox.writer import TopicWriter
 from streaming.contracts.tables import PARTITION_STATE_TABLE
@@ -33,6 +31,11 @@ from tests.plugins.batches import Batches
 from tests.plugins.local_http import collecting_webhook
 from tests.plugins.pipeline import Pipeline
 from tests.plugins.prometheus import Prometheus, running_alertmanager, running_prometheus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deploy.sandbox.dump import DumpedRecord
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.prometheus]
 

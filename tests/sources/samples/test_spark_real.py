@@ -5,13 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from deploy.sandbox import Sandbox, TopicWriter, wait_until
+from deploy.sandbox import TopicWriter, wait_until
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.jobs.driver.samples import NewestBatch
@@ -19,6 +17,12 @@ from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.samples.source import open_samples
 from tests.jobs.driver.test_batch import published, rows
 from tests.sources.samples import spark_query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from deploy.sandbox import Sandbox
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
