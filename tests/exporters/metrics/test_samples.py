@@ -186,6 +186,11 @@ def test_a_throttle_is_left_behind_only_while_nothing_is_reassigned(
     assert show(reader, fresh)("kafka_replication_cluster_left_throttles", "cluster") == {}
 
 
+def test_throttles_are_unknown_without_the_settings_of_topics(reader: TablesReader, fresh: int, tables: Any) -> None:
+    tables.put("topic_settings")
+    assert not OF_TABLE["topic_settings"] & names(samples(exposed(reader, fresh)))
+
+
 @pytest.mark.parametrize(
     "table", [table for table in SAMPLE_TABLES if OF_TABLE[table.name]], ids=lambda each: each.name
 )
