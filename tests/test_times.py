@@ -76,7 +76,8 @@ def test_all_tests_and_those_of_each_room_take_no_longer_than_they_may() -> None
 
 
 def test_a_file_that_takes_longer_than_a_minute_stands_in_a_short_list_with_its_reason() -> None:
-    assert {name for name, entry in recorded().items() if entry > LONG_SECONDS} == set(LONG_FILES)
+    longest = {name: entry for name, entry in recorded().items() if entry > LONG_SECONDS / 2}
+    assert {name for name, entry in longest.items() if entry > LONG_SECONDS} <= set(LONG_FILES) <= set(longest)
     assert len(LONG_FILES) <= 12
     assert all(LONG_FILES.values())
 
