@@ -53,6 +53,7 @@ class SamplesBlock(Observation):
     """
 
     format: ClassVar[int] = 2
+    channel: ClassVar[Channel] = Channel.OFFSETS
     sample: ClassVar[type[Observation]]
     reporter: ClassVar[str] = "broker"
     by_topic: ClassVar[tuple[str, ...]] = ()
@@ -168,7 +169,6 @@ class BrokerOffsetsObserved(SamplesByTopic):
     """Log positions of the replicas on one broker."""
 
     kind: ClassVar[str] = "broker_offsets"
-    channel: ClassVar[Channel] = Channel.OFFSETS
     sample: ClassVar[type[Observation]] = ReplicaOffsetsObserved
     by_topic: ClassVar[tuple[str, ...]] = ("topic_id", "topic")
 
@@ -188,7 +188,6 @@ class BrokerSpeedsObserved(SamplesBlock):
 
     kind: ClassVar[str] = "broker_speeds"
     format: ClassVar[int] = 4
-    channel: ClassVar[Channel] = Channel.OFFSETS
     sample: ClassVar[type[Observation]] = BrokerSpeedObserved
     reporter: ClassVar[str] = ""
 
@@ -199,7 +198,6 @@ class TransactionsReported(SamplesBlock):
 
     kind: ClassVar[str] = "transactions_reported"
     format: ClassVar[int] = 4
-    channel: ClassVar[Channel] = Channel.OFFSETS
     sample: ClassVar[type[Observation]] = TransactionObserved
     reporter: ClassVar[str] = "reporter"
     may_be_empty: ClassVar[bool] = True
@@ -212,7 +210,6 @@ class BrokerGroupsObserved(SamplesBlock):
 
     kind: ClassVar[str] = "broker_groups"
     format: ClassVar[int] = 4
-    channel: ClassVar[Channel] = Channel.OFFSETS
     sample: ClassVar[type[Observation]] = GroupObserved
     reporter: ClassVar[str] = "coordinator"
     may_be_empty: ClassVar[bool] = True
@@ -227,7 +224,6 @@ class BrokerGroupOffsetsObserved(SamplesByTopic):
 
     kind: ClassVar[str] = "broker_group_offsets"
     format: ClassVar[int] = 4
-    channel: ClassVar[Channel] = Channel.OFFSETS
     sample: ClassVar[type[Observation]] = GroupOffsetsObserved
     reporter: ClassVar[str] = "coordinator"
     by_topic: ClassVar[tuple[str, ...]] = ("group", "group_protocol", "group_state", "members", "topic_id", "topic")
@@ -240,7 +236,6 @@ class TopicsSettingsObserved(SamplesBlock):
 
     kind: ClassVar[str] = "topics_settings"
     format: ClassVar[int] = 4
-    channel: ClassVar[Channel] = Channel.OFFSETS
     sample: ClassVar[type[Observation]] = TopicSettingsObserved
 
 
