@@ -85,14 +85,14 @@ class Filter:
 
 
 def one_of(name: str, help_text: str, value: Callable[[Item], Any], declare: Callable[..., Parameter] = text) -> Filter:
-    """Filter by a value of the row, which is any of those given."""
+    """Filter by a value of the row: one of the given ones."""
     return Filter(declare(name, help_text, is_repeatable=True), lambda item, allowed: value(item) in allowed)
 
 
 def any_of(
     name: str, help_text: str, values: Callable[[Item], Iterable[Any]], declare: Callable[..., Parameter] = text
 ) -> Filter:
-    """Filter by several values of the row, which have at least one of those given."""
+    """Filter by several values of the row: at least one is a given one."""
     parameter = declare(name, help_text, is_repeatable=True)
     return Filter(parameter, lambda item, allowed: not frozenset(allowed).isdisjoint(values(item)))
 

@@ -63,5 +63,5 @@ def trace_of(error: BaseException) -> str:
 
 
 def _our_error_in(text: str) -> re.Match[str] | None:
-    """Return the last error of ours in a traceback: it was raised because of those before it."""
+    """Return our last error in a traceback: the earlier ones caused it."""
     return next(reversed(list(OUR_ERROR.finditer(text))), None)

@@ -1,6 +1,6 @@
 """Any interleaving of sources that keeps each one's order, with any repetition, yields the same tables; and gaps do.
 
-Observations that never arrive are told once, counted by the epochs, and made good by the next snapshot.
+Observations that never arrive are reported once, counted by the epochs, and made good by the next snapshot.
 """
 
 from __future__ import annotations

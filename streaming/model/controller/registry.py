@@ -33,7 +33,7 @@ class Registry:
         directories: where each replica lies, of brokers with several log directories.
         configs: dynamic configuration by (topic, key); the topic "" stands for the cluster's defaults.
         transitions: gathers the steps since it was last emptied.
-        leaderless, off_preferred_leader, reassigning: partitions, for those who look for them.
+        leaderless, off_preferred_leader, reassigning: sets of partitions.
     """
 
     def __init__(self) -> None:

@@ -159,7 +159,7 @@ def _without(partitions: Iterable[TopicPartition], shares: Shares) -> list[Topic
 
 
 def _keep_fair_share(partitions: Collection[TopicPartition], owned: Shares) -> tuple[Shares, int]:
-    """Let every member keep a fair share of what it owns: n // c, and one more to n % c of those who own more.
+    """Let every member keep a fair share of what it owns: n // c, and one more to n % c of the members that own more.
 
     Returns:
         What is kept, and how many more members have to get one more.

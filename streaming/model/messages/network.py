@@ -148,7 +148,7 @@ class Pause:
 # A node's own requests: which are open, which failed (``NetworkClient``). Knows nothing of what they are about.
 #
 # A request has three ends: its answer, a broken connection, or ``request.timeout.ms`` without an answer, which breaks
-# the connection. The sender is told once; whatever arrives later is ignored.
+# the connection. The sender learns it once; later messages are ignored.
 
 
 class _Open(NamedTuple):

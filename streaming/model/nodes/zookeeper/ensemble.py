@@ -320,7 +320,7 @@ class Znodes:
 # ZooKeeper's history as metadata-log records.
 #
 # Departs from Kafka: without KRaft there is no such log. Every write to a znode becomes the record that says the same,
-# so that every reader of clusters reads this one, too. A broker whose session ended is told as unregistered.
+# so that every reader of clusters reads this one, too. A broker whose session ended is reported as unregistered.
 
 
 class Chronicle:
