@@ -235,7 +235,7 @@ def _open(path: Path, definition: Table) -> DeltaTable | Said | None:
         table = open_table(path)
         if table is None:
             return None
-        wrong = wrong_files(table)
+        wrong = wrong_files(path, table)
     except TableUnreadable as error:
         return Status.PROBLEM, str(error)
     try:

@@ -19,7 +19,7 @@ from deltalake.exceptions import DeltaError
 
 from streaming.contracts.tables import QUARANTINE
 from streaming.delta.changes.log import applied_position, moved
-from streaming.delta.log.definitions import arrow_schema, create_or_upgrade
+from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
 from streaming.delta.log.queries import plain, query
 from streaming.delta.log.table_log import newest_version
@@ -28,9 +28,9 @@ from streaming.errors import TableRefused, TableUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from streaming.contracts.identifiers import Micros
+    from streaming.delta.store.place import Place
 
 T = TypeVar("T")
 
@@ -54,11 +54,9 @@ class RefusedRecord:
 class Quarantine:
     """A writer of ``quarantine``, for one channel. A replayed record is not written twice."""
 
-    def __init__(self, directory: Path, channel: str, policy: RetentionPolicy = KEEP_ALL) -> None:
-        self._table = create_or_upgrade(directory, QUARANTINE)
-        self._path = directory / QUARANTINE.name
-        self._writer = Writer(self._table)
-        self._maintenance = Maintenance(self._table, self._path, policy)
+    def __init__(self, directory: Place, channel: str, policy: RetentionPolicy = KEEP_ALL) -> None:
+        self._writer = Writer.opened(directory, QUARANTINE)
+        self._maintenance = Maintenance(self._writer, policy)
         self._channel, self._days = channel, policy.days
         self._kept: KeptRecords | None = None
 
@@ -85,13 +83,13 @@ class Quarantine:
             TableUnreadable: a file is damaged or missing, and no other has written.
         """
         try:
-            return query(self._table, sql)
+            return query(self._writer.table, sql)
         except TableUnreadable as error:
-            looked_at = self._table.version()
-            self._table.load_as_version(newest_version(self._path))
-            if self._table.version() == looked_at:
+            looked_at = self._writer.version
+            self._writer.look_again(newest_version(self._writer.path))
+            if self._writer.version == looked_at:
                 raise
-            raise lost_race(self._table.table_uri, "a file that it read has expired meanwhile") from error
+            raise lost_race(str(self._writer.path), "a file that it read has expired meanwhile") from error
 
     def add(self, refused: Sequence[RefusedRecord], now: Micros) -> Counter[str]:
         """Append what is not there yet; return how many records of each source those were.
@@ -112,7 +110,7 @@ class Quarantine:
     def _go_back(self, positions: Mapping[str, int]) -> None:
         """Write the table, which is bounded, whole."""
         self._kept = None
-        self._table.update_incremental()
+        self._writer.look_again()
         rows = self._read("SELECT * FROM rows")
         position = rows["position"]
         for source, at in positions.items():
@@ -160,15 +158,16 @@ class Quarantine:
         if not refused:
             return []
         try:
-            self._table.update_incremental()
+            self._writer.look_again()
             applied = {
-                source: applied_position(self._table, self._log(source)) for source in {each.source for each in refused}
+                source: applied_position(self._writer, self._log(source))
+                for source in {each.source for each in refused}
             }
         except DeltaError as error:
             # As the log lies there now: without a new version no update would read it again. It may expire meanwhile.
             with suppress(DeltaError):
-                self._table.load_as_version(newest_version(self._path))
-            raise lost_race(self._table.table_uri, "the log that it looked at has expired meanwhile") from error
+                self._writer.look_again(newest_version(self._writer.path))
+            raise lost_race(str(self._writer.path), "the log that it looked at has expired meanwhile") from error
         return [record for record in refused if record.position > applied[record.source]]
 
     def _kept_records(self) -> KeptRecords:
@@ -186,7 +185,7 @@ class Quarantine:
         Args:
             now: in UTC microseconds.
         """
-        if len(self._table.file_uris()) < FILES_BEFORE_CONDENSING:
+        if len(self._writer.files()) < FILES_BEFORE_CONDENSING:
             return
         with suppress(TableRefused):
             rows = self._read("SELECT * FROM rows")

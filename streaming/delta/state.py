@@ -32,12 +32,11 @@ from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from deltalake import DeltaTable
 
     from streaming.contracts.columns import Table
     from streaming.contracts.identifiers import BrokerId, ClusterId
+    from streaming.delta.log.positions import StoresTransactions
+    from streaming.delta.store.place import Place
 
 # With fewer rows, to choose costs more than to read them all.
 WORTH_CHOOSING: Final = 500
@@ -83,13 +82,13 @@ class StateVersions(NamedTuple):
         return min(self)
 
 
-def as_of_version(table: DeltaTable) -> int:
+def as_of_version(table: StoresTransactions) -> int:
     """Return the version of ``partition_changes`` up to which a derived table was computed; its commit carries it."""
     version = table.transaction_version(PARTITION_CHANGES.name)
     return BEFORE_FIRST if version is None else int(version)
 
 
-def load_state(directory: Path, holder: TotalsHolder) -> StateVersions:
+def load_state(directory: Place, holder: TotalsHolder) -> StateVersions:
     """Read the state tables; clusters first, because their rows say which tombstones are dropped."""
     clusters, clusters_as_of = _read(directory, CLUSTER_STATE_TABLE)
     for cluster, configured in _clusters(clusters, states_of(ClusterState, clusters)):
@@ -109,7 +108,7 @@ def load_state(directory: Path, holder: TotalsHolder) -> StateVersions:
     return StateVersions(partitions_as_of, brokers_as_of, clusters_as_of, sources_as_of)
 
 
-def _read(directory: Path, definition: Table) -> tuple[pa.Table, int]:
+def _read(directory: Place, definition: Table) -> tuple[pa.Table, int]:
     """Read a state table, and the version of the change log up to which it was computed."""
     table = open_ours(directory, definition)
     if table is None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import DeltaTable
 
 from streaming.contracts.tables import (
     BROKER_STATE_TABLE,
@@ -27,9 +27,10 @@ from streaming.contracts.tables import (
 )
 from streaming.delta.changes.log import ChangeLog
 from streaming.delta.changes.reader import ChangeReader
-from streaming.delta.log.definitions import arrow_schema, create_or_upgrade
+from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.maintenance import COMMITS_BETWEEN_ROUNDS, Maintenance
 from streaming.delta.log.queries import select
+from streaming.delta.log.writer import APPEND, Writer
 from tests.benchmarks._running import options, timed
 from tests.delta.test_change_log import changed
 
@@ -69,17 +70,12 @@ class Derived:
     """The tables that derive from the truth, told that they are true of a version: their rows do not matter here."""
 
     def __init__(self, directory: Path) -> None:
-        self._tables = [create_or_upgrade(directory, table) for table in DERIVED]
-        self._upkeep = [
-            Maintenance(table, directory / definition.name)
-            for table, definition in zip(self._tables, DERIVED, strict=True)
-        ]
+        self._writers = [Writer.opened(directory, table) for table in DERIVED]
+        self._upkeep = [Maintenance(writer) for writer in self._writers]
 
     def follow(self, version: int) -> None:
-        for table, definition, upkeep in zip(self._tables, DERIVED, self._upkeep, strict=True):
-            properties = CommitProperties(app_transactions=[Transaction(PARTITION_CHANGES.name, version)])
-            rows = arrow_schema(definition).empty_table()
-            write_deltalake(table, rows, mode="append", commit_properties=properties)
+        for writer, definition, upkeep in zip(self._writers, DERIVED, self._upkeep, strict=True):
+            writer.write(arrow_schema(definition).empty_table(), APPEND, {PARTITION_CHANGES.name: version})
             upkeep.after_commit()
 
 

@@ -307,7 +307,7 @@ class Followed:
         """Write the rows up to a version anew, as their expiry does; files may hold later ones, too."""
         where = f"version <= {upto}"
         kept = select(self.table, PARTITION_CHANGES, where)
-        Writer(self.table).replace_where(kept, where, {})
+        Writer(self.table, self.path).replace_where(kept, where, {})
 
     def property(self, _: None) -> None:
         self.table.alter.set_table_properties({"delta.checkpointInterval": "20"})
@@ -319,7 +319,7 @@ class Followed:
         """Delete the log but for its newest entry, and the files that only what is gone has named."""
         expire_log(self.table, self.path, before=self.table.version())
         self.table = DeltaTable(str(self.path))
-        keeper = Maintenance(self.table, self.path, RetentionPolicy(reader_minutes=0))
+        keeper = Maintenance(Writer(self.table, self.path), RetentionPolicy(reader_minutes=0))
         keeper.sweep()
         keeper.sweep()
 

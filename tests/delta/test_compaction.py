@@ -12,7 +12,6 @@ from deltalake import DeltaTable
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.log import ChangeLog, in_commit
 from streaming.delta.changes.reader import ChangeReader, rows_between
-from streaming.delta.log.definitions import create_or_upgrade
 from streaming.delta.log.maintenance import AppendMaintenance, RetentionPolicy, compact
 from streaming.delta.log.queries import query, read_all
 from streaming.delta.log.writer import APPEND, KEPT_ROWS, Writer
@@ -23,8 +22,10 @@ from tests.delta.test_maintenance import data_files
 LARGE = 1 << 30
 
 
-def compacting(table: DeltaTable, path: Path) -> AppendMaintenance:
-    return AppendMaintenance(table, path, Writer(table), lambda *_: None, RetentionPolicy(reader_minutes=0))
+def compacting(path: Path) -> AppendMaintenance:
+    return AppendMaintenance(
+        Writer.opened(path.parent, PARTITION_CHANGES), lambda *_: None, RetentionPolicy(reader_minutes=0)
+    )
 
 
 @pytest.fixture
@@ -41,12 +42,13 @@ def content(path: Path) -> list[str]:
 
 def test_small_files_become_one_per_day_with_the_same_rows_and_statistics(log: ChangeLog, tmp_path: Path) -> None:
     path = tmp_path / PARTITION_CHANGES.name
-    before, table = content(path), DeltaTable(str(path))
+    before, writer = content(path), Writer.opened(tmp_path, PARTITION_CHANGES)
     follower = ChangeReader(path)
     follower.poll()
 
-    Writer(table).tidy(lambda properties: compact(table, path, LARGE, {}, properties))
+    compact(writer, LARGE, {})
 
+    table = DeltaTable(str(path))
     assert table.version() == log.version + 1
     assert content(path) == before
     days = set(query(table, "SELECT DISTINCT date FROM rows")["date"].to_pylist())
@@ -57,8 +59,8 @@ def test_small_files_become_one_per_day_with_the_same_rows_and_statistics(log: C
     assert follower.poll() == [], "compaction adds no row"
     assert rows_between(path, 3, log.version).num_rows == 3 * changed()[1].num_rows
 
-    Writer(table).tidy(lambda properties: compact(table, path, LARGE, {}, properties))
-    assert table.version() == log.version + 1, "there is nothing left to merge"
+    compact(writer, LARGE, {})
+    assert writer.version == log.version + 1, "there is nothing left to merge"
 
 
 @pytest.mark.parametrize("days", [1, 2])
@@ -67,8 +69,7 @@ def test_rows_that_the_writer_still_has_are_not_read_again_and_stay_the_same(tmp
     if days == 2:  # a commit around midnight writes two files, and has the rows of neither
         later = [day + dt.timedelta(days=1) for day in rows["date"].to_pylist()]
         rows = pa.concat_tables([rows, rows.set_column(0, rows.schema.field("date"), [later])])
-    table = create_or_upgrade(tmp_path, PARTITION_CHANGES)
-    writer = Writer(table)
+    writer = Writer.opened(tmp_path, PARTITION_CHANGES)
     writer.keep_rows()
     for version in range(1, 5):
         writer.write(in_commit(rows, version, 1), APPEND, {})
@@ -77,20 +78,19 @@ def test_rows_that_the_writer_still_has_are_not_read_again_and_stay_the_same(tmp
         for name in data_files(path):
             (path / name).unlink()
 
-    writer.tidy(lambda properties: compact(table, path, LARGE, kept, properties))
+    compact(writer, LARGE, kept)
 
     assert content(path) == before
-    assert len(table.file_uris()) == days
+    assert len(DeltaTable(str(path)).file_uris()) == days
     assert writer.take_kept() == {}
 
 
 def test_no_more_rows_are_kept_than_the_limit(log: ChangeLog, tmp_path: Path) -> None:
     _, rows = changed()
-    table = DeltaTable(str(tmp_path / PARTITION_CHANGES.name))
-    writer, large = Writer(table), pa.concat_tables([rows] * (KEPT_ROWS // rows.num_rows))
+    writer, large = Writer.opened(tmp_path, PARTITION_CHANGES), pa.concat_tables([rows] * (KEPT_ROWS // rows.num_rows))
     writer.keep_rows()
     for added in (large, rows, rows.slice(0, KEPT_ROWS - large.num_rows)):
-        writer.write(in_commit(added, table.version() + 1, 1), APPEND, {})
+        writer.write(in_commit(added, writer.version + 1, 1), APPEND, {})
     assert {version: kept.num_rows for version, kept in writer.take_kept().items()} == {
         log.version + 1: large.num_rows,
         log.version + 3: KEPT_ROWS - large.num_rows,
@@ -100,26 +100,26 @@ def test_no_more_rows_are_kept_than_the_limit(log: ChangeLog, tmp_path: Path) ->
 @pytest.mark.parametrize("first", ["a compaction", "a commit"])
 def test_a_compaction_that_comes_second_doubles_no_row(log: ChangeLog, tmp_path: Path, first: str) -> None:
     path = tmp_path / PARTITION_CHANGES.name
-    late, table = DeltaTable(str(path)), DeltaTable(str(path))
+    late = Writer.opened(tmp_path, PARTITION_CHANGES)
     if first == "a commit":
         log.commit(changed()[1], {"a": log.version})
     else:
-        Writer(table).tidy(lambda properties: compact(table, path, LARGE, {}, properties))
+        compact(Writer.opened(tmp_path, PARTITION_CHANGES), LARGE, {})
     before = content(path)
     with pytest.raises(TableRefused, match="another job writes"):
-        Writer(late).tidy(lambda properties: compact(late, path, LARGE, {}, properties))
+        compact(late, LARGE, {})
     assert content(path) == before
     assert len(before) == (7 if first == "a commit" else 6) * changed()[1].num_rows
 
 
 def test_files_of_a_compaction_that_was_not_committed_are_swept(log: ChangeLog, tmp_path: Path) -> None:
     path = tmp_path / PARTITION_CHANGES.name
-    late = DeltaTable(str(path))
+    late = Writer.opened(tmp_path, PARTITION_CHANGES)
     log.commit(changed()[1], {"a": log.version})
     with pytest.raises(TableRefused):
-        Writer(late).tidy(lambda properties: compact(late, path, LARGE, {}, properties))
-    needed, newest = len(data_files(path)), DeltaTable(str(path))
-    keeper = compacting(newest, path)
+        compact(late, LARGE, {})
+    needed = len(data_files(path))
+    keeper = compacting(path)
     keeper.sweep()
     keeper.sweep()
     assert len(data_files(path)) < needed

@@ -96,10 +96,10 @@ class Life:
 
     def expire(self, before: dt.date) -> int:
         """Expire; return the oldest version whose state can be rebuilt then."""
-        table = DeltaTable(str(self.path))
-        expire_changes(self.directory, table, Writer(table), before)
+        writer = Writer.opened(self.directory, PARTITION_CHANGES)
+        expire_changes(self.directory, writer, before)
         self._log = ChangeLog(self.directory)
-        return oldest_known(table)
+        return oldest_known(writer.table)
 
     def as_of(self, version: int) -> dict[str, Any]:
         """What a person sees, as values that can be compared."""

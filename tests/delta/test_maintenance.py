@@ -21,7 +21,7 @@ from streaming.delta.changes.log import ChangeLog
 from streaming.delta.changes.reader import ChangeReader, rows_between
 from streaming.delta.log import maintenance as upkeep
 from streaming.delta.log import table_log
-from streaming.delta.log.definitions import arrow_schema, create_or_upgrade
+from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.maintenance import AppendMaintenance, Maintenance, RetentionPolicy
 from streaming.delta.log.queries import read_all
 from streaming.delta.log.table_log import delete_log_before, log_entries, newest_checkpoint
@@ -78,10 +78,9 @@ def asked(directory: Path) -> list[Any]:
 
 def expire_history(directory: Path, before: dt.date) -> DeltaTable:
     """Expire as the one writer of the changes; give the table."""
-    path = directory / PARTITION_CHANGES.name
-    table = DeltaTable(str(path))
-    expire_changes(directory, table, Writer(table), before)
-    return table
+    writer = Writer.opened(directory, PARTITION_CHANGES)
+    expire_changes(directory, writer, before)
+    return writer.table
 
 
 def versions_in_log(path: Path) -> list[int]:
@@ -117,10 +116,9 @@ def test_the_log_and_the_files_stay_few_every_row_stays_and_every_version_is_rea
 def test_entries_go_once_they_were_superseded_for_longer_than_readers_may_take(tmp_path: Path) -> None:
     log, path = ChangeLog(tmp_path), tmp_path / PARTITION_CHANGES.name
     commit(log, tmp_path, times=12)
-    table = DeltaTable(str(path))
     DeltaTable(str(path), version=4).create_checkpoint()
     DeltaTable(str(path), version=9).create_checkpoint()
-    keeper = Maintenance(table, path, RetentionPolicy(reader_minutes=10))
+    keeper = Maintenance(Writer.opened(tmp_path, PARTITION_CHANGES), RetentionPolicy(reader_minutes=10))
 
     keeper.expire_log()
     assert versions_in_log(path) == list(range(13)), "all of it is of just now"
@@ -171,7 +169,7 @@ def test_a_log_that_grows_fast_stays_short_and_readable(tmp_path: Path, monkeypa
 def test_a_file_that_no_version_knows_stays_as_for_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, path = ChangeLog(tmp_path), tmp_path / PARTITION_CHANGES.name
     commit(log, tmp_path, times=1)
-    keeper = Maintenance(DeltaTable(str(path)), path, RetentionPolicy(reader_minutes=10))
+    keeper = Maintenance(Writer.opened(tmp_path, PARTITION_CHANGES), RetentionPolicy(reader_minutes=10))
     (path / "date=2023-11-14" / "part-of-a-commit-to-come.parquet").write_bytes(b"")
     began = dt.datetime.now(dt.UTC).timestamp()
     for minutes, files in ((0, 2), (9, 2), (11, 1)):
@@ -303,9 +301,9 @@ def test_upkeep_that_loses_a_race_stops_like_any_commit(tmp_path: Path) -> None:
     log, path = ChangeLog(tmp_path), tmp_path / PARTITION_CHANGES.name
     commit(log, tmp_path, times=4)
     project(tmp_path, log.version)
-    table = DeltaTable(str(path))
-    writer = Writer(table)
-    keeper = AppendMaintenance(table, path, writer, lambda *given: expire_changes(tmp_path, *given))
+    keeper = AppendMaintenance(
+        Writer.opened(tmp_path, PARTITION_CHANGES), lambda *given: expire_changes(tmp_path, *given)
+    )
     commit(log, tmp_path, times=1)
     with pytest.raises(TableRefused, match="another job writes"):
         keeper.expire_history(PAST)
@@ -327,9 +325,8 @@ def test_the_disk_of_a_table_that_is_overwritten_is_bounded_and_an_opened_versio
 ) -> None:
     monkeypatch.setattr(upkeep, "SECONDS_BETWEEN_SWEEPS", 0.0)
     path = tmp_path / REPLICA_OFFSETS.name
-    table = create_or_upgrade(tmp_path, REPLICA_OFFSETS)
-    writer, keeper = Writer(table), Maintenance(table, path, A_MINUTE)
-    opened = None
+    writer = Writer.opened(tmp_path, REPLICA_OFFSETS)
+    keeper, opened = Maintenance(writer, A_MINUTE), None
     for number in range(120):
         writer.write(newest(10), OVERWRITE, {})
         age(path, seconds=20)

@@ -111,11 +111,10 @@ def test_streams_that_append_and_tidy_up_at_once_count_every_record_once(tmp_pat
 def test_a_writer_whose_version_was_taken_and_expired_since_is_refused_like_any_other(tmp_path: Path) -> None:
     quarantine = Quarantine(tmp_path, Channel.OFFSETS, AT_ONCE)
     quarantine.add([record(0)], Micros(1))
-    table = DeltaTable(str(tmp_path / QUARANTINE.name))
-    late = Writer(table)
+    late = Writer.opened(tmp_path, QUARANTINE)
     for number in range(1, RECORDS):
         quarantine.add([record(number)], Micros(1))
-    assert versions_in_log(tmp_path / QUARANTINE.name)[0] > table.version()
+    assert versions_in_log(tmp_path / QUARANTINE.name)[0] > late.version
     with pytest.raises(TableRefused, match="another job writes"):
         late.write(arrow_schema(QUARANTINE).empty_table(), APPEND, {})
     assert quarantined(tmp_path) == {"offsets": RECORDS}

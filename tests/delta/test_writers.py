@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import DeltaError
 
 from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.observations import Channel, SourceKind
@@ -20,7 +18,8 @@ from streaming.delta.log import writer
 from streaming.delta.log.definitions import create_or_upgrade
 from streaming.delta.log.maintenance import RetentionPolicy
 from streaming.delta.progress import ProgressTable
-from streaming.errors import TableRefused
+from streaming.delta.store.objects import StoreError, create
+from streaming.errors import IsrwatchError, TableRefused
 from streaming.jobs.driver.samples import NewestBatch
 from tests.jobs.driver.test_batch import offsets_sample, published, rows
 
@@ -59,28 +58,28 @@ def test_a_table_that_several_jobs_make_at_once_is_made_once(tmp_path: Path) -> 
         assert versions == [0] * together.parties
 
 
-@pytest.mark.parametrize("error", [DeltaError("cannot write a checkpoint"), OSError(28, "No space left on device")])
+@pytest.mark.parametrize("error", [StoreError("the answer was lost"), OSError(28, "No space left on device")])
 def test_a_commit_with_a_late_error_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    def committed_and_failed(*arguments: Any, **options: Any) -> None:
-        write_deltalake(DeltaTable(str(tmp_path / "a table" / "replica_offsets")), *arguments[1:], **options)
+    def committed_and_failed(place: Path, content: bytes) -> bool:
+        create(place, content)
         raise error
 
     batch = NewestBatch(tmp_path / "a table", Channel.OFFSETS)
     with monkeypatch.context() as failing:
-        failing.setattr(writer, "write_deltalake", committed_and_failed)
+        failing.setattr(writer, "create", committed_and_failed)
         batch.apply(sample(1))
     batch.apply(sample(2))
     assert [row["high_watermark"] for row in rows(tmp_path / "a table", "replica_offsets")] == [2]
 
 
 def test_a_commit_that_failed_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failed(*_arguments: Any, **_options: Any) -> None:
-        raise DeltaError("no disk")
+    def failed(_place: Path, _content: bytes) -> bool:
+        raise OSError(errno.EIO, "Input/output error")
 
     batch = NewestBatch(tmp_path, Channel.OFFSETS)
     batch.apply(sample(1))
-    monkeypatch.setattr(writer, "write_deltalake", failed)
-    with pytest.raises(DeltaError, match="no disk"):
+    monkeypatch.setattr(writer, "create", failed)
+    with pytest.raises(IsrwatchError, match="Input/output error"):
         batch.apply(sample(2))
     assert [row["high_watermark"] for row in rows(tmp_path, "replica_offsets")] == [1]
 

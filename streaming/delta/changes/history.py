@@ -29,12 +29,11 @@ from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.delta.state import as_of_version, structs_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from deltalake import DeltaTable
 
     from streaming.contracts.columns import Table
     from streaming.delta.log.writer import Writer
+    from streaming.delta.store.place import Place
 
 EXPIRED: Final = "expired"
 """The transaction with the first day, in days since 1970, whose rows are all retained."""
@@ -62,43 +61,44 @@ def newest_changes(table: DeltaTable, where: str) -> pa.Table:
     return rows.cast(arrow_schema(PARTITION_CHANGES))
 
 
-def expire_days(table: DeltaTable, writer: Writer, before: dt.date) -> None:
+def expire_days(writer: Writer, before: dt.date) -> None:
     """Delete the rows of the days before a given one."""
-    _allow_deletion(table, writer)
+    _allow_deletion(writer)
     writer.tidy(
-        lambda properties: table.delete(f"date < '{before.isoformat()}'", commit_properties=properties),
+        lambda table, properties: table.delete(f"date < '{before.isoformat()}'", commit_properties=properties),
         {EXPIRED: _days(before)},
     )
 
 
-def expire_changes(directory: Path, table: DeltaTable, writer: Writer, before: dt.date) -> None:
+def expire_changes(directory: Place, writer: Writer, before: dt.date) -> None:
     """Replace the changes of the days before a given one by the newest of each key, without expired tombstones.
 
     What a derived table has not read yet stays, so a job that was down for longer than the history loses nothing. Only
     ``incidents``, whose query may be switched off for ever, is not waited for any longer than history is kept.
     """
+    table = writer.table
     upto = _expirable_upto(directory, table, before)
     old = f"date < '{before.isoformat()}' AND version <= {upto}"
     kept = _without_dropped_tombstones(newest_changes(table, old))
     counted = query(table, f"SELECT count(*) AS rows, max(version) AS version FROM rows WHERE {old}").to_pylist()[0]  # noqa: S608 - our own names
     if counted["rows"] == kept.num_rows:
         return
-    _allow_deletion(table, writer)
+    _allow_deletion(writer)
     # What was missing stays missing, also where the rows that are left of it are older.
     version, unread = (
-        max(counted["version"], table.transaction_version(name) or 0) for name in (EXPIRED_VERSION, UNREAD)
+        max(counted["version"], writer.transaction_version(name) or 0) for name in (EXPIRED_VERSION, UNREAD)
     )
     writer.replace_where(kept, old, {EXPIRED: _days(before), EXPIRED_VERSION: version, UNREAD: unread})
 
 
-def unread_upto(directory: Path) -> int:
+def unread_upto(directory: Place) -> int:
     """Return the version up to which changes have expired, whether a follower had read them or not; -1 for none."""
     changes = open_table(directory / PARTITION_CHANGES.name)
     version = None if changes is None else changes.transaction_version(UNREAD)
     return BEFORE_FIRST if version is None else int(version)
 
 
-def _expirable_upto(directory: Path, table: DeltaTable, before: dt.date) -> int:
+def _expirable_upto(directory: Place, table: DeltaTable, before: dt.date) -> int:
     """Return the version up to which changes may expire."""
     needed = min(_read_by(directory, each) for each in _NEEDED)
     incidents = _read_by(directory, INCIDENTS)
@@ -125,7 +125,7 @@ def _without_dropped_tombstones(newest: pa.Table) -> pa.Table:
     return newest
 
 
-def _read_by(directory: Path, definition: Table) -> int:
+def _read_by(directory: Place, definition: Table) -> int:
     name = definition.name
     opened = open_table(directory / name)
     if opened is None:  # without the incidents query there is no such table, and it must not block; all others exist
@@ -133,10 +133,12 @@ def _read_by(directory: Path, definition: Table) -> int:
     return as_of_version(opened)
 
 
-def _allow_deletion(table: DeltaTable, writer: Writer) -> None:
-    if table.metadata().configuration.get(APPEND_ONLY) == "true":
+def _allow_deletion(writer: Writer) -> None:
+    if writer.table.metadata().configuration.get(APPEND_ONLY) == "true":
         writer.tidy(
-            lambda properties: table.alter.set_table_properties({APPEND_ONLY: "false"}, commit_properties=properties)
+            lambda table, properties: table.alter.set_table_properties(
+                {APPEND_ONLY: "false"}, commit_properties=properties
+            )
         )
 
 

@@ -19,7 +19,7 @@ from streaming.contracts.columns import COMMIT_ORDER, OCCURRENCE, PARTITION_IDEN
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.history import expire_changes
 from streaming.delta.changes.reader import ONLY_SOURCES
-from streaming.delta.log.definitions import arrow_schema, create_or_upgrade
+from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.maintenance import KEEP_ALL, AppendMaintenance, RetentionPolicy
 from streaming.delta.log.positions import NO_LOG_IDS, StoredPositions
 from streaming.delta.log.writer import APPEND, Writer
@@ -27,15 +27,13 @@ from streaming.delta.state import CONFIG_COLUMNS, config_columns, states_to_arro
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from deltalake import DeltaTable
 
     from streaming.changes.state import Change, Event
     from streaming.contracts.identifiers import LogPosition
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import PartitionState
-    from streaming.delta.log.positions import LastCommon
+    from streaming.delta.log.positions import LastCommon, StoresTransactions
+    from streaming.delta.store.place import Place
 
 NOTHING_APPLIED: Final = -1
 _UNREPORTED: Final = "unreported/"
@@ -52,7 +50,7 @@ def moved(positions: Mapping[str, int]) -> dict[str, int]:
     return {position_key(source): position for source, position in positions.items()}
 
 
-def applied_position(table: DeltaTable, source: str) -> int:
+def applied_position(table: StoresTransactions, source: str) -> int:
     """Read the position of the last applied record of a source from a table's transactions, -1 for none."""
     position = table.transaction_version(position_key(source))
     return NOTHING_APPLIED if position is None else position
@@ -61,29 +59,27 @@ def applied_position(table: DeltaTable, source: str) -> int:
 class ChangeLog:
     """The only writer of ``partition_changes``. Opening it takes the next generation."""
 
-    def __init__(self, directory: Path, policy: RetentionPolicy = KEEP_ALL) -> None:
+    def __init__(self, directory: Place, policy: RetentionPolicy = KEEP_ALL) -> None:
         """Open or create the table below a directory.
 
         Raises:
             TableRefused: the table is not ours, or newer than this program.
         """
-        self._table = create_or_upgrade(directory, PARTITION_CHANGES)
-        self._writer = Writer(self._table)
-        self._applied = StoredPositions(self._table)
+        self._writer = Writer.opened(directory, PARTITION_CHANGES)
+        self._applied = StoredPositions(self._writer)
         self._clock = policy.clock
         expire = partial(expire_changes, directory)
-        path = directory / PARTITION_CHANGES.name
-        self._maintenance = AppendMaintenance(self._table, path, self._writer, expire, policy)
+        self._maintenance = AppendMaintenance(self._writer, expire, policy)
 
     @property
     def version(self) -> int:
         """The version that the next commit builds on."""
-        return self._table.version()
+        return self._writer.version
 
     @property
     def uri(self) -> str:
         """Location of the table."""
-        return self._table.table_uri
+        return str(self._writer.path)
 
     @property
     def positions(self) -> dict[str, int]:
@@ -100,7 +96,7 @@ class ChangeLog:
 
     def unreported(self, source: str) -> int:
         """Return how many refused records of a source no state of it counts yet."""
-        return int(self._table.transaction_version(_UNREPORTED + source) or 0)
+        return int(self._writer.transaction_version(_UNREPORTED + source) or 0)
 
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
         """Go back where a log is another one now; return where its last applied record stood, by source."""

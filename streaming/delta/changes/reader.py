@@ -15,7 +15,8 @@
 # say which files need not be opened.
 #
 # What is read when:
-#   - nothing new: the identity of the last entry (inode and time) and the name of the next one; no file is opened;
+#   - nothing new: the identity of the last entry (of a file inode and time) and the name of the next one; nothing is
+#     opened;
 #   - the last entry is still there, and is the same: the entries behind it name the new files. Entries that add no rows
 #     (compaction, properties, expiry) are passed over, and the version moves past them;
 #   - the first poll, or the last entry has expired: the table is opened, and the statistics (``min.version``,
@@ -57,9 +58,9 @@ from streaming.delta.log.table_log import BEFORE_FIRST, actions_of, files_added,
 from streaming.errors import IsrwatchError, TableUnreadable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from deltalake import DeltaTable
+
+    from streaming.delta.store.place import Place
 
 ONLY_SOURCES: Final = "onlySources"
 """The key in ``commitInfo`` of commits that hold nothing but the progress of sources: heartbeats."""
@@ -81,14 +82,14 @@ class ChangeReader:
     the statistics of all files show which of them may have later rows.
     """
 
-    def __init__(self, path: Path, after_version: int = BEFORE_FIRST) -> None:
+    def __init__(self, path: Place, after_version: int = BEFORE_FIRST) -> None:
         """Start after a version; the folder of ``partition_changes`` need not exist yet."""
         self.path = path
         # Of the table that was opened first; it never changes while the reader lives. None before.
         self._table_id: int | None = None
         self.created_at: int | None = None  # UTC microseconds; all counters of the tables were 0 then
         # Of the log entry of ``version``; None before the first poll that read something, or if it had expired by then.
-        self._identity: tuple[int, int] | None = None
+        self._identity: tuple[object, ...] | None = None
         # Every row up to it was returned, or was the caller's before. Never falls; moves at the end of ``poll`` only.
         self.version = after_version
 
@@ -199,7 +200,7 @@ def by_version(rows: pa.Table) -> list[tuple[int, pa.Table]]:
     return parts
 
 
-def only_sources(path: Path, after_version: int, to_version: int) -> bool:
+def only_sources(path: Place, after_version: int, to_version: int) -> bool:
     """Return whether versions after one, up to another, hold nothing but how far sources were applied.
 
     False where a commit does not say so: it is another writer's, or its log entry has expired.
@@ -211,7 +212,7 @@ def only_sources(path: Path, after_version: int, to_version: int) -> bool:
     return True
 
 
-def rows_between(path: Path, after_version: int, to_version: int) -> pa.Table:
+def rows_between(path: Place, after_version: int, to_version: int) -> pa.Table:
     """Read the rows that the versions after ``after_version`` up to ``to_version`` added, in order.
 
     Raises:

@@ -13,7 +13,7 @@ from streaming.contracts.events import IncidentClass
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from deltalake import DeltaTable
+    from streaming.delta.log.positions import StoresTransactions
 
 NEWEST_RETAINED: Final = 1000
 """So many closed incidents of a cluster stay where history is retained for ever; it is the changes that are."""
@@ -49,7 +49,7 @@ def retained(closed: pa.Table, days: int, now: int) -> tuple[pa.Table, IncidentC
     return closed.filter(stays), Counter(counts)
 
 
-def expired_counts(table: DeltaTable, cluster_ids: Iterable[str]) -> IncidentCounts:
+def expired_counts(table: StoresTransactions, cluster_ids: Iterable[str]) -> IncidentCounts:
     """Read how many closed incidents of clusters have expired from the table."""
     counts = {
         (each, kind.value): table.transaction_version(_name(each, kind))
@@ -59,7 +59,7 @@ def expired_counts(table: DeltaTable, cluster_ids: Iterable[str]) -> IncidentCou
     return Counter({key: int(count) for key, count in counts.items() if count})
 
 
-def counted(table: DeltaTable, expired: IncidentCounts) -> dict[str, int]:
+def counted(table: StoresTransactions, expired: IncidentCounts) -> dict[str, int]:
     """Return the transactions that add what expires now to what has expired before."""
     before = expired_counts(table, {cluster_id for cluster_id, _ in expired})
     return {_name(*key): count + before[key] for key, count in expired.items()}

@@ -32,22 +32,20 @@ from streaming.delta.changes.history import unread_upto
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.incidents.closed import IncidentCounts, counted, retained
 from streaming.delta.incidents.rows import SCHEMA, in_sync_of, incident_row, rows_of
-from streaming.delta.log.definitions import arrow_schema, create_or_upgrade, rows_to_arrow
+from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
 from streaming.delta.log.queries import open_ours, plain, query, quoted, select
 from streaming.delta.log.storage import open_table, read_file
 from streaming.delta.log.table_log import BEFORE_FIRST
-from streaming.delta.log.writer import Writer, exchange_files
+from streaming.delta.log.writer import Writer
 from streaming.delta.state import as_of_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
-
-    from deltalake import DeltaTable
 
     from streaming.changes.incidents.incident import Incident
     from streaming.changes.state import ConfiguredTimes
+    from streaming.delta.store.place import Place
 
 VERSIONS_WITHOUT_NEWS: Final = 500
 SECONDS_WITHOUT_NEWS: Final = 3600.0
@@ -68,21 +66,20 @@ _log: Final = logging.getLogger(__name__)
 class IncidentsTable:
     """The only writer of ``incidents``."""
 
-    def __init__(self, directory: Path, gaps: IncidentGaps, policy: RetentionPolicy = KEEP_ALL) -> None:
+    def __init__(self, directory: Place, gaps: IncidentGaps, policy: RetentionPolicy = KEEP_ALL) -> None:
         """Open or create the table below a directory, and continue after its version.
 
         Raises:
             TableRefused: the table is not ours, or newer than this program.
         """
-        self._table = create_or_upgrade(directory, INCIDENTS)
-        self._writer = Writer(self._table)
+        self._writer = Writer.opened(directory, INCIDENTS)
         self._path, self._policy = directory / INCIDENTS.name, policy
-        self._maintenance = Maintenance(self._table, self._path, policy)
+        self._maintenance = Maintenance(self._writer, policy)
         self._open: dict[str, dict[str, Any]] = {}
         self._final: dict[str, dict[str, Any]] = {}  # not yet in a file of final ones
         self._open_files: set[str] = set()
         self._read_open()
-        self.version = self._written = as_of_version(self._table)
+        self.version = self._written = as_of_version(self._writer)
         self._written_at = time.monotonic()
         self._merged_on = _NEVER
         self._end_where_changes_expired(unread_upto(directory))
@@ -92,7 +89,7 @@ class IncidentsTable:
     def _read_open(self) -> None:
         """Read the files of incidents that may still change."""
         self._open_files = set()
-        for file in self._table.get_add_actions()["path"].to_pylist():
+        for file in self._writer.files():
             carried = read_file(self._path, file, ["carried"])["carried"]
             if carried.null_count < len(carried):
                 self._open_files.add(file)
@@ -113,7 +110,7 @@ class IncidentsTable:
         the expired changes the newest of each partition and broker are still there.
         """
         is_new = self.version == BEFORE_FIRST
-        if is_new or expired_upto <= max(self.version, self._table.transaction_version(_RESTARTED) or BEFORE_FIRST):
+        if is_new or expired_upto <= max(self.version, self._writer.transaction_version(_RESTARTED) or BEFORE_FIRST):
             return
         for incident in list(self._carried()):
             if incident.closed_at is None:
@@ -134,19 +131,14 @@ class IncidentsTable:
         """Replace the file of what is open, and append what is final since; now and then merge what was appended."""
         final, merged, expired = self._with_older()
         rows = [rows_to_arrow(list(self._open.values()), SCHEMA), final]
-        removed = [file for file in _files(self._table) if file["path"] in self._open_files | merged]
-        added: list[list[str]] = []
-        self._writer.tidy(
-            lambda properties: added.extend(
-                exchange_files(self._table, [each for each in rows if len(each)], removed, properties, is_new_data=True)
-            ),
-            {PARTITION_CHANGES.name: self.version, **transactions, **counted(self._table, expired)},
+        added = self._writer.exchange(
+            [each for each in rows if len(each)],
+            self._open_files | merged,
+            {PARTITION_CHANGES.name: self.version, **transactions, **counted(self._writer, expired)},
+            is_new_data=True,
         )
         self._final = {}
-        if added or not self._open:
-            self._open_files = set(added[0]) if self._open else set()
-        else:  # an error came after the commit, which counts all the same
-            self._read_open()
+        self._open_files = set(added[0]) if self._open else set()
         self._maintenance.after_commit()
         self._written, self._written_at = self.version, time.monotonic()
 
@@ -156,7 +148,7 @@ class IncidentsTable:
         Files are merged, and rows expire, with the first write of a day, and when there are many.
         """
         final, now = rows_to_arrow(list(self._final.values()), SCHEMA), self._policy.clock()
-        files = {file["path"] for file in _files(self._table)} - self._open_files
+        files = self._writer.files().keys() - self._open_files
         if self._merged_on == now // _MICROS_PER_DAY and len(files) < FILES_BEFORE_MERGING:
             return final, set(), Counter()
         self._merged_on = now // _MICROS_PER_DAY
@@ -197,13 +189,6 @@ class IncidentsTable:
         return count
 
 
-def _files(table: DeltaTable) -> list[dict[str, Any]]:
-    files: list[dict[str, Any]] = (
-        pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pylist()
-    )
-    return files
-
-
 # Cluster facts that incidents need besides the changes, as they were after a version, from the state tables.
 #
 # Each state table may be some versions behind the table of incidents or ahead of it, as a kill left them. The change
@@ -228,7 +213,7 @@ _COLUMNS_OF: Final = {
 }  # fmt: skip
 
 
-def read_contexts(directory: Path, version: int) -> dict[str, ClusterContext]:
+def read_contexts(directory: Place, version: int) -> dict[str, ClusterContext]:
     """Read the context of every cluster by its id, as it was after a version of the change log.
 
     Args:
@@ -257,7 +242,7 @@ def read_contexts(directory: Path, version: int) -> dict[str, ClusterContext]:
     return contexts
 
 
-def _go_back(directory: Path, version: int, subject: _Subject, context: ClusterContext) -> None:
+def _go_back(directory: Place, version: int, subject: _Subject, context: ClusterContext) -> None:
     """Set a broker or the cluster to what the newest row up to a version says."""
     cluster_id, broker = subject
     is_it = "subject = 'cluster'" if broker is None else f"subject = 'broker' AND broker = {broker}"
@@ -270,7 +255,7 @@ def _go_back(directory: Path, version: int, subject: _Subject, context: ClusterC
         context.forget(broker)
 
 
-def _read_state(directory: Path, subject: Subject, contexts: defaultdict[str, ClusterContext]) -> int:
+def _read_state(directory: Place, subject: Subject, contexts: defaultdict[str, ClusterContext]) -> int:
     """Read one state table into the contexts; return the version that it is computed up to."""
     definition = _TABLE_OF[subject]
     table = open_table(directory / definition.name)

@@ -13,21 +13,24 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.schema import ArrayType, PrimitiveType, StructType
 
-from streaming.delta.log.storage import make_folder, open_table
+from streaming.delta.log.storage import make_folder, open_table, table_at
 from streaming.delta.log.table_lock import writing
+from streaming.delta.store.place import options_of
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from deltalake import Field
+
+    from streaming.delta.store.place import Place
 
 from streaming.contracts.columns import Table
 from streaming.delta.log.arrow_types import arrow_type
 
 APPEND_ONLY: Final = "delta.appendOnly"
 LAYOUT_PROPERTY: Final = "isrwatch.layoutVersion"
+CHECKPOINT_PROPERTY: Final = "delta.checkpointInterval"
 STATISTICS_PROPERTY: Final = "delta.dataSkippingStatsColumns"
 _FILTERED_BY: Final = frozenset(
     {"version", "cluster_id", "cluster", "topic", "partition", "broker", "event", "occurred_not_after", "collected_at"}
@@ -62,7 +65,7 @@ def properties_of(table: Table) -> dict[str, str]:
     holds the statistics of every file.
     """
     return {
-        "delta.checkpointInterval": "50" if table.append_only else "5",
+        CHECKPOINT_PROPERTY: "50" if table.append_only else "5",
         APPEND_ONLY: "true" if table.append_only else "false",
         "delta.enableExpiredLogCleanup": "false",
         "delta.logRetentionDuration": "interval 30 days",
@@ -162,7 +165,7 @@ def _types_of(fields: Iterable[Field], above: str = "") -> Iterator[tuple[str, s
 # know it refuses the table.
 
 
-def create_or_upgrade(directory: Path, table: Table) -> DeltaTable:
+def create_or_upgrade(directory: Place, table: Table) -> DeltaTable:
     """Open a table below ``directory`` to write it: created if it does not exist, with the columns that it lacks.
 
     Raises:
@@ -172,22 +175,22 @@ def create_or_upgrade(directory: Path, table: Table) -> DeltaTable:
     """
     path = directory / table.name
     make_folder(path)
-    opened = open_table(path)
-    if opened is None:
+    existing = open_table(path)
+    if existing is None:
         _create(path, table)
-        opened = DeltaTable(str(path))
-    if layout_of(opened) == table.layout:
-        _add_columns(opened, table)
-    check_layout(opened, table)
-    if unknown := ColumnComparison.of(opened, table).unknown:
+        existing = table_at(path)
+    if layout_of(existing) == table.layout:
+        _add_columns(existing, table)
+    check_layout(existing, table)
+    if unknown := ColumnComparison.of(existing, table).unknown:
         raise TableRefused(
-            f"{opened.table_uri} was written by a newer isrwatch (this program does not know {', '.join(unknown)}); "
+            f"{existing.table_uri} was written by a newer isrwatch (this program does not know {', '.join(unknown)}); "
             "upgrade isrwatch"
         )
-    return opened
+    return existing
 
 
-def _create(path: Path, table: Table) -> None:
+def _create(path: Place, table: Table) -> None:
     """Commit the first version; if another writer commits it at the same time, that table is used as it is."""
     with suppress(CommitFailedError), writing(str(path)):
         DeltaTable.create(
@@ -200,6 +203,7 @@ def _create(path: Path, table: Table) -> None:
             configuration={**properties_of(table)},
             raise_if_key_not_exists=False,
             commit_properties=CommitProperties(max_commit_retries=0),
+            storage_options=options_of(path),
         )
 
 

@@ -54,7 +54,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -75,6 +75,8 @@ from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
+
+    from streaming.delta.store.place import Place
 
 _MARK: Final = "_flushed.json"
 _TURN: Final = "flush"
@@ -98,7 +100,7 @@ class Mark(NamedTuple):
     boot: str | None
 
 
-def flush(directory: Path, first: Callable[[], object] = lambda: None) -> None:
+def flush(directory: Place, first: Callable[[], object] = lambda: None) -> None:
     """Flush what the tables below a directory hold now.
 
     Args:
@@ -109,6 +111,9 @@ def flush(directory: Path, first: Callable[[], object] = lambda: None) -> None:
         OSError: the disk refuses; the marks stay where they are.
         TableUnreadable: a table lacks what it has committed.
     """
+    if not isinstance(directory, Path):  # what a store has confirmed is safe
+        first()
+        return
     with in_turn(directory, _TURN), reading(str(directory)):
         tables = [directory / name for name in ORDER if is_table(directory / name)]
         newest = {path: newest_version(path) for path in reversed(tables)}
@@ -119,7 +124,7 @@ def flush(directory: Path, first: Callable[[], object] = lambda: None) -> None:
                 _flush_table(path, before, newest[path])
 
 
-def cut_unflushed(directory: Path, queries: Collection[str] = ()) -> dict[str, int]:
+def cut_unflushed(directory: Place, queries: Collection[str] = ()) -> dict[str, int]:
     """Cut the tables back to their marks if the power was cut since; before any of them is opened.
 
     It was if the machine has booted since a mark was set, or if a version behind a mark is damaged. Nothing is cut
@@ -137,6 +142,8 @@ def cut_unflushed(directory: Path, queries: Collection[str] = ()) -> dict[str, i
         TableRefused: tables must be cut, and another job writes some of them.
         IsrwatchError: the disk is full, or refuses.
     """
+    if not isinstance(directory, Path):
+        return {}
     with cutting(directory):
         marks = {directory / name: mark for name in ORDER if (mark := read_mark(directory / name)) is not None}
         newest = {path: newest_version(path) for path in marks}
@@ -160,10 +167,12 @@ def cut_unflushed(directory: Path, queries: Collection[str] = ()) -> dict[str, i
 
 
 @contextmanager
-def cutting(directory: Path) -> Iterator[None]:
+def cutting(directory: Place) -> Iterator[None]:
     """Wait for the turn to flush or cut the tables below a directory; errors of its disk are one sentence."""
     make_folder(directory)
-    with in_turn(directory, _TURN), writing(str(directory)):
+    with ExitStack() as turn, writing(str(directory)):
+        if isinstance(directory, Path):
+            turn.enter_context(in_turn(directory, _TURN))
         yield
 
 
@@ -186,7 +195,7 @@ def _can_go_back_to(path: Path, version: int) -> bool:
             table = open_table(path, version)
         except TableUnreadable:
             return False
-    return table is not None and has_all_files(table)
+    return table is not None and has_all_files(path, table)
 
 
 def _set_torn_beginning_aside(path: Path) -> None:
@@ -199,16 +208,18 @@ def _may_lack_something(path: Path, mark: Mark, newest: int) -> bool:
     return mark.boot != boot() or not all(is_whole(path, version) for version in range(mark.version + 1, newest + 1))
 
 
-def mark_again(path: Path, version: int) -> None:
+def mark_again(path: Place, version: int) -> None:
     """Flush a table that was cut back to a version, and move its mark there if it is behind that version."""
+    if not isinstance(path, Path):
+        return
     before = read_mark(path)
     if before is not None and before.version > version:
         _flush_table(path, Mark(version, before.boot), version)
 
 
-def flushed_version(path: Path) -> int | None:
+def flushed_version(path: Place) -> int | None:
     """Return the version up to which a table was flushed; None if it never was."""
-    mark = read_mark(path)
+    mark = read_mark(path) if isinstance(path, Path) else None
     return None if mark is None else mark.version
 
 

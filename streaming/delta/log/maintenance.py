@@ -15,7 +15,6 @@ import datetime as dt
 import math
 import time
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -25,15 +24,14 @@ from streaming.delta.log.durable import flushed_version
 from streaming.delta.log.storage import data_files, delete_files, read_file
 from streaming.delta.log.table_lock import writing
 from streaming.delta.log.table_log import actions_of, committed_after, delete_log_before, files_added, files_in_log
-from streaming.delta.log.writer import exchange_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
-    from deltalake import CommitProperties, DeltaTable
+    from deltalake import DeltaTable
 
     from streaming.delta.log.writer import Writer
+    from streaming.delta.store.place import Place
 
 COMMITS_BETWEEN_ROUNDS: Final = 50
 ROUNDS_BETWEEN_LARGE: Final = 20
@@ -71,9 +69,9 @@ KEEP_ALL: Final[RetentionPolicy] = RetentionPolicy()
 class Maintenance:
     """Counts the commits of one table, and runs a round of maintenance when one is due."""
 
-    def __init__(self, table: DeltaTable, path: Path, policy: RetentionPolicy = KEEP_ALL) -> None:
-        """Maintain the log and the files of a table."""
-        self._table, self._path, self._policy = table, path, policy
+    def __init__(self, writer: Writer, policy: RetentionPolicy = KEEP_ALL) -> None:
+        """Maintain the log and the files of the table of a writer."""
+        self._writer, self._path, self._policy = writer, writer.path, policy
         self._commits = 0
         self._unreferenced_since: dict[str, float] = {}
         self._swept = time.monotonic()
@@ -83,7 +81,7 @@ class Maintenance:
         self._commits += 1
         is_sweep_due = time.monotonic() - self._swept >= SECONDS_BETWEEN_SWEEPS
         if is_sweep_due or self._commits % COMMITS_BETWEEN_ROUNDS == 0:
-            with writing(self._table.table_uri):
+            with writing(str(self._path)):
                 self._round()
 
     def _round(self) -> None:
@@ -94,7 +92,7 @@ class Maintenance:
     def expire_log(self) -> None:
         """Delete the log entries that were superseded more than ``reader_minutes`` ago, and those above the limit."""
         since = time.time() - self._policy.reader_minutes * 60
-        newest = int(self._table.version())
+        newest = self._writer.version
         before, after = -1, newest + 1
         # A binary search; deleted entries count as old. Where a clock was set back it may end earlier: more stays.
         while after - before > 1:
@@ -119,7 +117,7 @@ class Maintenance:
         """
         self._swept = time.monotonic()
         now = time.time()
-        paths = self._table.get_add_actions()["path"].to_pylist()
+        paths = list(self._writer.files())
         needed = files_in_log(self._path) | {*paths, *(unquote(path) for path in paths)}
         unneeded = {file: self._unreferenced_since.get(file, now) for file in data_files(self._path) - needed}
         expired = {file for file, since in unneeded.items() if since < now - self._policy.reader_minutes * 60}
@@ -131,31 +129,24 @@ class AppendMaintenance(Maintenance):
     """Maintenance of a table that is appended to: it is also compacted, and its history expires."""
 
     def __init__(
-        self,
-        table: DeltaTable,
-        path: Path,
-        writer: Writer,
-        expire: Callable[[DeltaTable, Writer, dt.date], None],
-        policy: RetentionPolicy = KEEP_ALL,
+        self, writer: Writer, expire: Callable[[Writer, dt.date], None], policy: RetentionPolicy = KEEP_ALL
     ) -> None:
         """Maintain the table as its only writer.
 
         Args:
-            table: as its writer holds it.
-            path: its folder.
             writer: makes the commits.
             expire: deletes the rows of the days before a given one.
             policy: how long history and old files are retained.
         """
-        super().__init__(table, path, policy)
-        self._writer, self._expire = writer, expire
+        super().__init__(writer, policy)
+        self._expire = expire
         writer.keep_rows()
         self._expired_at = -math.inf
 
     def _round(self) -> None:
         is_large = self._commits % (COMMITS_BETWEEN_ROUNDS * ROUNDS_BETWEEN_LARGE) == 0
         target = LARGE_BYTES if is_large else SMALL_BYTES
-        self._writer.tidy(partial(compact, self._table, self._path, target, self._writer.take_kept()))
+        compact(self._writer, target, self._writer.take_kept())
         now = self._policy.clock() / 1e6
         is_recent = 0 <= now - self._expired_at < SECONDS_BETWEEN_EXPIRIES  # a clock may be set back
         if self._policy.days and not is_recent:
@@ -166,43 +157,39 @@ class AppendMaintenance(Maintenance):
 
     def expire_history(self, before: dt.date) -> None:
         """Delete the days before a given one, if there are any."""
-        if any(day["date"] < before.isoformat() for day in self._table.partitions()):
-            self._expire(self._table, self._writer, before)
+        if any(day["date"] < before.isoformat() for day in self._writer.table.partitions()):
+            self._expire(self._writer, before)
 
 
 # Compaction of an append-only table: small files of a day into larger ones, at exactly the next version or not at all.
 #
 # delta-rs' own ``optimize.compact`` looks for no conflict and tries again: of two writers that compact the same files,
-# both commit, and every row is there twice. So the files are exchanged by one commit without retries.
+# both commit, and every row is there twice. So the files are exchanged in one commit of their writer.
 
 
 _PARTITION: Final = "date"
 _ROW_BYTES: Final = 1024  # a compressed row with long lists; most take a tenth
 
 
-def compact(
-    table: DeltaTable, path: Path, target: int, kept: Mapping[int, pa.Table], properties: CommitProperties
-) -> None:
+def compact(writer: Writer, target: int, kept: Mapping[int, pa.Table]) -> None:
     """Merge the files that are smaller than a size, day by day, in one commit; nothing where there is nothing to merge.
 
     Args:
-        table: partitioned by ``date``; afterwards it stands at the new version.
-        path: its folder.
+        writer: of a table that is partitioned by ``date``.
         target: in bytes.
         kept: rows that versions added, as far as the writer still has them; the others are read.
-        properties: of the commit, with no retry.
 
     Raises:
-        CommitFailedError: another writer came first; nothing was done.
+        TableRefused: another writer came first; nothing was done.
     """
+    table = writer.table
     bins = list(_bins(table, target))
     if not bins:
         return
     schema = pa.schema(table.schema().to_arrow())
-    rows_of = dict(_kept_by_file(path, kept))
-    merged = (_rows_of(path, files, rows_of, schema) for files in bins)
-    removed = [file for files in bins for file in files]
-    exchange_files(table, merged, removed, properties, is_new_data=False)
+    rows_of = dict(_kept_by_file(writer.path, kept))
+    merged = (_rows_of(writer.path, files, rows_of, schema) for files in bins)
+    writer.exchange(merged, [file["path"] for files in bins for file in files], is_new_data=False)
 
 
 def _bins(table: DeltaTable, target: int) -> Iterator[list[dict[str, Any]]]:
@@ -232,7 +219,7 @@ def _day(file: dict[str, Any]) -> str:
     return str(file[f"partition.{_PARTITION}"])
 
 
-def _kept_by_file(path: Path, kept: Mapping[int, pa.Table]) -> Iterator[tuple[str, pa.Table]]:
+def _kept_by_file(path: Place, kept: Mapping[int, pa.Table]) -> Iterator[tuple[str, pa.Table]]:
     """Yield the rows of files by their names in the log, where one file holds all that a version added."""
     for version, rows in kept.items():
         added = files_added(actions_of(path, version))
@@ -240,7 +227,7 @@ def _kept_by_file(path: Path, kept: Mapping[int, pa.Table]) -> Iterator[tuple[st
             yield added[0][0], rows
 
 
-def _rows_of(path: Path, files: list[dict[str, Any]], kept: Mapping[str, pa.Table], schema: pa.Schema) -> pa.Table:
+def _rows_of(path: Place, files: list[dict[str, Any]], kept: Mapping[str, pa.Table], schema: pa.Schema) -> pa.Table:
     """Return the rows of files of one day; columns that were added after them are null."""
     day = pa.scalar(_day(files[0])).cast(schema.field(_PARTITION).type)
     parts = [schema.empty_table()]

@@ -8,14 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from streaming.contracts.identifiers import NOWHERE, LogPosition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from deltalake import DeltaTable
+    from streaming.delta.log.writer import Writer
+
+
+class StoresTransactions(Protocol):
+    """A table, or the writer of one: numbers by name that its commits have stored in it."""
+
+    def transaction_version(self, name: str, /) -> int | None:
+        """Return a number; None if no commit has stored it."""
+
 
 LastCommon = Callable[[str, LogPosition], LogPosition]
 """Returns the last record that the log of a source on the bus has in common with what was applied of it."""
@@ -33,9 +41,9 @@ def _changed_logs(applied: Mapping[str, LogPosition], last_common: LastCommon) -
 class StoredPositions:
     """Applied position of each log in one table, as stored or, since, as committed by its one writer."""
 
-    def __init__(self, table: DeltaTable) -> None:
+    def __init__(self, writer: Writer) -> None:
         """Read nothing yet from the table whose commits carry the positions."""
-        self._table = table
+        self._writer = writer
         self._positions: dict[str, LogPosition] = {}
 
     @property
@@ -55,8 +63,8 @@ class StoredPositions:
 
     def stored(self, source: str) -> LogPosition:
         """Return where the last applied record of a source stands, as the table says now."""
-        position = self._table.transaction_version(f"position/{source}")
-        log_id = self._table.transaction_version(f"log/{source}")
+        position = self._writer.transaction_version(f"position/{source}")
+        log_id = self._writer.transaction_version(f"log/{source}")
         return NOWHERE if position is None else LogPosition(position, log_id or None)
 
     def move(self, positions: Mapping[str, int], log_ids: Mapping[str, int] = NO_LOG_IDS) -> None:
@@ -69,7 +77,7 @@ class StoredPositions:
         moved = {f"position/{source}": position for source, position in positions.items()}
         for source in positions:
             key, log_id = f"log/{source}", log_ids.get(source, _NO_LOG_ID)
-            if log_id or self._table.transaction_version(key):
+            if log_id or self._writer.transaction_version(key):
                 moved[key] = log_id
         return moved
 

@@ -14,14 +14,14 @@ from streaming.delta.log.storage import open_table, reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
     from deltalake import DeltaTable
 
     from streaming.contracts.columns import Table
+    from streaming.delta.store.place import Place
 
 
-def open_ours(directory: Path, definition: Table) -> DeltaTable | None:
+def open_ours(directory: Place, definition: Table) -> DeltaTable | None:
     """Open a table below a directory to read it; None where there is none.
 
     Raises:

@@ -1,8 +1,7 @@
 """The tables and their data files. delta-rs and Spark are given a table's folder.
 
-With ``table_log`` the only module that opens, lists or deletes files of the tables: local folders today; for tables in
-an object store only these two change. Depends on paths, on no row and no column. ``tests/test_house.py`` checks that no
-other module reads these files.
+With ``table_log`` the only module that opens, lists or deletes files of the tables. Depends on places, on no row and no
+column. ``tests/test_house.py`` checks that no other module reads these files.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ import shutil
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote, urlsplit
-from urllib.request import url2pathname
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,34 +20,44 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from streaming.delta.store.objects import StoreError, delete, get, head, names_below
+from streaming.delta.store.place import options_of
 from streaming.errors import ConfigurationError, TableUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from streaming.delta.store.place import Place
+
 _ROWS_AT_ONCE: Final = 16_384
 _FILE_OF_OBJECT: Final = re.compile(r'path: "([^"]*)"')
 
 
-def is_table(path: Path) -> bool:
-    """Return whether a folder holds a Delta table.
+def is_table(path: Place) -> bool:
+    """Return whether a place holds a Delta table.
 
     Raises:
         PermissionError: this user may not look into it; delta-rs says that there is none.
     """
-    with suppress(FileNotFoundError, NotADirectoryError):
-        (path / "_delta_log").stat()
-    return bool(DeltaTable.is_deltatable(str(path)))
+    if isinstance(path, Path):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            (path / "_delta_log").stat()
+    return bool(DeltaTable.is_deltatable(str(path), options_of(path)))
 
 
-def open_table(path: Path, version: int | None = None) -> DeltaTable | None:
+def table_at(path: Place, version: int | None = None) -> DeltaTable:
+    """Open a table that is there; its newest version unless another one is given. Errors are those of delta-rs."""
+    return DeltaTable(str(path), version=version, storage_options=options_of(path))
+
+
+def open_table(path: Place, version: int | None = None) -> DeltaTable | None:
     """Open a table, at its newest version unless another one is given; None where there is none.
 
     Raises:
         TableUnreadable: its log is damaged.
     """
     with reading(str(path)):
-        return DeltaTable(str(path), version=version) if is_table(path) else None
+        return table_at(path, version) if is_table(path) else None
 
 
 @contextmanager
@@ -65,6 +73,8 @@ def reading(table: str) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise
+    except StoreError as error:
+        raise TableUnreadable(f"cannot read the table {table}: {error}") from error
     except PermissionError as error:
         raise TableUnreadable(
             f"cannot read the table {table.removeprefix('file://')}: {error.strerror}; run this as a user who may read "
@@ -84,12 +94,14 @@ def _first_sentence(error: Exception) -> str:
     return f"{sentence} {' and '.join(_FILE_OF_OBJECT.findall(insides))}" if is_object else text
 
 
-def make_folder(path: Path) -> None:
-    """Create the folder of a table.
+def make_folder(path: Place) -> None:
+    """Create the folder of a table; in an object store there are none.
 
     Raises:
         ConfigurationError: it cannot be created.
     """
+    if not isinstance(path, Path):
+        return
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -99,7 +111,7 @@ def make_folder(path: Path) -> None:
         ) from None
 
 
-def read_file(path: Path, file: str, columns: Sequence[str] | None = None) -> pa.Table:
+def read_file(path: Place, file: str, columns: Sequence[str] | None = None) -> pa.Table:
     """Read one data file of a table, by its name in the log; ``columns``: only these.
 
     Raises:
@@ -107,10 +119,10 @@ def read_file(path: Path, file: str, columns: Sequence[str] | None = None) -> pa
         TableUnreadable: it is damaged.
     """
     with reading(str(path)):
-        return pq.ParquetFile(file_path(path, file)).read(None if columns is None else list(columns))
+        return _parquet(path, file).read(None if columns is None else list(columns))
 
 
-def read_versions(path: Path, file: str, after: int, upto: int) -> pa.Table:
+def read_versions(path: Place, file: str, after: int, upto: int) -> pa.Table:
     """Read the rows of one data file whose ``version`` lies in ``(after, upto]``.
 
     Piece by piece: a compacted file holds weeks, a reader wants the last commits, and decoded it is twenty times as
@@ -120,7 +132,7 @@ def read_versions(path: Path, file: str, after: int, upto: int) -> pa.Table:
         FileNotFoundError: it was deleted.
         TableUnreadable: it is damaged.
     """
-    with reading(str(path)), pq.ParquetFile(file_path(path, file)) as parquet:
+    with reading(str(path)), _parquet(path, file) as parquet:
         pieces = parquet.iter_batches(_ROWS_AT_ONCE)
         return pa.Table.from_batches((_of_versions(piece, after, upto) for piece in pieces), parquet.schema_arrow)
 
@@ -132,72 +144,59 @@ def _of_versions(rows: pa.RecordBatch, after: int, upto: int) -> pa.RecordBatch:
     return rows.filter(pc.and_(pc.greater(rows["version"], after), pc.less_equal(rows["version"], upto)))
 
 
-def file_path(path: Path, file: str) -> str:
-    """Return the path of a data file by its name in the log, which is URL-encoded."""
-    return str(path / unquote(file))
+def _parquet(path: Place, file: str) -> pq.ParquetFile:
+    place = file_place(path, file)
+    return pq.ParquetFile(str(place) if isinstance(place, Path) else pa.BufferReader(get(place)))
 
 
-def path_of(table: DeltaTable) -> Path:
-    """Return the folder of a table."""
-    return Path(url2pathname(urlsplit(table.table_uri).path))
+def file_place(path: Place, file: str) -> Place:
+    """Return the place of a data file by its name in the log, which is URL-encoded."""
+    return path / unquote(file)
 
 
-def _files_of_version(table: DeltaTable) -> list[str]:
-    """List the paths of the data files of a version."""
-    return [file_path(path_of(table), name) for name in table.get_add_actions()["path"].to_pylist()]
+def size_of(path: Place, file: str) -> int | None:
+    """Return the size in bytes of a data file by its name in the log; None where it is missing."""
+    status = head(file_place(path, file))
+    return None if status is None else status.size
 
 
-def has_all_files(table: DeltaTable) -> bool:
+def has_all_files(path: Place, table: DeltaTable) -> bool:
     """Return whether the data files of a version are still there."""
-    return all(Path(file).exists() for file in _files_of_version(table))
+    return all(size_of(path, name) is not None for name in table.get_add_actions()["path"].to_pylist())
 
 
-def wrong_files(table: DeltaTable) -> list[str]:
+def wrong_files(path: Place, table: DeltaTable) -> list[str]:
     """List the data files of a version that are missing, or of another size than its log says.
 
     Raises:
         TableUnreadable: its log is damaged.
     """
-    path = path_of(table)
     with reading(str(path)):
         files = pa.table(table.get_add_actions()).select(["path", "size_bytes"]).to_pylist()
-        return [file["path"] for file in files if _size(path / unquote(file["path"])) != file["size_bytes"]]
+        return [file["path"] for file in files if size_of(path, file["path"]) != file["size_bytes"]]
 
 
-def _size(file: Path) -> int | None:
-    try:
-        return file.stat().st_size
-    except FileNotFoundError:
-        return None
+def set_aside(path: Place) -> Place:
+    """Let there be no table; return where a copy of it is now. One that lay there is deleted.
 
-
-def set_aside(path: Path) -> Path:
-    """Rename the folder of a table, so that there is none; return where it is now. One that lay there is deleted."""
+    A folder is renamed. In a store the log alone is deleted, the newest entry first: data files of no version are
+    swept once there is a table again.
+    """
+    if not isinstance(path, Path):
+        for name in reversed(names_below(path / "_delta_log")):
+            delete(path / "_delta_log" / name)
+        return path
     aside = path.with_name(f"{path.name}.ahead")
     shutil.rmtree(aside, ignore_errors=True)
     return path.rename(aside)
 
 
-def data_files(path: Path) -> set[str]:
+def data_files(path: Place) -> set[str]:
     """List the data files that lie in the folder of a table, whether a version needs them or not."""
-    names = {file.relative_to(path).as_posix() for file in path.rglob("*.parquet")}
-    return {name for name in names if not name.startswith("_")}
+    return {name for name in names_below(path) if name.endswith(".parquet") and not name.startswith("_")}
 
 
-def new_scratch(path: Path) -> Path:
-    """Return a new folder within that of a table, which no reader looks into; the last one is deleted."""
-    scratch = path / "_compaction"
-    shutil.rmtree(scratch, ignore_errors=True)
-    return scratch
-
-
-def adopt_file(origin: Path, path: Path, name: str) -> None:
-    """Move a data file from one table to another, under the same name."""
-    (path / name).parent.mkdir(exist_ok=True)
-    (origin / name).rename(path / name)
-
-
-def delete_files(path: Path, names: Iterable[str]) -> None:
+def delete_files(path: Place, names: Iterable[str]) -> None:
     """Delete data files of a table."""
     for name in names:
-        (path / name).unlink(missing_ok=True)
+        delete(path / name)

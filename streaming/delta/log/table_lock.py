@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import fcntl
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from streaming.delta.log.storage import make_folder
+from streaming.delta.store.objects import StoreError
 from streaming.errors import ConfigurationError, IsrwatchError, TableRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
+
+    from streaming.delta.store.place import Place
 
 DISK_IS_FULL: Final = ("No space left on device", "Disk quota exceeded")
 
 
 @contextmanager
-def sole_writer(directory: Path, queries: Iterable[str]) -> Iterator[None]:
+def sole_writer(directory: Place, queries: Iterable[str]) -> Iterator[None]:
     """Hold the tables of some queries for this process; the locks go with the process, even a killed one.
 
-    A file system without locks lets two in: then the one that commits second finds its version taken, and stops.
+    A file system without locks lets two in, and so does a store: then the one that commits second finds its version
+    taken, and stops.
 
     Raises:
         ConfigurationError: the directory cannot be made.
@@ -30,6 +34,9 @@ def sole_writer(directory: Path, queries: Iterable[str]) -> Iterator[None]:
     """
     make_folder(directory)
     with ExitStack() as held:
+        if not isinstance(directory, Path):
+            yield
+            return
         for query in queries:
             if not try_lock(held.enter_context(_opened(directory / lock_of(query)))):
                 raise TableRefused(
@@ -85,6 +92,8 @@ def writing(table: str) -> Iterator[None]:
         yield
     except CommitFailedError:  # another writer; the caller reports it
         raise
+    except StoreError as error:
+        raise IsrwatchError(f"cannot write {table}: {error}") from error
     except (DeltaError, OSError) as error:
         if is_disk_full(error):
             raise IsrwatchError(

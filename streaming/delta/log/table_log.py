@@ -1,30 +1,34 @@
 """The log of a table: its entries and checkpoints, by version.
 
-With ``storage`` the only module that opens, lists or deletes files of the tables. Depends on paths and the entries of
-Delta's log, on no row and no column.
+With ``storage`` the only module that asks for objects of the tables. Depends on places and the entries of Delta's log,
+on no row and no column.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from streaming.delta.log.storage import reading
+from streaming.delta.log.storage import reading, size_of
+from streaming.delta.store.objects import delete, get, head, names_below
 from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from streaming.delta.store.place import Place
+
+_LOG: Final = "_delta_log"
+_HINT: Final = "_last_checkpoint"
 _NO_VERSION: Final = 1 << 62
 BEFORE_FIRST: Final = -1
 """The version before the first one; also that of a table that does not exist yet."""
 
 
-def has_moved(path: Path, version: int) -> bool:
+def has_moved(path: Place, version: int) -> bool:
     """Return whether a table has another version than the one that was read; cheap, it looks up two file names.
 
     Raises:
@@ -35,72 +39,63 @@ def has_moved(path: Path, version: int) -> bool:
     return has_entry(path, version + 1) or not has_entry(path, version)
 
 
-def newest_version(path: Path) -> int:
+def newest_version(path: Place) -> int:
     """Return the newest version of a table by the names in its log; ``BEFORE_FIRST`` where there is none."""
     return max((version for _, version in log_entries(path) if version is not None), default=BEFORE_FIRST)
 
 
-def identity_of(path: Path, version: int) -> tuple[int, int] | None:
+def identity_of(path: Place, version: int) -> tuple[object, ...] | None:
     """Return what distinguishes a log entry from a recreated one of the same version; None while there is none.
 
     Raises:
         TableUnreadable: this user may not look into the table.
     """
-    try:
-        with reading(str(path)):
-            status = _entry(path, version).stat()
-    except FileNotFoundError:
-        return None
-    return status.st_ino, status.st_mtime_ns
+    with reading(str(path)):
+        status = head(entry_of(path, version))
+    return None if status is None else status.identity
 
 
-def committed_after(path: Path, version: int, moment: float) -> bool:
+def committed_after(path: Place, version: int, moment: float) -> bool:
     """Return whether a version was committed after a moment, in seconds since 1970."""
-    try:
-        return _entry(path, version).stat().st_mtime > moment
-    except FileNotFoundError:
-        return False
+    status = head(entry_of(path, version))
+    return status is not None and status.modified_at > moment
 
 
-def committed_at(path: Path, version: int, actions: Iterable[dict[str, Any]]) -> int:
-    """Return when a version was committed, UTC microseconds; if the commit has no time, when its file was written."""
+def committed_at(path: Place, version: int, actions: Iterable[dict[str, Any]]) -> int:
+    """Return when a version was committed, UTC microseconds; if the commit has no time, when its entry was written."""
     for action in actions:
         if "timestamp" in action.get("commitInfo", {}):
             return int(action["commitInfo"]["timestamp"]) * 1000
-    return _entry(path, version).stat().st_mtime_ns // 1000
+    status = head(entry_of(path, version))
+    if status is None:
+        raise FileNotFoundError(f"{path} has no entry of version {version}")
+    return int(status.modified_at * 1_000_000)
 
 
-def log_entries(path: Path) -> Iterator[tuple[Path, int | None]]:
-    """List the files of a table's log with the version of those that are entries; None for all others."""
-    with suppress(FileNotFoundError):
-        for file in (path / "_delta_log").iterdir():
-            yield file, int(file.stem) if file.suffix == ".json" and file.stem.isdecimal() else None
+def log_entries(path: Place) -> Iterator[tuple[str, int | None]]:
+    """List the names in a table's log with the version of those that are entries; None for all others."""
+    for name in names_below(path / _LOG):
+        stem, _, suffix = name.partition(".")
+        yield name, int(stem) if suffix == "json" and stem.isdecimal() else None
 
 
-def has_entry(path: Path, version: int) -> bool:
+def has_entry(path: Place, version: int) -> bool:
     """Return whether a version has a log entry: it was committed, and has not expired.
 
     Raises:
         TableUnreadable: this user may not look into the table.
     """
-    try:
-        os.stat(f"{path}/_delta_log/{version:020}.json")  # noqa: PTH116 - asked 300 times a second: a Path takes four times as long
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        with reading(str(path)):
-            raise
-    return True
+    return identity_of(path, version) is not None
 
 
-def actions_of(path: Path, version: int) -> list[dict[str, Any]]:
+def actions_of(path: Place, version: int) -> list[dict[str, Any]]:
     """Read the actions of one log entry; none where it is empty or does not exist (any more).
 
     Raises:
         TableUnreadable: it is damaged.
     """
     with suppress(FileNotFoundError), reading(str(path)):
-        entry = _entry(path, version).read_text(encoding="utf-8")
+        entry = get(entry_of(path, version)).decode()
         return [json.loads(line) for line in entry.split("\n") if line]
     return []
 
@@ -116,14 +111,14 @@ def files_added(actions: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
     return sorted(((file["path"], file["partitionValues"]["date"]) for file in added), key=lambda file: file[1])
 
 
-def newest_checkpoint(path: Path) -> int | None:
+def newest_checkpoint(path: Place) -> int | None:
     """Return the version of the checkpoint in ``_last_checkpoint``, where readers begin; None for none."""
     with suppress(FileNotFoundError), reading(str(path)):
-        return int(json.loads((path / "_delta_log" / "_last_checkpoint").read_text(encoding="utf-8"))["version"])
+        return int(json.loads(get(path / _LOG / _HINT).decode())["version"])
     return None
 
 
-def delete_log_before(path: Path, version: int) -> dict[str, float]:
+def delete_log_before(path: Place, version: int) -> dict[str, float]:
     """Delete the log entries before the newest checkpoint at or before a version; the checkpoint holds their result.
 
     Invariant: the log begins with a checkpoint or with version 0, so a reader never needs an entry that was deleted.
@@ -131,54 +126,54 @@ def delete_log_before(path: Path, version: int) -> dict[str, float]:
     Returns:
         The data files that the deleted entries removed from the table, with the time of it, in seconds since 1970.
     """
-    entries = [(file, _number(file), version is not None) for file, version in log_entries(path)]
-    checkpoints = [number for file, number, _ in entries if ".checkpoint" in file.name]
+    entries = [(name, _number(name), version is not None) for name, version in log_entries(path)]
+    checkpoints = [number for name, number, _ in entries if ".checkpoint" in name]
     version = min(version, newest_checkpoint(path) or 0)  # the one in _last_checkpoint stays
     begin = max((number for number in checkpoints if number <= version), default=0)
     removed: dict[str, float] = {}
-    for file, number, is_entry in entries:
+    for name, number, is_entry in entries:
         if number < begin:
             removed.update(_removed_by(path, number) if is_entry else {})
-            file.unlink(missing_ok=True)
+            delete(path / _LOG / name)
     return removed
 
 
-def delete_log_after(path: Path, version: int) -> None:
+def delete_log_after(path: Place, version: int) -> None:
     """Delete the log entries and checkpoints behind a version, the newest first: the rest is a table at any moment."""
     forget_newest_checkpoint(path)
-    entries = ((_number(file), file) for file, _ in log_entries(path))
-    for _, file in sorted((each for each in entries if version < each[0] < _NO_VERSION), reverse=True):
-        file.unlink(missing_ok=True)
+    entries = ((_number(name), name) for name, _ in log_entries(path))
+    for _, name in sorted((each for each in entries if version < each[0] < _NO_VERSION), reverse=True):
+        delete(path / _LOG / name)
 
 
-def forget_newest_checkpoint(path: Path) -> None:
+def forget_newest_checkpoint(path: Place) -> None:
     """Delete the hint where readers begin: it may name a checkpoint that is gone; without it they look for one."""
-    (path / "_delta_log" / "_last_checkpoint").unlink(missing_ok=True)
+    delete(path / _LOG / _HINT)
 
 
-def delete_checkpoint(path: Path, version: int) -> None:
+def delete_checkpoint(path: Place, version: int) -> None:
     """Delete the checkpoint of a version, if there is one and older entries hold the same."""
-    entries = [(_number(file), file) for file, _ in log_entries(path)]
+    entries = [(_number(name), name) for name, _ in log_entries(path)]
     if any(number < version for number, _ in entries):
-        for number, file in entries:
-            if number == version and ".checkpoint" in file.name:
-                file.unlink(missing_ok=True)
+        for number, name in entries:
+            if number == version and ".checkpoint" in name:
+                delete(path / _LOG / name)
 
 
 def log_files(path: Path, begin: int) -> Iterator[Path]:
     """List the folder of the log, entries and checkpoints from a version on, and what has no version."""
-    yield path / "_delta_log"
-    yield from (file for file, _ in log_entries(path) if _number(file) >= begin)
+    yield path / _LOG
+    yield from (path / _LOG / name for name, _ in log_entries(path) if _number(name) >= begin)
 
 
-def is_whole(path: Path, version: int) -> bool:
+def is_whole(path: Place, version: int) -> bool:
     """Return whether a version has a log entry that can be read, and the data files that it added, whole."""
     try:
         actions = actions_of(path, version)
-        added = [action["add"] for action in actions if "add" in action]
-        return bool(actions) and all((path / unquote(each["path"])).stat().st_size == each["size"] for each in added)
-    except (FileNotFoundError, TableUnreadable):
+    except TableUnreadable:
         return False
+    added = [action["add"] for action in actions if "add" in action]
+    return bool(actions) and all(size_of(path, each["path"]) == each["size"] for each in added)
 
 
 def written_by(path: Path, version: int) -> Iterator[Path]:
@@ -186,26 +181,27 @@ def written_by(path: Path, version: int) -> Iterator[Path]:
     return (path / unquote(action["add"]["path"]) for action in actions_of(path, version) if "add" in action)
 
 
-def _removed_by(path: Path, version: int) -> dict[str, float]:
-    with suppress(FileNotFoundError):  # another writer of the table may delete the same entry meanwhile
-        committed = _entry(path, version).stat().st_mtime
-        actions = actions_of(path, version)
-        return {unquote(action["remove"]["path"]): committed for action in actions if "remove" in action}
-    return {}
+def _removed_by(path: Place, version: int) -> dict[str, float]:
+    status = head(entry_of(path, version))
+    if status is None:  # another writer of the table may delete the same entry meanwhile
+        return {}
+    actions = actions_of(path, version)
+    return {unquote(action["remove"]["path"]): status.modified_at for action in actions if "remove" in action}
 
 
-def _number(file: Path) -> int:
+def _number(name: str) -> int:
     """Return the version in the name of a file of the log; a large number for files without one."""
-    number = file.name.lstrip(".").split(".", 1)[0]  # ".N.json.crc" is Hadoop's
+    number = name.lstrip(".").split(".", 1)[0]  # ".N.json.crc" is Hadoop's
     return int(number) if number.isdecimal() else _NO_VERSION
 
 
-def files_in_log(path: Path) -> set[str]:
+def files_in_log(path: Place) -> set[str]:
     """List the files that were added or removed by the versions whose log entries are still there."""
     versions = [version for _, version in log_entries(path) if version is not None]
     actions = (action for version in versions for action in actions_of(path, version))
     return {unquote(action[kind]["path"]) for action in actions for kind in ("add", "remove") if kind in action}
 
 
-def _entry(path: Path, version: int) -> Path:
-    return path / "_delta_log" / f"{version:020}.json"
+def entry_of(path: Place, version: int) -> Place:
+    """Return the place of the log entry of a version."""
+    return path / _LOG / f"{version:020}.json"

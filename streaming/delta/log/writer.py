@@ -5,52 +5,133 @@ from a version that is no longer the newest. Each commit carries its writer's ge
 Depends on Delta's commits, on no row.
 """
 
+# Theory of operation
+#
+# Who creates the log entry of version N + 1 has made that version; the store lets one writer do it. Everything else
+# follows from that: no lock and no lease decides who may write.
+#
+# A request that fails may have been carried out: its answer was lost, or a retry of the client met its own first try.
+# So after every failure entry N + 1 is read. It carries our generation: the commit was made. It carries another one:
+# this writer is not the only one, and stops. It is absent: the same entry is created again, for a bounded time; were
+# the first request to arrive later still, it would find the name taken by the same content.
+#
+# Expiry of the log makes an absent entry ambiguous. A writer that was suspended may find N + 1 free because another one
+# made it, and 300 more, and deleted it again. Entries are deleted in order, so while entry N is there none behind it
+# has been deleted. It is looked up after the commit; if it is gone, the commit was made in the past, where no reader
+# looks, and is taken back. In a store, where a look is a request, it is spared shortly after the last proof that N is
+# the newest: no writer makes 300 versions in that time.
+#
+# Between commits the writer knows what the table holds without asking: its version, its files, its transactions. The
+# handle of delta-rs, which reads the log, is brought up to date only when something asks for it: maintenance does, and
+# whoever reads the rows.
+#
+# Invariants
+#   1. A version has one writer. tests/delta/test_writers.py, tests/delta/store/test_faults.py.
+#   2. ``write`` returned: the version is there, is this writer's, and is the newest. It raised ``TableRefused``: it is
+#      not there, and never will be.
+#   3. What ``version``, ``transaction_version`` and ``table`` say is of one version. tests/delta/test_writers.py.
+
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
-from itertools import chain
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Literal
-from urllib.parse import quote, unquote
 
-from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction, RemoveAction
 
-from streaming.delta.log.definitions import STATISTICS_PROPERTY
-from streaming.delta.log.storage import adopt_file, new_scratch, path_of
+from streaming.delta.log.commit import DataFile, Layout, entry, removed, transactions_in, written
+from streaming.delta.log.definitions import CHECKPOINT_PROPERTY, STATISTICS_PROPERTY, create_or_upgrade
+from streaming.delta.log.storage import table_at
 from streaming.delta.log.table_lock import writing
-from streaming.delta.log.table_log import actions_of
-from streaming.errors import IsrwatchError, TableRefused
+from streaming.delta.log.table_log import actions_of, entry_of, has_entry
+from streaming.delta.store.objects import StoreError, create, delete
+from streaming.delta.store.place import Url
+from streaming.errors import IsrwatchError, TableRefused, TableUnreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
-    import pyarrow as pa
+    from streaming.contracts.columns import Table
+    from streaming.delta.store.place import Place
 
 GENERATION: Final = "generation"
 Mode = Literal["append", "overwrite"]
 OVERWRITE: Final = "overwrite"
 APPEND: Final = "append"
-SMALL_ROWS: Final = 500
 KEPT_ROWS: Final = 5_000
-_SMALL_FILES: Final = WriterProperties(
-    compression="SNAPPY",
-    default_column_properties=ColumnProperties(dictionary_enabled=False, statistics_enabled="CHUNK"),
-)
-"""With over a hundred columns a file of few rows is mostly per-column pages, so these files have as few as possible."""
-_LARGE_FILES: Final = WriterProperties(compression="SNAPPY")
+SECONDS_UNTIL_GIVEN_UP: Final = 60.0
+"""So long a commit is tried again while the store does not say whether it was made."""
+SECONDS_BETWEEN_TRIES: Final = 1.0
+SECONDS_OF_PROOF: Final = 5.0
+"""So long after a commit no other writer of a store can have made, and expired, as many versions as stay in the log."""
 
 
 class Writer:
     """The only writer of a table. It stops as soon as another writer has committed."""
 
-    def __init__(self, table: DeltaTable) -> None:
-        """Take the next generation; the table holds it from the first commit of this writer on."""
+    def __init__(self, table: DeltaTable, path: Place) -> None:
+        """Take the next generation; the table holds it from the first commit of this writer on.
+
+        Args:
+            table: just opened; this writer moves it.
+            path: its place.
+        """
+        self.path = path
         self._table = table
         self._generation = _next_generation(table)
+        configuration = table.metadata().configuration
+        statistics = (configuration.get(STATISTICS_PROPERTY) or "").split(",")
+        self._layout = Layout(tuple(table.metadata().partition_columns), tuple(statistics))
+        self._checkpoint_interval = int(configuration.get(CHECKPOINT_PROPERTY) or 0)
         self._kept: dict[int, pa.Table] | None = None
+        self._took_over()
+
+    @classmethod
+    def opened(cls, directory: Place, definition: Table) -> Writer:
+        """Open a table below a directory, created if it does not exist.
+
+        Raises:
+            TableRefused: it is not ours, or newer than this program.
+        """
+        return cls(create_or_upgrade(directory, definition), directory / definition.name)
+
+    def _took_over(self) -> None:
+        """Let what is known be what the handle says."""
+        self._version = int(self._table.version())
+        self._transactions: dict[str, int | None] = {}  # those that were asked for, or stored since
+        self._files: dict[str, DataFile] | None = None
+        self._proved_at = _now()
+
+    @property
+    def version(self) -> int:
+        """The version that the next commit builds on."""
+        return self._version
+
+    @property
+    def table(self) -> DeltaTable:
+        """The table at that version."""
+        if self._table.version() != self._version:
+            with suppress(DeltaError):  # its entries may have expired: then it begins at a checkpoint
+                self._table.update_incremental()
+            if self._table.version() != self._version:  # or another writer's version is there: not what we build on
+                self._table.load_as_version(self._version)
+        return self._table
+
+    def transaction_version(self, name: str) -> int | None:
+        """Return a number that commits have stored in the table; None if none has."""
+        if name not in self._transactions:
+            self._transactions[name] = self.table.transaction_version(name)
+        return self._transactions[name]
+
+    def look_again(self, version: int | None = None) -> None:
+        """Build the next commit on the newest version there is, or on a given one, whoever made it."""
+        if version is None:
+            self._table.update_incremental()
+        else:
+            self._table.load_as_version(version)
+        self._took_over()
 
     def keep_rows(self) -> None:
         """Keep the rows of small commits, ``KEPT_ROWS`` at most, so that compaction need not read them back."""
@@ -76,18 +157,44 @@ class Writer:
 
         Raises:
             TableRefused: another writer came first; nothing was written.
-            IsrwatchError: the disk is full, or refuses.
+            IsrwatchError: the disk is full, or refuses, or the store does not answer.
         """
-        with self._committing() as expected, writing(self._table.table_uri):
-            write_deltalake(
-                self._table, rows, mode=mode, commit_properties=self._properties(transactions, info),
-                writer_properties=_SMALL_FILES if rows.num_rows <= SMALL_ROWS else _LARGE_FILES,
-            )  # fmt: skip
-        if self._table.version() != expected:
-            raise AssertionError(f"committed version {self._table.version()} on top of {expected - 1}")
+        with writing(str(self.path)):
+            gone = list(self.files().values()) if mode == OVERWRITE else []
+            adds = list(written(self.path, rows, self._layout))
+            self._commit(adds, gone, transactions, info or {})
         if self._kept is not None and rows.num_rows + sum(each.num_rows for each in self._kept.values()) <= KEPT_ROWS:
-            self._kept[expected] = rows
-        return expected
+            self._kept[self._version] = rows
+        return self._version
+
+    def exchange(
+        self,
+        added: Iterable[pa.Table],
+        gone: Collection[str],
+        transactions: Mapping[str, int] | None = None,
+        *,
+        is_new_data: bool,
+    ) -> list[list[str]]:
+        """Add rows, each table of them in files of its own, and remove files, in one commit at the next version.
+
+        Args:
+            added: rows in the schema of the table.
+            gone: names of files in the log.
+            transactions: numbers by name that the same commit stores in the table.
+            is_new_data: whether the rows are others than those of the removed files.
+
+        Returns:
+            the names of the files of each table of rows.
+
+        Raises:
+            TableRefused: another writer came first; nothing was done.
+        """
+        with writing(str(self.path)):
+            files = self.files()
+            adds = [list(written(self.path, rows, self._layout, is_dense=True)) for rows in added]
+            flat = [{**add, "dataChange": is_new_data} for of_rows in adds for add in of_rows]
+            self._commit(flat, [files[name] for name in gone], transactions or {}, {}, is_new_data=is_new_data)
+        return [[add["path"] for add in of_rows] for of_rows in adds]
 
     def replace_where(self, rows: pa.Table, where: str, transactions: Mapping[str, int]) -> None:
         """Replace the rows that match a predicate by others that match it, too, at exactly the next version.
@@ -96,14 +203,16 @@ class Writer:
             TableRefused: another writer came first; nothing was done.
         """
         self.tidy(
-            lambda properties: write_deltalake(
-                self._table, rows, mode=OVERWRITE, predicate=where, commit_properties=properties
+            lambda table, properties: write_deltalake(
+                table, rows, mode=OVERWRITE, predicate=where, commit_properties=properties
             ),
             transactions,
         )
 
-    def tidy(self, work: Callable[[CommitProperties], object], transactions: Mapping[str, int] | None = None) -> None:
-        """Commit maintenance exactly on top of the version that this writer read last.
+    def tidy(
+        self, work: Callable[[DeltaTable, CommitProperties], object], transactions: Mapping[str, int] | None = None
+    ) -> None:
+        """Let delta-rs commit maintenance exactly on top of the version that this writer read last.
 
         Args:
             work: makes the commit, if there is anything to do, with these properties.
@@ -112,41 +221,107 @@ class Writer:
         Raises:
             TableRefused: another writer came first; nothing was done.
         """
-        with self._committing():
-            work(self._properties(transactions or {}))
-
-    @contextmanager
-    def _committing(self) -> Iterator[int]:
-        """Give the version of the next commit. After an error look whether it was made all the same.
-
-        It is whole or not there, but an error after it (a checkpoint on a full disk, say) hides that it was made.
-        """
-        expected: int = self._table.version() + 1
+        stored = {**(transactions or {}), GENERATION: self._generation}
+        properties = CommitProperties(
+            max_commit_retries=0, app_transactions=[Transaction(name, value) for name, value in stored.items()]
+        )
+        table, expected = self.table, self._version + 1
         try:
-            yield expected
+            work(table, properties)
         except (DeltaError, IsrwatchError) as error:
-            if self._has_committed(expected):
-                self._table.load_as_version(expected)
-                return
-            if isinstance(error, DeltaError):
-                self._check_race(error, expected)
-            raise
+            # It is whole or not there, but an error after it (a checkpoint on a full disk, say) hides that it was made.
+            if not self._has_committed(expected):
+                if isinstance(error, DeltaError):
+                    self._check_race(error, expected)
+                raise
+            table.load_as_version(expected)
+        self._took_over()
 
-    def _has_committed(self, version: int) -> bool:
-        made = [action["txn"] for action in actions_of(path_of(self._table), version) if "txn" in action]
-        return any((each["appId"], each["version"]) == (GENERATION, self._generation) for each in made)
+    def files(self) -> dict[str, DataFile]:
+        """Return the data files of the version, by their names in the log."""
+        if self._files is None:
+            rows = pa.table(self.table.get_add_actions(flatten=True)).to_pylist()
+            self._files = {row["path"]: DataFile(row["path"], row["size_bytes"], self._partition(row)) for row in rows}
+        return self._files
 
-    def _properties(self, transactions: Mapping[str, int], info: Mapping[str, str] | None = None) -> CommitProperties:
-        written = [Transaction(name, value) for name, value in {**transactions, GENERATION: self._generation}.items()]
-        custom = None if info is None else dict(info)
-        return CommitProperties(max_commit_retries=0, app_transactions=written, custom_metadata=custom)
+    def _partition(self, row: Mapping[str, Any]) -> dict[str, str]:
+        return {name: str(row[f"partition.{name}"]) for name in self._layout.partitioned_by}
+
+    def _commit(
+        self,
+        adds: list[dict[str, Any]],
+        gone: Iterable[DataFile],
+        transactions: Mapping[str, int],
+        info: Mapping[str, str],
+        *,
+        is_new_data: bool = True,
+    ) -> None:
+        """Create the entry of the next version, and move there."""
+        stored = {**transactions, GENERATION: self._generation}
+        removes = [removed(file, is_new_data=is_new_data) for file in gone]
+        self._create(entry(adds, removes, stored, info))
+        self._version += 1
+        self._transactions |= stored
+        if self._files is not None:
+            names = {each["path"] for each in removes}
+            self._files = {name: file for name, file in self._files.items() if name not in names}
+            self._files |= {
+                each["path"]: DataFile(each["path"], each["size"], each["partitionValues"]) for each in adds
+            }
+        if self._checkpoint_interval and self._version % self._checkpoint_interval == 0:
+            with suppress(DeltaError, OSError):  # the next one comes; until then readers read more entries
+                self.table.create_checkpoint()
+
+    def _create(self, content: bytes) -> None:
+        """Create the entry of the next version; see the theory of operation."""
+        version, given_up_at = self._version + 1, _now() + SECONDS_UNTIL_GIVEN_UP
+        while True:
+            failure = None
+            try:
+                is_made = create(entry_of(self.path, version), content)
+            except OSError as error:
+                is_made, failure = False, error
+            if is_made or self._has_committed(version, failure):
+                break
+            if failure is None:
+                raise self._refused(f"version {version} exists already")
+            if not isinstance(failure, StoreError) or _now() > given_up_at:
+                raise failure
+            time.sleep(SECONDS_BETWEEN_TRIES)
+        self._check_present(version)
+
+    def _check_present(self, version: int) -> None:
+        """Refuse a commit that was made where the log has expired; see the theory of operation."""
+        is_proved = isinstance(self.path, Url) and _now() - self._proved_at < SECONDS_OF_PROOF
+        if not is_proved and not has_entry(self.path, version - 1):
+            delete(entry_of(self.path, version))
+            raise self._refused(f"version {version} was made, and has expired, long ago")
+        self._proved_at = _now()
+
+    def _has_committed(self, version: int, failure: Exception | None = None) -> bool:
+        """Return whether a version is this writer's.
+
+        Raises:
+            TableRefused: it is another writer's, which came first.
+        """
+        try:
+            stored = transactions_in(actions_of(self.path, version))
+        except (TableUnreadable, OSError):
+            if failure is None:
+                raise
+            return False  # it does not say now; it is asked again
+        if not stored or stored.get(GENERATION) == self._generation:
+            return bool(stored)
+        if failure is not None:
+            raise self._refused(f"version {version} exists already") from failure
+        return False
 
     def _check_race(self, error: DeltaError, expected: int) -> None:
         """Refuse a writer whose version was taken.
 
         Where the log entries since have expired, delta-rs does not see a conflict but fails to read them.
         """
-        if isinstance(error, CommitFailedError) or DeltaTable(self._table.table_uri).version() >= expected:
+        if isinstance(error, CommitFailedError) or table_at(self.path).version() >= expected:
             raise self._refused(f"version {expected} exists already") from error
 
     def check_ours(self) -> None:
@@ -155,12 +330,17 @@ class Writer:
         Raises:
             TableRefused: a later writer has committed.
         """
-        self._table.update_incremental()
+        self.look_again()
         if (self._table.transaction_version(GENERATION) or 0) > self._generation:
             raise self._refused("that job started later")
 
     def _refused(self, why: str) -> TableRefused:
-        return lost_race(self._table.table_uri, why)
+        return lost_race(str(self.path), why)
+
+
+def _now() -> float:
+    """Return seconds that never go back, and count while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _next_generation(table: DeltaTable) -> int:
@@ -176,72 +356,4 @@ def lost_race(uri: str, why: str) -> TableRefused:
     return TableRefused(
         f"another job writes {uri} ({why}); stop one of the two, "
         "then start this one again: it continues where the other stopped"
-    )
-
-
-# Exchanges data files of a table for others in one commit, at exactly the next version or not at all.
-#
-# The files are written first, in the table's layout and with its statistics; then one commit without retries adds
-# them and removes the others.
-
-
-_FILES: Final = WriterProperties(compression="ZSTD")
-
-
-def exchange_files(
-    table: DeltaTable,
-    added: Iterable[pa.Table],
-    removed: Iterable[Mapping[str, Any]],
-    properties: CommitProperties,
-    *,
-    is_new_data: bool,
-) -> list[list[str]]:
-    """Add rows, each table of them in files of its own, and remove files; return the names of the files of each.
-
-    Args:
-        table: afterwards it stands at the new version.
-        added: rows in the schema of the table.
-        removed: ``path``, ``size_bytes`` and ``partition.<column>`` of files, as ``get_add_actions(flatten=True)``.
-        properties: of the commit, with no retry.
-        is_new_data: whether the rows are others than those of the removed files.
-
-    Raises:
-        CommitFailedError: another writer came first; nothing was done.
-    """
-    path, metadata = path_of(table), table.metadata()
-    scratch, partitions = new_scratch(path), list(metadata.partition_columns)
-    statistics = {STATISTICS_PROPERTY: metadata.configuration.get(STATISTICS_PROPERTY)}
-    adds: list[list[AddAction]] = []
-    for number, rows in enumerate(added):
-        write_deltalake(
-            str(scratch), rows, mode="append", partition_by=partitions, writer_properties=_FILES,
-            configuration=statistics if number == 0 else None,
-        )  # fmt: skip
-        written = (action["add"] for action in actions_of(scratch, number) if "add" in action)
-        adds.append([_adopted(scratch, path, add, is_new_data=is_new_data) for add in written])
-    moment, version = int(time.time() * 1000), int(table.version()) + 1
-    removes = [
-        RemoveAction(
-            file["path"], is_new_data, moment, file["size_bytes"],
-            {name: str(file[f"partition.{name}"]) for name in partitions},
-        )
-        for file in removed
-    ]  # fmt: skip
-    actions: list[AddAction | RemoveAction] = [*chain.from_iterable(adds), *removes]
-    table.create_write_transaction(
-        actions, mode="append", schema=table.schema(), partition_by=partitions, commit_properties=properties
-    )
-    table.load_as_version(version)  # not the newest one: another writer may commit right behind
-    return [[add.path for add in of_rows] for of_rows in adds]
-
-
-def _adopted(scratch: Path, path: Path, add: dict[str, Any], *, is_new_data: bool) -> AddAction:
-    adopt_file(scratch, path, unquote(add["path"]))
-    return AddAction(
-        path=quote(unquote(add["path"]), safe="/="),
-        size=add["size"],
-        partition_values=add["partitionValues"],
-        modification_time=add["modificationTime"],
-        data_change=is_new_data,
-        stats=add["stats"],
     )

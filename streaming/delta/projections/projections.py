@@ -11,7 +11,6 @@ import math
 import time
 from collections import defaultdict
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -34,7 +33,7 @@ from streaming.contracts.tables import (
 from streaming.delta.changes.events import events_of
 from streaming.delta.changes.history import expire_days
 from streaming.delta.changes.reader import SECONDS_BETWEEN_HEARTBEATS, ChangesRestarted, rows_between
-from streaming.delta.log.definitions import arrow_schema, create_or_upgrade, rows_to_arrow
+from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
 from streaming.delta.log.maintenance import KEEP_ALL, AppendMaintenance, Maintenance, RetentionPolicy
 from streaming.delta.log.queries import last_of_each, numbered, select
 from streaming.delta.log.table_log import BEFORE_FIRST
@@ -55,13 +54,12 @@ from streaming.runtime.memory import never_collected
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from deltalake import DeltaTable
-
     from streaming.changes.advice.suspects import SuspectTally
     from streaming.changes.state import BrokerKey, ReplicationState
     from streaming.contracts.identifiers import ClusterId, Micros
     from streaming.contracts.state import ClusterState
     from streaming.delta.projections.shared_state import IsrRemovals
+    from streaming.delta.store.place import Place
 
 _SOURCE_VERSION: Final = PARTITION_CHANGES.name
 SECONDS_WHILE_DEGRADED: Final = 5.0
@@ -74,7 +72,7 @@ _STATES: Final = (PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE
 class Projections:
     """The only writer of every table that is derived from the change log."""
 
-    def __init__(self, directory: Path, policy: RetentionPolicy = KEEP_ALL) -> None:
+    def __init__(self, directory: Place, policy: RetentionPolicy = KEEP_ALL) -> None:
         """Open the tables, or create them.
 
         Raises:
@@ -82,14 +80,11 @@ class Projections:
         """
         self._directory = directory
         self._path = directory / PARTITION_CHANGES.name
-        self._tables = {table.name: create_or_upgrade(directory, table) for table in (REPLICATION_EVENTS, *_STATES)}
+        self._writers = {table.name: Writer.opened(directory, table) for table in (REPLICATION_EVENTS, *_STATES)}
         ProgressTable(directory, Channel.REPLICATION)  # created here: a start reads it before anything is reported
-        self._writers = {name: Writer(table) for name, table in self._tables.items()}
-        self._maintenance = {
-            table.name: Maintenance(self._tables[table.name], directory / table.name, policy) for table in _STATES
-        }
-        events, name = self._tables[REPLICATION_EVENTS.name], REPLICATION_EVENTS.name
-        self._maintenance[name] = AppendMaintenance(events, directory / name, self._writers[name], expire_days, policy)
+        self._maintenance = {table.name: Maintenance(self._writers[table.name], policy) for table in _STATES}
+        name = REPLICATION_EVENTS.name
+        self._maintenance[name] = AppendMaintenance(self._writers[name], expire_days, policy)
         self._removals_version = BEFORE_FIRST
         self._is_degraded = False
         self._dropped: dict[ClusterId, Micros | None] | None = None  # up to when tombstones are not in the table
@@ -106,7 +101,7 @@ class Projections:
         with never_collected():
             as_of = load_state(self._directory, self._recovered)
             # Each of them alone: of an older change log, the table that is ahead would not be written for long.
-            newest = max(*as_of, *(as_of_version(table) for table in self._tables.values()))
+            newest = max(*as_of, *(as_of_version(writer) for writer in self._writers.values()))
             try:
                 changes = rows_between(self._path, as_of.oldest(), version)
             except ChangesRestarted as error:
@@ -148,22 +143,22 @@ class Projections:
             ),
             PARTITION_STATE_TABLE.name: lambda: self._write_partitions(state, version),
         }
-        written = [self._brought_to(version, self._tables[name], write) for name, write in makers.items()]
+        written = [self._brought_to(version, self._writers[name], write) for name, write in makers.items()]
         self._projected, self._projected_at = version, time.monotonic()
         return any(written)
 
-    def _brought_to(self, version: int, table: DeltaTable, write: Callable[[], None]) -> bool:
+    def _brought_to(self, version: int, writer: Writer, write: Callable[[], None]) -> bool:
         """Write a table that lags behind; return whether it did. No writer ever moves a table to an older version."""
         for _ in range(TRIES):
-            if as_of_version(table) >= version:
+            if as_of_version(writer) >= version:
                 return False
             try:
                 write()
             except TableRefused:
-                table.update_incremental()
+                writer.look_again()
             else:
                 return True
-        raise TableRefused(f"{table.table_uri} is written by another job again and again; stop one of the two")
+        raise TableRefused(f"{writer.path} is written by another job again and again; stop one of the two")
 
     def _changes(self, after: int, upto: int) -> pa.Table:
         """Read changes; the tables of one round mostly ask for the same ones."""
@@ -184,22 +179,22 @@ class Projections:
 
     def _append_events(self, version: int) -> None:
         name = REPLICATION_EVENTS.name
-        changes = self._changes(as_of_version(self._tables[name]), version)
+        changes = self._changes(as_of_version(self._writers[name]), version)
         self._writers[name].write(events_of(changes), APPEND, {_SOURCE_VERSION: version})
         self._maintenance[name].after_commit()
 
     def _write_partitions(self, state: ReplicationState, version: int) -> None:
         """Replace the rows of changed partitions and drop expired tombstones; without changes move the version only."""
         name = PARTITION_STATE_TABLE.name
-        table = self._tables[name]
-        after = states_after(self._changes(as_of_version(table), version), version)
+        writer = self._writers[name]
+        after = states_after(self._changes(as_of_version(writer), version), version)
         dropped = {cluster.cluster_id: cluster.tombstones_until for cluster in state.clusters.values()}
         if after.num_rows or self._dropped not in (None, dropped):
-            before = select(table, PARTITION_STATE_TABLE)
+            before = select(writer.table, PARTITION_STATE_TABLE)
             rows = without_tombstones(newest_partitions(before, after, version), state.clusters.values())
-            self._writers[name].write(rows, OVERWRITE, {_SOURCE_VERSION: version})
+            writer.write(rows, OVERWRITE, {_SOURCE_VERSION: version})
         else:
-            self._writers[name].write(after, APPEND, {_SOURCE_VERSION: version})
+            writer.write(after, APPEND, {_SOURCE_VERSION: version})
         self._dropped = dropped
         self._maintenance[name].after_commit()
 

@@ -31,10 +31,11 @@ from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
-    from pathlib import Path
+
+    from streaming.delta.store.place import Place
 
 
-def roll_back(directory: Path, queries: Collection[str] = ()) -> list[str]:
+def roll_back(directory: Place, queries: Collection[str] = ()) -> list[str]:
     """Roll back the tables that are ahead of the change log; before any of them is opened.
 
     Args:
@@ -57,7 +58,7 @@ def roll_back(directory: Path, queries: Collection[str] = ()) -> list[str]:
         return ahead
 
 
-def _ahead(directory: Path, newest: int) -> Iterator[str]:
+def _ahead(directory: Place, newest: int) -> Iterator[str]:
     for name in ORDER:
         with suppress(TableUnreadable):  # only the query that writes a damaged table is to stop
             table = open_table(directory / name)
@@ -65,7 +66,7 @@ def _ahead(directory: Path, newest: int) -> Iterator[str]:
                 yield name
 
 
-def _roll_back_to(path: Path, upto: int) -> None:
+def _roll_back_to(path: Place, upto: int) -> None:
     """Cut a table back to its newest version that is not ahead and still whole; set it aside if there is none."""
     versions = sorted((version for _, version in log_entries(path) if version is not None), reverse=True)
     for version in versions:
@@ -76,9 +77,9 @@ def _roll_back_to(path: Path, upto: int) -> None:
     set_aside(path)
 
 
-def _is_usable(path: Path, version: int, upto: int) -> bool:
+def _is_usable(path: Place, version: int, upto: int) -> bool:
     try:
         table = open_table(path, version)
     except TableUnreadable:  # what it begins with has expired
         return False
-    return table is not None and as_of_version(table) <= upto and has_all_files(table)
+    return table is not None and as_of_version(table) <= upto and has_all_files(path, table)

@@ -29,7 +29,7 @@ from streaming.contracts.sample_tables import ISR_RECONCILIATION
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.history import unread_upto
 from streaming.delta.changes.reader import ChangeReader, ChangesRestarted
-from streaming.delta.log.definitions import arrow_schema, create_or_upgrade, rows_to_arrow
+from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
 from streaming.delta.log.queries import plain, read_all
 from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
@@ -38,7 +38,8 @@ from streaming.delta.state import as_of_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from streaming.delta.store.place import Place
 
 # Further back than this, or where changes have expired since, the change log is not read to continue a window: a new
 # one begins.
@@ -49,23 +50,22 @@ _NO_COUNT: Final = 2.0**63
 class ReconciliationTable:
     """The only writer of ``isr_reconciliation``."""
 
-    def __init__(self, directory: Path, policy: RetentionPolicy = KEEP_ALL) -> None:
+    def __init__(self, directory: Place, policy: RetentionPolicy = KEEP_ALL) -> None:
         """Open the table, and continue after its version.
 
         Raises:
             TableRefused: it is not ours, or newer than this program.
         """
         self._path = directory / PARTITION_CHANGES.name
-        self._table = create_or_upgrade(directory, ISR_RECONCILIATION)
-        self._writer = Writer(self._table)
-        self._maintenance = Maintenance(self._table, directory / ISR_RECONCILIATION.name, policy)
+        self._writer = Writer.opened(directory, ISR_RECONCILIATION)
+        self._maintenance = Maintenance(self._writer, policy)
         self._windows = ReconciliationWindows()
-        version, newest = as_of_version(self._table), newest_version(self._path)
+        version, newest = as_of_version(self._writer), newest_version(self._path)
         is_behind = newest - version > MOST_VERSIONS or version < unread_upto(directory)
         if version == BEFORE_FIRST or is_behind:
             version = newest
         else:
-            for row in read_all(self._table).to_pylist():
+            for row in read_all(self._writer.table).to_pylist():
                 key = MeterKey(row["cluster_id"], row["broker"], Meter(row["meter"]))
                 self._windows.restore(key, _window(row), row["cluster"])
         self._reader = ChangeReader(self._path, version)

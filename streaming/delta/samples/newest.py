@@ -19,7 +19,7 @@ from streaming.contracts.sample_tables import BROKER_SPEED, TOPIC_SETTINGS
 from streaming.contracts.slopes import BYTES_WINDOW, LAG_WINDOW, MICROS_PER_SECOND
 from streaming.contracts.topic_roles import consequence, role_of
 from streaming.delta.log.arrow_types import NAME
-from streaming.delta.log.definitions import arrow_schema, create_or_upgrade
+from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
 from streaming.delta.log.positions import NO_LOG_IDS, StoredPositions
 from streaming.delta.log.queries import plain_type, read_all
@@ -27,9 +27,9 @@ from streaming.delta.log.writer import OVERWRITE, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from streaming.contracts.columns import Table
+    from streaming.delta.store.place import Place
 
 _SECOND: Final = 1_000_000
 BEHIND_SINCE: Final = "behind_since"
@@ -39,12 +39,11 @@ _LARGEST: Final = 1 << 62
 class NewestRows:
     """The one writer of such a table."""
 
-    def __init__(self, directory: Path, table: Table, policy: RetentionPolicy = KEEP_ALL) -> None:
+    def __init__(self, directory: Place, table: Table, policy: RetentionPolicy = KEEP_ALL) -> None:
         self._definition = table
-        self._table = create_or_upgrade(directory, table)
-        self._writer = Writer(self._table)
-        self.applied = StoredPositions(self._table)
-        self._maintenance = Maintenance(self._table, directory / table.name, policy)
+        self._writer = Writer.opened(directory, table)
+        self.applied = StoredPositions(self._writer)
+        self._maintenance = Maintenance(self._writer, policy)
         # Names are numbered, times are microseconds.
         schema = arrow_schema(table)
         self._schema = pa.schema([_in_memory(item) for item in schema])
@@ -53,7 +52,7 @@ class NewestRows:
             memory.with_nullable(item.nullable) if pa.types.is_dictionary(memory.type) else item
             for item, memory in zip(schema, self._schema, strict=True)
         ])  # fmt: skip
-        self._rows = read_all(self._table).select(self._schema.names).cast(self._schema)
+        self._rows = read_all(self._writer.table).select(self._schema.names).cast(self._schema)
 
     def __len__(self) -> int:
         """Count the rows."""

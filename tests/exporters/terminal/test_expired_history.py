@@ -53,8 +53,7 @@ def changes(tables: Path) -> DeltaTable:
 
 def expire_days(tables: Path, before: dt.date) -> DeltaTable:
     """Expire history as maintenance does, its log as well."""
-    table = changes(tables)
-    expire_changes(tables, table, Writer(table), before)
+    expire_changes(tables, Writer.opened(tables, TABLES["partition_changes"]), before)
     expire_log(tables / "partition_changes")
     return changes(tables)
 

@@ -12,7 +12,6 @@ from exporters.read_model.reader import TablesReader
 from exporters.terminal.groups import group_rows
 from streaming.contracts.observations import DISKLESS
 from streaming.contracts.sample_tables import GROUP_OFFSETS
-from streaming.delta.log.definitions import create_or_upgrade
 from streaming.delta.log.queries import read_all
 from streaming.delta.log.writer import APPEND, Writer
 from streaming.jobs.driver.replication import ReplicationBatch
@@ -28,8 +27,8 @@ def test_groups_of_two_clusters_of_one_name_stay_apart(played_tables: Callable[.
     played = played_tables("under_min_isr", "consumer_groups", seconds=42)
     rows = read_all(DeltaTable(str(played / "group_offsets")))
     other = rows.set_column(rows.column_names.index("cluster_id"), "cluster_id", pa.array(["old"] * len(rows)))
-    table = create_or_upgrade(tmp_path, GROUP_OFFSETS)
-    Writer(table).write(pa.concat_tables([rows, other.cast(rows.schema)]), APPEND, {})
+    writer = Writer.opened(tmp_path, GROUP_OFFSETS)
+    writer.write(pa.concat_tables([rows, other.cast(rows.schema)]), APPEND, {})
     summed = [(row["cluster_id"], row["group"], row["lag"]) for row in group_rows(tmp_path, (), 0)]
     alone = [(row["group"], row["lag"]) for row in group_rows(played, (), 0)]
     assert sorted(lag for lag in summed if lag[0] == "old") == [("old", *each) for each in alone]

@@ -1,0 +1,153 @@
+"""One commit of a table: its data files, then the entry of the next version, created if it is absent.
+
+Two requests of a store, where delta-rs' own ``write`` needs seven. Depends on Delta's protocol, on no row.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from streaming.delta.log.storage import file_place
+from streaming.delta.store.objects import put
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from streaming.delta.store.place import Place
+
+SMALL_ROWS: Final = 500
+_SMALL: Final[Mapping[str, Any]] = {"compression": "snappy", "use_dictionary": False, "write_statistics": False}
+"""With over a hundred columns a file of few rows is mostly per-column pages, so these files have as few as possible."""
+_LARGE: Final[Mapping[str, Any]] = {"compression": "snappy"}
+_DENSE: Final[Mapping[str, Any]] = {"compression": "zstd"}
+_TRANSACTION: Final = "txn"
+
+
+class DataFile(NamedTuple):
+    """A data file of a version: its name in the log, its bytes, and the value of each partition column."""
+
+    path: str
+    size: int
+    partition: Mapping[str, str]
+
+
+class Layout(NamedTuple):
+    """How the files of a table are laid out: the columns that name its partitions, and those with statistics."""
+
+    partitioned_by: tuple[str, ...]
+    with_statistics: tuple[str, ...]
+
+
+def written(path: Place, rows: pa.Table, layout: Layout, *, is_dense: bool = False) -> Iterator[dict[str, Any]]:
+    """Write rows as data files, one per partition; yield what the log says of each (an ``add`` action).
+
+    Args:
+        path: of the table.
+        rows: in the table's schema.
+        layout: of the table.
+        is_dense: the files stay for long, so they are compressed as well as can be.
+    """
+    for partition, own in _partitions(rows, layout.partitioned_by):
+        folder = "".join(f"{name}={quote(value, safe='')}/" for name, value in partition.items())
+        name = f"{folder}part-{uuid.uuid4()}.parquet"
+        content = _parquet(own, _DENSE if is_dense else _SMALL if own.num_rows <= SMALL_ROWS else _LARGE)
+        put(file_place(path, name), content)
+        yield {
+            "path": name,
+            "partitionValues": partition,
+            "size": len(content),
+            "modificationTime": _millis(),
+            "dataChange": True,
+            "stats": json.dumps(_statistics(own, layout.with_statistics)),
+        }
+
+
+def _parquet(rows: pa.Table, options: Mapping[str, Any]) -> bytes:
+    sink = pa.BufferOutputStream()
+    # Without Arrow's own schema within: names that are numbered in memory are read back as plain strings.
+    pq.write_table(rows, sink, store_schema=False, **options)
+    return bytes(sink.getvalue())
+
+
+def _partitions(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[dict[str, str], pa.Table]]:
+    """Yield the rows of each partition, without the columns that name it, which no file holds."""
+    if not columns:
+        if rows.num_rows:
+            yield {}, rows
+        return
+    for values in rows.select(columns).group_by(list(columns)).aggregate([]).to_pylist():
+        own = rows
+        for name, value in values.items():
+            own = own.filter(pc.equal(own[name], pa.scalar(value, rows.schema.field(name).type)))
+        yield {name: str(value) for name, value in values.items()}, own.drop_columns(list(columns))
+
+
+def _statistics(rows: pa.Table, columns: Iterable[str]) -> dict[str, Any]:
+    """Return the statistics of a file as the protocol spells them: bounds and nulls of some columns."""
+    lowest, highest, nulls = dict[str, Any](), dict[str, Any](), dict[str, int]()
+    for name in (name for name in columns if name in rows.column_names):
+        column = rows[name]
+        nulls[name] = column.null_count
+        if column.null_count < len(column):
+            bounds = pc.min_max(column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column)
+            lowest[name], highest[name] = (_as_json(bounds[each]) for each in ("min", "max"))
+    return {"numRecords": rows.num_rows, "minValues": lowest, "maxValues": highest, "nullCount": nulls}
+
+
+def _as_json(value: pa.Scalar) -> Any:  # noqa: ANN401 - whatever JSON can say
+    plain = value.as_py()
+    return plain.isoformat().replace("+00:00", "Z") if pa.types.is_timestamp(value.type) else plain
+
+
+def removed(file: DataFile, *, is_new_data: bool) -> dict[str, Any]:
+    """Return what the log says of a file that is not of the table any more (a ``remove`` action)."""
+    return {
+        "path": file.path,
+        "deletionTimestamp": _millis(),
+        "dataChange": is_new_data,
+        "extendedFileMetadata": True,
+        "partitionValues": dict(file.partition),
+        "size": file.size,
+    }
+
+
+def entry(
+    adds: Iterable[Mapping[str, Any]],
+    removes: Iterable[Mapping[str, Any]],
+    transactions: Mapping[str, int],
+    info: Mapping[str, str],
+) -> bytes:
+    """Return the content of a log entry.
+
+    Args:
+        adds: ``add`` actions.
+        removes: ``remove`` actions.
+        transactions: numbers by name that the commit stores in the table.
+        info: what the commit says of itself.
+    """
+    commit = {"timestamp": _millis(), "operation": "WRITE", "operationParameters": {}, "engineInfo": "isrwatch", **info}
+    actions = [
+        {"commitInfo": commit},
+        *({"add": each} for each in adds),
+        *({"remove": each} for each in removes),
+        *({_TRANSACTION: {"appId": name, "version": value}} for name, value in transactions.items()),
+    ]
+    return "\n".join(json.dumps(action, separators=(",", ":")) for action in actions).encode()
+
+
+def transactions_in(actions: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Return the numbers by name that a log entry stores in the table."""
+    stored = (action[_TRANSACTION] for action in actions if _TRANSACTION in action)
+    return {each["appId"]: each["version"] for each in stored}
+
+
+def _millis() -> int:
+    return time.time_ns() // 1_000_000

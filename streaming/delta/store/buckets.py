@@ -1,0 +1,128 @@
+"""Object stores by way of obstore: S3 and what speaks its protocol, Azure Blob Storage, Google Cloud Storage."""
+
+from __future__ import annotations
+
+import datetime as dt
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+    UnknownConfigurationKeyError,
+)
+from obstore.store import from_url
+
+from streaming.delta.store.objects import Status, StoreError
+from streaming.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from obstore.store import ObjectStore, RetryConfig
+
+    from streaming.delta.store.place import Url
+
+# Keys of the options that are of the connection, not of the store.
+CLIENT_KEYS: Final = frozenset({"allow_http", "allow_invalid_certificates", "connect_timeout", "timeout", "proxy_url"})
+_TIMEOUT: Final = "10s"
+_PATIENCE: Final[RetryConfig] = {"max_retries": 4, "retry_timeout": dt.timedelta(seconds=20)}
+
+
+class Bucket:
+    """One bucket or container. Implements :class:`streaming.delta.store.objects.Store`."""
+
+    def __init__(self, root: Url) -> None:
+        """Open no connection yet.
+
+        Raises:
+            ConfigurationError: an option that this kind of store does not have, or one that is missing.
+        """
+        self._root = root
+        config = {key: value for key, value in root.options if _plain(key) not in CLIENT_KEYS}
+        client = {"timeout": _TIMEOUT} | {
+            _plain(key): value for key, value in root.options if _plain(key) in CLIENT_KEYS
+        }
+        try:
+            self._store: ObjectStore = from_url(
+                root.text, config=cast("Any", config), client_options=cast("Any", client), retry_config=_PATIENCE
+            )
+        except UnknownConfigurationKeyError as error:
+            raise ConfigurationError(f"tables.storage: {_first(error)}; see docs/object-stores.md") from None
+        except BaseError as error:
+            raise ConfigurationError(f"{root} cannot be opened: {_first(error)}; see tables.storage") from None
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Write an object unless the name exists; return whether this call did."""
+        try:
+            with self._asked():
+                obstore.put(self._store, name, content, mode="create", use_multipart=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write an object, or replace it."""
+        with self._asked():
+            obstore.put(self._store, name, content, use_multipart=False)
+
+    def get(self, name: str) -> bytes:
+        """Read an object; ``FileNotFoundError`` where there is none."""
+        with self._asked():
+            return bytes(obstore.get(self._store, name).bytes())
+
+    def names(self, folder: str, after: str) -> list[str]:
+        """List what lies below a folder, as names within it, in order, and only those behind ``after``."""
+        with self._asked():
+            offset = f"{folder}/{after}" if after else None
+            chunks = obstore.list(self._store, folder, offset=offset)
+            begin = len(folder) + 1 if folder else 0
+            return sorted(each["path"][begin:] for chunk in chunks for each in chunk)
+
+    def head(self, name: str) -> Status | None:
+        """Return the status of an object; None where there is none."""
+        try:
+            with self._asked():
+                found = obstore.head(self._store, name)
+        except FileNotFoundError:
+            return None
+        modified_at = found["last_modified"].timestamp()
+        return Status(found["size"], modified_at, (found["e_tag"], found["version"]))
+
+    def delete(self, name: str) -> None:
+        """Delete an object, if there is one."""
+        try:
+            with self._asked():
+                obstore.delete(self._store, name)
+        except FileNotFoundError:
+            return
+
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        """Turn the errors of the client into those of the system."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except (AlreadyExistsError, PreconditionError) as error:
+            raise FileExistsError(_first(error)) from None
+        except (PermissionDeniedError, UnauthenticatedError) as error:
+            raise StoreError(
+                f"{self._root} refuses ({_first(error)}); check the credentials, and what they allow"
+            ) from None
+        except (BaseError, OSError, ValueError) as error:
+            raise StoreError(f"{self._root} cannot be asked: {_first(error)}") from error
+
+
+def _plain(key: str) -> str:
+    """Return a key without the prefix of its store: ``aws_allow_http`` is ``allow_http``."""
+    return key.lower().removeprefix("aws_").removeprefix("azure_").removeprefix("google_")
+
+
+def _first(error: Exception) -> str:
+    """Return what an error says first: below it stand the insides of the client."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,101 @@
+"""Places of tables: a local folder, or the URL of a folder in an object store or in HDFS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from streaming.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SCHEMES: Final = {
+    "s3": "S3, or a server that speaks its protocol",
+    "abfss": "Azure Blob Storage (Data Lake Gen2)",
+    "az": "Azure Blob Storage",
+    "gs": "Google Cloud Storage",
+    "hdfs": "HDFS",
+}
+"""The schemes of URLs at which tables may lie, besides ``file``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """The URL of a folder or an object, and the options of the client of its store.
+
+    Attributes:
+        text: without a slash at its end.
+        options: keys and values as obstore and delta-rs spell them, those of HDFS as Hadoop does; may be secret.
+    """
+
+    text: str
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    def __truediv__(self, name: str) -> Url:
+        """Return a place within this folder."""
+        return replace(self, text=f"{self.text}/{name}")
+
+    def __str__(self) -> str:
+        """Return the URL alone."""
+        return self.text
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.text.rpartition("/")[2]
+
+    @property
+    def parent(self) -> Url:
+        """The folder of this place."""
+        return replace(self, text=self.text.rpartition("/")[0])
+
+    @property
+    def root(self) -> Url:
+        """The bucket, container or name node."""
+        parts = urlsplit(self.text)
+        return replace(self, text=f"{parts.scheme}://{parts.netloc}")
+
+    @property
+    def key(self) -> str:
+        """The path below the root, without a slash at its beginning."""
+        return urlsplit(self.text).path.lstrip("/")
+
+
+Place = Path | Url
+"""Both have ``/``, ``name``, ``parent`` and ``str()``; what only one of them can do asks which it is."""
+
+
+def place_of(text: str, options: Mapping[str, str] | None = None, key: str = "tables.directory (--tables)") -> Place:
+    """Read a place as a user writes it.
+
+    Args:
+        text: the path of a folder, or its URL.
+        options: of the client of its store.
+        key: what the user wrote it for, for the sentence of an error.
+
+    Raises:
+        ConfigurationError: a scheme that no table can lie at, or a URL without a bucket.
+    """
+    scheme, mark, _ = text.partition("://")
+    if not mark:
+        return Path(text)
+    if scheme == "file":
+        return Path(url2pathname(urlsplit(text).path))
+    if scheme not in SCHEMES:
+        known = ", ".join(f"{each}://" for each in sorted(SCHEMES))
+        raise ConfigurationError(
+            f"{key} is {text}: no tables can lie at {scheme}://; give the path of a folder, or a URL that begins with "
+            f"{known}"
+        )
+    if not urlsplit(text).netloc and scheme != "hdfs":
+        raise ConfigurationError(f"{key} is {text}, which names no bucket; write {scheme}://BUCKET/FOLDER")
+    return Url(text.rstrip("/"), tuple(sorted((options or {}).items())))
+
+
+def options_of(place: Place) -> dict[str, str] | None:
+    """Return the options with which delta-rs opens a table at a place."""
+    return dict(place.options) if isinstance(place, Url) else None
