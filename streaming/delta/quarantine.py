@@ -158,7 +158,10 @@ class Quarantine:
         if not refused:
             return []
         try:
+            before = self._writer.version
             self._writer.look_again()
+            if self._writer.version != before:  # others wrote, of this channel, too: what is kept must be counted again
+                self._kept = None
             applied = {
                 source: applied_position(self._writer, self._log(source))
                 for source in {each.source for each in refused}

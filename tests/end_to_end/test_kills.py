@@ -72,16 +72,16 @@ def check(pipeline: Pipeline, story: Sequence[Observation]) -> None:
     assert counted == last
 
 
-def test_a_driver_killed_before_in_and_after_a_commit_goes_on_where_it_was(pipeline: Pipeline) -> None:
-    """One story through three kills; after the last, the checkpoint is lost, too.
+def test_a_driver_killed_at_each_step_of_a_commit_goes_on_where_it_was(pipeline: Pipeline) -> None:
+    """One story through four kills; after the last, the checkpoint is lost, too.
 
-    The first of the three runs the batches without Spark, which has no part in a commit that is not begun.
+    All but the last run the batches without Spark, which has no part in a commit that is not made.
     """
     story = long_story(seed=1)
     telling = Telling(pipeline, story)
-    for point in ("before", "during", "after"):
+    for point in ("before", "file", "draft", "after"):
         job = ["job", *pipeline.job_arguments()]
-        what = ["batches", str(pipeline.bus), str(pipeline.tables)] if point == "before" else job
+        what = job if point == "after" else ["batches", str(pipeline.bus), str(pipeline.tables)]
         script = [sys.executable, str(HERE / "kill_points.py"), point, "4", *what]
         killed = pipeline.run(f"killed-{point}", script, PYTHONPATH=str(HERE.parents[1]))
         assert killed.wait() == -signal.SIGKILL, killed.text()[-3000:]

@@ -45,7 +45,7 @@ from streaming.delta.log.commit import DataFile, Layout, entry, removed, transac
 from streaming.delta.log.definitions import CHECKPOINT_PROPERTY, STATISTICS_PROPERTY, create_or_upgrade
 from streaming.delta.log.storage import table_at
 from streaming.delta.log.table_lock import writing
-from streaming.delta.log.table_log import actions_of, entry_of, has_entry
+from streaming.delta.log.table_log import actions_of, entry_of, has_entry, newest_version
 from streaming.delta.store.objects import StoreError, create, delete
 from streaming.delta.store.place import Url
 from streaming.errors import IsrwatchError, TableRefused, TableUnreadable
@@ -111,12 +111,22 @@ class Writer:
 
     @property
     def table(self) -> DeltaTable:
-        """The table at that version."""
+        """The table at that version.
+
+        Raises:
+            TableRefused: other writers have committed so much since that it has expired; the newest one is built on.
+        """
         if self._table.version() != self._version:
             with suppress(DeltaError):  # its entries may have expired: then it begins at a checkpoint
                 self._table.update_incremental()
-            if self._table.version() != self._version:  # or another writer's version is there: not what we build on
+        if self._table.version() != self._version:  # or another writer's version is there: not what we build on
+            try:
                 self._table.load_as_version(self._version)
+            except DeltaError as error:
+                if has_entry(self.path, self._version):
+                    raise
+                self.look_again(newest_version(self.path))
+                raise self._refused("the version that was read last has expired meanwhile") from error
         return self._table
 
     def transaction_version(self, name: str) -> int | None:
@@ -285,6 +295,8 @@ class Writer:
                 break
             if failure is None:
                 raise self._refused(f"version {version} exists already")
+            if isinstance(failure, FileNotFoundError):  # who expires the log takes a draft of an old version with it
+                self._check_present(version)
             if not isinstance(failure, StoreError) or _now() > given_up_at:
                 raise failure
             time.sleep(SECONDS_BETWEEN_TRIES)
