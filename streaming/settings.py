@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Place = Annotated[str, "the path of a folder or a file of this machine"]
+TablesPlace = Annotated[str, "the path of a folder of this machine, or the URL of one in a store"]
 _LONGEST_LEASE_HOURS: Final = 168
 EXPORT_FAMILIES: Final = (
     *("incidents", "topics", "partitions", "replicas", "groups", "quorum", "transactions", "settings"),
@@ -93,12 +94,14 @@ class TablesSettings:
     """The Delta tables and their retention.
 
     ``history_days`` applies to the append-only tables and to closed incidents, 0 keeps all changes and events; files
-    that were replaced are kept for ``reader_minutes``, for readers that have opened an older version.
+    that were replaced are kept for ``reader_minutes``, for readers that have opened an older version. ``storage`` are
+    the options of the store, if ``directory`` is a URL.
     """
 
-    directory: Place = ".isrwatch/tables"
+    directory: TablesPlace = ".isrwatch/tables"
     history_days: int = 0
     reader_minutes: float = 10.0
+    storage: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,7 +367,7 @@ def check_folders(folders: Mapping[str, str]) -> None:
 
 _VARIABLE: Final = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _FILE: Final = "file:"
-_SECRETS: Final = re.compile(r"password|secret|jaas|token|user\.info|\.pem$|oauthbearer\.config$")
+_SECRETS: Final = re.compile(r"password|secret|account_key|sas_|jaas|token|user\.info|\.pem$|oauthbearer\.config$")
 _LOGIN: Final = re.compile(r"https?://[^/@]+:[^/@]+@")
 
 
@@ -387,6 +390,16 @@ def with_secrets(settings: Settings, environment: Mapping[str, str] = os.environ
     return replace(settings, cluster=cluster, collect=collect)
 
 
+def storage_of(settings: Settings, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the options of the store of the tables as they are.
+
+    Raises:
+        ConfigurationError: a variable is not set, or a file cannot be read; no sentence holds a value.
+    """
+    options = settings.tables.storage.items()
+    return {name: _filled(value, f"tables.storage {name}", environment) for name, value in options}
+
+
 def written_secrets(settings: Settings) -> list[str]:
     """Return the keys whose secret stands in the configuration file itself."""
     return [
@@ -403,6 +416,7 @@ def _tables(settings: Settings) -> dict[str, dict[str, str]]:
         "cluster.controllers.client": settings.cluster.controllers.client,
         "collect.broker_metrics": settings.collect.broker_metrics,
         "collect.broker_metrics_client": settings.collect.broker_metrics_client,
+        "tables.storage": settings.tables.storage,
     }
 
 

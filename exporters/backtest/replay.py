@@ -23,15 +23,15 @@ from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import pyarrow as pa
     from deltalake import DeltaTable
 
+    from streaming.delta.store.place import Place
     from streaming.settings import ExportSettings
 
 
-def replayed(tables: Path, times: range, names: frozenset[str], settings: ExportSettings) -> Iterator[str]:
+def replayed(tables: Place, times: range, names: frozenset[str], settings: ExportSettings) -> Iterator[str]:
     """Yield the exposition of each scrape.
 
     Args:
@@ -59,7 +59,7 @@ def replayed(tables: Path, times: range, names: frozenset[str], settings: Export
         yield plain(blocks).decode()
 
 
-def begins_at(tables: Path) -> int:
+def begins_at(tables: Place) -> int:
     """Return the earliest time whose state is known, UTC microseconds.
 
     Raises:
@@ -72,7 +72,7 @@ def begins_at(tables: Path) -> int:
     return begin
 
 
-def _begin(tables: Path, at: int) -> tuple[int, ReplicationSnapshot]:
+def _begin(tables: Place, at: int) -> tuple[int, ReplicationSnapshot]:
     """Return the newest version committed by a time, and the state as of it; nothing before the first one."""
     changes = open_ours(tables, PARTITION_CHANGES)
     if changes is None:
@@ -90,7 +90,7 @@ def _begin(tables: Path, at: int) -> tuple[int, ReplicationSnapshot]:
     return version, draft.finish(version, at, 0)
 
 
-def _changes(tables: Path, version: int, until: int) -> list[tuple[int, pa.Table]]:
+def _changes(tables: Place, version: int, until: int) -> list[tuple[int, pa.Table]]:
     """Return the rows of each version after one, up to a time."""
     changes = open_ours(tables, PARTITION_CHANGES)
     newest = None if changes is None else newest_version_at(changes, until)

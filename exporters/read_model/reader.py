@@ -31,11 +31,11 @@ from streaming.runtime.memory import collected_after, never_collected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from deltalake import DeltaTable
 
     from streaming.contracts.identifiers import BrokerId, ClusterId
+    from streaming.delta.store.place import Place
 
 EVENTS_KEPT: Final = 1000
 # Events of this many versions before the state tables are read as well, so that a fresh start shows some.
@@ -54,7 +54,7 @@ class TablesReader:
 
     def __init__(
         self,
-        tables: Path,
+        tables: Place,
         clock: Callable[[], int] = micros_now,
         *,
         reads_side_tables_apart: bool = False,
@@ -250,7 +250,7 @@ def state_of_changes(changes: DeltaTable, version: int) -> SnapshotDraft:
     return draft
 
 
-def present_state(tables: Path) -> tuple[SnapshotDraft, StateVersions]:
+def present_state(tables: Place) -> tuple[SnapshotDraft, StateVersions]:
     """Rebuild the newest state, and return the version that it is true of.
 
     How often brokers were removed from ISRs is counted from the rows, and unknown once history has expired.

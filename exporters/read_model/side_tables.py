@@ -37,13 +37,13 @@ from streaming.errors import IsrwatchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     import pyarrow as pa
     from deltalake import DeltaTable
 
     from exporters.read_model.draft import SnapshotDraft
     from streaming.contracts.columns import Table
+    from streaming.delta.store.place import Place
 
 # Sums that the job keeps for every broker and cluster, read from its tables: advice about brokers, times.
 #
@@ -198,7 +198,7 @@ class SideTable:
 
     def __init__(
         self,
-        tables: Path,
+        tables: Place,
         content: SideContent,
         *,
         monotonic: Callable[[], float] = time.monotonic,
@@ -294,7 +294,7 @@ class SideTable:
         return _Reading(self._content.drop, sentence_of(error, self._path), seconds)
 
 
-def sentence_of(error: Exception, path: Path) -> str:
+def sentence_of(error: Exception, path: Place) -> str:
     """Say why a table cannot be read: our own errors are sentences, any other is about its rows."""
     if isinstance(error, IsrwatchError):
         return str(error)

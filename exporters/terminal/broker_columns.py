@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.state import BrokerState
 from streaming.contracts.tables import BROKER_STATE_TABLE
 from streaming.delta.log.queries import open_ours, query, quoted
+
+if TYPE_CHECKING:
+    from streaming.delta.store.place import Place
 
 HOLDS: Final = ("led_partitions", "hosted_partitions", "in_sync_partitions")
 # Columns of broker_state that a snapshot has fresher, and one that a terminal has no room for.
@@ -33,7 +35,7 @@ def further() -> Iterator[str]:
             yield column.name
 
 
-def further_columns(folder: Path, names: tuple[str, ...]) -> dict[str, dict[int, Mapping[str, Any]]]:
+def further_columns(folder: Place, names: tuple[str, ...]) -> dict[str, dict[int, Mapping[str, Any]]]:
     """Read columns of ``broker_state``, by cluster id and broker."""
     table = open_ours(folder, BROKER_STATE_TABLE)
     by_cluster: dict[str, dict[int, Mapping[str, Any]]] = {}

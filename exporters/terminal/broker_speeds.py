@@ -10,7 +10,8 @@ from streaming.contracts.sample_tables import BROKER_SPEED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
+
+    from streaming.delta.store.place import Place
 
     Row = dict[str, Any]
 
@@ -19,7 +20,7 @@ MOST_AGE: Final = 120_000_000
 """Conclusions from samples older than this, in microseconds, are unknown now."""
 
 
-def speeds_by_broker(folder: Path, now: int) -> dict[tuple[str, int], Row]:
+def speeds_by_broker(folder: Place, now: int) -> dict[tuple[str, int], Row]:
     """Return the newest of ``SPEED_COLUMNS`` by cluster id and broker.
 
     Args:

@@ -13,11 +13,11 @@ from streaming.delta.log.queries import open_ours, query
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from exporters.read_model.snapshot import ClusterSnapshot
     from exporters.terminal.unreadable import UnreadableTables
     from streaming.contracts.columns import Table
+    from streaming.delta.store.place import Place
 
 _SAMPLED: Final[Mapping[TopicRole, tuple[tuple[Table, str], ...]]] = {
     TopicRole.CONSUMER_OFFSETS: ((GROUPS, "group"), (GROUP_OFFSETS, "group")),
@@ -34,7 +34,7 @@ class Consequences:
         unreadable: takes the tables that cannot be read; nothing is counted then.
     """
 
-    def __init__(self, folder: Path | None, unreadable: UnreadableTables) -> None:
+    def __init__(self, folder: Place | None, unreadable: UnreadableTables) -> None:
         self._folder, self._unreadable = folder, unreadable
         self._keys: dict[TopicRole, list[dict[str, Any]]] = {}
         self._counts: dict[tuple[str, str], Counter[int]] = {}
@@ -63,7 +63,7 @@ class Consequences:
         # No sample at all does not prove that there is no group.
         return self._counts[place][row["partition"]] if self._counts[place] else None
 
-    def _sampled(self, folder: Path, role: TopicRole) -> list[dict[str, Any]]:
+    def _sampled(self, folder: Place, role: TopicRole) -> list[dict[str, Any]]:
         if role not in self._keys:
             self._keys[role] = []
             for definition, column in _SAMPLED[role]:

@@ -27,12 +27,12 @@ from streaming.delta.state import as_of_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from deltalake import DeltaTable
 
     from exporters.terminal.event_filter import EventFilter
     from exporters.terminal.unreadable import UnreadableTables
+    from streaming.delta.store.place import Place
 
 Row = dict[str, Any]
 COLUMNS: Final = tuple(
@@ -53,7 +53,7 @@ class EventsTable:
     as_of: int | None = None
 
     @classmethod
-    def of(cls, tables: Path, as_of: int | None = None) -> EventsTable:
+    def of(cls, tables: Place, as_of: int | None = None) -> EventsTable:
         """Open the table, to read all of it or as of a version of ``partition_changes``."""
         table = open_table(tables / REPLICATION_EVENTS.name)
         if table is None:
@@ -77,7 +77,7 @@ class EventsTable:
 
 
 def history(
-    tables: Path,
+    tables: Place,
     selection: EventFilter,
     unreadable: UnreadableTables = INTOLERANT,
     *,
@@ -127,7 +127,7 @@ def rows_of(events: pa.Table) -> list[Row]:
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
-def _after(tables: Path, version: int, as_of: int | None) -> pa.Table:
+def _after(tables: Place, version: int, as_of: int | None) -> pa.Table:
     path = tables / PARTITION_CHANGES.name
     if as_of is not None:
         return rows_between(path, version, max(version, as_of))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -30,6 +29,9 @@ from exporters.terminal.unreadable import UnreadableTables
 from exporters.terminal.versions import as_of as version_as_of
 from streaming.contracts.events import Cause, EventKind
 from streaming.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from streaming.delta.store.place import Place
 
 BrokerOption = Annotated[
     list[int] | None,
@@ -109,7 +111,7 @@ def events(  # noqa: PLR0913 - one parameter per option
 
 
 def _read(
-    folder: Path, selection: EventFilter, unreadable: UnreadableTables, version: int | None, most: int | None
+    folder: Place, selection: EventFilter, unreadable: UnreadableTables, version: int | None, most: int | None
 ) -> Iterable[Row]:
     return history(folder, selection, unreadable, limit=most, as_of=version)
 
@@ -123,7 +125,7 @@ def _print(rows: Iterable[Row], output: RowOutput, shown: EventRows) -> None:
         output.say("no recorded event matches")
 
 
-def _follow(folder: Path, selection: EventFilter, limit: int | None, output: RowOutput, shown: EventRows) -> None:
+def _follow(folder: Place, selection: EventFilter, limit: int | None, output: RowOutput, shown: EventRows) -> None:
     """Print line by line: the column widths of a table depend on rows that do not exist yet."""
     follower = EventFollower(folder, selection, limit, lambda gap: output.say(f"{gap}; reading the events again"))
     lines = output.in_lines()

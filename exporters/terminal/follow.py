@@ -16,9 +16,9 @@ from streaming.delta.changes.reader import ChangeReader, ChangesRestarted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from exporters.terminal.event_filter import EventFilter
+    from streaming.delta.store.place import Place
 
 LOOK_SECONDS: Final = 0.2
 REMEMBERED: Final = 100_000
@@ -29,7 +29,7 @@ class EventFollower:
     """Follows the tables below one folder. Survives compaction, gaps in the log, and recreated tables."""
 
     def __init__(
-        self, tables: Path, event_filter: EventFilter, limit: int | None, on_gap: Callable[[ChangesRestarted], None]
+        self, tables: Place, event_filter: EventFilter, limit: int | None, on_gap: Callable[[ChangesRestarted], None]
     ) -> None:
         """Read nothing yet.
 

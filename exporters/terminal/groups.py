@@ -15,7 +15,8 @@ from streaming.contracts.sample_tables import GROUP_OFFSETS, GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from streaming.delta.store.place import Place
 
     Row = dict[str, Any]
 
@@ -25,7 +26,7 @@ _OF_GROUP: Final = (
 )  # fmt: skip
 
 
-def group_rows(folder: Path, topics: tuple[str, ...], now: int) -> Iterator[Row]:
+def group_rows(folder: Place, topics: tuple[str, ...], now: int) -> Iterator[Row]:
     """Return every group, with the sums of its partitions.
 
     Args:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -18,6 +17,7 @@ from exporters.terminal.health_gate import HealthReader, Look, WaitLimits, newer
 from exporters.terminal.options import ClusterOption, ConfigOption, TablesOption, folder_of
 from exporters.terminal.output import until_closed
 from exporters.terminal.time_parsing import SECOND, seconds_of, span
+from streaming.delta.store.place import tables_place
 from streaming.errors import ConfigurationError
 from streaming.settings import load
 from streaming.word_wrap import print_wrapped
@@ -83,7 +83,7 @@ def health(  # noqa: PLR0913 - one parameter per option
             there = ", ".join(reader.names()) or "none"
             raise ConfigurationError(f"unknown cluster {look.missing[0]}; known: {there}")
     else:
-        folder = Path(settings.tables.directory) if tables is None else tables
+        folder = tables_place(settings, tables)
         basis = newer_than_now(basis)
         look = _waited(seconds_of(wait), seconds_of(settle), HealthReader(folder, names, basis))
     with until_closed():

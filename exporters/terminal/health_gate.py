@@ -17,9 +17,9 @@ from streaming.errors import ConfigurationError, IsrwatchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from exporters.read_model.cluster_health import HealthBasis
+    from streaming.delta.store.place import Place
 
 LOOK_EVERY: Final = 1.0
 
@@ -47,7 +47,7 @@ class Look(NamedTuple):
 class HealthReader:
     """Looks at the health of clusters, again and again."""
 
-    def __init__(self, tables: Path, clusters: tuple[str, ...], basis: HealthBasis) -> None:
+    def __init__(self, tables: Place, clusters: tuple[str, ...], basis: HealthBasis) -> None:
         """Read nothing yet; the folder of the tables need not exist yet. Without names or ids, all clusters count."""
         self._reader = TablesReader(tables)
         self._clusters = clusters

@@ -18,10 +18,10 @@ from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from exporters.terminal.output import Row
     from exporters.terminal.unreadable import UnreadableTables
+    from streaming.delta.store.place import Place
 
 _LAST_OBSERVED: Final = (
     "SELECT cluster, CAST(max(observed_until) AS BIGINT) AS newest FROM rows "
@@ -30,7 +30,7 @@ _LAST_OBSERVED: Final = (
 _STYLES: Final = {IncidentClass.UNCLEAN_ELECTION: "bold red", **dict.fromkeys(PLANNED_CLASSES, "")}
 
 
-def read_incidents(tables: Path) -> list[dict[str, Any]]:
+def read_incidents(tables: Place) -> list[dict[str, Any]]:
     """Read every incident, times in microseconds: open before closed, newest first."""
     table = open_ours(tables, INCIDENTS)
     if table is None:
@@ -42,7 +42,7 @@ def read_incidents(tables: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["closed_at"] is not None, -row["opened_at"], row["incident_id"]))
 
 
-def last_observed(tables: Path) -> dict[str, int]:
+def last_observed(tables: Place) -> dict[str, int]:
     """Read when each cluster was observed last, by name, in microseconds; empty before the job has written it."""
     table = open_ours(tables, SOURCE_PROGRESS)
     if table is None:
@@ -68,7 +68,7 @@ def one_of(rows: Iterable[Row], prefix: str) -> Row:
     return exact[0]
 
 
-def evidence(tables: Path, incident: Row, unreadable: UnreadableTables) -> list[dict[str, Any]]:
+def evidence(tables: Place, incident: Row, unreadable: UnreadableTables) -> list[dict[str, Any]]:
     """Read the events that an incident lists as its evidence, oldest first."""
     selection = EventFilter(
         clusters=(incident["cluster_id"],), since=incident["opened_at"], until=incident["updated_at"]

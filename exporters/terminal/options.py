@@ -11,17 +11,20 @@ from exporters.terminal.event_filter import matches_topic
 from exporters.terminal.output import RowFormat
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.log.storage import is_table, reading
+from streaming.delta.store.place import tables_place
 from streaming.errors import ConfigurationError
 from streaming.settings import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from streaming.delta.store.place import Place
+
 _LISTED: Final = 10
 
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="Configuration file; see conf/isrwatch.toml.")]
 TablesOption = Annotated[
-    Path | None, typer.Option("--tables", help="Folder of the Delta tables; default: tables.directory.")
+    str | None, typer.Option("--tables", help="Folder or URL of the Delta tables; default: tables.directory.")
 ]
 ClusterOption = Annotated[list[str] | None, typer.Option("--cluster", help="Cluster name or id; may be repeated.")]
 TopicOption = Annotated[
@@ -60,14 +63,14 @@ def refuse_unknown(given: Iterable[str] | None, existing: Iterable[str], what: s
             raise ConfigurationError(f"unknown {what} {pattern}; known: {listed or 'none'}")
 
 
-def folder_of(tables: Path | None, config_file: Path | None) -> Path:
+def folder_of(tables: str | None, config_file: Path | None) -> Place:
     """Return the folder of the tables: the option's, else the configuration's.
 
     Raises:
         ConfigurationError: the folder contains no tables.
         TableUnreadable: it cannot be looked into.
     """
-    folder = Path(load(config_file).tables.directory) if tables is None else tables
+    folder = tables_place(load(config_file), tables)
     path = folder / PARTITION_CHANGES.name
     with reading(str(path)):
         is_there = is_table(path)

@@ -21,12 +21,12 @@ from streaming.delta.log.queries import open_ours, plain, select
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from exporters.read_model.snapshot import ClusterSnapshot
     from exporters.terminal.output import RowOutput
     from exporters.terminal.state_selection import StateSelection
     from streaming.contracts.state import PartitionState
+    from streaming.delta.store.place import Place
 
     Row = dict[str, Any]
     Replicas = dict[tuple[str, int], dict[int, Row]]
@@ -66,7 +66,7 @@ def reassigned_in(cluster: ClusterSnapshot, topics: tuple[str, ...]) -> list[Par
     )
 
 
-def replicas_of(folder: Path, topic_ids: set[str]) -> dict[str, Replicas]:
+def replicas_of(folder: Place, topic_ids: set[str]) -> dict[str, Replicas]:
     """Return the newest samples of the replicas of some topics: by cluster id, partition and broker."""
     by_cluster: dict[str, Replicas] = {}
     if topic_ids:

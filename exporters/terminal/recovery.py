@@ -20,11 +20,11 @@ from streaming.delta.log.queries import open_ours, plain, query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
     from exporters.read_model.snapshot import ClusterSnapshot
     from exporters.terminal.state_selection import StateSelection
     from streaming.contracts.state import BrokerState
+    from streaming.delta.store.place import Place
 
 COLUMNS: Final = (
     "broker_liveness", "liveness_advice", "logs_to_recover", "replicas_to_rejoin", "rejoin_lag", "rejoin_seconds",
@@ -81,7 +81,7 @@ def recovery_fields(rows: list[dict[str, Any]]) -> tuple[Field, ...]:
     )
 
 
-def lags_by_cluster(folder: Path, clusters: Iterable[ClusterSnapshot], now: int) -> dict[str, Lags]:
+def lags_by_cluster(folder: Place, clusters: Iterable[ClusterSnapshot], now: int) -> dict[str, Lags]:
     """Read the lags of the brokers that have a replica outside the ISR, by cluster id; nothing while there is none.
 
     Args:

@@ -23,16 +23,16 @@ from streaming.delta.log.queries import columns_of, open_ours, select
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from streaming.contracts.columns import Table
+    from streaming.delta.store.place import Place
 
     Row = dict[str, Any]
 
 _FULL: Final = 100
 
 
-def directory_rows(folder: Path, now: int) -> list[Row]:
+def directory_rows(folder: Place, now: int) -> list[Row]:
     """Return the log directories of every broker: those first that are offline, then the fullest.
 
     Args:
@@ -48,7 +48,7 @@ def _used_percent(row: Row) -> float | None:
     return _FULL * (total - usable) / total if total and usable is not None else None
 
 
-def replica_rows(folder: Path, topics: tuple[str, ...], now: int, *, with_caught_up: bool) -> list[Row]:
+def replica_rows(folder: Place, topics: tuple[str, ...], now: int, *, with_caught_up: bool) -> list[Row]:
     """Return the replicas that are behind, longest first; one that only lacks what came since the last look is not."""
     rows = [row for row in samples_of(folder, REPLICA_OFFSETS, now) if matches_topic(row["topic"], topics)]
     for row in rows:
@@ -62,7 +62,7 @@ def replica_rows(folder: Path, topics: tuple[str, ...], now: int, *, with_caught
     )
 
 
-def quorum_rows(folder: Path, now: int) -> list[Row]:
+def quorum_rows(folder: Place, now: int) -> list[Row]:
     """Return the members of each cluster's metadata quorum: its leader, the other voters, the observers.
 
     ``lag`` is in records, ``behind_seconds`` the time since a member had all that the leader has, both as the leader
@@ -81,7 +81,7 @@ def quorum_rows(folder: Path, now: int) -> list[Row]:
     return sorted(rows, key=lambda row: (row["cluster"], order.index(row["role"]), row["node"]))
 
 
-def transaction_rows(folder: Path, topics: tuple[str, ...], now: int) -> list[Row]:
+def transaction_rows(folder: Place, topics: tuple[str, ...], now: int) -> list[Row]:
     """Return the transactions: those first that hang, then those that are late, then the oldest."""
     rows = [
         row
@@ -98,14 +98,14 @@ def transaction_rows(folder: Path, topics: tuple[str, ...], now: int) -> list[Ro
     )
 
 
-def metric_rows(folder: Path, now: int) -> list[Row]:
+def metric_rows(folder: Place, now: int) -> list[Row]:
     """Return the metrics of every broker that has an agent."""
     return sorted(
         samples_of(folder, BROKER_METRICS, now), key=lambda row: (row["cluster"], row["metric"], row["broker"])
     )
 
 
-def meter_rows(folder: Path, now: int) -> list[Row]:
+def meter_rows(folder: Place, now: int) -> list[Row]:
     """Return the ISR changes that brokers counted, compared with those recorded; those first that miss most."""
     return sorted(
         samples_of(folder, ISR_RECONCILIATION, now, sampled_at="until"),
@@ -113,7 +113,7 @@ def meter_rows(folder: Path, now: int) -> list[Row]:
     )
 
 
-def samples_of(folder: Path, definition: Table, now: int, *, sampled_at: str = "collected_at") -> Iterator[Row]:
+def samples_of(folder: Place, definition: Table, now: int, *, sampled_at: str = "collected_at") -> Iterator[Row]:
     """Return the rows of a table of samples, each with its age; none where there is no table."""
     samples = select(open_ours(folder, definition), definition)
     columns = columns_of(samples, samples.column_names)

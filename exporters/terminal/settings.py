@@ -24,10 +24,10 @@ from streaming.delta.log.queries import columns_of, open_ours, rows_as, select
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from exporters.read_model.snapshot import ClusterSnapshot
     from streaming.contracts.columns import Table
+    from streaming.delta.store.place import Place
 
     Row = dict[str, Any]
 
@@ -70,7 +70,7 @@ class UnsafeSetting(NamedTuple):
         return self.topic or ("cluster" if self.broker is None else f"broker {self.broker}")
 
 
-def settings_by_cluster(folder: Path) -> dict[str, SampledSettings]:
+def settings_by_cluster(folder: Place) -> dict[str, SampledSettings]:
     """Read the samples of every cluster, by its id."""
     by_cluster: dict[str, SampledSettings] = defaultdict(lambda: SampledSettings([], [], []))
     for number, (table, row) in enumerate(_SAMPLED):

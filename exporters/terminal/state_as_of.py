@@ -21,17 +21,16 @@ from streaming.delta.state import as_of_version
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from deltalake import DeltaTable
 
     from exporters.read_model.draft import SnapshotDraft
     from exporters.read_model.snapshot import ReplicationSnapshot
     from exporters.terminal.unreadable import UnreadableTables
     from streaming.contracts.identifiers import BrokerId, ClusterId
+    from streaming.delta.store.place import Place
 
 
-def state_as_of(tables: Path, version: int, unreadable: UnreadableTables = INTOLERANT) -> ReplicationSnapshot:
+def state_as_of(tables: Place, version: int, unreadable: UnreadableTables = INTOLERANT) -> ReplicationSnapshot:
     """Rebuild what the tables contained at a version of ``partition_changes``; samples are not included.
 
     Args:

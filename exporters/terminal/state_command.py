@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -65,6 +65,9 @@ from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, 
 from streaming.errors import ConfigurationError, TableUnreadable
 from streaming.settings import load
 from streaming.word_wrap import print_wrapped
+
+if TYPE_CHECKING:
+    from streaming.delta.store.place import Place
 
 Row = dict[str, Any]
 Show = Callable[[RowOutput, StateSelection], None]
@@ -157,7 +160,7 @@ def _chosen(of_state: Tables, of_samples: Tables, as_of: str | None) -> Show:
     return chosen[0] if chosen else _partitions
 
 
-def _present(folder: Path, unreadable: UnreadableTables) -> ReplicationSnapshot:
+def _present(folder: Place, unreadable: UnreadableTables) -> ReplicationSnapshot:
     """Read the present state from the tables that can be read."""
     reader = TablesReader(folder)
     try:

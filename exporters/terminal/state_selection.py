@@ -10,11 +10,11 @@ from exporters.terminal.table_layout import Field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
 
     from exporters.read_model.snapshot import ClusterSnapshot
     from exporters.terminal.output import RowOutput
     from exporters.terminal.unreadable import UnreadableTables
+    from streaming.delta.store.place import Place
 
     Row = dict[str, Any]
 
@@ -35,7 +35,7 @@ class StateSelection:
 
     clusters: list[tuple[ClusterSnapshot, Row]]
     topics: tuple[str, ...]
-    folder: Path
+    folder: Place
     is_now: bool
     everything: bool
     unreadable: UnreadableTables

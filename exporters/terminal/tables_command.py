@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from enum import StrEnum
-from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +22,9 @@ from streaming.delta.log.definitions import layout_of
 from streaming.delta.log.storage import open_table
 from streaming.delta.log.table_log import actions_of, committed_at
 from streaming.errors import ConfigurationError, TableUnreadable
+
+if TYPE_CHECKING:
+    from streaming.delta.store.place import Place
 
 Row = dict[str, Any]
 SIZES: Final = ("table", "rows", "files", "bytes", "version", "layout", "age_seconds")
@@ -84,7 +86,7 @@ def _columns_of(name: str) -> list[Row]:
     return [dict(zip(MEANINGS, row, strict=True)) for row in values]
 
 
-def _measured(folder: Path, table: Table, now: int, unreadable: list[TableUnreadable]) -> Row:
+def _measured(folder: Place, table: Table, now: int, unreadable: list[TableUnreadable]) -> Row:
     """Measure a table from its log alone, without reading rows; a missing or damaged table has no measures."""
     path = folder / table.name
     try:

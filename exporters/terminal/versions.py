@@ -12,16 +12,15 @@ from streaming.delta.log.storage import open_table
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from deltalake import DeltaTable
 
     from exporters.terminal.time_parsing import Clock
+    from streaming.delta.store.place import Place
 
 _MOMENT: Final = "arrow_cast({}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 
 
-def as_of(tables: Path, text: str, clock: Clock) -> int:
+def as_of(tables: Place, text: str, clock: Clock) -> int:
     """Read ``--as-of``: a version of ``partition_changes``, or a time: the newest version committed by then.
 
     A time selects by ``committed_at``: what had occurred but was not committed yet is not included.

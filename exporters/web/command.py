@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from streaming.delta.store.place import tables_place
 from streaming.errors import ConfigurationError
 from streaming.settings import (
     EXPORT_FAMILIES,
@@ -28,6 +29,8 @@ from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from streaming.delta.store.place import Place
 
 # Logs of the exporter, in the levels and formats of Prometheus' own exporters (promslog).
 
@@ -166,7 +169,7 @@ def export(
     log_level: Annotated[LogLevel, typer.Option("--log.level", help="Lowest level that is logged.")] = LogLevel.INFO,
     log_format: Annotated[LogFormat, typer.Option("--log.format", help="Format of the log.")] = LogFormat.TEXT,
     tables: Annotated[
-        Path | None, typer.Option("--tables", help="Folder of the Delta tables; default: tables.directory.")
+        str | None, typer.Option("--tables", help="Folder or URL of the Delta tables; default: tables.directory.")
     ] = None,
     list_metrics: Annotated[
         bool, typer.Option("--list-metrics", help="Print every metric and exit; in a pipe as Markdown.")
@@ -187,11 +190,11 @@ def export(
     exporting = _overridden(settings.export, listen_address, telemetry_path, web_config_file)
     exporting = _with_series(exporting, series)
     configure(log_level, log_format)
-    serve_tables(_folder(Path(settings.tables.directory) if tables is None else tables), exporting, settings.collect)
+    serve_tables(_folder(tables_place(settings, tables)), exporting, settings.collect)
 
 
-def _folder(tables: Path) -> Path:
-    if tables.is_file():
+def _folder(tables: Place) -> Place:
+    if isinstance(tables, Path) and tables.is_file():
         raise ConfigurationError(f"{tables} is a file; point tables.directory (--tables) at the folder of the tables")
     return tables
 
@@ -211,7 +214,7 @@ def _list_metrics() -> None:
             print_wrapped(console, Text.assemble((metric.name, "bold"), (f"  {metric.kind}  ", "dim"), metric.help))
 
 
-def serve_tables(folder: Path, exporting: ExportSettings, collect: CollectSettings) -> None:
+def serve_tables(folder: Place, exporting: ExportSettings, collect: CollectSettings) -> None:
     """Serve the tables of a folder until a signal ends it."""
     from exporters.web.server import OPTION, serve
     from streaming.runtime.listening import address_of, listen_all

@@ -47,12 +47,12 @@ from streaming.web.server import serving as serving_http
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Hashable, Iterator, Sequence
-    from pathlib import Path
 
     from starlette.requests import Request as HttpRequest
 
     from exporters.metrics.compression import Block
     from exporters.read_model.snapshot import ReplicationSnapshot
+    from streaming.delta.store.place import Place
     from streaming.settings import CollectSettings, ExportSettings
 
 METRICS: Final = "/metrics"
@@ -221,7 +221,7 @@ would wait at each step for as long as this, by default 5 ms."""
 
 
 def serve(
-    tables: Path,
+    tables: Place,
     settings: ExportSettings,
     opened: Sequence[socket.socket],
     protected: Protection,
@@ -243,7 +243,7 @@ def serve(
 
 
 @contextmanager
-def serving(tables: Path, settings: ExportSettings, *, rest_after_error: float = REST_AFTER_ERROR) -> Iterator[str]:
+def serving(tables: Place, settings: ExportSettings, *, rest_after_error: float = REST_AFTER_ERROR) -> Iterator[str]:
     """Serve from threads of this process while the context is open.
 
     Args:

@@ -19,6 +19,8 @@ from streaming.delta.log.definitions import ColumnComparison, check_layout, layo
 from streaming.delta.log.queries import read_all
 from streaming.delta.log.storage import open_table, wrong_files
 from streaming.delta.log.table_log import actions_of, committed_at
+from streaming.delta.store.exclusive import prove_exclusive
+from streaming.delta.store.place import tables_place
 from streaming.errors import ConfigurationError, TableRefused, TableUnreadable
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from streaming.contracts.columns import Table
+    from streaming.delta.store.place import Place
     from streaming.settings import Settings
 
 # Findings of the checks of ``isrwatch doctor``, and their words.
@@ -67,12 +70,14 @@ _TITLE: Final = re.compile(rb"<title>([^<]*)")
 
 
 def _folders(settings: Settings) -> Iterator[tuple[Status, str]]:
-    for key, folder in (
-        ("bus.directory", settings.bus.directory),
-        ("tables.directory", settings.tables.directory),
-        ("job.checkpoint", settings.job.checkpoint),
+    tables = tables_place(settings)
+    if not isinstance(tables, Path):
+        yield _store(tables)
+    for key, path in (
+        ("bus.directory", Path(settings.bus.directory).absolute()),
+        *([("tables.directory", tables.absolute())] if isinstance(tables, Path) else ()),
+        ("job.checkpoint", Path(settings.job.checkpoint).absolute()),
     ):
-        path = Path(folder).absolute()
         nearest = next(each for each in (path, *path.parents) if each.exists())
         if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
             yield (
@@ -84,6 +89,15 @@ def _folders(settings: Settings) -> Iterator[tuple[Status, str]]:
         else:
             exists = "can be written" if path.exists() else "can be created"
             yield Status.OK, f"{key}: {path} {exists}, {free / (1 << 30):,.0f} GiB are free"
+
+
+def _store(tables: Place) -> Said:
+    """Let writers race for names in the store of the tables."""
+    try:
+        prove_exclusive(tables)
+    except (OSError, ConfigurationError) as error:
+        return Status.PROBLEM, f"tables.directory: {error}"
+    return Status.OK, f"tables.directory: {tables} can be written, and of several writers of one name one wins"
 
 
 def _tables(settings: Settings) -> Iterator[tuple[Status, str]]:
@@ -211,7 +225,8 @@ def tables(settings: Settings) -> Iterator[Said]:
         TableUnreadable: a file that has the right size is damaged.
         ConfigurationError: the bus is a file.
     """
-    folder = Path(settings.tables.directory).absolute()
+    place = tables_place(settings)
+    folder = place.absolute() if isinstance(place, Path) else place
     opened = {definition.name: _open(folder / definition.name, definition) for definition in TABLES.values()}
     if not any(opened.values()):
         yield Status.SKIPPED, f"{folder} has no tables yet: isrwatch job creates them"
@@ -229,7 +244,7 @@ def tables(settings: Settings) -> Iterator[Said]:
     yield from _positions(Path(settings.bus.directory).absolute(), progress)
 
 
-def _open(path: Path, definition: Table) -> DeltaTable | Said | None:
+def _open(path: Place, definition: Table) -> DeltaTable | Said | None:
     """Open a table; return what is wrong with it, or None where there is none."""
     try:
         table = open_table(path)
@@ -249,7 +264,7 @@ def _open(path: Path, definition: Table) -> DeltaTable | Said | None:
     return table
 
 
-def _age(path: Path, changes: DeltaTable, progress: Iterable[Row], stale_after: float) -> Said:
+def _age(path: Place, changes: DeltaTable, progress: Iterable[Row], stale_after: float) -> Said:
     """Compare the newest commit of the change log with now, and say which program is the reason if it is old."""
     try:
         written = committed_at(path, changes.version(), actions_of(path, changes.version()))

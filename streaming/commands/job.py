@@ -15,6 +15,7 @@ from rich.text import Text
 from streaming import settings as configuration
 from streaming.contracts.observations import Channel
 from streaming.delta.log.maintenance import RetentionPolicy
+from streaming.delta.store.place import tables_place
 from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def job(
     config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
     bus: Annotated[Path | None, typer.Option(help="Bus directory; default: bus.directory.")] = None,
     tables: Annotated[
-        Path | None, typer.Option(help="Directory of the Delta tables; default: tables.directory.")
+        str | None, typer.Option(help="Folder or URL of the Delta tables; default: tables.directory.")
     ] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Spark's checkpoint directory; default: job.checkpoint.")
@@ -68,7 +69,7 @@ def job(
     settings = configuration.load(config)
     places = JobLocations(
         bus=bus or Path(settings.bus.directory),
-        tables=tables or Path(settings.tables.directory),
+        tables=tables_place(settings, tables),
         retention=RetentionPolicy(settings.tables.history_days, settings.tables.reader_minutes),
         checkpoint=checkpoint or Path(settings.job.checkpoint),
     )

@@ -18,6 +18,7 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.tables import BROKER_STATE_TABLE
 from streaming.contracts.words import utc_text
 from streaming.delta.log.queries import open_ours
+from streaming.delta.store.place import tables_place
 from streaming.errors import ConfigurationError, TableRefused, TableUnreadable, UnsafeStop
 from streaming.word_wrap import print_wrapped
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from streaming.commands.maintenance_lease import HeldLease
     from streaming.contracts.identifiers import BrokerId
     from streaming.contracts.state import BrokerState
+    from streaming.delta.store.place import Place
     from streaming.settings import Settings
 
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -60,7 +62,7 @@ _IfSafe = Annotated[
 ]
 _Cluster = Annotated[str | None, typer.Option(help="Name or id of the cluster, where there are several.")]
 _Bus = Annotated[Path | None, typer.Option(help="Bus directory; default: bus.directory.")]
-_Tables = Annotated[Path | None, typer.Option(help="Directory of the Delta tables; default: tables.directory.")]
+_Tables = Annotated[str | None, typer.Option(help="Folder or URL of the Delta tables; default: tables.directory.")]
 _Config = Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")]
 
 
@@ -97,15 +99,15 @@ def maintenance(
     from streaming.commands.maintenance_advice import chosen_brokers, chosen_cluster, watched_clusters
 
     settings = configuration.load(config)
-    folder, tables = bus or Path(settings.bus.directory), tables or Path(settings.tables.directory)
-    clusters = watched_clusters(folder, tables)
+    folder, place = bus or Path(settings.bus.directory), tables_place(settings, tables)
+    clusters = watched_clusters(folder, place)
     if not broker:
         _list(clusters, cluster, has_work=any((command, end, extend, if_safe, lasts, why)))
         return
     chosen = chosen_cluster(clusters, cluster)
     brokers = chosen_brokers(chosen, broker)
-    _check_safe(folder, tables, brokers, is_asked=if_safe, is_new=not (end or extend))
-    warnings = _warnings(tables, brokers)
+    _check_safe(folder, place, brokers, is_asked=if_safe, is_new=not (end or extend))
+    warnings = _warnings(place, brokers)
     _check_clock(chosen)
     if end:
         _end(folder, brokers)
@@ -218,7 +220,7 @@ def _holds_on(lease: Lease) -> bool:
     return lease.is_open and not is_over and not lease.has_ended_command
 
 
-def _check_safe(bus: Path, tables: Path, brokers: Sequence[BrokerState], *, is_asked: bool, is_new: bool) -> None:
+def _check_safe(bus: Path, tables: Place, brokers: Sequence[BrokerState], *, is_asked: bool, is_new: bool) -> None:
 
     if is_asked and not is_new:
         raise ConfigurationError("--if-safe is about work that begins: leave it out with --extend and --end")
@@ -226,7 +228,7 @@ def _check_safe(bus: Path, tables: Path, brokers: Sequence[BrokerState], *, is_a
         wait_until_safe(bus, tables, brokers, say)
 
 
-def _warnings(tables: Path, brokers: Sequence[BrokerState]) -> Iterator[str]:
+def _warnings(tables: Place, brokers: Sequence[BrokerState]) -> Iterator[str]:
     """Look into the tables only when it is asked for the first line."""
     from streaming.commands.maintenance_advice import stop_warnings
 
@@ -311,7 +313,7 @@ _PAUSE_SECONDS: Final = 0.5
 _NOTHING_DONE: Final = "nothing was announced or run"
 
 
-def wait_until_safe(bus: Path, tables: Path, brokers: Sequence[BrokerState], report: Callable[[str], None]) -> None:
+def wait_until_safe(bus: Path, tables: Place, brokers: Sequence[BrokerState], report: Callable[[str], None]) -> None:
     """Return as soon as brokers of one cluster are known to be safe to stop.
 
     It waits only for what is announced of other brokers: until the tables have it, and until a command that has ended
@@ -331,7 +333,7 @@ def wait_until_safe(bus: Path, tables: Path, brokers: Sequence[BrokerState], rep
         time.sleep(_PAUSE_SECONDS)
 
 
-def _obstacles(bus: Path, tables: Path, brokers: Sequence[BrokerState]) -> tuple[str, bool] | None:
+def _obstacles(bus: Path, tables: Place, brokers: Sequence[BrokerState]) -> tuple[str, bool] | None:
     """Return what is against the work, and whether that may pass by waiting; None for nothing.
 
     The tables are compared with the bus before the advice is read, so the advice has what the bus had.
@@ -356,7 +358,7 @@ def _obstacles(bus: Path, tables: Path, brokers: Sequence[BrokerState]) -> tuple
 
 
 def _announced_beside(
-    bus: Path, tables: Path, brokers: Sequence[BrokerState], now: int
+    bus: Path, tables: Place, brokers: Sequence[BrokerState], now: int
 ) -> dict[BrokerId, tuple[Lease, ...]]:
     clusters = (each for each in watched_clusters(bus, tables) if each.cluster_id == brokers[0].cluster_id)
     return _open_leases((one for each in clusters for one in each.brokers.values()), brokers, now)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from streaming.contracts.identifiers import BrokerId, ClusterId
     from streaming.contracts.observations import Observation
+    from streaming.delta.store.place import Place
 
 _SECOND: Final = 1_000_000
 _REPLICATION: Final = f"channel = '{Channel.REPLICATION}'"
@@ -48,7 +49,7 @@ class _Shape(NamedTuple):
     is_under_min_isr: bool | None
 
 
-def stop_warnings(tables: Path, brokers: Sequence[BrokerState], now: int) -> Iterator[str]:
+def stop_warnings(tables: Place, brokers: Sequence[BrokerState], now: int) -> Iterator[str]:
     """Return a sentence about each broker of one cluster that is not known to be safe to stop, and one about all.
 
     Several that are safe one by one may not be so at once. A machine that shares only the bus has no tables, and says
@@ -90,7 +91,7 @@ def stop_warnings(tables: Path, brokers: Sequence[BrokerState], now: int) -> Ite
         yield f"brokers {', '.join(map(str, sorted(up)))} are not safe to stop at once: {', '.join(lost)}"
 
 
-def _lost_at_once(tables: Path, cluster_id: ClusterId, brokers: AbstractSet[BrokerId]) -> Iterator[str]:
+def _lost_at_once(tables: Place, cluster_id: ClusterId, brokers: AbstractSet[BrokerId]) -> Iterator[str]:
     """Return what would be lost if some brokers, which are all up, stopped together."""
     ours = f"cluster_id = '{cluster_id.replace(chr(39), chr(39) * 2)}'"
     states = list(states_of(BrokerState, select(open_ours(tables, BROKER_STATE_TABLE), BROKER_STATE_TABLE, ours)))
@@ -107,7 +108,7 @@ def _lost_at_once(tables: Path, cluster_id: ClusterId, brokers: AbstractSet[Brok
         yield "the controller quorum would lose its majority"
 
 
-def _shapes(tables: Path, where: str) -> Iterator[tuple[_Shape, int]]:
+def _shapes(tables: Place, where: str) -> Iterator[tuple[_Shape, int]]:
     """Count the partitions that are alike: there may be a million, of a few shapes."""
     table = open_ours(tables, PARTITION_STATE_TABLE)
     if table is None:
@@ -123,7 +124,7 @@ def _shapes(tables: Path, where: str) -> Iterator[tuple[_Shape, int]]:
         yield _Shape(**row), count
 
 
-def _observed_until(tables: Path, cluster_id: ClusterId) -> int | None:
+def _observed_until(tables: Place, cluster_id: ClusterId) -> int | None:
     """Return up to when the state in the tables is observed; of announcements nothing follows."""
     sources = states_of(SourceState, _progress(tables))
     return max(
@@ -138,14 +139,14 @@ def _observed_until(tables: Path, cluster_id: ClusterId) -> int | None:
     )
 
 
-def _is_written(tables: Path, cluster_id: ClusterId) -> bool:
+def _is_written(tables: Place, cluster_id: ClusterId) -> bool:
     """Return whether the job writes the state tables; it may continue with what is observed while it cannot."""
     rows = _progress(tables)
     written = zip(states_of(SourceState, rows), states_of(SourceLag, rows), strict=True)
     return all(lag.is_query_up is not False for source, lag in written if source.cluster_id == cluster_id)
 
 
-def _progress(tables: Path) -> pa.Table:
+def _progress(tables: Place) -> pa.Table:
     return select(open_ours(tables, SOURCE_PROGRESS), SOURCE_PROGRESS, _REPLICATION)
 
 
@@ -169,7 +170,7 @@ class WatchedCluster:
     collected_at: int | None = None
 
 
-def watched_clusters(bus: Path, tables: Path) -> list[WatchedCluster]:
+def watched_clusters(bus: Path, tables: Place) -> list[WatchedCluster]:
     """Return every cluster that is watched.
 
     Raises:
@@ -222,7 +223,7 @@ def chosen_brokers(cluster: WatchedCluster, numbers: Iterable[int]) -> list[Brok
     return [by_id[number] for number in dict.fromkeys(numbers)]
 
 
-def stored_brokers(tables: Path) -> list[BrokerState]:
+def stored_brokers(tables: Place) -> list[BrokerState]:
     """Return every broker of the tables, none where there are no tables.
 
     Raises:

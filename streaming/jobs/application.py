@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
@@ -19,9 +20,10 @@ from streaming.contracts.observations import Channel
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.delta.log.durable import cut_unflushed, flush
 from streaming.delta.log.storage import make_folder, open_table
-from streaming.delta.log.table_log import BEFORE_FIRST
+from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
 from streaming.delta.projections.rollback import roll_back
 from streaming.delta.state import as_of_version
+from streaming.delta.store.exclusive import prove_exclusive
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.driver.incidents import IncidentsBatch
 from streaming.jobs.driver.replication import ProjectionThread, ReplicationBatch
@@ -36,10 +38,10 @@ from streaming.web.status import StatusServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from streaming.delta.store.place import Place
     from streaming.jobs.queries import BusProgress, JobLocations
     from streaming.settings import JobSettings
 
@@ -208,15 +210,18 @@ def _check_checkpoint(places: JobLocations) -> None:
     )
 
 
-def recover(tables: Path, report: Callable[[str], None]) -> None:
+def recover(tables: Place, report: Callable[[str], None]) -> None:
     """Take back what a power cut, or a copy of a part of the tables, has left of a future that is gone.
 
-    Before the tables of a query are locked or opened.
+    Before the tables of a query are locked or opened. A store in which there are none yet proves itself first.
 
     Raises:
+        ConfigurationError: the store is none for tables.
         TableRefused: that must be done, and another job writes the tables.
         TableUnreadable: a table lacks what had been flushed to the disk.
     """
+    if not isinstance(tables, Path) and newest_version(tables / PARTITION_CHANGES.name) == BEFORE_FIRST:
+        prove_exclusive(tables)
     if cut := cut_unflushed(tables, QUERIES):
         report(
             f"the machine stopped before {sum(cut.values())} versions of the tables had certainly reached the disk "

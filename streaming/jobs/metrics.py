@@ -24,12 +24,12 @@ from streaming.jobs.spark_errors import sentence_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from prometheus_client.core import Metric
 
     from streaming.contracts.observations import Channel
     from streaming.contracts.state import SourceState
+    from streaming.delta.store.place import Place
     from streaming.jobs.queries import BatchResult, JobLocations
     from streaming.jobs.supervised import SupervisedQuery
 
@@ -71,7 +71,7 @@ class JobMetrics:
             **ours,
         )  # fmt: skip
 
-    def watch(self, queries: Sequence[SupervisedQuery], reporter: Reporter, tables: Path) -> None:
+    def watch(self, queries: Sequence[SupervisedQuery], reporter: Reporter, tables: Place) -> None:
         """Read the state of these at each scrape, and count what the queries apply."""
         self.registry.register(_CurrentState(queries, reporter, tables))
         self.queries = {query.name: query for query in queries}
@@ -131,7 +131,7 @@ class _NewReports(Collector):
 class _CurrentState(Collector):
     """State that is read at each scrape."""
 
-    def __init__(self, queries: Sequence[SupervisedQuery], reporter: Reporter, tables: Path) -> None:
+    def __init__(self, queries: Sequence[SupervisedQuery], reporter: Reporter, tables: Place) -> None:
         self._queries, self._reporter, self._tables = queries, reporter, tables
 
     def collect(self) -> Iterator[Metric]:

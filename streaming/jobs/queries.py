@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from streaming.contracts.state import SourceState
     from streaming.delta.log.positions import LastCommon
     from streaming.delta.quarantine import RefusedRecord
+    from streaming.delta.store.place import Place
     from streaming.settings import JobSettings
 
 SECONDS_TO_START: Final = 60.0
@@ -44,7 +45,7 @@ class JobLocations:
     """Locations that the job reads and writes: the bus, the Delta tables and their retention, Spark's checkpoints."""
 
     bus: Path
-    tables: Path
+    tables: Place
     checkpoint: Path
     retention: RetentionPolicy = KEEP_ALL
 

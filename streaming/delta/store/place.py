@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -9,9 +10,12 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from streaming.errors import ConfigurationError
+from streaming.settings import storage_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from streaming.settings import Settings
 
 SCHEMES: Final = {
     "s3": "S3, or a server that speaks its protocol",
@@ -21,6 +25,7 @@ SCHEMES: Final = {
     "hdfs": "HDFS",
 }
 """The schemes of URLs at which tables may lie, besides ``file``."""
+_WITH_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,30 +74,40 @@ Place = Path | Url
 """Both have ``/``, ``name``, ``parent`` and ``str()``; what only one of them can do asks which it is."""
 
 
-def place_of(text: str, options: Mapping[str, str] | None = None, key: str = "tables.directory (--tables)") -> Place:
-    """Read a place as a user writes it.
+def tables_place(settings: Settings, option: str | None = None) -> Place:
+    """Return where the tables lie: at ``--tables``, else at ``tables.directory``, with the options of their store.
+
+    Raises:
+        ConfigurationError: no tables can lie there, or a secret of the options cannot be read.
+    """
+    return place_of(option or settings.tables.directory, storage_of(settings))
+
+
+def place_of(text: str, options: Mapping[str, str] | None = None) -> Place:
+    """Read a place of tables as a user writes it.
 
     Args:
         text: the path of a folder, or its URL.
         options: of the client of its store.
-        key: what the user wrote it for, for the sentence of an error.
 
     Raises:
         ConfigurationError: a scheme that no table can lie at, or a URL without a bucket.
     """
-    scheme, mark, _ = text.partition("://")
-    if not mark:
+    scheme = text.partition(":")[0]
+    if not _WITH_SCHEME.match(text):
         return Path(text)
     if scheme == "file":
         return Path(url2pathname(urlsplit(text).path))
     if scheme not in SCHEMES:
         known = ", ".join(f"{each}://" for each in sorted(SCHEMES))
         raise ConfigurationError(
-            f"{key} is {text}: no tables can lie at {scheme}://; give the path of a folder, or a URL that begins with "
-            f"{known}"
+            f"tables.directory (--tables) begins with {scheme}:/, where no tables can lie: write the path of a folder, "
+            f"or a URL that begins with {known}"
         )
-    if not urlsplit(text).netloc and scheme != "hdfs":
-        raise ConfigurationError(f"{key} is {text}, which names no bucket; write {scheme}://BUCKET/FOLDER")
+    if not urlsplit(text).netloc:
+        raise ConfigurationError(
+            f"tables.directory (--tables) is {text}, which names no bucket: write {scheme}://BUCKET/FOLDER"
+        )
     return Url(text.rstrip("/"), tuple(sorted((options or {}).items())))
 
 

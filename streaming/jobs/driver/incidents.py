@@ -16,16 +16,16 @@ from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.jobs.queries import MICROS, BatchResult
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pyarrow as pa
+
+    from streaming.delta.store.place import Place
 
 
 class IncidentsBatch:
     """Folds changes into incidents. The only writer of ``incidents``."""
 
     def __init__(
-        self, directory: Path, gap_seconds: float, rolling_gap_seconds: float, policy: RetentionPolicy = KEEP_ALL
+        self, directory: Place, gap_seconds: float, rolling_gap_seconds: float, policy: RetentionPolicy = KEEP_ALL
     ) -> None:
         """Open the table and read the incidents that are open.
 

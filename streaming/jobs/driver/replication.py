@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import SourceState
     from streaming.delta.log.positions import LastCommon
+    from streaming.delta.store.place import Place
     from streaming.jobs.driver.decoded_batch import DecodedBatch, ReadLog
 
 
@@ -51,7 +52,7 @@ class ReplicationBatch:
 
     def __init__(
         self,
-        directory: Path,
+        directory: Place,
         policy: RetentionPolicy = KEEP_ALL,
         read: ReadLog | None = None,
         published: Path | None = None,

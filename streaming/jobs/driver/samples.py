@@ -45,12 +45,12 @@ from streaming.jobs.streams.sample_columns import columns_of, from_stream, schem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
     from streaming.contracts.columns import Table
     from streaming.contracts.identifiers import LogPosition
     from streaming.contracts.observations import Channel, Observation
     from streaming.delta.log.positions import LastCommon
+    from streaming.delta.store.place import Place
 
 # The table of each kind of sample.
 TABLE_OF: Final[dict[type[Observation], Table]] = {
@@ -77,7 +77,7 @@ LONGEST_REST_SECONDS: Final = 5.0
 class NewestBatch:
     """Writes the newest row per key to the tables of a channel. Their one writer."""
 
-    def __init__(self, directory: Path, channel: Channel, policy: RetentionPolicy = KEEP_ALL) -> None:
+    def __init__(self, directory: Place, channel: Channel, policy: RetentionPolicy = KEEP_ALL) -> None:
         """Open the tables and read what they hold.
 
         Raises:
@@ -268,7 +268,7 @@ def _table(kind: type[Observation], samples: Iterable[Observation | pa.Table]) -
 class SampleSources:
     """The sources of one channel."""
 
-    def __init__(self, directory: Path, channel: Channel) -> None:
+    def __init__(self, directory: Place, channel: Channel) -> None:
         """Read the state that the table holds."""
         sources = ProgressTable(directory, channel).sources()
         self._quarantined = Counter({source.source: source.quarantined for source in sources})

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from streaming.delta.store.place import Place
+
 FORMAT: Final = "isrwatch_changes"
 PATH: Final = "path"
 AFTER: Final = "after"
@@ -78,7 +80,7 @@ def register(spark: SparkSession) -> None:
 class ChangesStreamReader(DataSourceStreamReader):
     """Plans and reads versions. Planning and reading happen in different processes."""
 
-    def __init__(self, path: Path, after: int = BEFORE_FIRST) -> None:
+    def __init__(self, path: Place, after: int = BEFORE_FIRST) -> None:
         self._path, self._after = path, after
         self._only_sources_upto = BEFORE_FIRST
         self._planned_at = -math.inf

@@ -1,0 +1,53 @@
+"""The race by which a store proves that its create-if-absent is exclusive, before tables are trusted to it.
+
+Two of five servers that speak S3 accept the header and let several writers win: each of them would believe that its
+commit was made, and all but one of the commits would be lost without a word.
+"""
+
+from __future__ import annotations
+
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import TYPE_CHECKING, Final
+
+from streaming.delta.store.objects import create, delete, get
+from streaming.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from streaming.delta.store.place import Place
+
+WRITERS: Final = 8
+ROUNDS: Final = 20
+_PATIENCE_SECONDS: Final = 60.0
+
+
+def prove_exclusive(place: Place) -> None:
+    """Let writers race for names below a place, and delete the names again.
+
+    Raises:
+        ConfigurationError: several were told that they had won, or another content than the winner's is there.
+        OSError: the store refuses, or does not answer.
+    """
+    folder, together = place / f"_race-{secrets.token_hex(8)}", Barrier(WRITERS)
+
+    def race(writer: int, name: Place) -> bool:
+        together.wait(_PATIENCE_SECONDS)
+        return create(name, str(writer).encode())
+
+    with ThreadPoolExecutor(WRITERS) as writers:
+        for number in range(ROUNDS):
+            name = folder / str(number)
+            try:
+                told = list(writers.map(race, range(WRITERS), [name] * WRITERS))
+                winners = [writer for writer, has_won in enumerate(told) if has_won]
+                content = get(name).decode()
+            finally:
+                delete(name)
+            # The answer of the one winner may have been lost: then a repeated request was told that it came second.
+            if len(winners) > 1 or (winners and content != str(winners[0])):
+                raise ConfigurationError(
+                    f"{place} is no store for tables: {len(winners)} of {WRITERS} writers of one name were told that "
+                    "they had created it, so commits would be lost; point tables.directory (--tables) at a store that "
+                    "keeps If-None-Match, as S3, Azure and Google Cloud Storage do"
+                )
