@@ -25,6 +25,8 @@ SCHEMES: Final = {
     "hdfs": "HDFS",
 }
 """The schemes of URLs at which tables may lie, besides ``file``."""
+PATIENCE: Final = {"timeout": "10s", "max_retries": "4", "retry_timeout": "20s"}
+"""How long a client waits for a store, unless its options say otherwise: a minute at most, not delta-rs' half an hour."""
 _WITH_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
@@ -113,4 +115,4 @@ def place_of(text: str, options: Mapping[str, str] | None = None) -> Place:
 
 def options_of(place: Place) -> dict[str, str] | None:
     """Return the options with which delta-rs opens a table at a place."""
-    return dict(place.options) if isinstance(place, Url) else None
+    return {**PATIENCE, **dict(place.options)} if isinstance(place, Url) else None
