@@ -92,7 +92,10 @@ def test_every_file_can_be_read_in_one_sitting() -> None:
 def test_only_storage_reads_the_files_of_the_tables() -> None:
     files = r"""pyarrow\.(parquet|dataset)|from pyarrow import .*(parquet|dataset)|["/]_delta_log"""
     readers = [path for path in sources(*ROOMS) if re.search(files, path.read_text())]
-    assert readers == [ROOT / "streaming" / "delta" / "log" / f"{name}.py" for name in ("storage", "table_log")]
+    log = ROOT / "streaming" / "delta" / "log"
+    assert readers == [log / f"{name}.py" for name in ("commit", "storage", "table_log")]
+    clients = [path for path in sources(*ROOMS) if re.search(r"\b(obstore|hdfs_native)\b", path.read_text())]
+    assert clients == [ROOT / "streaming" / "delta" / "store" / f"{name}.py" for name in ("buckets", "hdfs")]
 
 
 def test_no_module_has_a_vague_name_or_one_of_the_standard_library() -> None:

@@ -1,4 +1,7 @@
-"""A place with a scheme is refused in one sentence, whichever setting, option or argument names it."""
+"""A place with a scheme is refused in one sentence, whichever setting, option or argument names it.
+
+Only tables can lie in a store, and only in those that there is a client of.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming.commands import COMMANDS, app, load, takes_place, with_subcommands
+from streaming.delta.store.place import PATIENCE, Place, Url, options_of, place_of, tables_place
 from streaming.errors import ConfigurationError
 from streaming.runtime.folders import cache_folder
 from streaming.settings import Settings, check_place, places_of, settings_of
@@ -61,7 +65,7 @@ def test_options_that_are_named_like_places_are_places() -> None:
     parameters = [each for name in COMMANDS for below in with_subcommands(load(name)) for each in below.params]
     like_places = {each.opts[0] for each in parameters if each.opts[0].endswith(endings)}
     assert {"--tables", "--bus", "--checkpoint", "--directory", "--root", "--web.config.file"} <= like_places
-    assert like_places <= {words[-1] for words in PLACES}
+    assert like_places - {"--tables"} <= {words[-1] for words in PLACES}
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -89,7 +93,9 @@ def texts_of(section: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 def test_settings_that_look_like_places_are_all_of_them() -> None:
     """What is called a file, or has a path as its default, but for the path of a URL."""
     like_places = {key for key, default in texts_of(Settings()) if key.endswith("_file") or "/" in default}
-    assert like_places - {"export.telemetry_path"} == {key for key in KEYS if not key.startswith("collect.spark_")}
+    assert like_places - {"export.telemetry_path", "tables.directory"} == {
+        key for key in KEYS if not key.startswith("collect.spark_")
+    }
     assert [key for key in KEYS if key.startswith("collect.spark_")] == ["collect.spark_checkpoints.delta"]
 
 
@@ -107,3 +113,61 @@ def test_the_cache_is_a_place_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ISRWATCH_CACHE", "s3://bucket/cache")
     with pytest.raises(ConfigurationError, match=r"^ISRWATCH_CACHE begins with s3:/"):
         cache_folder()
+
+
+TAKES_TABLES = [
+    words
+    for name in COMMANDS
+    for words, command in words_of(load(name), (name,))
+    if any(parameter.opts[0] == "--tables" for parameter in command.params)
+]
+
+
+@pytest.mark.parametrize("words", TAKES_TABLES, ids=" ".join)
+def test_every_command_refuses_tables_where_none_can_lie(words: tuple[str, ...], tmp_path: Path) -> None:
+    required = {"sql": ["SELECT 1"], "backtest": ["rules.yml"], "incident": ["x"]}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(tmp_path)
+        (tmp_path / "rules.yml").write_text("groups: []")
+        sentence = refused(*words, *required.get(words[-1], []), "--tables", "dbfs:/x")
+        left = {path.name for path in tmp_path.iterdir()}
+    assert sentence == (
+        "tables.directory (--tables) begins with dbfs:/, where no tables can lie: write the path of a folder, or a URL "
+        "that begins with abfss://, az://, gs://, hdfs://, s3://"
+    )
+    assert left == {"rules.yml"}
+
+
+REGION = (("aws_region", "x"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("/srv/tables", Path("/srv/tables")),
+        ("file:///srv/my%20tables", Path("/srv/my tables")),
+        ("s3://bucket/a/b/", Url("s3://bucket/a/b", (("aws_region", "x"),))),
+        (
+            "abfss://c@account.dfs.core.windows.net/x",
+            Url("abfss://c@account.dfs.core.windows.net/x", (("aws_region", "x"),)),
+        ),
+    ],
+)
+def test_tables_lie_in_a_folder_or_in_a_store(text: str, place: Place) -> None:
+    assert place_of(text, {"aws_region": "x"}) == place
+    assert str(place / "replica_offsets").endswith("/replica_offsets")
+    assert (place / "replica_offsets").parent == place
+
+
+def test_a_url_names_a_bucket_and_keeps_its_secrets() -> None:
+    with pytest.raises(ConfigurationError, match=r"is s3:///x, which names no bucket: write s3://BUCKET/FOLDER$"):
+        place_of("s3:///x")
+    storage = {"aws_secret_access_key": "${KEY}"}
+    settings = settings_of({"tables": {"directory": "s3://bucket/x", "storage": storage}})
+    with pytest.raises(ConfigurationError, match=r"tables\.storage aws_secret_access_key refers to \$\{KEY\}"):
+        tables_place(settings)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("KEY", "s3cret")
+        place = tables_place(settings)
+    assert options_of(place) == {**PATIENCE, "aws_secret_access_key": "s3cret"}
+    assert "s3cret" not in f"{place} {place!r}"

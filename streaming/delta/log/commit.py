@@ -40,14 +40,14 @@ class DataFile(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """How the files of a table are laid out: the columns that name its partitions, and those with statistics."""
+    """Layout of the files of a table: the columns that name its partitions, and those with statistics."""
 
     partitioned_by: tuple[str, ...]
     with_statistics: tuple[str, ...]
 
 
 def written(path: Place, rows: pa.Table, layout: Layout, *, is_dense: bool = False) -> Iterator[dict[str, Any]]:
-    """Write rows as data files, one per partition; yield what the log says of each (an ``add`` action).
+    """Write rows as data files, one per partition; yield the ``add`` action of each.
 
     Args:
         path: of the table.
@@ -108,7 +108,7 @@ def _as_json(value: pa.Scalar) -> Any:  # noqa: ANN401 - whatever JSON can say
 
 
 def removed(file: DataFile, *, is_new_data: bool) -> dict[str, Any]:
-    """Return what the log says of a file that is not of the table any more (a ``remove`` action)."""
+    """Return the ``remove`` action of a file that is not of the table any more."""
     return {
         "path": file.path,
         "deletionTimestamp": _millis(),

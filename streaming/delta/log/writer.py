@@ -22,8 +22,8 @@ Depends on Delta's commits, on no row.
 # the newest: no writer makes 300 versions in that time.
 #
 # Between commits the writer knows what the table holds without asking: its version, its files, its transactions. The
-# handle of delta-rs, which reads the log, is brought up to date only when something asks for it: maintenance does, and
-# whoever reads the rows.
+# handle of delta-rs, which reads the log, is brought up to date only when something asks for it: maintenance, or a
+# reader of the rows.
 #
 # Invariants
 #   1. A version has one writer. tests/delta/test_writers.py, tests/delta/store/test_faults.py.
@@ -98,7 +98,7 @@ class Writer:
         return cls(create_or_upgrade(directory, definition), directory / definition.name)
 
     def _took_over(self) -> None:
-        """Let what is known be what the handle says."""
+        """Take over version, transactions and files from the handle, which was just read."""
         self._version = int(self._table.version())
         self._transactions: dict[str, int | None] = {}  # those that were asked for, or stored since
         self._files: dict[str, DataFile] | None = None
@@ -136,7 +136,7 @@ class Writer:
         return self._transactions[name]
 
     def look_again(self, version: int | None = None) -> None:
-        """Build the next commit on the newest version there is, or on a given one, whoever made it."""
+        """Move to the newest version there is, or to a given one, also if another writer made it."""
         if version is None:
             self._table.update_incremental()
         else:

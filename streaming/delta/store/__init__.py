@@ -1,1 +1,1 @@
-"""Where the tables lie: places, and the six verbs by which objects are read and written there."""
+"""Places of tables, and the six verbs by which objects are read and written there."""

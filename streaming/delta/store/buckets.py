@@ -17,7 +17,7 @@ from obstore.exceptions import (
 )
 from obstore.store import from_url
 
-from streaming.delta.store.objects import Status, StoreError
+from streaming.delta.store.objects import ObjectStatus, StoreError
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -83,15 +83,15 @@ class Bucket:
             begin = len(folder) + 1 if folder else 0
             return sorted(each["path"][begin:] for chunk in chunks for each in chunk)
 
-    def head(self, name: str) -> Status | None:
+    def head(self, name: str) -> ObjectStatus | None:
         """Return the status of an object; None where there is none."""
         try:
             with self._asked():
-                found = obstore.head(self._store, name)
+                answer = obstore.head(self._store, name)
         except FileNotFoundError:
             return None
-        modified_at = found["last_modified"].timestamp()
-        return Status(found["size"], modified_at, (found["e_tag"], found["version"]))
+        modified_at = answer["last_modified"].timestamp()
+        return ObjectStatus(answer["size"], modified_at, (answer["e_tag"], answer["version"]))
 
     def delete(self, name: str) -> None:
         """Delete an object, if there is one."""

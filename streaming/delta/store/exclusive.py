@@ -26,7 +26,7 @@ def prove_exclusive(place: Place) -> None:
     """Let writers race for names below a place, and delete the names again.
 
     Raises:
-        ConfigurationError: several were told that they had won, or another content than the winner's is there.
+        ConfigurationError: several won, or another content than the winner's is there.
         OSError: the store refuses, or does not answer.
     """
     folder, together = place / f"_race-{secrets.token_hex(8)}", Barrier(WRITERS)
@@ -39,8 +39,8 @@ def prove_exclusive(place: Place) -> None:
         for number in range(ROUNDS):
             name = folder / str(number)
             try:
-                told = list(writers.map(race, range(WRITERS), [name] * WRITERS))
-                winners = [writer for writer, has_won in enumerate(told) if has_won]
+                outcomes = list(writers.map(race, range(WRITERS), [name] * WRITERS))
+                winners = [writer for writer, has_won in enumerate(outcomes) if has_won]
                 content = get(name).decode()
             finally:
                 delete(name)

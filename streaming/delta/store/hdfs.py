@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hdfs_native import Client, WriteOptions
 
-from streaming.delta.store.objects import Status, StoreError
+from streaming.delta.store.objects import ObjectStatus, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,21 +45,22 @@ class Hdfs:
 
     def names(self, folder: str, after: str) -> list[str]:
         """List what lies below a folder, as names within it, in order, and only those behind ``after``."""
-        begin = len(f"/{folder}/")
         with suppress(FileNotFoundError), self._asked():
-            found = [each.path for each in self._client.list_status(f"/{folder}", recursive=True) if not each.isdir]
-            paths = (path[path.index("/", len("hdfs://")) :] if path.startswith("hdfs://") else path for path in found)
-            return sorted(name for path in paths if (name := path[begin:]) > after)
+            files = [each.path for each in self._client.list_status(f"/{folder}", recursive=True) if not each.isdir]
+            within = (path.partition(f"/{folder}/")[2] for path in files)
+            return sorted(name for name in within if name > after)
         return []
 
-    def head(self, name: str) -> Status | None:
+    def head(self, name: str) -> ObjectStatus | None:
         """Return the status of an object; None where there is none."""
         try:
             with self._asked():
-                found = self._client.get_file_info(f"/{name}")
+                answer = self._client.get_file_info(f"/{name}")
         except FileNotFoundError:
             return None
-        return Status(found.length, found.modification_time / _MILLIS, (found.length, found.modification_time))
+        return ObjectStatus(
+            answer.length, answer.modification_time / _MILLIS, (answer.length, answer.modification_time)
+        )
 
     def delete(self, name: str) -> None:
         """Delete an object, if there is one."""

@@ -46,8 +46,8 @@ class StoreError(OSError):
     """A store refused, or did not answer; one sentence says which and why."""
 
 
-class Status(NamedTuple):
-    """What a store says of an object without reading it.
+class ObjectStatus(NamedTuple):
+    """Size, time and identity of an object, known without reading it.
 
     Attributes:
         size: in bytes.
@@ -61,7 +61,7 @@ class Status(NamedTuple):
 
 
 class Store(Protocol):
-    """What a kind of store implements. Names are keys below the root of the store; errors are ``OSError``."""
+    """The six verbs of one kind of store. Names are keys below the root of the store; errors are ``OSError``."""
 
     def create(self, name: str, content: bytes) -> bool:
         """Write an object unless the name exists; return whether this call did."""
@@ -75,7 +75,7 @@ class Store(Protocol):
     def names(self, folder: str, after: str) -> list[str]:
         """List what lies below a folder, as names within it, in order, and only those behind ``after``."""
 
-    def head(self, name: str) -> Status | None:
+    def head(self, name: str) -> ObjectStatus | None:
         """Return the status of an object; None where there is none."""
 
     def delete(self, name: str) -> None:
@@ -110,7 +110,7 @@ def names_below(place: Place, after: str = "") -> list[str]:
     return store.names(name, after)
 
 
-def head(place: Place) -> Status | None:
+def head(place: Place) -> ObjectStatus | None:
     """Return the status of an object; None where there is none."""
     store, name = _store(place)
     return store.head(name)
@@ -159,12 +159,12 @@ class _LocalFolders:
     def names(self, folder: str, after: str) -> list[str]:
         return sorted(name for name in _files_below(folder) if name > after)
 
-    def head(self, name: str) -> Status | None:
+    def head(self, name: str) -> ObjectStatus | None:
         try:
             status = os.stat(name)  # noqa: PTH116 - asked hundreds of times a second: a Path takes four times as long
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return Status(status.st_size, status.st_mtime, (status.st_ino, status.st_mtime_ns))
+        return ObjectStatus(status.st_size, status.st_mtime, (status.st_ino, status.st_mtime_ns))
 
     def delete(self, name: str) -> None:
         Path(name).unlink(missing_ok=True)
@@ -175,7 +175,7 @@ LOCAL: Final[Store] = _LocalFolders()
 
 @contextmanager
 def _draft(name: str, content: bytes) -> Iterator[Path]:
-    """Write a file next to another one, of which no listing is deceived, and delete it in the end."""
+    """Write a file next to another one, under a name that no reader asks for, and delete it in the end."""
     draft = Path(name).with_name(f".{Path(name).name}.{secrets.token_hex(4)}{_DRAFT}")
     try:
         try:
@@ -189,7 +189,7 @@ def _draft(name: str, content: bytes) -> Iterator[Path]:
 
 
 def _files_below(folder: str, above: str = "") -> Iterator[str]:
-    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 yield from _files_below(entry.path, f"{above}{entry.name}/")

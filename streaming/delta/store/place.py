@@ -26,7 +26,7 @@ SCHEMES: Final = {
 }
 """The schemes of URLs at which tables may lie, besides ``file``."""
 PATIENCE: Final = {"timeout": "10s", "max_retries": "4", "retry_timeout": "20s"}
-"""How long a client waits for a store, unless its options say otherwise: a minute at most, not delta-rs' half an hour."""
+"""Limits of a client that waits for a store, unless its options say otherwise: a minute at most."""
 _WITH_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
@@ -36,7 +36,7 @@ class Url:
 
     Attributes:
         text: without a slash at its end.
-        options: keys and values as obstore and delta-rs spell them, those of HDFS as Hadoop does; may be secret.
+        options: keys and values as the clients of S3, Azure and Google spell them, or Hadoop; may be secret.
     """
 
     text: str
@@ -101,10 +101,10 @@ def place_of(text: str, options: Mapping[str, str] | None = None) -> Place:
     if scheme == "file":
         return Path(url2pathname(urlsplit(text).path))
     if scheme not in SCHEMES:
-        known = ", ".join(f"{each}://" for each in sorted(SCHEMES))
+        schemes = ", ".join(f"{each}://" for each in sorted(SCHEMES))
         raise ConfigurationError(
             f"tables.directory (--tables) begins with {scheme}:/, where no tables can lie: write the path of a folder, "
-            f"or a URL that begins with {known}"
+            f"or a URL that begins with {schemes}"
         )
     if not urlsplit(text).netloc:
         raise ConfigurationError(
