@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from exporters.read_model.draft import SnapshotDraft
     from streaming.contracts.columns import Table
+    from streaming.delta.store.announced import AnnouncedVersions
     from streaming.delta.store.place import Place
 
 # Sums that the job keeps for every broker and cluster, read from its tables: advice about brokers, times.
@@ -200,6 +201,7 @@ class SideTable:
         self,
         tables: Place,
         content: SideContent,
+        announced: AnnouncedVersions | None = None,
         *,
         monotonic: Callable[[], float] = time.monotonic,
         rest_after_error: float = REST_AFTER_ERROR,
@@ -209,10 +211,11 @@ class SideTable:
         Args:
             tables: the folder of the tables.
             content: which table, and what becomes of its rows.
+            announced: in a store, which versions are worth a look; None looks each time.
             monotonic: gives seconds that never go back.
             rest_after_error: after how many seconds a table that could not be read is tried again.
         """
-        self._content = content
+        self._content, self._announced = content, announced
         self._monotonic = monotonic
         self._rest_after_error = rest_after_error
         self._path = tables / content.definition.name
@@ -243,7 +246,7 @@ class SideTable:
         """Read the table if it has another version, and has rested from the last reading. Raises nothing."""
         with self._lock:
             began = self._monotonic()
-            if began < self._not_before:
+            if began < self._not_before or not self._is_worth_a_look():
                 return
             try:
                 put = self._read()
@@ -258,6 +261,10 @@ class SideTable:
             elif not self._was_there and (self._error is not None or self._read_last):
                 # What could not be read is gone, and nothing was ever taken over.
                 self._read_last.append(_Reading(self._content.drop, None, 0.0))
+
+    def _is_worth_a_look(self) -> bool:
+        name, announced = self._content.definition.name, self._announced
+        return announced is None or announced.is_worth_a_look(name, self._version)
 
     def put_into(self, draft: SnapshotDraft) -> None:
         """Take over what was read since the last time. Raises nothing."""

@@ -46,6 +46,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -54,7 +55,8 @@ import pyarrow.compute as pc
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.log.definitions import arrow_schema, check_layout
 from streaming.delta.log.storage import open_table, read_versions
-from streaming.delta.log.table_log import BEFORE_FIRST, actions_of, files_added, has_entry, identity_of
+from streaming.delta.log.table_log import BEFORE_FIRST, actions_of, files_added, has_entry, has_moved, identity_of
+from streaming.delta.store.place import Url
 from streaming.errors import IsrwatchError, TableUnreadable
 
 if TYPE_CHECKING:
@@ -66,6 +68,9 @@ ONLY_SOURCES: Final = "onlySources"
 """The key in ``commitInfo`` of commits that hold nothing but the progress of sources: heartbeats."""
 SECONDS_BETWEEN_HEARTBEATS: Final = 20.0
 """Seconds between rounds in which derived tables follow such commits: a round for each costs an idle job most."""
+SECONDS_BETWEEN_LOOKS: Final = 0.25
+"""Seconds between looks for a new version in a store, where each is a request: 345,600 a day."""
+SECONDS_BETWEEN_CHECKS: Final = 30.0
 SCHEMA: Final = arrow_schema(PARTITION_CHANGES)
 _ORDER: Final = [("version", "ascending"), ("ordinal", "ascending")]
 
@@ -92,6 +97,30 @@ class ChangeReader:
         self._identity: tuple[object, ...] | None = None
         # Every row up to it was returned, or was the caller's before. Never falls; moves at the end of ``poll`` only.
         self.version = after_version
+        # In a store each look is a request: when the next one is due, and one at the entry that was read last.
+        self._look_at = self._check_at = 0.0
+        self._is_due = True
+
+    def is_worth_a_poll(self) -> bool:
+        """Return whether a poll would find something, or would say why the table cannot be followed any more.
+
+        Costs two look-ups of a name, in a store one request each ``SECONDS_BETWEEN_LOOKS``.
+        """
+        if not isinstance(self.path, Url):
+            return self.version > BEFORE_FIRST and has_moved(self.path, self.version)
+        self._is_due = self._is_due or self._identity is None or self._has_looked()
+        return self._is_due
+
+    def _has_looked(self) -> bool:
+        """Look for the next entry, if a look is due; now and then the one that was read last must be looked at, too."""
+        now = time.monotonic()
+        if now < self._look_at:
+            return False
+        self._look_at = now + SECONDS_BETWEEN_LOOKS
+        if now < self._check_at:
+            return has_entry(self.path, self.version + 1)
+        self._check_at = now + SECONDS_BETWEEN_CHECKS
+        return True
 
     def poll(self, to_version: int | None = None) -> list[tuple[int, pa.Table]]:
         """Return the rows that each version since the last call added, oldest first, without versions that added none.
@@ -104,7 +133,9 @@ class ChangeReader:
             TableRefused: the table has another layout than this program reads.
             TableUnreadable: a file is damaged or missing.
         """
-        upto = 1 << 62 if to_version is None else to_version
+        if to_version is None and isinstance(self.path, Url) and not self.is_worth_a_poll():
+            return []
+        upto, self._is_due = 1 << 62 if to_version is None else to_version, False
         if self._identity is not None and identity_of(self.path, self.version) == self._identity:
             newest, files = self._files_in_log(upto)
         else:

@@ -46,6 +46,7 @@ from streaming.delta.log.definitions import CHECKPOINT_PROPERTY, STATISTICS_PROP
 from streaming.delta.log.storage import table_at
 from streaming.delta.log.table_lock import writing
 from streaming.delta.log.table_log import actions_of, entry_of, has_entry, newest_version
+from streaming.delta.store.announced import announce
 from streaming.delta.store.objects import StoreError, create, delete
 from streaming.delta.store.place import Url
 from streaming.errors import IsrwatchError, TableRefused, TableUnreadable
@@ -246,6 +247,7 @@ class Writer:
                 raise
             table.load_as_version(expected)
         self._took_over()
+        announce(self.path, self._version)
 
     def files(self) -> dict[str, DataFile]:
         """Return the data files of the version, by their names in the log."""
@@ -278,6 +280,7 @@ class Writer:
             self._files |= {
                 each["path"]: DataFile(each["path"], each["size"], each["partitionValues"]) for each in adds
             }
+        announce(self.path, self._version)
         if self._checkpoint_interval and self._version % self._checkpoint_interval == 0:
             with suppress(DeltaError, OSError):  # the next one comes; until then readers read more entries
                 self.table.create_checkpoint()

@@ -106,8 +106,8 @@ class Bucket:
         """Turn the errors of the client into those of the system."""
         try:
             yield
-        except FileNotFoundError:
-            raise
+        except FileNotFoundError as error:
+            raise FileNotFoundError(_first(error)) from None
         except (AlreadyExistsError, PreconditionError) as error:
             raise FileExistsError(_first(error)) from None
         except (PermissionDeniedError, UnauthenticatedError) as error:

@@ -1,0 +1,90 @@
+"""The newest version of each table, in one object: what is worth a look, never what is true.
+
+An exporter of a folder looks at each of twenty tables ten times a second, which costs nothing; in a store each look is
+a request that is paid for. So the job puts one object next to the tables when it has committed, and exporters read that
+object once a second. It may be late, lost, or an old one: now and then each table is looked at regardless.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from streaming.delta.store.objects import get, put
+from streaming.delta.store.place import Url
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streaming.delta.store.place import Place
+
+NAME: Final = "_newest_versions.json"
+SECONDS_BETWEEN_PUTS: Final = 1.0
+SECONDS_BETWEEN_GETS: Final = 1.0
+SECONDS_BETWEEN_LOOKS: Final = 30.0
+"""So often a table is looked at although no newer version was announced, and its last entry although none follows."""
+
+
+class _Announcer:
+    """Puts the versions that this process has committed below one folder."""
+
+    def __init__(self, directory: Url) -> None:
+        self._directory, self._lock = directory, threading.Lock()
+        self._versions: dict[str, int] = {}
+        self._timer: threading.Timer | None = None
+
+    def announce(self, table: str, version: int) -> None:
+        """Put the version soon, together with others."""
+        with self._lock:
+            self._versions[table] = version
+            if self._timer is None:
+                self._timer = threading.Timer(SECONDS_BETWEEN_PUTS, self._put)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _put(self) -> None:
+        with self._lock:
+            self._timer, content = None, json.dumps(self._versions)
+        with suppress(OSError):  # exporters look all the same, only later
+            put(self._directory / NAME, content.encode())
+
+
+_announcers: Final[dict[Url, _Announcer]] = {}
+
+
+def announce(table: Place, version: int) -> None:
+    """Announce the newest version of a table; in a folder readers look themselves."""
+    if isinstance(table, Url):
+        _announcers.setdefault(table.parent, _Announcer(table.parent)).announce(table.name, version)
+
+
+class AnnouncedVersions:
+    """Versions that jobs have announced below one folder of a store. Safe for several threads."""
+
+    def __init__(self, directory: Url, monotonic: Callable[[], float] = time.monotonic) -> None:
+        """Ask for nothing yet."""
+        self._directory, self._monotonic, self._lock = directory, monotonic, threading.Lock()
+        self._versions: dict[str, int] = {}
+        self._looked_at: dict[str, float] = {}
+        self._asked_at = -SECONDS_BETWEEN_GETS
+
+    def is_worth_a_look(self, table: str, version: int) -> bool:
+        """Return whether a table may have another version than the one that was read."""
+        with self._lock:
+            now = self._monotonic()
+            if now - self._asked_at >= SECONDS_BETWEEN_GETS:
+                self._asked_at = now
+                self._ask()
+            is_long_ago = now - self._looked_at.get(table, -SECONDS_BETWEEN_LOOKS) >= SECONDS_BETWEEN_LOOKS
+            if is_long_ago or self._versions.get(table, version) > version:
+                self._looked_at[table] = now
+                return True
+            return False
+
+    def _ask(self) -> None:
+        with suppress(OSError, ValueError, AttributeError, TypeError):
+            announced = json.loads(get(self._directory / NAME))
+            self._versions = {str(table): int(version) for table, version in announced.items()}
