@@ -28,7 +28,7 @@ from streaming.sources.polling.librdkafka import OffsetsRound
 from streaming.sources.polling.metadata import NO_TOPIC, others_denied
 from streaming.sources.polling.reassignments import ReassignmentsRound, dialer_of
 from streaming.sources.protocol.addresses import parse_servers
-from streaming.sources.protocol.connection import NodeTooOld, ServiceRefused
+from streaming.sources.protocol.connection import ServiceRefused
 from streaming.sources.protocol.tls import UnsupportedProperty
 from streaming.sources.samples.groups.spark import CheckpointUnreadable, read_checkpoint
 from streaming.sources.samples.source import open_samples
@@ -55,13 +55,7 @@ def poll_once(cluster: ClusterSettings) -> Iterator[tuple[Status, str]]:
     """
     access = access_of(cluster.bootstrap_servers, cluster.client, cluster=cluster.name, name="doctor", seconds=SECONDS)
     try:
-        answer = _first_answer(access, cluster)
-    except NodeTooOld:
-        access.close()
-        access = access.older()
-        answer = _first_answer(access, cluster)
-    try:
-        yield from _read(access, answer, cluster)
+        yield from _read(access, _first_answer(access, cluster), cluster)
     finally:
         access.close()
 

@@ -18,7 +18,7 @@ from kafka.protocol.metadata import MetadataRequest
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, Evidence
-from streaming.contracts.identifiers import Micros
+from streaming.contracts.identifiers import ClusterId, Micros, synthetic_topic_id
 from streaming.contracts.observations import (
     MIN_ISR,
     BrokerObserved,
@@ -31,20 +31,25 @@ from streaming.contracts.observations import (
     SnapshotReason,
     SourceKind,
 )
-from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.polling import metadata, view
 from streaming.sources.polling.metadata import NO_TOPIC
 from streaming.sources.polling.source import AdminSource
 from streaming.sources.protocol.connection import ServiceRefused
 from tests.blocks import singly
-from tests.plugins.fake_kafka import DESCRIBE_CONFIGS, METADATA, TOPIC_AUTHORIZATION_FAILED, FakeKafka, Topic
+from tests.plugins.fake_kafka import (
+    DESCRIBE_CONFIGS,
+    METADATA,
+    OF_KAFKA_1_0,
+    OF_KAFKA_2_3,
+    TOPIC_AUTHORIZATION_FAILED,
+    FakeKafka,
+    Topic,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
-
-    from tests.plugins.mock_kafka import MockKafka
 
     MakeKafka = Callable[..., FakeKafka]
     SourceOf = Callable[..., AdminSource]
@@ -190,23 +195,33 @@ def test_a_hung_broker_never_makes_polls_blind(polled: Polled) -> None:
     assert time.monotonic() - began < 55.0
 
 
-def test_brokers_that_are_older_than_our_requests_are_polled_by_librdkafka(
-    mock_kafka: Callable[[int], MockKafka], source_of: SourceOf
-) -> None:
-    """Librdkafka's own brokers support ApiVersions 2 at most, as Kafka 2.3 does."""
-    cluster = mock_kafka(3)
-    cluster.create_topic("orders", partitions=3, replicas=3)
-    source = source_of(cluster.bootstrap_servers)
-    found = in_spite_of_refusals(source, lambda seen: has(Heartbeat)(seen) and has(ReplicaOffsetsObserved, 3)(seen))
-
+@pytest.mark.parametrize("newest", [OF_KAFKA_1_0, OF_KAFKA_2_3], ids=["1.0", "2.3"])
+def test_old_brokers_are_polled_without_epochs_and_topic_ids(polled: Polled, newest: dict[int, int]) -> None:
+    cluster, source = polled(3, {"orders": 3})
+    cluster.newest = newest
+    cluster.view.topics["orders"].parts[1].offline = [3]
+    found = in_spite_of_refusals(source, lambda seen: has(Heartbeat)(seen) and has_minimum("orders")(seen))
+    assert {request.API_VERSION for _, request in cluster.asked(MetadataRequest)} == {newest[METADATA]}
     parts = of(PartitionObserved, found)
     assert {("orders", None, None)} == {(item.topic, item.leader_epoch, item.reports_elr) for item in parts}
-    assert {item.partition for item in parts} == {0, 1, 2}
+    assert {item.topic_id for item in parts} == {synthetic_topic_id(ClusterId(cluster.cluster_id), "orders")}
+    seen = {(item.partition, item.leader, item.isr) for item in parts}
+    assert seen == {(0, 1, (1, 2, 3)), (1, 2, (2, 3, 1)), (2, 3, (3, 1, 2))}
+    cluster.set_leader("orders", 1, 1)
+    cluster.view.topics["orders"].parts[1].isr = [1, 2]
+    (left,) = of(PartitionObserved, in_spite_of_refusals(source, has(PartitionObserved)))
+    assert (left.partition, left.leader, left.isr, left.cause) == (1, 1, (2, 1), Cause.DIR_FAILURE)
     cluster.delete_topic("orders")
     cluster.create_topic("payments", partitions=1, replicas=3)
-    # What old brokers do not report is said again after a while.
     (end,) = of(SnapshotEnd, in_spite_of_refusals(source, has(SnapshotEnd)))
-    assert len(end.topic_ids) == 1
+    assert end.topic_ids == (synthetic_topic_id(ClusterId(cluster.cluster_id), "payments"),)
+
+
+def test_brokers_from_before_kafka_1_0_are_refused_in_one_sentence(polled: Polled) -> None:
+    cluster, source = polled(1)
+    cluster.newest = {**OF_KAFKA_1_0, METADATA: 4}
+    with pytest.raises(ServiceRefused, match=r"is older than Kafka 1\.0, and cannot be polled: .*; name brokers of Kafka"):
+        until(source, has(SnapshotEnd))
 
 
 def test_a_lost_connection_ends_in_a_snapshot_that_says_so(polled: Polled) -> None:

@@ -31,7 +31,7 @@ from streaming.sources.polling.view import (
     steps,
 )
 from streaming.sources.protocol.addresses import parse_servers
-from streaming.sources.protocol.connection import NodeTooOld, ServiceRefused
+from streaming.sources.protocol.connection import ServiceRefused
 from streaming.sources.source import Timer, monotonic
 
 if TYPE_CHECKING:
@@ -197,11 +197,6 @@ class AdminSource:
         before = self._last
         try:
             read = self._metadata.take(None if before is None else before.view, self._epochs.before)
-        except NodeTooOld:
-            self.close()
-            self._open(self._access.older())
-            self._metadata_due.expire()
-            return []
         except ConnectionRefused as failure:
             self._refusal = failure if isinstance(failure, ServiceRefused) else unanswered(self._servers, failure)
             self._reports.miss_changes()
