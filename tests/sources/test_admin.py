@@ -66,7 +66,7 @@ def now() -> Micros:
 
 
 def made(bootstrap_servers: str, **settings: Any) -> AdminSource:
-    periods = {"poll_micros": 50_000, "offsets_micros": 100_000, "config_micros": 600_000_000}
+    periods = {"poll_micros": 50_000, "view_micros": 100_000, "config_micros": 600_000_000}
     values = {"client": {}, "source_kind": SourceKind.POLL, "request_seconds": 2.0, **periods, **settings}
     return AdminSource(bootstrap_servers=bootstrap_servers, cluster="test", name="admin:test", **values)
 
@@ -220,7 +220,9 @@ def test_old_brokers_are_polled_without_epochs_and_topic_ids(polled: Polled, new
 def test_brokers_from_before_kafka_1_0_are_refused_in_one_sentence(polled: Polled) -> None:
     cluster, source = polled(1)
     cluster.newest = {**OF_KAFKA_1_0, METADATA: 4}
-    with pytest.raises(ServiceRefused, match=r"is older than Kafka 1\.0, and cannot be polled: .*; name brokers of Kafka"):
+    with pytest.raises(
+        ServiceRefused, match=r"is older than Kafka 1\.0, and cannot be polled: .*; name brokers of Kafka"
+    ):
         until(source, has(SnapshotEnd))
 
 
@@ -345,7 +347,7 @@ def test_a_poller_that_was_suspended_says_that_it_saw_nothing_meanwhile(polled: 
 
 def test_a_corroborator_tells_partitions_only_while_its_primary_source_is_not_whole(polled: Polled) -> None:
     whole, lines = [True], list[str]()
-    settings = {"is_primary_current": lambda: whole[0], "offsets_micros": 10**8, "report": lines.append}
+    settings = {"is_primary_current": lambda: whole[0], "view_micros": 10**8, "report": lines.append}
     _, source = polled(3, {"orders": 2}, source_kind=SourceKind.NONE, **settings)
     found = until(source, has(ConfigObserved))
     assert {("config", SourceKind.NONE)} == {(item.kind, item.authority) for item in found}
@@ -405,17 +407,15 @@ def test_a_refusal_is_one_sentence_that_names_the_fix(
     with pytest.raises(ConnectionRefused, match=sentence) as refused:
         until(source_of(address, client=client, request_seconds=1.0), has(SnapshotEnd))
     assert "\n" not in str(refused.value)
-    assert "(after" not in str(refused.value)
 
 
-@pytest.mark.parametrize("client", [{"nonsense": "1"}, {"socket.timeout.ms": "soon"}])
-def test_a_property_that_librdkafka_refuses_is_a_configuration_error(client: dict[str, str]) -> None:
-    with pytest.raises(ConfigurationError, match=next(iter(client))):
-        made("127.0.0.1:9092", client=client)
+def test_a_property_that_nobody_knows_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigurationError, match=r"cluster\.client nonsense is unknown"):
+        made("127.0.0.1:9092", client={"nonsense": "1"})
 
 
 def test_an_idle_poll_waits_and_comes_back_within_two_seconds(polled: Polled) -> None:
-    _, source = polled(1, {}, **dict.fromkeys(("poll_micros", "offsets_micros", "config_micros"), 3_600_000_000))
+    _, source = polled(1, {}, **dict.fromkeys(("poll_micros", "view_micros", "config_micros"), 3_600_000_000))
     until(source, has(SnapshotEnd))
     began = time.monotonic()
     while source.poll(now()):

@@ -24,7 +24,6 @@ from streaming.web.protection import protection_of
 from streaming.web.status import StatusServer
 from tests.plugins.certificates import make_certificate
 from tests.plugins.fake_kafka import FakeKafka
-from tests.plugins.mock_kafka import MockKafka
 from tests.sources.metadata_log.conftest import FRAMES
 
 HASH = "$2y$04$PTGfq2o8T0Lq0Ja3oFKlV.bDZNIuhrfBoGAPCLlBTCEzVjJHdcoIC"
@@ -95,14 +94,14 @@ def test_the_version_of_the_metadata_records_is_compared_with_what_can_be_read(
     assert sentence in said
 
 
-def test_what_can_be_polled_is_counted(mock_kafka: Callable[[int], MockKafka]) -> None:
-    cluster = mock_kafka(3)
+def test_what_can_be_polled_is_counted(fake_kafka: Callable[[int], FakeKafka]) -> None:
+    cluster = fake_kafka(3)
     empty = found("polling", cluster.bootstrap_servers)
     assert empty[0] == (Status.OK, "visible: 3 brokers and 0 topics")
     cluster.create_topic("orders", partitions=2, replicas=1)
     first, second, *_ = found("polling", cluster.bootstrap_servers)
     assert first == (Status.OK, "visible: 3 brokers and 1 topic")
-    assert second == (Status.OK, "offsets of 2 partitions can be read")
+    assert second == (Status.OK, "min.insync.replicas of 1 topic can be read")
 
 
 def test_a_folder_that_cannot_be_written_and_a_full_disk_are_found(
