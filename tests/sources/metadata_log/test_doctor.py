@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from streaming.commands import app, doctor_machine
 from streaming.commands.doctor import CHECKS, CHECKS_OF_THE_MACHINE
 from streaming.commands.doctor_machine import Status
+from streaming.errors import ConfigurationError
 from streaming.runtime.listening import address_of, listen
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.metadata_log.decoding import NEWEST_METADATA_VERSION
@@ -53,6 +54,14 @@ def test_bootstrap_servers_of_two_clusters_are_a_problem(fake_kafka: Callable[[i
     assert status is Status.PROBLEM
     assert sentence.startswith("cluster.bootstrap_servers names brokers of several clusters: 127.0.0.1:")
     assert f"{other.bootstrap_servers} is of another-cluster; name those of one" in sentence
+
+
+@pytest.mark.parametrize("check", ["brokers", "polling", "samples", "reassignments"])
+def test_a_login_that_there_is_not_is_named_by_every_check_that_asks_brokers(check: str) -> None:
+    client = {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}
+    settings = Settings(cluster=ClusterSettings(bootstrap_servers="127.0.0.1:1", client=client))
+    with pytest.raises(ConfigurationError, match=r"^cluster\.client sasl\.mechanism is 'GSSAPI', but"):
+        list(CHECKS[check](settings))
 
 
 def test_the_log_is_read_and_a_missing_permission_is_named_with_what_happens_meanwhile(quorum: Any) -> None:
