@@ -46,7 +46,7 @@ class ControllersSettings:
 class ClusterSettings:
     """The Kafka cluster to monitor.
 
-    ``client`` holds librdkafka properties, unchanged (security.protocol, sasl.username, ssl.ca.location, ...).
+    ``client`` holds properties, as librdkafka spells them (security.protocol, sasl.username, ssl.ca.location, ...).
     """
 
     name: str = "kafka"

@@ -24,7 +24,7 @@ MEASURED: Final = ROOT / "build" / "times.json"
 """What the last run measured, whatever it ran."""
 SERVICES: Final = re.compile(r"\bmark\.(?:spark|kafka|prometheus)\b")
 STARTS: Final = re.compile(
-    r"\bsubprocess\b|\bPopen\b|\bmultiprocessing\b|\bfake_kafka\b|\bmock_kafka\b|\bserving_exposition\b|\buvicorn\b"
+    r"\bsubprocess\b|\bPopen\b|\bmultiprocessing\b|\bfake_kafka\b|\bserving_exposition\b|\buvicorn\b"
     r"|\bhttp\.server\b|\bsocketserver\b|\bsocket\.(?:socket|create_server)\b"
 )
 """How a file says that it starts a program or a server: what is in it has the marker ``process``."""

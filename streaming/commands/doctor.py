@@ -184,16 +184,12 @@ def _brokers(settings: Settings) -> Iterator[tuple[Status, str]]:
     from streaming.sources.metadata_log.opening import bootstrap_of
     from streaming.sources.polling.metadata import several_clusters
     from streaming.sources.protocol.addresses import parse_servers
-    from streaming.sources.protocol.tls import UnsupportedProperty
 
     clusters, refusals = dict["Address", "ClusterId"](), list[str]()
     for address in parse_servers(settings.cluster.bootstrap_servers):
         its = replace(settings.cluster, bootstrap_servers=str(address), controllers=ControllersSettings())
         try:
             clusters[address] = bootstrap_of(replace(settings, cluster=its)).cluster_id()
-        except UnsupportedProperty as refusal:
-            yield Status.SKIPPED, f"each broker alone cannot be asked: {refusal}"
-            return
         except ConnectionRefused as refusal:
             refusals.append(str(refusal))
     yield from ((Status.OK, f"{address} answers; it is of cluster {each}") for address, each in clusters.items())
@@ -245,13 +241,8 @@ def _full_report(source: MetadataLogSource) -> list[Observation]:
 def _versions(settings: Settings) -> Iterator[tuple[Status, str]]:
     from streaming.sources.metadata_log.decoding import NEWEST_METADATA_VERSION, TESTED
     from streaming.sources.metadata_log.opening import bootstrap_of
-    from streaming.sources.protocol.tls import UnsupportedProperty
 
-    try:
-        level = bootstrap_of(settings).features().get("metadata.version")
-    except UnsupportedProperty as refusal:
-        yield Status.SKIPPED, f"the version of the metadata records cannot be asked for: {refusal}"
-        return
+    level = bootstrap_of(settings).features().get("metadata.version")
     if level is None:
         yield Status.OK, "a cluster with ZooKeeper, which is polled; tested with Kafka 3.9.1 and 1.0.2"
     elif level > NEWEST_METADATA_VERSION:

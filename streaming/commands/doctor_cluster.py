@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from streaming.commands.doctor_machine import SECONDS, Status, numbered
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import MIN_ISR, ConfigObserved, SourceKind
-from streaming.contracts.sample_blocks import BrokerOffsetsObserved, SamplesBlock
+from streaming.contracts.sample_blocks import SamplesBlock
 from streaming.contracts.samples import (
     GroupObserved,
     GroupOffsetsObserved,
@@ -22,83 +22,68 @@ from streaming.contracts.samples import (
 )
 from streaming.errors import ConnectionRefused
 from streaming.sources.permissions import addressed, grantee_of
-from streaming.sources.polling.access import access_of
-from streaming.sources.polling.configs import ConfigsRound
-from streaming.sources.polling.librdkafka import OffsetsRound
+from streaming.sources.polling.broker import ConnectedBrokers
+from streaming.sources.polling.configs import ConfigsRound, DescribedConfigs
 from streaming.sources.polling.metadata import NO_TOPIC, others_denied
-from streaming.sources.polling.reassignments import ReassignmentsRound, dialer_of
+from streaming.sources.polling.reassignments import ReassignmentsRound
 from streaming.sources.protocol.addresses import parse_servers
-from streaming.sources.protocol.connection import NodeTooOld, ServiceRefused
-from streaming.sources.protocol.tls import UnsupportedProperty
+from streaming.sources.protocol.connection import ServiceRefused, dialer
+from streaming.sources.protocol.security import from_client
 from streaming.sources.samples.groups.spark import CheckpointUnreadable, read_checkpoint
 from streaming.sources.samples.source import open_samples
 from streaming.sources.source import monotonic, wall_clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from concurrent.futures import Future
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streaming.contracts.observations import Observation
     from streaming.settings import ClusterSettings, Settings
-    from streaming.sources.polling.access import Access
     from streaming.sources.polling.broker import Answer
     from streaming.sources.polling.view import ClusterView
+    from streaming.sources.protocol.addresses import Address
     from streaming.sources.samples.source import SamplesSource
 
 
 def poll_once(cluster: ClusterSettings) -> Iterator[tuple[Status, str]]:
-    """Read topics, offsets and configurations.
+    """Read topics and configurations.
 
     Raises:
         ConnectionRefused: no broker answers.
         ConfigurationError: a property is wrong.
     """
-    access = access_of(cluster.bootstrap_servers, cluster.client, cluster=cluster.name, name="doctor", seconds=SECONDS)
-    try:
-        answer = _first_answer(access, cluster)
-    except NodeTooOld:
-        access.close()
-        access = access.older()
-        answer = _first_answer(access, cluster)
-    try:
-        yield from _read(access, answer, cluster)
-    finally:
-        access.close()
+    dial, servers = dialer(from_client(cluster.client)), parse_servers(cluster.bootstrap_servers)
+    answer = _first_answer(ConnectedBrokers(dial, cluster=cluster.name, seconds=SECONDS), servers)
+    with closing(DescribedConfigs(dial, servers, name="doctor", seconds=SECONDS)) as described:
+        yield from _read(described, answer, cluster)
 
 
-def _first_answer(access: Access, cluster: ClusterSettings) -> Answer:
+def _first_answer(connect: ConnectedBrokers, servers: Sequence[Address]) -> Answer:
     """Ask each bootstrap server, until one answers."""
     refusals: list[ConnectionRefused] = []
-    for address in parse_servers(cluster.bootstrap_servers):
+    for address in servers:
         try:
-            with closing(access.brokers(address)) as broker:
+            with closing(connect(address)) as broker:
                 return broker.answer([NO_TOPIC], Micros(monotonic() + int(SECONDS * 1_000_000)))
         except ConnectionRefused as refusal:
             refusals.append(refusal)
     raise next((each for each in refusals if isinstance(each, ServiceRefused)), refusals[0])
 
 
-def _read(access: Access, answer: Answer, cluster: ClusterSettings) -> Iterator[tuple[Status, str]]:
+def _read(described: DescribedConfigs, answer: Answer, cluster: ClusterSettings) -> Iterator[tuple[Status, str]]:
     view = answer.view
     yield Status.OK, f"visible: {numbered(len(view.brokers), 'broker')} and {numbered(len(view.topics), 'topic')}"
     yield from ((Status.WARNING, sentence) for sentence in _missing(view))
     now = wall_clock()
-    configs = ConfigsRound(SECONDS)
-    with closing(OffsetsRound(access.leaders, name="doctor")) as offsets:
-        offsets.ask(view, now)
-        configs.ask(access.configs_at(view.brokers), view, now, everything=True)
-        _wait(lambda: [*offsets.pending(), *configs.pending()])
-        envelope = _envelope(view, cluster)
-        blocks = [one for one in offsets.take(view, envelope, now) if isinstance(one, BrokerOffsetsObserved)]
-    values = [one for one in configs.take(envelope, now) if isinstance(one, ConfigObserved)]
-    if count := sum(map(len, blocks)):
-        yield Status.OK, f"offsets of {numbered(count, 'partition')} can be read"
+    configs = ConfigsRound()
+    configs.ask(described.at(view.brokers), view, now, everything=True)
+    wait(configs.pending())
+    values = [one for one in configs.take(_envelope(view, cluster), now) if isinstance(one, ConfigObserved)]
     if count := sum(value.key == MIN_ISR for value in values):
         yield Status.OK, f"min.insync.replicas of {numbered(count, 'topic')} can be read"
     yield from ((Status.OK, f"{one.key} of the brokers is {one.value}") for one in values if not one.topic)
     grantee = grantee_of(cluster.bootstrap_servers, cluster.client)
     others = others_denied(view) if NO_TOPIC in answer.denied else None
-    for refusal in (others, offsets.refusal, configs.refusal, configs.broker_refusal):
+    for refusal in (others, configs.refusal, configs.broker_refusal):
         if refusal is not None:
             yield Status.WARNING, str(addressed(refusal, grantee))
 
@@ -114,7 +99,7 @@ def _missing(view: ClusterView) -> Iterator[str]:
 
 def list_reassignments(cluster: ClusterSettings) -> Iterator[tuple[Status, str]]:
     """List what is being reassigned."""
-    asking = ReassignmentsRound(dialer_of(cluster.client), name="doctor", seconds=SECONDS)
+    asking = ReassignmentsRound(dialer(from_client(cluster.client)), name="doctor", seconds=SECONDS)
     with closing(asking):
         asking.ask(parse_servers(cluster.bootstrap_servers))
         wait(asking.pending())
@@ -124,11 +109,6 @@ def list_reassignments(cluster: ClusterSettings) -> Iterator[tuple[Status, str]]
         yield Status.WARNING, str(addressed(refusal, grantee_of(cluster.bootstrap_servers, cluster.client)))
     else:
         yield Status.OK, f"reassignments can be listed while the brokers are polled; there are {len(listed)}"
-
-
-def _wait(pending: Callable[[], list[Future[Any]]]) -> None:
-    while outstanding := pending():
-        wait(outstanding)
 
 
 def _envelope(view: ClusterView, cluster: ClusterSettings) -> dict[str, Any]:
@@ -166,11 +146,7 @@ def samples(settings: Settings) -> Iterator[tuple[Status, str]]:
         ConnectionRefused: no broker answers.
         ConfigurationError: a property is wrong.
     """
-    try:
-        (source,) = open_samples(settings, lambda _: None)
-    except UnsupportedProperty as refusal:
-        yield Status.SKIPPED, f"only the offsets of leaders are sampled, by librdkafka: {refusal}"
-        return
+    (source,) = open_samples(settings, lambda _: None)
     with closing(source):
         counts, refusals = _one_round(source)
     yield from _checkpoints(settings.collect.spark_checkpoints)

@@ -142,46 +142,17 @@ def test_brokers_that_cannot_be_reached_are_one_sentence_of_the_whole_process(co
     assert len(output.splitlines()) == 1
 
 
-def test_a_login_that_the_metadata_log_is_not_read_with_is_named_to_whoever_insists_on_the_log(
-    refused: Callable[..., str], tmp_path: Path
+@pytest.mark.parametrize("source", ["auto", "metadata_log", "poll"])
+def test_a_login_that_there_is_not_ends_the_collector_whatever_it_is_to_read(
+    refused: Callable[..., str], tmp_path: Path, source: str
 ) -> None:
     config = tmp_path / "isrwatch.toml"
     config.write_text(
-        '[collect]\nprimary_source = "metadata_log"\n'
+        f'[collect]\nprimary_source = "{source}"\n'
         '[cluster.client]\n"security.protocol" = "SASL_SSL"\n"sasl.mechanism" = "GSSAPI"\n'
     )
     output = refused("--config", str(config), "--bootstrap-servers", "127.0.0.1:1")
-    assert "cluster.client sasl.mechanism is 'GSSAPI'" in output
-    assert 'collect.primary_source = "poll"' in output
-
-
-def test_gssapi_that_librdkafka_lacks_ends_the_collector_with_how_to_get_it(collect: Start, tmp_path: Path) -> None:
-    config = tmp_path / "isrwatch.toml"
-    config.write_text('[cluster.client]\n"security.protocol" = "SASL_SSL"\n"sasl.mechanism" = "GSSAPI"\n')
-    process = collect("--config", str(config), "--bootstrap-servers", "127.0.0.1:1")
-    _, printed = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 2
-    assert "which this librdkafka" in printed.splitlines()[-1]
-    assert "Traceback" not in printed
-
-
-def test_a_login_that_the_metadata_log_is_not_read_with_lets_the_brokers_be_polled(
-    collect: Start, tmp_path: Path
-) -> None:
-    config = tmp_path / "isrwatch.toml"
-    config.write_text(
-        '[cluster.client]\n"security.protocol" = "SASL_PLAINTEXT"\n"sasl.mechanism" = "OAUTHBEARER"\n'
-        '"enable.sasl.oauthbearer.unsecure.jwt" = "true"\n"sasl.oauthbearer.config" = "principal=isrwatch"\n'
-    )
-    process = collect("--config", str(config), "--bootstrap-servers", "127.0.0.1:1")
-    assert process.stderr is not None
-    lines = [process.stderr.readline() for _ in range(3)]
-    process.send_signal(signal.SIGTERM)
-    _, rest = process.communicate(timeout=PATIENCE)
-    assert "polling the brokers, because the metadata log cannot be read: cluster.client sasl.mechanism is" in lines[0]
-    assert "only the offsets of leaders are sampled, by librdkafka: cluster.client sasl.mechanism is" in lines[1]
-    assert "admin:collector-1, listeners:collector-1: writing to" in lines[2]
-    assert (process.returncode, "Traceback" in rest) == (0, False)
+    assert "cluster.client sasl.mechanism is 'GSSAPI', but isrwatch logs in with PLAIN" in output
 
 
 def scraped(address: str) -> str:

@@ -46,6 +46,7 @@ TYPES: dict[int, tuple[Any, int]] = {
         (SaslHandshakeRequest, 1),
     )
 }
+OF_KAFKA_1_0 = {ApiVersionsRequest.API_KEY: 1, METADATA: 5, LIST_OFFSETS: 2, DESCRIBE_CONFIGS: 0}
 OF_KAFKA_2_3 = {ApiVersionsRequest.API_KEY: 2, METADATA: 8, LIST_OFFSETS: 5, DESCRIBE_CONFIGS: 2, 17: 1, 36: 1}
 
 

@@ -13,22 +13,11 @@ import pytest
 
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import SourceKind
-from streaming.sources.polling.reassignments import ReassignmentsRound, dialer_of
+from streaming.errors import ConnectionRefused
+from streaming.sources.polling.reassignments import ReassignmentsRound
+from streaming.sources.protocol.addresses import Address
+from streaming.sources.protocol.connection import Connection
 from tests.plugins.fake_kafka import FakeKafka
-from tests.plugins.mock_kafka import MockKafka
-
-
-@pytest.fixture
-def mock_kafka() -> Iterator[Callable[[int], MockKafka]]:
-    """Give a factory of librdkafka's mock clusters, which end with the test."""
-    with ExitStack() as stack:
-
-        def make(brokers: int = 3) -> MockKafka:
-            cluster = MockKafka(brokers)
-            stack.callback(cluster.close)
-            return cluster
-
-        yield make
 
 
 @pytest.fixture
@@ -57,7 +46,11 @@ def envelope(at: int = 2) -> dict[str, Any]:
 
 def unlisted() -> ReassignmentsRound:
     """Return a round that nobody answers."""
-    return ReassignmentsRound(dialer_of({"security.protocol": "of librdkafka alone"}), name="t", seconds=1)
+
+    def dial(address: Address, *, response_seconds: float) -> Connection:  # noqa: ARG001 - the signature of Dial
+        raise ConnectionRefused(f"{address} cannot be reached")
+
+    return ReassignmentsRound(dial, name="t", seconds=1)
 
 
 def answer(body: str, status: int = 200) -> Callable[[BaseHTTPRequestHandler], None]:

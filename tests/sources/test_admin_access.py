@@ -1,4 +1,4 @@
-"""How brokers are asked: with few descriptors and threads, and by librdkafka where only that can log in."""
+"""How brokers are asked: with few descriptors and threads, for what matters alone, and the next one if one fails."""
 
 from __future__ import annotations
 
@@ -6,24 +6,17 @@ import subprocess
 import sys
 from concurrent.futures import wait
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from kafka.protocol.admin import DescribeConfigsRequest
 
-from streaming.contracts.identifiers import Micros, topic_id_from_uuid
+from streaming.contracts.identifiers import BrokerId
 from streaming.errors import ConnectionRefused
-from streaming.sources.polling.access import access_of
-from streaming.sources.polling.broker import ConnectedBrokers
-from streaming.sources.polling.configs import DescribedConfigs
-from streaming.sources.polling.librdkafka import ClientBroker, ClientBrokers
-from streaming.sources.protocol.addresses import Address
-from streaming.sources.protocol.connection import ServiceRefused, dialer
+from streaming.sources.polling.configs import Described, DescribedConfigs
+from streaming.sources.protocol.connection import Resource, dialer
 from streaming.sources.protocol.security import Security
-from streaming.sources.source import monotonic
-from tests.plugins.fake_kafka import DESCRIBE_CONFIGS, METADATA, MIN_ISR, TOPIC_AUTHORIZATION_FAILED, FakeKafka
+from tests.plugins.fake_kafka import DESCRIBE_CONFIGS, MIN_ISR, TOPIC_AUTHORIZATION_FAILED, FakeKafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,12 +66,12 @@ def test_of_many_brokers_each_costs_one_descriptor_and_no_thread(fake_kafka: Mak
 
 
 def described(
-    configs: DescribedConfigs, *resources: ConfigResource
+    configs: DescribedConfigs, *resources: Described
 ) -> dict[str, dict[str, str | None] | BaseException | None]:
-    futures = configs.describe_configs(list(resources), request_timeout=1.0)
+    futures = configs.describe(resources)
     wait(futures.values())
     return {
-        resource.name: future.exception() or {key: entry.value for key, entry in future.result().items()}
+        resource.name: future.exception() or {key: entry.value for key, entry in future.result().values.items()}
         for resource, future in futures.items()
     }
 
@@ -87,18 +80,17 @@ def described(
 def configs(fake_kafka: MakeKafka) -> Iterator[Configs]:
     cluster = fake_kafka(3)
     asked = DescribedConfigs(dialer(Security()), [], name="t", seconds=1.0)
-    asked.brokers = {broker: Address("127.0.0.1", port) for broker, port in cluster.ports.items()}
     with closing(asked):
-        yield cluster, asked
+        yield cluster, asked.at({BrokerId(broker): ("127.0.0.1", port) for broker, port in cluster.ports.items()})
 
 
-TOPICS = [ConfigResource(ResourceType.TOPIC, name) for name in ("orders", "payments")]
+TOPICS = [Described(Resource.TOPIC, name) for name in ("orders", "payments")]
 
 
 def test_only_what_matters_of_topics_is_requested_and_a_broker_is_asked_for_its_own_times(configs: Configs) -> None:
     cluster, asked = configs
     assert described(asked, *TOPICS) == {"orders": {MIN_ISR: "1"}, "payments": {MIN_ISR: "1"}}
-    assert described(asked, ConfigResource(ResourceType.BROKER, "2")).keys() == {"2"}
+    assert described(asked, Described(Resource.BROKER, "2")).keys() == {"2"}
     (_, of_topics), (broker, of_broker) = cluster.asked(DescribeConfigsRequest)
     of_each = [MIN_ISR, "diskless.enable", "inkless.enable"]
     assert [[*each.configuration_keys] for each in of_topics.resources] == 2 * [of_each]
@@ -121,51 +113,5 @@ def test_where_a_broker_does_not_answer_the_next_one_describes_topics(configs: C
 def test_a_configuration_that_may_not_be_described_is_an_error_of_kafka(configs: Configs) -> None:
     cluster, asked = configs
     cluster.fail(DESCRIBE_CONFIGS, TOPIC_AUTHORIZATION_FAILED)
-    refused = described(asked, TOPICS[0])["orders"]
-    assert isinstance(refused, KafkaException)
-    assert refused.args[0].code() == TOPIC_AUTHORIZATION_FAILED
-
-
-UNSECURED = {
-    "security.protocol": "SASL_PLAINTEXT",
-    "sasl.mechanism": "OAUTHBEARER",
-    "enable.sasl.oauthbearer.unsecure.jwt": "true",
-}
-
-
-@pytest.mark.parametrize(("client", "kind"), [({}, ConnectedBrokers), (UNSECURED, ClientBrokers)])
-def test_a_login_that_only_librdkafka_has_is_left_to_it(client: dict[str, str], kind: type[Any]) -> None:
-    access = access_of("127.0.0.1:1", client, cluster="c", name="t", seconds=1.0)
-    access.close()
-    assert isinstance(access.brokers, kind)
-
-
-def asked_by_librdkafka(cluster: FakeKafka, before: tuple[str, ...] = ()) -> Any:
-    def connect(address: str) -> AdminClient:
-        return AdminClient({"bootstrap.servers": address, "log_level": "0"})
-
-    def explain(failure: KafkaException) -> ConnectionRefused:
-        return ConnectionRefused(f"explained: {failure}")
-
-    broker: ClientBroker = ClientBrokers(connect, explain, cluster="c")(Address("127.0.0.1", cluster.ports[1]))
-    with closing(broker):
-        return broker.answer(before, Micros(monotonic() + 2_000_000))
-
-
-def test_librdkafka_gives_the_same_view_without_epochs(fake_kafka: MakeKafka) -> None:
-    cluster = fake_kafka(2, orders=2, denied=2)
-    cluster.view.topics["denied"].error = TOPIC_AUTHORIZATION_FAILED
-    found = asked_by_librdkafka(cluster, ("orders", "denied", "deleted"))
-    assert found.view.topic_ids == {"orders": topic_id_from_uuid(cluster.view.topics["orders"].id)}
-    assert [(each.replicas, each.isr, each.leader) for each in found.view.topics["orders"].values()] == [
-        ((1, 2), (1, 2), 1), ((2, 1), (2, 1), 2)
-    ]  # fmt: skip
-    assert (found.view.has_elr, found.view.answered_by in found.view.brokers) == (False, True)
-    assert found.hidden == found.denied == {"denied"}
-
-
-def test_why_librdkafka_reads_nothing_is_one_sentence(fake_kafka: MakeKafka) -> None:
-    cluster = fake_kafka(1)
-    cluster.refuse(METADATA)
-    with pytest.raises(ServiceRefused, match="explained"):
-        asked_by_librdkafka(cluster)
+    (future,) = asked.describe(TOPICS[:1]).values()
+    assert future.result(10).error == TOPIC_AUTHORIZATION_FAILED

@@ -70,7 +70,7 @@ def source(cluster: Sandbox) -> Iterator[AdminSource]:
         cluster="sandbox",
         name="admin:test",
         poll_micros=Micros(300_000),
-        offsets_micros=Micros(500_000),
+        view_micros=Micros(500_000),
         config_micros=Micros(1_000_000),
         source_kind=SourceKind.POLL,
         request_seconds=10.0,

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause
-from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId, synthetic_topic_id
+from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
 from streaming.contracts.observations import PartitionObserved, SnapshotReason
-from streaming.sources.polling.librdkafka import topic_id
 from streaming.sources.polling.view import (
     ClusterView,
     PartitionView,
@@ -73,12 +72,6 @@ def test_two_polls_infer_no_more_than_they_show(
 @given(st.permutations([1, 2, 3]), st.permutations([1, 2, 3]))
 def test_another_order_of_the_same_isr_is_no_change(first: list[int], second: list[int]) -> None:
     assert in_order(first, [3, 1, 2]) == in_order(second, [3, 1, 2]) == (3, 1, 2)
-
-
-def test_topic_ids_are_spelled_as_kafka_does_and_made_up_where_there_are_none() -> None:
-    assert topic_id("O/ZwXDSNQomtygFJ/y+J+g", ClusterId("C"), "orders") == "O_ZwXDSNQomtygFJ_y-J-g"
-    made_up = synthetic_topic_id(ClusterId("C"), "orders")
-    assert topic_id("AAAAAAAAAAAAAAAAAAAAAA", ClusterId("C"), "orders") == made_up
 
 
 def test_steps_and_snapshots_agree_on_what_changed() -> None:

@@ -101,15 +101,13 @@ class ListenerWatch:
 
 
 # Connections as metrics, read at each scrape: which listeners respond, how much is asked, when certificates expire.
-#
-# librdkafka's own connections are not counted.
 
 
 LISTENER: Final = ("cluster", "role", "node", "address")
 PROPERTY: Final = ("cluster", "property")
 NODE: Final = ("cluster", "node")
 _COUNTERS: Final = {
-    "requests": "Requests that were sent to a node; librdkafka's are not counted.",
+    "requests": "Requests that were sent to a node.",
     "sent_bytes": "Bytes of requests.",
     "received_bytes": "Bytes of responses.",
     "errors": "Connections and requests that failed, and logins that were refused.",

@@ -2,7 +2,6 @@
 
 Off the path of every observation. A round connects to each listener without a login and without verification, so that
 it needs no permission and sees an expired certificate as well; it sends ApiVersions, which a hung node does not answer.
-What librdkafka alone connects to is seen in this way, too.
 """
 
 from __future__ import annotations
@@ -11,18 +10,15 @@ import threading
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
-
-from confluent_kafka import KafkaException
+from typing import TYPE_CHECKING, Final
 
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.metadata_log.opening import bootstrap_of, controller_addresses
 from streaming.sources.permissions import ANYBODY
-from streaming.sources.polling.librdkafka import new_client
 from streaming.sources.protocol.addresses import Address, parse_servers
 from streaming.sources.protocol.connection import ServiceRefused, dialer
 from streaming.sources.protocol.security import tls_of, without_login
-from streaming.sources.protocol.tls import Tls, UnsupportedProperty
+from streaming.sources.protocol.tls import Tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -64,8 +60,6 @@ def discover(settings: Settings, peers: Peers | None = None) -> list[Listener]:
     servers, fixed = parse_servers(cluster.bootstrap_servers), controller_addresses(controllers, ANYBODY)
     try:
         bootstrap = bootstrap_of(settings, peers)
-    except UnsupportedProperty:  # a login that only librdkafka has
-        brokers, quorum = _advertised(settings), fixed.by_node
     except ConfigurationError:  # a certificate and its key, of which only one is replaced so far
         brokers, quorum = {}, fixed.by_node
     else:
@@ -90,21 +84,6 @@ def _answered(ask: Callable[[], dict[int, Address]]) -> dict[int, Address]:
         return ask()
     except ConnectionRefused:
         return {}
-
-
-def _advertised(settings: Settings) -> dict[int, Address]:
-    """Ask with librdkafka, which supports every login."""
-    cluster = settings.cluster
-    try:
-        client = new_client({**cluster.client, "bootstrap.servers": cluster.bootstrap_servers, "log_level": "0"})
-    except ConfigurationError:
-        return {}
-    with client:  # type: ignore[attr-defined] # not in the stubs yet
-        described: Any = client.describe_cluster(request_timeout=SECONDS)  # a future, whatever the stubs say
-        try:
-            return {node.id: Address(node.host, node.port) for node in described.result(2 * SECONDS).nodes}
-        except (KafkaException, TimeoutError):
-            return {}
 
 
 def dials_of(settings: Settings, peers: Peers) -> dict[Role, Dial]:

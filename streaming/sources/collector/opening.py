@@ -16,8 +16,6 @@ from streaming.sources.metadata_log.opening import checkpoint_path, open_metadat
 from streaming.sources.metadata_log.quorum import NoMetadataLog
 from streaming.sources.polling.source import AdminSource
 from streaming.sources.protocol.addresses import Peers
-from streaming.sources.protocol.security import from_client
-from streaming.sources.protocol.tls import UnsupportedProperty
 from streaming.sources.samples.source import open_samples, samples_name
 
 if TYPE_CHECKING:
@@ -52,8 +50,8 @@ def open_collector(
     peers, name = Peers(), settings.cluster.name
     append_times = AppendTimes(endpoints_from(settings.collect.broker_metrics))
     sources = open_sources(settings, bus, report, peers, append_times)
-    companions = _samples(settings, open_publisher, report, peers, append_times)
-    return Collector(sources, open_publisher, cluster=name, report=report, companions=companions)
+    samples = _samples(settings, open_publisher, report, peers, append_times)
+    return Collector(sources, open_publisher, cluster=name, report=report, companions=[samples])
 
 
 def _samples(
@@ -62,22 +60,15 @@ def _samples(
     report: Callable[[str], None],
     peers: Peers,
     append_times: AppendTimes,
-) -> list[SeparateCollector]:
-    try:
-        from_client(settings.cluster.client)
-    except UnsupportedProperty as refusal:
-        report(f"only the offsets of leaders are sampled, by librdkafka: {refusal}")
-        return []
-    return [
-        SeparateCollector(
-            partial(open_samples, settings, append_times=append_times),
-            open_publisher,
-            cluster=settings.cluster.name,
-            name=samples_name(settings),
-            peers=peers,
-            report=report,
-        )
-    ]
+) -> SeparateCollector:
+    return SeparateCollector(
+        partial(open_samples, settings, append_times=append_times),
+        open_publisher,
+        cluster=settings.cluster.name,
+        name=samples_name(settings),
+        peers=peers,
+        report=report,
+    )
 
 
 def open_sources(
@@ -124,13 +115,7 @@ def open_log(
     if configured == "poll":
         return None
     name = f"metadata_log:{settings.collect.collector}"
-    try:
-        source = open_metadata_log(settings, path=checkpoint_path(bus, name), report=report, peers=peers)
-    except UnsupportedProperty as refusal:
-        if configured != "auto":
-            raise
-        report(f"polling the brokers, because the metadata log cannot be read: {refusal}")
-        return None
+    source = open_metadata_log(settings, path=checkpoint_path(bus, name), report=report, peers=peers)
     try:
         source.connect(seconds=CONNECT_SECONDS)
     except NoMetadataLog as refusal:
@@ -157,7 +142,7 @@ def _admin(
         cluster=settings.cluster.name,
         name=name,
         poll_micros=_micros(collect.poll_seconds),
-        offsets_micros=_micros(collect.offsets_seconds),
+        view_micros=_micros(min(collect.offsets_seconds, collect.config_seconds)),
         config_micros=_micros(collect.config_seconds),
         snapshot_micros=_micros(min(collect.snapshot_seconds, POLL_SNAPSHOT_SECONDS)),
         source_kind=SourceKind.POLL if log is None else SourceKind.NONE,

@@ -38,7 +38,6 @@ def open_metadata_log(
     """Create the source for a configuration; ``peers`` note what connections see.
 
     Raises:
-        UnsupportedProperty: the metadata log cannot be read with the configured SASL mechanism, or a property of TLS.
         ConfigurationError: an address or a client property is wrong, or the checkpoint is of another cluster.
         ConnectionRefused: no broker can be reached.
     """
@@ -62,7 +61,6 @@ def bootstrap_of(settings: Settings, peers: Peers | None = None) -> Bootstrap:
     """Create the discovery by the brokers of a configuration.
 
     Raises:
-        UnsupportedProperty: only librdkafka has the configured SASL mechanism, or a property of TLS.
         ConfigurationError: an address or a client property is wrong.
     """
     cluster, controllers = settings.cluster, settings.cluster.controllers

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kafka.protocol.admin import DescribeTopicPartitionsRequest
-from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId, synthetic_topic_id
 from streaming.errors import ConnectionRefused, InvalidObservation
@@ -95,21 +95,13 @@ class ConnectedBrokers:
 
     def __call__(self, address: Address) -> Broker:
         """Connect; see :class:`BrokerOpener`."""
-        connection = self._dial(address, response_seconds=self._seconds)
-        try:
-            return self._broker(connection)
-        except NodeTooOld:
-            connection.close()
-            raise
+        return self._broker(self._dial(address, response_seconds=self._seconds))
 
     def view(self, connection: Connection) -> ClusterView:
         """Ask a broker that is connected for what its metadata shows, and nothing else."""
         return self._broker(connection).view()
 
     def _broker(self, connection: Connection) -> ConnectedBroker:
-        if connection.is_old:
-            old = f"{connection.address} is older than Kafka 2.4: it does not support Metadata {METADATA_OLDEST}"
-            raise NodeTooOld(old)
         return ConnectedBroker(connection, self._decoder, cluster=self._cluster, stranger=next(self._strangers))
 
 
@@ -156,9 +148,14 @@ class ConnectedBroker:
 
     def _metadata(self, names: Collection[str] | None, decoder: MetadataDecoder | None = None) -> MetadataAnswer:
         version = self._connection.newest(MetadataRequest.API_KEY, METADATA_NEWEST)
-        if version < METADATA_OLDEST:
+        if version < 0:
             raise ServiceRefused(
                 f"{self.address} is no broker, but a controller: name brokers in cluster.bootstrap_servers"
+            )
+        if version < METADATA_OLDEST:
+            raise NodeTooOld(
+                f"{self.address} is older than Kafka 1.0, and cannot be polled: it does not support Metadata "
+                f"{METADATA_OLDEST}; name brokers of Kafka 1.0 or newer in cluster.bootstrap_servers"
             )
         topics = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         request: Any = MetadataRequest(version=version, topics=topics, allow_auto_topic_creation=False)
@@ -229,17 +226,18 @@ def responder(address: Address, brokers: Mapping[BrokerId, tuple[str, int]], str
     return next((broker for broker, at in brokers.items() if at == (address.host, address.port)), stranger)
 
 
-# Responses to Metadata 9 to 12 and DescribeTopicPartitions 0 (KIP-966), as what a view of the cluster shows.
+# Responses to Metadata 5 to 12 and DescribeTopicPartitions 0 (KIP-966), as what a view of the cluster shows.
 #
 # Decoded here because a large cluster is asked every few seconds: a topic whose bytes are those of the response before
-# is taken from it.
+# is taken from it. Responses of brokers from before Kafka 2.4 are not flexible, and kafka-python decodes them.
 
 
 if TYPE_CHECKING:
     Numbered = tuple[int, PartitionView | None]
 
-METADATA_OLDEST: Final = 9  # the first flexible version (KIP-482), Kafka 2.4
+METADATA_OLDEST: Final = 5  # the first one with offline replicas (KIP-112), Kafka 1.0
 METADATA_NEWEST: Final = 12
+_FLEXIBLE_SINCE: Final = 9  # KIP-482, Kafka 2.4
 _TOPIC_IDS_SINCE: Final = 10
 _OPERATIONS_OF_CLUSTER_UNTIL: Final = 10
 _NO_ID: Final = "A" * 22
@@ -295,6 +293,8 @@ class MetadataDecoder:
         Raises:
             ValueError: the bytes are no such response.
         """
+        if version < _FLEXIBLE_SINCE:
+            return _of_old_broker(MetadataResponse.decode(data, version=version, header=True))
         of_version, topics_seen = self._last
         seen = topics_seen if version == of_version else {}
         now: dict[str, tuple[bytes, AnsweredTopic]] = {}
@@ -349,6 +349,21 @@ class DescriptionDecoder:
         except InvalidObservation as error:
             raise ValueError(str(error)) from None
         return DescriptionAnswer(head, topics, cursor)
+
+
+def _of_old_broker(response: Any) -> MetadataAnswer:  # noqa: ANN401 - kafka-python's messages ship no types
+    """Return what a broker from before Kafka 2.4 answers: it has no topic ids, and so no epochs either."""
+    topics = []
+    for topic in response.topics:
+        partitions = {
+            part.partition_index: view._replace(offline=in_order(part.offline_replicas, view.replicas))
+            for part in sorted(topic.partitions, key=lambda part: part.partition_index)
+            if (view := _viewed(part.replica_nodes, part.isr_nodes, part.leader_id)) is not None
+        }
+        count = max((part.partition_index for part in topic.partitions), default=-1) + 1
+        topics.append(AnsweredTopic(topic.error_code, topic.name, None, partitions, count))
+    brokers = {BrokerId(each.node_id): (each.host, each.port) for each in response.brokers}
+    return MetadataAnswer(response.header, response.cluster_id, dict(sorted(brokers.items())), topics)
 
 
 def _header(reader: ByteReader) -> Any:  # noqa: ANN401 - as kafka-python's
@@ -414,12 +429,13 @@ def _described(reader: ByteReader) -> Numbered:
 def _state(reader: ByteReader) -> Numbered:
     """Read what is common to both responses."""
     _, number, leader, epoch = reader.structure(_PARTITION)
-    replicas, isr = reader.numbers("i") or (), reader.numbers("i") or ()
+    view = _viewed(reader.numbers("i") or (), reader.numbers("i") or (), leader)
+    return number, view and view._replace(leader_epoch=epoch if epoch >= 0 else None)
+
+
+def _viewed(replicas: Sequence[int], isr: Sequence[int], leader: int) -> PartitionView | None:
     if len(set(replicas)) != len(replicas):
         raise ValueError(f"replicas name a broker twice: {replicas}")
-    if not replicas:
-        return number, None
-    in_sync = in_order(isr, replicas)
-    return number, PartitionView(
-        tuple(map(BrokerId, replicas)), in_sync, BrokerId(leader), leader_epoch=epoch if epoch >= 0 else None
+    return (
+        PartitionView(tuple(map(BrokerId, replicas)), in_order(isr, replicas), BrokerId(leader)) if replicas else None
     )

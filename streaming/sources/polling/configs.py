@@ -1,16 +1,13 @@
 """The effective ``min.insync.replicas`` of every topic, whether it is diskless, and the times of a broker.
 
-All by DescribeConfigs. Depends on what describes them (:class:`DescribedConfigs`, or a client of librdkafka).
+All by DescribeConfigs (:class:`DescribedConfigs`).
 """
 
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
-
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from streaming.contracts.observations import (
     CLUSTER_TIMES,
@@ -23,51 +20,64 @@ from streaming.contracts.observations import (
     is_true,
 )
 from streaming.errors import ConnectionRefused
-from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPIC_CONFIGS, missing_permission
+from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPIC_CONFIGS, PermissionDenied
 from streaming.sources.polling.metadata import AddressRotation
-from streaming.sources.protocol.connection import Resource, ResourceConfig, describe_configs
+from streaming.sources.protocol.addresses import Address
+from streaming.sources.protocol.connection import (
+    CLUSTER_AUTHORIZATION_FAILED,
+    Resource,
+    ResourceConfig,
+    describe_configs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from confluent_kafka.admin import ConfigEntry
-
-    from streaming.contracts.identifiers import Micros
+    from streaming.contracts.identifiers import BrokerId, Micros
+    from streaming.sources.permissions import Permission
     from streaming.sources.polling.view import ClusterView
-    from streaming.sources.protocol.addresses import Address
-    from streaming.sources.protocol.connection import Connection, Dial
+    from streaming.sources.protocol.connection import Connection, DescribedValue, Dial
 
-_OWN: Final[object] = ConfigSource.DYNAMIC_TOPIC_CONFIG.value  # as a number, unlike what its type says
-_BATCH: Final = 200  # topics per request: a response has every configuration of each
+_OWN: Final = 1  # as Kafka numbers where a value comes from
+_UNKNOWN: Final = -1  # Kafka's error code
+_AUTHORIZATION_FAILED: Final = frozenset({29, CLUSTER_AUTHORIZATION_FAILED})  # of a topic, of the cluster
+_BATCH: Final = 200  # topics per request
+
+
+class Described(NamedTuple):
+    """A topic whose configuration is asked for, or a broker by its number."""
+
+    kind: Resource
+    name: str
+
+
+if TYPE_CHECKING:
+    Responses = dict[Described, Future[ResourceConfig]]
 
 
 class ConfigDescriber(Protocol):
-    """Describes configurations, as a client of librdkafka does."""
+    """Describes configurations; :class:`DescribedConfigs`, which is replaced in tests."""
 
-    def describe_configs(
-        self, resources: list[ConfigResource], request_timeout: float
-    ) -> dict[ConfigResource, Future[dict[str, ConfigEntry]]]:
-        """Request the configuration of each resource."""
+    def describe(self, resources: Sequence[Described]) -> Responses:
+        """Request the configuration of topics, or of one broker."""
 
 
 @dataclass(slots=True)
 class ConfigsRound:
     """The requests in flight, the last values reported, and what is missing to read those of topics and of brokers."""
 
-    seconds: float
     refusal: ConnectionRefused | None = None
     broker_refusal: ConnectionRefused | None = None
-    _client: ConfigDescriber | None = None  # referenced: a client that is collected may not complete its futures
     _requested_at: Micros | None = None
-    _responses: dict[ConfigResource, Future[dict[str, ConfigEntry]]] = field(default_factory=dict)
+    _responses: Responses = field(default_factory=dict)
     _reported: dict[tuple[str, str], str | None] = field(default_factory=dict)
     _times: dict[str, str | None] = field(default_factory=dict)
 
-    def ask(self, client: ConfigDescriber, view: ClusterView, now: Micros, *, everything: bool) -> None:
+    def ask(self, describer: ConfigDescriber, view: ClusterView, now: Micros, *, everything: bool) -> None:
         """Request the configuration of every topic, unless a response is outstanding.
 
         Args:
-            client: a connected admin client.
+            describer: is asked.
             view: contains the topics.
             now: time of the request.
             everything: report every value again, not only changed ones.
@@ -77,13 +87,12 @@ class ConfigsRound:
         self._reported = {} if everything else self._reported
         self._times = {} if everything else self._times
         if view.brokers:
-            broker = ConfigResource(ResourceType.BROKER, str(min(view.brokers)))  # alike in all
-            self._responses |= client.describe_configs([broker], request_timeout=self.seconds)
+            self._responses |= describer.describe([Described(Resource.BROKER, str(min(view.brokers)))])  # alike in all
         names = list(view.topics)
         for start in range(0, len(names), _BATCH):
-            resources = [ConfigResource(ResourceType.TOPIC, name) for name in names[start : start + _BATCH]]
-            self._responses |= client.describe_configs(resources, request_timeout=self.seconds)
-        self._client, self._requested_at = client if self._responses else None, now
+            some = names[start : start + _BATCH]
+            self._responses |= describer.describe([Described(Resource.TOPIC, name) for name in some])
+        self._requested_at = now
 
     def forget(self, deleted: Iterable[str], envelope: dict[str, Any]) -> list[Observation]:
         """Unset the values of topics that do not exist any more: of their names there may be others, with their own.
@@ -95,7 +104,7 @@ class ConfigsRound:
         self._responses = {
             resource: response
             for resource, response in self._responses.items()
-            if resource.restype == ResourceType.BROKER or resource.name not in names
+            if resource.kind is Resource.BROKER or resource.name not in names
         }
         return [
             ConfigObserved(**envelope, topic=name, key=key, origin=ConfigOrigin.DESCRIBE)
@@ -108,7 +117,7 @@ class ConfigsRound:
         """True if a round has not been taken yet, so that the next one cannot begin."""
         return bool(self._responses)
 
-    def pending(self) -> list[Future[dict[str, ConfigEntry]]]:
+    def pending(self) -> list[Future[ResourceConfig]]:
         """Return the futures to wait for."""
         return [future for future in self._responses.values() if not future.done()]
 
@@ -116,49 +125,53 @@ class ConfigsRound:
         """Return the changed values once all responses have arrived."""
         if not self._responses or self.pending() or self._requested_at is None:
             return []
-        responses, self._responses, self._client = self._responses, {}, None
+        responses, self._responses = self._responses, {}
         self.refusal = self.broker_refusal = None
-        brokers = {
-            resource: response for resource, response in responses.items() if resource.restype == ResourceType.BROKER
-        }
-        topics = {resource: response for resource, response in responses.items() if resource not in brokers}
-        changed = [*self._changed(topics), *self._changed_times(brokers)]
+        changed = [*self._changed(responses), *self._changed_times(responses)]
         window = {"occurred_not_before": self._requested_at, "occurred_not_after": max(self._requested_at, now)}
         return [
             ConfigObserved(**{**envelope, **window}, topic=topic, key=key, value=value, origin=ConfigOrigin.DESCRIBE)
             for topic, key, value in changed
         ]
 
-    def _changed(
-        self, responses: dict[ConfigResource, Future[dict[str, ConfigEntry]]]
-    ) -> Iterator[tuple[str, str, str | None]]:
-        for resource, future in responses.items():
-            failure = future.exception()
-            if failure is not None:
-                on = f"topic {resource.name}"
-                self.refusal = missing_permission(failure, DESCRIBE_TOPIC_CONFIGS, on=on) or self.refusal
+    def _changed(self, responses: Responses) -> Iterator[tuple[str, str, str | None]]:
+        for name, described in _of_kind(Resource.TOPIC, responses):
+            if described.error:
+                on = f"topic {name}"
+                self.refusal = _missing_permission(described.error, DESCRIBE_TOPIC_CONFIGS, on=on) or self.refusal
                 continue
-            for key, value in _values(future.result()):
-                if (resource.name, key) not in self._reported or self._reported[resource.name, key] != value:
-                    self._reported[resource.name, key] = value
-                    yield resource.name, key, value
+            for key, value in _values(described.values):
+                if (name, key) not in self._reported or self._reported[name, key] != value:
+                    self._reported[name, key] = value
+                    yield name, key, value
 
-    def _changed_times(
-        self, responses: dict[ConfigResource, Future[dict[str, ConfigEntry]]]
-    ) -> Iterator[tuple[str, str, str | None]]:
+    def _changed_times(self, responses: Responses) -> Iterator[tuple[str, str, str | None]]:
         """Give the times of a broker that changed; without the permission Kafka's defaults are assumed."""
-        for future in responses.values():
-            failure = future.exception()
-            self.broker_refusal = missing_permission(failure, DESCRIBE_BROKER_CONFIGS) or self.broker_refusal
-            entries = {} if failure is not None else future.result()
+        for _, described in _of_kind(Resource.BROKER, responses):
+            self.broker_refusal = _missing_permission(described.error, DESCRIBE_BROKER_CONFIGS) or self.broker_refusal
+            values = {} if described.error else described.values
             for key in CLUSTER_TIMES:
-                value = entries[key].value if key in entries else None
+                value = values[key].value if key in values else None
                 if value is not None and self._times.get(key) != value:
                     self._times[key] = value
                     yield "", key, value
 
 
-def _values(entries: Mapping[str, ConfigEntry]) -> Iterator[tuple[str, str | None]]:
+def _of_kind(kind: Resource, responses: Responses) -> Iterator[tuple[str, ResourceConfig]]:
+    """Give the answers for resources of one kind, without those that no broker gave."""
+    for resource, future in responses.items():
+        failure = future.exception()
+        if failure is not None and not isinstance(failure, ConnectionRefused):
+            raise failure
+        if failure is None and resource.kind is kind:
+            yield resource.name, future.result()
+
+
+def _missing_permission(error: int, permission: Permission, *, on: str = "") -> PermissionDenied | None:
+    return PermissionDenied(permission, on=on) if error in _AUTHORIZATION_FAILED else None
+
+
+def _values(entries: Mapping[str, DescribedValue]) -> Iterator[tuple[str, str | None]]:
     """Give the configurations of a topic that matter here.
 
     A topic is diskless by its own value: the broker's default is only that of new topics, and not of internal ones.
@@ -171,25 +184,18 @@ def _values(entries: Mapping[str, ConfigEntry]) -> Iterator[tuple[str, str | Non
         yield DISKLESS, next(filter(is_true, own), None)
 
 
-# DescribeConfigs on direct connections, in the place of a client of librdkafka: only the keys that matter.
+# DescribeConfigs on a connection of its own: only the keys that matter.
 #
 # Topics are asked for at any broker, the next one where one fails; the configuration of a broker at that broker. Where
 # what brokers advertise is not reached, bootstrap servers are asked: one of them may be that broker.
 
 
-if TYPE_CHECKING:
-    Entries = dict[str, Any]
-
-_KEYS: Final = {ResourceType.TOPIC: [MIN_ISR, *DISKLESS_KEYS], ResourceType.BROKER: [*CLUSTER_TIMES]}
-_KINDS: Final = {ResourceType.TOPIC: Resource.TOPIC, ResourceType.BROKER: Resource.BROKER}
+_KEYS: Final = {Resource.TOPIC: [MIN_ISR, *DISKLESS_KEYS], Resource.BROKER: [*CLUSTER_TIMES]}
 _ATTEMPTS: Final = 2
 
 
 class DescribedConfigs:
-    """Describes configurations as a client of librdkafka does: one future per resource; one request at a time.
-
-    Attributes:
-        brokers: where they are asked, by id.
+    """Describes configurations: one future per resource; one request at a time.
 
     Args:
         dial: opens a connection.
@@ -199,19 +205,20 @@ class DescribedConfigs:
     """
 
     def __init__(self, dial: Dial, bootstrap: Sequence[Address], *, name: str, seconds: float) -> None:
-        self.brokers: Mapping[int, Address] = {}
+        self._brokers: Mapping[int, Address] = {}
         self._dial, self._seconds = dial, seconds
         self._bootstrap, self._turns = bootstrap, AddressRotation(bootstrap)
         self._connection: Connection | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"{name} configurations")
 
-    def describe_configs(
-        self,
-        resources: Sequence[ConfigResource],
-        request_timeout: float,  # noqa: ARG002 - the signature of librdkafka's client; here each request has the same
-    ) -> dict[ConfigResource, Future[Entries]]:
+    def at(self, brokers: Mapping[BrokerId, tuple[str, int]]) -> DescribedConfigs:
+        """Ask these brokers from now on, and return itself."""
+        self._brokers = {broker: Address(*at) for broker, at in brokers.items()}
+        return self
+
+    def describe(self, resources: Sequence[Described]) -> Responses:
         """Request the configuration of topics, or of one broker."""
-        futures: dict[ConfigResource, Future[Entries]] = {resource: Future() for resource in resources}
+        futures: Responses = {resource: Future() for resource in resources}
         self._thread.submit(self._describe, futures)
         return futures
 
@@ -220,7 +227,7 @@ class DescribedConfigs:
         self._thread.submit(self._hang_up)
         self._thread.shutdown(wait=False)
 
-    def _describe(self, futures: Mapping[ConfigResource, Future[Entries]]) -> None:
+    def _describe(self, futures: Responses) -> None:
         try:
             by_name = self._answered(list(futures))
         except Exception as failure:  # noqa: BLE001 - whatever it is, a caller waits for the futures
@@ -228,15 +235,11 @@ class DescribedConfigs:
                 future.set_exception(failure)
             return
         for resource, future in futures.items():
-            error, entries = by_name.get(resource.name, ResourceConfig(KafkaError.UNKNOWN, {}))
-            if error:
-                future.set_exception(KafkaException(KafkaError(error)))
-            else:
-                future.set_result(entries)
+            future.set_result(by_name.get(resource.name, ResourceConfig(_UNKNOWN, {})))
 
-    def _answered(self, resources: Sequence[ConfigResource]) -> dict[str, ResourceConfig]:
-        if resources[0].restype == ResourceType.BROKER:
-            own = self.brokers[int(resources[0].name)]
+    def _answered(self, resources: Sequence[Described]) -> dict[str, ResourceConfig]:
+        if resources[0].kind is Resource.BROKER:
+            own = self._brokers[int(resources[0].name)]
             connection, answer = self._first_answer([own, *self._bootstrap[:1]], resources)
             connection.close()
             return answer
@@ -245,13 +248,13 @@ class DescribedConfigs:
                 return _described(self._connection, resources)
             except ConnectionRefused:
                 self._hang_up()
-        self._turns.advertised = list(self.brokers.values())
+        self._turns.advertised = list(self._brokers.values())
         addresses = self._turns.next(None, is_asked=True)[:_ATTEMPTS]
         self._connection, answer = self._first_answer(addresses, resources)
         return answer
 
     def _first_answer(
-        self, addresses: Sequence[Address], resources: Sequence[ConfigResource]
+        self, addresses: Sequence[Address], resources: Sequence[Described]
     ) -> tuple[Connection, dict[str, ResourceConfig]]:
         failure = ConnectionRefused("no broker is listed")
         for address in addresses:
@@ -272,6 +275,6 @@ class DescribedConfigs:
             self._connection = None
 
 
-def _described(connection: Connection, resources: Sequence[ConfigResource]) -> dict[str, ResourceConfig]:
-    kind = resources[0].restype
-    return describe_configs(connection, _KINDS[kind], [each.name for each in resources], _KEYS[kind])
+def _described(connection: Connection, resources: Sequence[Described]) -> dict[str, ResourceConfig]:
+    kind = resources[0].kind
+    return describe_configs(connection, kind, [each.name for each in resources], _KEYS[kind])

@@ -1,8 +1,7 @@
 """The reassignments in progress (KIP-455), which metadata does not distinguish from replicas that are missing.
 
-librdkafka has no ListPartitionReassignments, so a connection of ours asks; brokers forward the request to the active
-controller (in ZooKeeper mode they refuse it, and the next one is asked). Without this a partition that is being moved
-looks under-replicated for as long as the move takes (KIP-352).
+Brokers forward the request to the active controller (in ZooKeeper mode they refuse it, and the next one is asked).
+Without this a partition that is being moved looks under-replicated for as long as the move takes (KIP-352).
 """
 
 from __future__ import annotations
@@ -13,18 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka.protocol.admin import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 
 from streaming.contracts.identifiers import BrokerId, Micros
-from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.errors import ConnectionRefused
 from streaming.sources.permissions import DESCRIBE_CLUSTER, PermissionDenied
 from streaming.sources.polling.view import Reassignment
-from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, ServiceRefused, dialer
-from streaming.sources.protocol.security import from_client
+from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, ServiceRefused
 from streaming.sources.source import monotonic
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from streaming.sources.polling.view import Reassignments
-    from streaming.sources.protocol.addresses import Address, Peers
+    from streaming.sources.protocol.addresses import Address
     from streaming.sources.protocol.connection import Connection, Dial
 
 _NEWEST: Final = 0
@@ -147,18 +145,3 @@ def _read(response: Any) -> tuple[int, Reassignments]:  # noqa: ANN401 - kafka-p
 
 def _ids(brokers: Sequence[int] | None) -> tuple[BrokerId, ...]:
     return tuple(map(BrokerId, brokers or ()))
-
-
-def dialer_of(client: Mapping[str, str], peers: Peers | None = None) -> Dial:
-    """Return a dialer for ``[cluster.client]``; one that always refuses where only librdkafka can log in so."""
-    try:
-        return dialer(from_client(client), peers)
-    except ConfigurationError as error:
-        refusal = ServiceRefused(
-            f"reassignments cannot be listed, so that these partitions look under-replicated: {error}"
-        )
-
-    def refuse(address: Address, *, response_seconds: float) -> Connection:  # noqa: ARG001 - the signature of Dial
-        raise refusal
-
-    return refuse

@@ -1,7 +1,7 @@
 """Polls the brokers: the primary source where the metadata log is not authorised, else a second one.
 
-Nothing blocks on one broker: threads read the metadata, librdkafka the offsets, of each leader separately, and a poll
-returns the responses that have arrived.
+Nothing blocks on one broker: threads read the metadata, the configurations and the reassignments, and a poll returns
+the responses that have arrived.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from streaming.contracts.observations import Heartbeat, Observation, SnapshotRea
 from streaming.errors import ConnectionRefused, IsrwatchError
 from streaming.sources import checkpoint
 from streaming.sources.permissions import MissingPermissions, addressed, grantee_of, unanswered
-from streaming.sources.polling.access import access_of
-from streaming.sources.polling.configs import ConfigsRound
-from streaming.sources.polling.librdkafka import OffsetsRound
+from streaming.sources.polling.broker import ConnectedBrokers
+from streaming.sources.polling.configs import ConfigsRound, DescribedConfigs
 from streaming.sources.polling.metadata import MetadataRound, TimedView
-from streaming.sources.polling.reassignments import ReassignmentsRound, dialer_of
+from streaming.sources.polling.reassignments import ReassignmentsRound
 from streaming.sources.polling.view import (
     ClusterView,
     PartitionView,
@@ -31,14 +30,14 @@ from streaming.sources.polling.view import (
     steps,
 )
 from streaming.sources.protocol.addresses import parse_servers
-from streaming.sources.protocol.connection import NodeTooOld, ServiceRefused
+from streaming.sources.protocol.connection import ServiceRefused, dialer
+from streaming.sources.protocol.security import from_client
 from streaming.sources.source import Timer, monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from streaming.sources.polling.access import Access
     from streaming.sources.protocol.addresses import Peers
 
 HOUR: Final = Micros(3_600_000_000)
@@ -52,15 +51,16 @@ class AdminSource:
     As the primary source (``SourceKind.POLL``) it reports every partition that changed between two polls, with the time
     window of the change. It sends a full report at the start, after failed polls, when a topic or a broker was added or
     removed, and every ``snapshot_micros``. Otherwise (``SourceKind.NONE``) it reports configurations only, unless the
-    primary source is not whole or is silent: then it polls in its place, and begins with a full report. Offsets are of
-    leaders, and only where librdkafka has to ask for them; elsewhere they are samples.
+    primary source is not whole or is silent: then it polls in its place, and begins with a full report.
 
     Args:
         bootstrap_servers: ``host:port``, comma-separated.
-        client: librdkafka properties for security and the like.
+        client: librdkafka properties for security.
         cluster: the display name of the cluster.
         name: name of the source on the bus, for example ``admin:collector-1``.
-        poll_micros, offsets_micros, config_micros: intervals of polls of each kind.
+        poll_micros: interval of polls of the metadata.
+        view_micros: the same while another source is the primary one: which topics and brokers there are.
+        config_micros: interval of polls of configurations.
         source_kind: ``POLL`` (primary source) or ``NONE``.
         is_primary_current: whether the primary source of the cluster knows the state, and still reads; asked each time.
         report: takes one line for the user.
@@ -81,7 +81,7 @@ class AdminSource:
         cluster: str,
         name: str,
         poll_micros: Micros,
-        offsets_micros: Micros,
+        view_micros: Micros,
         config_micros: Micros,
         source_kind: SourceKind,
         snapshot_micros: Micros = HOUR,
@@ -95,21 +95,21 @@ class AdminSource:
         self._cluster = cluster
         self._kind = self._own_kind = source_kind
         self._is_primary_current, self._say = is_primary_current, report
-        self._poll_micros, self._corroborating_micros = poll_micros, min(offsets_micros, config_micros)
-        self._seconds = request_seconds
+        self._poll_micros, self._view_micros = poll_micros, view_micros
         self._servers = bootstrap_servers
         self._grantee = grantee_of(bootstrap_servers, client)
         is_primary = source_kind is SourceKind.POLL
         self._reports = PolledReports(name, poll_micros=poll_micros, snapshot_micros=snapshot_micros)
         self._epochs = SeenEpochs(epochs)
-        self._metadata_due = Timer(poll_micros if is_primary else self._corroborating_micros)
-        self._offsets_due = Timer(offsets_micros)
+        self._metadata_due = Timer(poll_micros if is_primary else self._view_micros)
         self._configs_due = Timer(config_micros)
-        self._timers = (self._metadata_due, self._offsets_due, self._configs_due)
         self._everything_due = Timer(snapshot_micros)
-        self._configs = ConfigsRound(request_seconds)
-        self._dial = dialer_of(client, peers)
-        self._open(access_of(bootstrap_servers, client, peers, cluster=cluster, name=name, seconds=request_seconds))
+        self._configs = ConfigsRound()
+        dial, servers = dialer(from_client(client), peers), parse_servers(bootstrap_servers)
+        self._described = DescribedConfigs(dial, servers, name=name, seconds=request_seconds)
+        reassignments = ReassignmentsRound(dial, name=name, seconds=request_seconds)
+        brokers = ConnectedBrokers(dial, cluster=cluster, seconds=request_seconds)
+        self._metadata = MetadataRound(brokers, servers, reassignments, name=name, seconds=request_seconds)
         self._last: TimedView | None = None
         self._refusal: ConnectionRefused | None = None
         self._missing = MissingPermissions(self._grantee)
@@ -156,16 +156,7 @@ class AdminSource:
     def close(self) -> None:
         """Close the connections; a request in flight ends by its own timeout."""
         self._metadata.close()
-        self._offsets.close()
-        self._access.close()
-
-    def _open(self, access: Access) -> None:
-        """Ask in this way from now on."""
-        self._access = access
-        self._offsets = OffsetsRound(access.leaders, name=self.name)
-        reassignments = ReassignmentsRound(self._dial, name=self.name, seconds=self._seconds)
-        servers = parse_servers(self._servers)
-        self._metadata = MetadataRound(access.brokers, servers, reassignments, name=self.name, seconds=self._seconds)
+        self._described.close()
 
     def _send_due(self, now: Micros) -> None:
         """Send every request that is due."""
@@ -174,34 +165,25 @@ class AdminSource:
             self._metadata.ask(self._epochs.before if self._last is None else self._last.view)
         if self._last is None:
             return
-        if self._offsets_due.take_due(moment):
-            self._offsets.ask(self._last.view, now)
         if self._configs_due.take_due(moment):
             if self._configs.is_outstanding:
                 self._configs_due.hasten(moment + _AWAITED)
                 return
             everything = self._everything_due.take_due(moment)
-            configs = self._access.configs_at(self._last.view.brokers)
-            self._configs.ask(configs, self._last.view, now, everything=everything)
+            view = self._last.view
+            self._configs.ask(self._described.at(view.brokers), view, now, everything=everything)
 
     def _take(self, now: Micros, skew: int) -> list[Observation]:
         """Return the observations of every response that has arrived."""
         observations = self._take_metadata(now, skew)
         if self._last is not None:
-            envelope = self._envelope(self._last.view, now)
-            observations += self._offsets.take(self._last.view, envelope, now)
-            observations += self._configs.take(envelope, now)
+            observations += self._configs.take(self._envelope(self._last.view, now), now)
         return observations
 
     def _take_metadata(self, now: Micros, skew: int) -> list[Observation]:
         before = self._last
         try:
             read = self._metadata.take(None if before is None else before.view, self._epochs.before)
-        except NodeTooOld:
-            self.close()
-            self._open(self._access.older())
-            self._metadata_due.expire()
-            return []
         except ConnectionRefused as failure:
             self._refusal = failure if isinstance(failure, ServiceRefused) else unanswered(self._servers, failure)
             self._reports.miss_changes()
@@ -215,7 +197,7 @@ class AdminSource:
         self._last = read
         if before is not None and before.view.cluster_id != read.view.cluster_id:
             before = None  # nothing that was seen before is of this cluster
-            self._configs = ConfigsRound(self._seconds)
+            self._configs = ConfigsRound()
             self.request_full_report()
         if before is None or before.view.topic_ids != read.view.topic_ids:
             self._configs_due.expire()
@@ -243,7 +225,7 @@ class AdminSource:
             )
             self._kind = kind
             self._reports.miss_changes()
-            self._metadata_due.period = self._poll_micros if kind is SourceKind.POLL else self._corroborating_micros
+            self._metadata_due.period = self._poll_micros if kind is SourceKind.POLL else self._view_micros
             self._metadata_due.expire()
 
     def _envelope(self, view: ClusterView, now: Micros) -> dict[str, Any]:
@@ -262,8 +244,7 @@ class AdminSource:
         refusal, self._refusal = self._refusal, None
         if refusal is not None:
             raise addressed(refusal, self._grantee)
-        configs = self._configs.refusal, self._configs.broker_refusal
-        self._missing.raise_new((*self._metadata.refusals, self._offsets.refusal, *configs))
+        self._missing.raise_new((*self._metadata.refusals, self._configs.refusal, self._configs.broker_refusal))
 
     def _wait(self, until: int) -> bool:
         """Wait for a response or for the next due request; return False when the poll has used its time."""
@@ -271,9 +252,9 @@ class AdminSource:
         left = until - now
         if left <= 0:
             return False
-        timers = [self._metadata_due] if self._last is None else [*self._timers]
+        timers = [self._metadata_due] if self._last is None else [self._metadata_due, self._configs_due]
         due = min(timer.next_at for timer in timers) - now
-        pending = [*self._metadata.pending(), *self._offsets.pending(), *self._configs.pending()]
+        pending = [*self._metadata.pending(), *self._configs.pending()]
         seconds = max(1_000, min(left, due)) / 1_000_000
         if pending:
             wait(pending, timeout=seconds, return_when=FIRST_COMPLETED)

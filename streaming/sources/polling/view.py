@@ -44,8 +44,8 @@ _NONE: Final = Reassignment()
 class PartitionView(NamedTuple):
     """One partition in a broker's metadata response, and what is requested separately.
 
-    ``leader_epoch`` is None where the cluster has no topic ids, or librdkafka was asked. ``offline`` are the replicas
-    of brokers that are not alive, and those in log directories that failed (KIP-112).
+    ``leader_epoch`` is None where the cluster has no topic ids. ``offline`` are the replicas of brokers that are not
+    alive, and those in log directories that failed (KIP-112).
     """
 
     replicas: tuple[BrokerId, ...]
@@ -106,15 +106,6 @@ class ClusterView:
     def partition_count(self, topic: str) -> int:
         """Return how many partitions a topic has: Kafka numbers them from 0, without holes."""
         return max(self.partition_counts.get(topic, 0), max(self.topics[topic], default=-1) + 1)
-
-    def led_by(self) -> dict[BrokerId, list[tuple[str, int]]]:
-        """Group the partitions by leader, without leaderless ones."""
-        groups: dict[BrokerId, list[tuple[str, int]]] = {}
-        for topic, parts in self.topics.items():
-            for partition, view in parts.items():
-                if view.leader != NO_LEADER:
-                    groups.setdefault(view.leader, []).append((topic, partition))
-        return groups
 
 
 def _seen_in(view: PartitionView, listed: Reassignment) -> Reassignment:

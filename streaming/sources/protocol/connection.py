@@ -106,7 +106,7 @@ class ServiceRefused(ConnectionRefused):
 
 
 class NodeTooOld(ServiceRefused):
-    """The node is too old for our requests, not for those of librdkafka."""
+    """The node is too old for our requests."""
 
 
 def resolved(address: Address, seconds: float) -> list[Any]:
@@ -139,7 +139,6 @@ class Connection:
 
     Attributes:
         address: of the node.
-        is_old: whether the node is older than Kafka 2.4: it does not support ApiVersions 3 (KIP-511).
         features: the levels of the cluster's features that the node knows, as ``metadata.version``; none of ZooKeeper.
 
     Args:
@@ -162,7 +161,6 @@ class Connection:
         peer: Peer | None = None,
     ) -> None:
         self.address = address
-        self.is_old = False
         self.features: dict[str, int] = {}
         self._peer = peer or Peer()
         self._correlation = 0
@@ -297,7 +295,6 @@ class Connection:
             versions, self.features = self._exchange(request, _Versions, _versions_and_features)
             if versions:
                 return versions
-            self.is_old = True
         raise NodeTooOld(f"{self.address} is too old: it does not say which requests it supports")
 
     def _log_in(self, security: Security) -> None:

@@ -1,8 +1,8 @@
 """Encryption and authentication of a connection, from librdkafka properties.
 
 Supported: security.protocol, sasl.mechanism(s), sasl.username, sasl.password, sasl.oauthbearer.* with OpenID Connect,
-a command that prints a token (:mod:`tokens`), and what :mod:`tls` lists. Other
-properties of TLS are refused; properties that do not concern a connection are ignored.
+a command that prints a token (:mod:`tokens`), and what :mod:`tls` lists. Properties of librdkafka that change neither
+whom a connection reaches, nor what it believes, nor who it logs in as are ignored; every other one is refused by name.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.sasl.oauth import SaslMechanismOAuth
 
 from streaming.errors import ConfigurationError
-from streaming.sources.protocol.tls import Tls, UnsupportedProperty
+from streaming.sources.protocol.tls import VERIFICATION, Tls
 from streaming.sources.protocol.tokens import COMMAND, Provider, Tokens, are_known, tokens_of
 
 if TYPE_CHECKING:
@@ -23,6 +23,44 @@ if TYPE_CHECKING:
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _OAUTH: Final = "OAUTHBEARER"
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", _OAUTH)
+USED: Final = frozenset({
+    "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password",
+    "sasl.oauthbearer.method", "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.scope", "sasl.oauthbearer.extensions",
+    "https.ca.location", VERIFICATION, COMMAND,
+})  # fmt: skip
+"""The properties that have an effect here, without those of TLS, which begin with ``ssl.``."""
+IGNORED: Final = frozenset({
+    # What every client has: buffers, times, retries, logs.
+    "client.id", "client.rack", "client.dns.lookup", "message.max.bytes", "message.copy.max.bytes",
+    "receive.message.max.bytes", "max.in.flight.requests.per.connection", "max.in.flight",
+    "metadata.recovery.strategy", "metadata.max.age.ms", "metadata.recovery.rebootstrap.trigger.ms",
+    "topic.metadata.refresh.interval.ms", "topic.metadata.refresh.fast.cnt",
+    "topic.metadata.refresh.fast.interval.ms", "topic.metadata.refresh.sparse", "topic.metadata.propagation.max.ms",
+    "topic.blacklist", "debug", "socket.timeout.ms", "socket.blocking.max.ms", "socket.send.buffer.bytes",
+    "socket.receive.buffer.bytes", "socket.keepalive.enable", "socket.nagle.disable", "socket.max.fails",
+    "broker.address.ttl", "broker.address.family", "socket.connection.setup.timeout.ms", "connections.max.idle.ms",
+    "reconnect.backoff.jitter.ms", "reconnect.backoff.ms", "reconnect.backoff.max.ms", "retry.backoff.ms",
+    "retry.backoff.max.ms", "statistics.interval.ms", "log_level", "log.thread.name", "log.connection.close",
+    "enable.random.seed", "api.version.request", "api.version.request.timeout.ms", "api.version.fallback.ms",
+    "broker.version.fallback", "allow.auto.create.topics", "enable.metrics.push",
+    # What logins have that are not those above: the mechanism decides whether one is used.
+    "sasl.kerberos.service.name", "sasl.kerberos.principal", "sasl.kerberos.kinit.cmd", "sasl.kerberos.keytab",
+    "sasl.kerberos.min.time.before.relogin", "sasl.oauthbearer.sub.claim.name",
+    # What consumers and producers have.
+    "group.id", "group.instance.id", "group.protocol", "group.remote.assignor", "partition.assignment.strategy",
+    "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "enable.auto.commit",
+    "auto.commit.interval.ms", "enable.auto.offset.store", "auto.offset.reset", "queued.min.messages",
+    "queued.max.messages.kbytes", "fetch.wait.max.ms", "fetch.message.max.bytes", "max.partition.fetch.bytes",
+    "fetch.max.bytes", "fetch.min.bytes", "isolation.level", "enable.partition.eof", "check.crcs",
+    "transactional.id", "transaction.timeout.ms", "enable.idempotence", "queue.buffering.max.messages",
+    "queue.buffering.max.kbytes", "queue.buffering.max.ms", "linger.ms", "message.send.max.retries", "retries",
+    "compression.codec", "compression.type", "compression.level", "batch.num.messages", "batch.size",
+    "request.required.acks", "acks", "request.timeout.ms", "message.timeout.ms", "delivery.timeout.ms",
+    "partitioner",
+})  # fmt: skip
+"""The properties of librdkafka that mean nothing here, and whose lack changes nothing that is read."""
+_SERVERS: Final = frozenset({"bootstrap.servers", "metadata.broker.list"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +105,9 @@ def from_client(client: Mapping[str, str], table: str = "cluster.client") -> Sec
     """Parse ``[cluster.client]``, or another table like it.
 
     Raises:
-        UnsupportedProperty: the metadata log cannot be read with this SASL mechanism, or with a property of TLS.
-        ConfigurationError: any other unsupported value, a missing password, an unreadable file.
+        ConfigurationError: an unsupported property or value, a missing password, an unreadable file.
     """
+    _check_names(client, table)
     protocol = client.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         raise ConfigurationError(f"{table} security.protocol is {protocol!r}; use one of {', '.join(_PROTOCOLS)}")
@@ -81,15 +119,14 @@ def from_client(client: Mapping[str, str], table: str = "cluster.client") -> Sec
     key = "sasl.mechanisms" if "sasl.mechanisms" in client else "sasl.mechanism"
     mechanism = client.get(key, "").upper()
     if mechanism not in _MECHANISMS:
-        raise UnsupportedProperty(
-            f"{table} {key} is {mechanism!r}, but the metadata log can only be read with "
-            f'{", ".join(_MECHANISMS)}; use one of them, or set collect.primary_source = "poll"'
+        raise ConfigurationError(
+            f"{table} {key} is {mechanism!r}, but isrwatch logs in with {', '.join(_MECHANISMS)} only; let a listener "
+            f"offer one of them, and name it here{_instead(table)}"
         )
     if mechanism == _OAUTH and not are_known(client):
-        raise UnsupportedProperty(
-            f"{table} {key} is {mechanism!r}, but the metadata log can only be read with tokens of OpenID Connect "
-            f'("sasl.oauthbearer.method" = "oidc") or of a command ("{COMMAND}"); use one of them, or set '
-            'collect.primary_source = "poll"'
+        raise ConfigurationError(
+            f"{table} {key} is {mechanism!r}, but nothing says where its tokens come from: set "
+            f'"sasl.oauthbearer.method" = "oidc" for OpenID Connect, or "{COMMAND}"'
         )
     if mechanism == _OAUTH:
         return Security(tls, mechanism, table=table, tokens=tokens_of(client, table))
@@ -97,6 +134,27 @@ def from_client(client: Mapping[str, str], table: str = "cluster.client") -> Sec
         if required not in client:
             raise ConfigurationError(f"{table} {required} is missing; {mechanism} requires it")
     return Security(tls, mechanism, client["sasl.username"], client["sasl.password"], table)
+
+
+def _check_names(client: Mapping[str, str], table: str) -> None:
+    for key in sorted(client):
+        if key in _SERVERS:
+            raise ConfigurationError(
+                f"{table} {key} has no effect; remove it: cluster.bootstrap_servers has the addresses"
+            )
+        if key.startswith("sasl.oauthbearer.") and key not in USED | IGNORED:
+            raise ConfigurationError(
+                f'{table} {key} is not supported; remove it, and set "{COMMAND}" to a command that prints such a token'
+            )
+        if not key.startswith("ssl.") and key not in USED | IGNORED:
+            raise ConfigurationError(
+                f"{table} {key} is unknown, or not supported; correct or remove it. Those that have an effect are "
+                f"{', '.join(sorted(USED))} and ssl.*"
+            )
+
+
+def _instead(table: str) -> str:
+    return "" if table == "cluster.client" else ', or set collect.primary_source = "poll", which asks no controller'
 
 
 def without_login(client: Mapping[str, str]) -> Security:

@@ -27,6 +27,11 @@ SUPPORTED: Final = frozenset({
 })  # fmt: skip
 _PROBE: Final = "probe"
 VERIFICATION: Final = "enable.ssl.certificate.verification"
+_KEYSTORE: Final = "ssl.keystore."
+_OF_KEYSTORE: Final = (
+    "write what is in the keystore into a file, by openssl pkcs12 -nodes -in KEYSTORE -out client.pem, and that into "
+    "ssl.certificate.location and ssl.key.location"
+)
 _OWN: Final = ("ssl.certificate.", "ssl.key.", "ssl.cipher.")
 # The last authority of a file counts, because a new one stands next to the old one for a time; of our own
 # certificate and of those that sign it the first one.
@@ -34,10 +39,6 @@ _LASTING: Final = (
     ("ssl.ca.location", max), ("ssl.ca.pem", max), ("ssl.certificate.location", min), ("ssl.certificate.pem", min),
 )  # fmt: skip
 _BOOLEANS: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
-
-
-class UnsupportedProperty(ConfigurationError):
-    """A property or a value that librdkafka may support, but the reader of the metadata log does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +52,13 @@ class Tls:
         """Check the properties, and the files as they are now.
 
         Raises:
-            UnsupportedProperty: one of them is not supported here.
-            ConfigurationError: a file cannot be used.
+            ConfigurationError: one of them is not supported, or a file cannot be used.
         """
         unsupported = sorted(key for key in self.client if key.startswith("ssl.") and key not in SUPPORTED)
         if unsupported:
-            raise UnsupportedProperty(
-                f"{self.table} {unsupported[0]} is not supported for the metadata log, which can be read with "
-                f'{", ".join(sorted(SUPPORTED))}; use these, or set collect.primary_source = "poll"'
-            )
+            others = f"remove it, or use some of {', '.join(sorted(SUPPORTED))}"
+            fix = _OF_KEYSTORE if unsupported[0].startswith(_KEYSTORE) else others
+            raise ConfigurationError(f"{self.table} {unsupported[0]} is not supported: {fix}")
         self.context()
 
     def context(self) -> ssl.SSLContext:

@@ -245,7 +245,6 @@ def open_samples(
 
     Raises:
         ConfigurationError: an address or a client property is wrong.
-        UnsupportedProperty: only librdkafka can log in so.
     """
     collect, cluster, peers = settings.collect, settings.cluster, Peers()
     source = SamplesSource(

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse
 
@@ -26,11 +27,11 @@ from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log import quorum as quorum_module
 from streaming.sources.metadata_log.messages import LogEnd
-from streaming.sources.polling.librdkafka import new_client
 from streaming.sources.protocol import connection as connection_module
 from streaming.sources.protocol.addresses import Address, Peers, parse_servers
 from streaming.sources.protocol.connection import Connection, NodeTooOld, ServiceRefused, dialer
-from streaming.sources.protocol.security import Security, from_client
+from streaming.sources.protocol.security import IGNORED, USED, Security, from_client
+from streaming.sources.protocol.tls import SUPPORTED
 from streaming.sources.protocol.tokens import COMMAND
 from tests.sources.metadata_log.conftest import FIXTURES
 
@@ -148,20 +149,6 @@ def test_a_token_logs_in_and_a_wrong_one_is_one_sentence_without_it(quorum: Any,
     assert "xyz" not in str(refusal.value)
 
 
-def test_librdkafka_gets_the_tokens_of_the_same_command(quorum: Any, address: Address) -> None:
-    logins: list[TokenServer] = []
-
-    def login() -> TokenServer:
-        logins.append(TokenServer())
-        return logins[-1]
-
-    quorum.login = login
-    client = new_client({**TOKENS, COMMAND: "echo abc", "bootstrap.servers": str(address), "log_level": "0"})
-    with suppress(KafkaException):  # the node has no brokers to report
-        client.list_topics(timeout=20)
-    assert any(each.is_done for each in logins)
-
-
 def test_a_mechanism_that_is_lacking_is_refused(quorum: Any, address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     quorum.login = Server
     monkeypatch.setattr(f"{__name__}.OFFERED", ["SCRAM-SHA-512"])
@@ -270,11 +257,30 @@ def test_a_client_certificate_is_shown_to_servers_that_ask(
     ("client", "sentence"),
     [
         ({"security.protocol": "PLAIN"}, "security.protocol is 'PLAIN'; use one of PLAINTEXT, SSL, SASL_PLAINTEXT, SA"),
-        ({**LOGIN, "sasl.mechanism": "GSSAPI"}, "sasl.mechanism is 'GSSAPI', but the metadata log can only be read wi"),
+        ({**LOGIN, "sasl.mechanism": "GSSAPI"}, "sasl.mechanism is 'GSSAPI', but isrwatch logs in with PLAIN, SCRAM-"),
+        ({**LOGIN, "sasl.mechanisms": "GSSAPI"}, "sasl.mechanisms is 'GSSAPI', but isrwatch logs in with PLAIN, SCRAM"),
+        (TOKENS, "sasl.mechanism is 'OAUTHBEARER', but nothing says where its tokens come from: set "),
+        (
+            {**TOKENS, "enable.sasl.oauthbearer.unsecure.jwt": "true"},
+            "enable.sasl.oauthbearer.unsecure.jwt is unknown,",
+        ),
+        ({**TOKENS, "sasl.oauthbearer.config": "principal=me"}, "sasl.oauthbearer.config is not supported; remove it,"),
         (LOGIN_OF_NOBODY, "sasl.username is missing; PLAIN requires it"),
         ({**TLS, "ssl.ca.location": "/nowhere"}, "ssl.ca.location cannot be used: /nowhere"),
         ({**TLS, "ssl.certificate.location": "/nowhere"}, "ssl.certificate.location cannot be used: /nowhere"),
-        ({**TLS, "ssl.keystore.location": "own.p12"}, "ssl.keystore.location is not supported for the metadata log, w"),
+        ({**TLS, "ssl.keystore.location": "own.p12"}, "ssl.keystore.location is not supported: write what is in the k"),
+        (
+            {**TLS, "ssl.providers": "legacy"},
+            "ssl.providers is not supported: remove it, or use some of ssl.ca.location",
+        ),
+        (
+            {"bootstrap.servers": "b:1"},
+            "bootstrap.servers has no effect; remove it: cluster.bootstrap_servers has the a",
+        ),
+        (
+            {"securty.protocol": "SSL"},
+            "securty.protocol is unknown, or not supported; correct or remove it. Those that ",
+        ),
         ({**TLS, VERIFICATION: "no"}, f"{VERIFICATION} is 'no'; write true or false"),
     ],
 )
@@ -284,8 +290,23 @@ def test_a_wrong_property_is_named(client: dict[str, str], sentence: str) -> Non
     assert f"cluster.client {sentence}" in str(refusal.value)
 
 
-def test_properties_of_other_clients_are_left_alone() -> None:
-    assert from_client({"socket.timeout.ms": "1000"}) == Security()
+def test_controllers_with_a_login_that_there_is_not_need_not_be_asked() -> None:
+    with pytest.raises(ConfigurationError, match=r'^cluster\.controllers\.client .*, or set collect.* = "poll"'):
+        from_client({**LOGIN, "sasl.mechanism": "GSSAPI"}, "cluster.controllers.client")
+
+
+def test_properties_that_change_nothing_here_are_left_alone() -> None:
+    assert from_client(dict.fromkeys(IGNORED, "1000")) == Security()
+
+
+def test_every_property_but_our_own_is_spelled_as_librdkafka_does() -> None:
+    unknown = set()
+    for key in {*USED, *SUPPORTED, *IGNORED}:
+        with pytest.raises(KafkaException) as refusal:  # of the first that is wrong
+            AdminClient({key: "true", "nonsense": "true"})
+        if f'No such configuration property: "{key}"' in str(refusal.value):
+            unknown.add(key)
+    assert unknown == {COMMAND}
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from streaming.commands import app, doctor_machine
 from streaming.commands.doctor import CHECKS, CHECKS_OF_THE_MACHINE
 from streaming.commands.doctor_machine import Status
+from streaming.errors import ConfigurationError
 from streaming.runtime.listening import address_of, listen
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.metadata_log.decoding import NEWEST_METADATA_VERSION
@@ -24,7 +25,6 @@ from streaming.web.protection import protection_of
 from streaming.web.status import StatusServer
 from tests.plugins.certificates import make_certificate
 from tests.plugins.fake_kafka import FakeKafka
-from tests.plugins.mock_kafka import MockKafka
 from tests.sources.metadata_log.conftest import FRAMES
 
 HASH = "$2y$04$PTGfq2o8T0Lq0Ja3oFKlV.bDZNIuhrfBoGAPCLlBTCEzVjJHdcoIC"
@@ -54,6 +54,14 @@ def test_bootstrap_servers_of_two_clusters_are_a_problem(fake_kafka: Callable[[i
     assert status is Status.PROBLEM
     assert sentence.startswith("cluster.bootstrap_servers names brokers of several clusters: 127.0.0.1:")
     assert f"{other.bootstrap_servers} is of another-cluster; name those of one" in sentence
+
+
+@pytest.mark.parametrize("check", ["brokers", "polling", "samples", "reassignments"])
+def test_a_login_that_there_is_not_is_named_by_every_check_that_asks_brokers(check: str) -> None:
+    client = {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}
+    settings = Settings(cluster=ClusterSettings(bootstrap_servers="127.0.0.1:1", client=client))
+    with pytest.raises(ConfigurationError, match=r"^cluster\.client sasl\.mechanism is 'GSSAPI', but"):
+        list(CHECKS[check](settings))
 
 
 def test_the_log_is_read_and_a_missing_permission_is_named_with_what_happens_meanwhile(quorum: Any) -> None:
@@ -95,14 +103,14 @@ def test_the_version_of_the_metadata_records_is_compared_with_what_can_be_read(
     assert sentence in said
 
 
-def test_what_can_be_polled_is_counted(mock_kafka: Callable[[int], MockKafka]) -> None:
-    cluster = mock_kafka(3)
+def test_what_can_be_polled_is_counted(fake_kafka: Callable[[int], FakeKafka]) -> None:
+    cluster = fake_kafka(3)
     empty = found("polling", cluster.bootstrap_servers)
     assert empty[0] == (Status.OK, "visible: 3 brokers and 0 topics")
     cluster.create_topic("orders", partitions=2, replicas=1)
     first, second, *_ = found("polling", cluster.bootstrap_servers)
     assert first == (Status.OK, "visible: 3 brokers and 1 topic")
-    assert second == (Status.OK, "offsets of 2 partitions can be read")
+    assert second == (Status.OK, "min.insync.replicas of 1 topic can be read")
 
 
 def test_a_folder_that_cannot_be_written_and_a_full_disk_are_found(

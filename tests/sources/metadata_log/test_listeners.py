@@ -22,10 +22,9 @@ from streaming.contracts.identifiers import Micros
 from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
 from streaming.sources.collector import listener_watch, listeners
 from streaming.sources.collector.listener_watch import ListenerWatch
-from streaming.sources.collector.listeners import Listener, Role, discover
+from streaming.sources.collector.listeners import Listener, Role
 from streaming.sources.protocol.addresses import MAX_PEERS, Address, Peers
-from streaming.sources.protocol.tls import Tls, UnsupportedProperty, expires_at, expiries_in
-from tests.plugins.mock_kafka import MockKafka
+from streaming.sources.protocol.tls import Tls, expires_at, expiries_in
 from tests.sources.metadata_log.conftest import FIXTURES
 
 DAY = 86_400
@@ -254,21 +253,6 @@ def test_controllers_are_asked_at_their_own_addresses_with_their_own_table(quoru
         f"client_certificate_expiry_timestamp_seconds{{{own}}}": authority.end(pem),
         f"listener_certificate_expiry_timestamp_seconds{{{shown}}}": authority.end(pem),
     }
-
-
-def test_with_a_login_that_only_librdkafka_has_the_brokers_are_those_that_it_lists(
-    mock_kafka: Callable[[int], MockKafka], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise UnsupportedProperty("the mock cluster has no login")
-
-    monkeypatch.setattr(listeners, "bootstrap_of", refuse)
-    cluster = mock_kafka(3)
-    settings = Settings(cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers))
-    listed = discover(settings)
-    brokers = [each for each in listed if each.role is Role.BROKER]
-    assert [each.node for each in brokers] == ["1", "2", "3"]
-    assert ",".join(str(each.address) for each in brokers) == cluster.bootstrap_servers
 
 
 def test_a_round_ends_while_a_certificate_is_replaced_and_its_key_is_not_yet(quorum: Any, authority: Authority) -> None:

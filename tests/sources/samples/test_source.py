@@ -21,7 +21,7 @@ from streaming.sources.samples.kind import Kind
 from streaming.sources.samples.offsets import OffsetsKind
 from streaming.sources.samples.source import SamplesSource
 from tests.blocks import singly
-from tests.plugins.fake_kafka import FakeKafka
+from tests.plugins.fake_kafka import METADATA, FakeKafka
 from tests.sources.samples.opened import PATIENCE, open_samples, polled, until
 
 OpenSource = Callable[..., SamplesSource]
@@ -221,10 +221,19 @@ def test_a_broker_that_is_older_than_the_others_has_its_offsets(open_source: Ope
     assert {broker for (_, broker), each in found.items() if each.size_bytes is not None} <= {1, 3}
 
 
-def test_of_a_cluster_that_is_too_old_there_are_no_samples_and_one_line(
+def test_of_a_cluster_with_old_brokers_alone_there_are_offsets_and_no_sizes(
     open_source: OpenSource, cluster: FakeKafka
 ) -> None:
     cluster.old = {1, 2, 3}
+    found = newest(until(open_source(cluster), has_all))
+    assert {each.leader_log_end_offset for each in found.values()} == {100}
+    assert {each.size_bytes for each in found.values()} == {None}
+
+
+def test_of_a_cluster_that_is_too_old_there_are_no_samples_and_one_line(
+    open_source: OpenSource, cluster: FakeKafka
+) -> None:
+    cluster.newest[METADATA] = 4
     lines: list[str] = []
     source = open_source(cluster, report=lines.append)
     began = time.monotonic()
@@ -232,7 +241,7 @@ def test_of_a_cluster_that_is_too_old_there_are_no_samples_and_one_line(
         assert not polled(source)
     (line,) = lines
     assert "there are no samples of this cluster" in line
-    assert "older than Kafka 2.4" in line
+    assert "older than Kafka 1.0" in line
 
 
 def test_nobody_who_says_which_brokers_there_are_is_a_refusal(open_source: OpenSource, cluster: FakeKafka) -> None:
