@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -114,25 +115,30 @@ def wanted(settings: KafkaBusSettings) -> Iterator[NewTopic]:
         yield NewTopic(name, partitions, settings.replication_factor, config=configuration)
 
 
-def ensure(admin: AdminClient, settings: KafkaBusSettings) -> dict[str, Topic]:
+def ensure(admin: AdminClient, settings: KafkaBusSettings, seconds: float = SECONDS) -> dict[str, Topic]:
     """Create the topics that are missing, and describe both, by name.
 
     Raises:
         ConnectionRefused: no broker of the bus answers.
         ConfigurationError: a topic is missing and may not be created.
     """
-    found = described(admin, settings)
+    found = described(admin, settings, seconds)
     missing = [topic for topic in wanted(settings) if topic.topic not in found]
     if not missing:
         return found
-    for name, future in admin.create_topics(missing, operation_timeout=SECONDS, request_timeout=SECONDS).items():
+    for name, future in admin.create_topics(missing, operation_timeout=seconds, request_timeout=seconds).items():
         try:
             future.result()
         except KafkaException as refusal:
             error = refusal.args[0]
             if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise _not_created(settings, name, error) from None
-    return described(admin, settings)
+    deadline = time.monotonic() + SECONDS
+    while len(found := described(admin, settings)) < len([*wanted(settings)]) and time.monotonic() < deadline:
+        time.sleep(0.1)  # the broker that is asked has not heard of it yet
+    if absent := [topic.topic for topic in missing if topic.topic not in found]:
+        raise ConnectionRefused(f"the bus at {settings.bootstrap_servers} has created {absent[0]}, but does not show it")
+    return found
 
 
 def _not_created(settings: KafkaBusSettings, name: str, error: KafkaError) -> IsrwatchError:
@@ -151,7 +157,7 @@ def unreachable(settings: KafkaBusSettings, error: KafkaError) -> IsrwatchError:
     return ConnectionRefused(f"the bus at {settings.bootstrap_servers} does not answer: {error.str()}")
 
 
-def described(admin: AdminClient, settings: KafkaBusSettings) -> dict[str, Topic]:
+def described(admin: AdminClient, settings: KafkaBusSettings, seconds: float = SECONDS) -> dict[str, Topic]:
     """Describe the topics that exist, by name.
 
     Raises:
@@ -160,7 +166,7 @@ def described(admin: AdminClient, settings: KafkaBusSettings) -> dict[str, Topic
     """
     expected = {topic.topic: topic for topic in wanted(settings)}
     topics: dict[str, Topic] = {}
-    for name, future in admin.describe_topics(TopicCollection([*expected]), request_timeout=SECONDS).items():
+    for name, future in admin.describe_topics(TopicCollection([*expected]), request_timeout=seconds).items():
         try:
             description = future.result()
         except KafkaException as refusal:
