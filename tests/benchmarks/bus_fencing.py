@@ -1,4 +1,6 @@
-"""What it costs to ship each round in a transaction, beside the idempotent producer: python -m tests.benchmarks.bus_fencing.
+"""What it costs to ship each round in a transaction, beside the idempotent producer.
+
+    python -m tests.benchmarks.bus_fencing
 
 Three brokers of the sandbox, a topic with three replicas and two in-sync ones. In turn, round for round: one record and
 twenty of 500 bytes, sent and acknowledged. Then the CPU seconds of an idle producer of each kind, a minute long.
@@ -65,9 +67,6 @@ def compare(bootstrap: str, rounds: int, idle: float) -> None:
             cuts = statistics.quantiles(seconds[WARM_UP:], n=20)
             print(f"{records:3} records, {kind:12} p50 {cuts[9] * 1000:6.1f} ms  p95 {cuts[18] * 1000:6.1f} ms")
     for kind in [*senders]:
-        others = {name: sender for name, sender in senders.items() if name != kind}
-        senders = others
-        del others
         alone = producer(bootstrap, None if kind == "idempotent" else f"{topic}-idle")
         time.sleep(1)
         before, began = time.process_time(), time.monotonic()

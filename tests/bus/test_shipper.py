@@ -149,7 +149,7 @@ def test_nothing_is_deleted_that_the_brokers_have_not_acknowledged(
         nowhere = bus_settings("127.0.0.1:1")
         away = Shipper(tmp_path, nowhere, delivery_seconds=1)
         assert away.lock()
-        with pytest.raises(ConnectionRefused, match="the bus at 127.0.0.1:1 does not answer"):
+        with pytest.raises(ConnectionRefused, match=r"the bus at 127\.0\.0\.1:1 does not answer"):
             away.round()
         away.delete_shipped()
         away.close()
@@ -293,10 +293,9 @@ def test_the_topics_are_created_as_configured_and_what_differs_is_told_in_one_se
     second = Shipper(tmp_path, other, said.append)
     ship_all(second)
     second.close()
-    assert said == [
-        f"the topic {settings.replication_topic} of the bus differs from the settings: partitions is 2, not 5, "
-        "retention.ms is 604800000, not 3600000"
-    ]
+    (sentence,) = said
+    assert sentence.startswith(f"the topic {settings.replication_topic} of the bus differs from the settings: ")
+    assert sentence.endswith(": partitions is 2, not 5, retention.ms is 604800000, not 3600000")
 
 
 def test_a_bus_that_refuses_its_replication_factor_says_what_to_do(broker: Sandbox, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@
 #
 # The collector writes its directory as ever, and knows nothing of Kafka. A shipper reads each log from where it has
 # shipped it to, as the job does without Kafka, and sends a record for each record. So back-pressure, the bound of the
-# directory (``bus.max_bytes``), what is deleted there unread, and how that is told, are one code with and without Kafka.
+# directory (``bus.max_bytes``), what is deleted there unread, and how that is told, are one code for both forms.
 #
 # A *round* takes a few megabytes of every log with news, sends them, and waits until the brokers have acknowledged all
 # of them (``acks=all`` by an idempotent producer, so in order). Only then the position moves, is written to
@@ -15,9 +15,9 @@
 # What is shipped is on the disk first (``sync``): a power cut never takes back from a log what the bus has of it.
 #
 # A log that is another one. The directory says whether a log still contains the record that was shipped last
-# (``DirectoryReader.last_common``). If not, it was replaced, restored, or cut: it is shipped from its beginning, and its
-# records no longer name the runs from before, by which the job sees that the log is another one. A topic with another id
-# was created again: everything that the directory still has is shipped again.
+# (``DirectoryReader.last_common``). If not, it was replaced, restored, or cut: it is shipped from its beginning, and
+# its records no longer name the runs from before, by which the job sees that the log is another one. A topic with
+# another id was created again: everything that the directory still has is shipped again.
 #
 # Two shippers. Of one directory only one process is the shipper (``lock``); another one waits for its turn. Two
 # directories whose collectors have one name are told by the job, from log ids that alternate (``jobs.driver``), not
@@ -63,6 +63,7 @@ from streaming.bus.kafka.topics import (
     administrator,
     client_properties,
     ensure,
+    error_of,
     quiet_logger,
     unreachable,
 )
@@ -237,7 +238,11 @@ class Shipper:
 
     def _news(self, *channels: Channel) -> Iterator[tuple[Log, list[LogRecord]]]:
         """Yield what is new of each log of some channels."""
-        ends = {(channel, source): end for channel in channels for source, end in self._reader.end_positions(channel).items()}
+        ends = {
+            (channel, source): end
+            for channel in channels
+            for source, end in self._reader.end_positions(channel).items()
+        }
         for log, end in ends.items():
             shipped = self._logs.setdefault(log, Shipped())
             if log not in self._compared or end < shipped.end:
@@ -302,14 +307,16 @@ class Shipper:
         shipped, last = self._logs[log], records[-1]
         for log_id in dict.fromkeys(record.log_id for record in records):
             if shipped.log_id not in (None, log_id):
-                shipped.runs = [*shipped.runs, shipped.log_id][-MOST_RUNS:]  # type: ignore[list-item]
+                shipped.runs = [*shipped.runs, shipped.log_id][-MOST_RUNS:]
             shipped.log_id = log_id
         self._has_advanced = True
         self.counts.oldest.pop(log, None)
         size = last.end - shipped.end
         shipped.last, shipped.end = last.position, last.end
         self.counts.records += len(records)
-        self.counts.cut += sum(record.damage is not None and record.damage.startswith("a record of") for record in records)
+        self.counts.cut += sum(
+            record.damage is not None and record.damage.startswith("a record of") for record in records
+        )
         self.counts.waiting[log] = max(self.counts.waiting.get(log, 0) - size, 0)
         return size
 
@@ -340,7 +347,12 @@ class Shipper:
             )
 
     def _produce(
-        self, producer: Producer, log: Log, records: list[LogRecord], delivered: Any, deadline: float  # noqa: ANN401
+        self,
+        producer: Producer,
+        log: Log,
+        records: list[LogRecord],
+        delivered: Callable[[KafkaError | None, Message], None],
+        deadline: float,
     ) -> None:
         channel, source = log
         shipped = self._logs[log]
@@ -368,7 +380,7 @@ class Shipper:
                     if time.monotonic() > deadline:
                         return  # the flush says so
                 except KafkaException as refusal:
-                    raise unreachable(self._settings, refusal.args[0]) from None
+                    raise unreachable(self._settings, error_of(refusal)) from None
 
     def _connected(self) -> Producer:
         if self._producer is None:
@@ -390,7 +402,7 @@ class Shipper:
             try:
                 self._producer = Producer({**properties, "logger": quiet_logger()})
             except KafkaException as refusal:
-                raise ConfigurationError(f"bus.kafka.client: {refusal.args[0].str()}") from None
+                raise ConfigurationError(f"bus.kafka.client: {error_of(refusal).str()}") from None
         return self._producer
 
     def _take(self, topic: Topic) -> None:
@@ -402,7 +414,9 @@ class Shipper:
         self._identities[topic.name] = topic.identity
         if before == topic.identity:
             return
-        self._report(f"the topic {topic.name} of the bus was created again: all that the directory has is shipped again")
+        self._report(
+            f"the topic {topic.name} of the bus was created again: all that the directory has is shipped again"
+        )
         for (channel, source), shipped in self._logs.items():
             if topic_of(self._settings, channel) == topic.name:
                 shipped.runs = [*shipped.runs, *([] if shipped.log_id is None else [shipped.log_id])]
@@ -449,10 +463,14 @@ class Shipper:
         logs = {f"{channel}/{source}": _fields(shipped) for (channel, source), shipped in self._logs.items()}
         draft = self._directory / f".{STATE}.draft"
         try:
-            draft.write_text(json.dumps({"format": _FORMAT, "topics": self._identities, "logs": logs}), encoding="utf-8")
+            draft.write_text(
+                json.dumps({"format": _FORMAT, "topics": self._identities, "logs": logs}), encoding="utf-8"
+            )
             draft.replace(self._directory / STATE)
         except OSError as error:
-            self._say(f"cannot write {self._directory / STATE}: {error.strerror}; after a restart more is shipped twice")
+            self._say(
+                f"cannot write {self._directory / STATE}: {error.strerror}; after a restart more is shipped twice"
+            )
 
 
 def _fields(shipped: Shipped) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
@@ -78,11 +78,16 @@ def administrator(settings: KafkaBusSettings) -> AdminClient:
     try:
         return AdminClient({**client_properties(settings), "logger": quiet_logger()})
     except KafkaException as refusal:
-        raise ConfigurationError(f"bus.kafka.client: {refusal.args[0].str()}") from None
+        raise ConfigurationError(f"bus.kafka.client: {error_of(refusal).str()}") from None
+
+
+def error_of(refusal: KafkaException) -> KafkaError:
+    """Return what a client was refused with."""
+    return cast("KafkaError", refusal.args[0])
 
 
 def quiet_logger() -> logging.Logger:
-    """Return a logger of librdkafka's lines, which repeat each second while a broker is away; they are for debugging."""
+    """Return a logger of librdkafka's lines, which repeat each second while a broker is away: they are not shown."""
     logger = logging.getLogger("isrwatch.bus.librdkafka")
     logger.setLevel(logging.CRITICAL)
     return logger
@@ -130,14 +135,16 @@ def ensure(admin: AdminClient, settings: KafkaBusSettings, seconds: float = SECO
         try:
             future.result()
         except KafkaException as refusal:
-            error = refusal.args[0]
+            error = error_of(refusal)
             if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise _not_created(settings, name, error) from None
     deadline = time.monotonic() + SECONDS
     while len(found := described(admin, settings)) < len([*wanted(settings)]) and time.monotonic() < deadline:
         time.sleep(0.1)  # the broker that is asked has not heard of it yet
     if absent := [topic.topic for topic in missing if topic.topic not in found]:
-        raise ConnectionRefused(f"the bus at {settings.bootstrap_servers} has created {absent[0]}, but does not show it")
+        raise ConnectionRefused(
+            f"the bus at {settings.bootstrap_servers} has created {absent[0]}, but does not show it"
+        )
     return found
 
 
@@ -153,7 +160,9 @@ def _not_created(settings: KafkaBusSettings, name: str, error: KafkaError) -> Is
 def unreachable(settings: KafkaBusSettings, error: KafkaError) -> IsrwatchError:
     """Return the error of a bus that gives no answer."""
     if error.code() in _REFUSED:
-        return ConfigurationError(f"the bus at {settings.bootstrap_servers} refuses: {error.str()}; see bus.kafka.client")
+        return ConfigurationError(
+            f"the bus at {settings.bootstrap_servers} refuses: {error.str()}; see bus.kafka.client"
+        )
     return ConnectionRefused(f"the bus at {settings.bootstrap_servers} does not answer: {error.str()}")
 
 
@@ -170,9 +179,9 @@ def described(admin: AdminClient, settings: KafkaBusSettings, seconds: float = S
         try:
             description = future.result()
         except KafkaException as refusal:
-            if refusal.args[0].code() in _ABSENT:
+            if error_of(refusal).code() in _ABSENT:
                 continue
-            raise unreachable(settings, refusal.args[0]) from None
+            raise unreachable(settings, error_of(refusal)) from None
         configured = _configuration(admin, name)
         partitions = description.partitions
         replicas = min((len(each.replicas) for each in partitions), default=0)
