@@ -81,12 +81,35 @@ class CollectSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaBusSettings:
+    """Kafka as the bus, between collectors and job; without ``bootstrap_servers`` the directory alone is the bus.
+
+    ``client`` holds librdkafka properties; one that begins with ``spark.`` is a property of Kafka's Java clients, for
+    the job alone. Retention is of each partition.
+    """
+
+    bootstrap_servers: str = ""
+    replication_topic: str = "isrwatch.replication"
+    replication_partitions: int = 6
+    replication_retention_hours: float = 168.0
+    replication_retention_bytes: int = 8 * 1024 * 1024 * 1024
+    samples_topic: str = "isrwatch.samples"
+    samples_partitions: int = 12
+    samples_retention_hours: float = 6.0
+    samples_retention_bytes: int = 1024 * 1024 * 1024
+    replication_factor: int = 3
+    min_insync_replicas: int = 2
+    client: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BusSettings:
-    """The directory bus."""
+    """The directory bus, and Kafka behind it."""
 
     directory: Place = ".isrwatch/bus"
     segment_bytes: int = 64 * 1024 * 1024
     max_bytes: int = 8 * 1024 * 1024 * 1024
+    kafka: KafkaBusSettings = field(default_factory=KafkaBusSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +278,7 @@ def _checked(settings: Settings) -> Settings:
     ):
         if not least <= number < math.inf:  # not "number < least", which no NaN is
             raise ConfigurationError(f"{key} is {number}; it must be at least {least}, and finite")
+    _check_kafka_bus(settings.bus.kafka)
     check_folders(settings.collect.spark_checkpoints)
     for key, place in places_of(settings):
         check_place(key, place)
@@ -276,6 +300,22 @@ def places_of(section: Any, prefix: str = "") -> Iterator[tuple[str, str]]:  # n
             yield key, value
         elif hint == dict[str, Place]:
             yield from ((f"{key}.{each}", place) for each, place in value.items())
+
+
+def _check_kafka_bus(bus: KafkaBusSettings) -> None:
+    for item in fields(bus):
+        value = getattr(bus, item.name)
+        if item.name.endswith(("_partitions", "_factor", "_replicas", "_hours", "_bytes")) and not 0 < value < math.inf:
+            raise ConfigurationError(f"bus.kafka.{item.name} is {value}; it must be above 0, and finite")
+        if item.name.endswith("_topic") and not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", value):
+            raise ConfigurationError(f"bus.kafka.{item.name} is {value!r}; use letters, digits, '.', '_' and '-'")
+    if bus.min_insync_replicas > bus.replication_factor:
+        raise ConfigurationError(
+            f"bus.kafka.min_insync_replicas is {bus.min_insync_replicas}, but there are only "
+            f"{bus.replication_factor} replicas (bus.kafka.replication_factor): no record could be written"
+        )
+    if bus.replication_topic == bus.samples_topic:
+        raise ConfigurationError(f"bus.kafka.samples_topic is {bus.samples_topic!r}, too; each topic needs a name")
 
 
 def _check_series(export: ExportSettings) -> None:
@@ -362,7 +402,7 @@ def check_folders(folders: Mapping[str, str]) -> None:
 #
 # ``${NAME}`` anywhere in a value is replaced by an environment variable, and ``$${NAME}`` is the text ``${NAME}``; a
 # value that is ``file:PATH`` is replaced by the content of the file, without the end of its last line. Only what is
-# about to connect to Kafka asks for them, so the job and the exporter need no secret.
+# about to connect to Kafka asks for them: the exporter needs no secret, and the job none but that of the bus.
 
 
 _VARIABLE: Final = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -372,7 +412,7 @@ _LOGIN: Final = re.compile(r"https?://[^/@]+:[^/@]+@")
 
 
 def with_secrets(settings: Settings, environment: Mapping[str, str] = os.environ) -> Settings:
-    """Return a configuration with the values of ``[cluster]`` and of its exporters as they are.
+    """Return a configuration with the values of ``[cluster]``, of its exporters and of the bus as they are.
 
     Raises:
         ConfigurationError: a variable is not set, or a file cannot be read; no sentence holds a value.
@@ -387,7 +427,19 @@ def with_secrets(settings: Settings, environment: Mapping[str, str] = os.environ
     cluster = replace(cluster, bootstrap_servers=servers, client=filled["cluster.client"], controllers=controllers)
     exporters, login = filled["collect.broker_metrics"], filled["collect.broker_metrics_client"]
     collect = replace(collect, broker_metrics=exporters, broker_metrics_client=login)
-    return replace(settings, cluster=cluster, collect=collect)
+    bus = replace(settings.bus, kafka=with_bus_secrets(settings.bus.kafka, environment))
+    return replace(settings, cluster=cluster, collect=collect, bus=bus)
+
+
+def with_bus_secrets(bus: KafkaBusSettings, environment: Mapping[str, str] = os.environ) -> KafkaBusSettings:
+    """Return the settings of the bus with the values of ``[bus.kafka.client]`` as they are.
+
+    Raises:
+        ConfigurationError: a variable is not set, or a file cannot be read; no sentence holds a value.
+    """
+    servers = _filled(bus.bootstrap_servers, "bus.kafka.bootstrap_servers", environment)
+    client = {name: _filled(value, f"bus.kafka.client {name}", environment) for name, value in bus.client.items()}
+    return replace(bus, bootstrap_servers=servers, client=client)
 
 
 def storage_of(settings: Settings, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -417,6 +469,7 @@ def _tables(settings: Settings) -> dict[str, dict[str, str]]:
         "collect.broker_metrics": settings.collect.broker_metrics,
         "collect.broker_metrics_client": settings.collect.broker_metrics_client,
         "tables.storage": settings.tables.storage,
+        "bus.kafka.client": settings.bus.kafka.client,
     }
 
 

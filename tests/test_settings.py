@@ -23,7 +23,8 @@ REFERENCE = Path(__file__).parents[1] / "conf" / "isrwatch.toml"
 def sections(configured: settings.Settings) -> dict[str, dict[str, Any]]:
     """Each table of the file with its values; a table inside another one is one of its own."""
     found = dataclasses.asdict(configured)
-    return {**found, "cluster.controllers": found["cluster"].pop("controllers")}
+    inner = {"cluster.controllers": found["cluster"].pop("controllers"), "bus.kafka": found["bus"].pop("kafka")}
+    return {**found, **inner}
 
 
 DEFAULTS = sections(settings.Settings())
@@ -50,6 +51,7 @@ def test_the_reference_gives_every_default() -> None:
 def test_the_reference_spells_out_every_key_that_has_a_default() -> None:
     written = tomllib.loads(REFERENCE.read_text())
     written["cluster.controllers"] = written["cluster"].pop("controllers")
+    written["bus.kafka"] = written["bus"].pop("kafka")
     expected = {
         section: {key: value for key, value in values.items() if (section, key) not in EMPTY}
         for section, values in DEFAULTS.items()

@@ -23,13 +23,16 @@ from streaming.settings import load
 from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
     from types import FrameType
+
+    from prometheus_client import Metric
 
     from streaming.bus.directory import Publisher
     from streaming.settings import CollectSettings, Settings
     from streaming.sources.collector.collector import Collector, Collectors
+    from streaming.sources.collector.shipping import Shipping
     from streaming.sources.source import Source
 
 
@@ -79,11 +82,16 @@ def collect(
     else:
         collector = _together(every)
     _refuse_written(directory, collector)
-    with _status_server(_served(settings.collect, listen, web_config_file), collector):
+    shipping = _shipping(settings, directory)
+    with _status_server(_served(settings.collect, listen, web_config_file), collector, shipping):
         _stop_on_signal(collector)
         collector.start()
+        shipping.start()
         say(f"{', '.join(collector.names)}: writing to {directory}; Ctrl-C stops it cleanly")
-        collector.wait()
+        try:
+            collector.wait()
+        finally:
+            shipping.stop()
     say("stopped; the next start continues here")
 
 
@@ -92,6 +100,34 @@ def _publisher(settings: Settings) -> Callable[[], Publisher]:
 
     bus = settings.bus
     return partial(DirectoryPublisher, Path(bus.directory), segment_bytes=bus.segment_bytes, max_bytes=bus.max_bytes)
+
+
+class _NoShipping:
+    """Stands for shipping where the directory is the bus."""
+
+    def start(self) -> None:
+        """Do nothing."""
+
+    stop = start
+
+    def problems(self) -> list[str]:
+        """List nothing."""
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        """Return nothing."""
+        return ()
+
+
+def _shipping(settings: Settings, directory: Path) -> Shipping | _NoShipping:
+    """Return what ships the bus to Kafka, if that is configured."""
+    if not settings.bus.kafka.bootstrap_servers:
+        return _NoShipping()
+    from streaming.settings import with_bus_secrets
+    from streaming.sources.collector.shipping import Shipping
+
+    say(f"shipping to the bus {settings.bus.kafka.bootstrap_servers}")
+    return Shipping(directory, with_bus_secrets(settings.bus.kafka), say)
 
 
 def _of_simulation(source: Source, settings: Settings) -> Collector:
@@ -130,20 +166,26 @@ def _refuse_written(directory: Path, collector: Collector | Collectors) -> None:
     refuse_written(directory, collector.names)
 
 
-def _status_server(settings: CollectSettings, collector: Collector | Collectors) -> AbstractContextManager[object]:
+def _status_server(
+    settings: CollectSettings, collector: Collector | Collectors, shipping: Shipping | _NoShipping
+) -> AbstractContextManager[object]:
     """Serve the collector's own metrics and health, if there is an address."""
+    from prometheus_client import CollectorRegistry
+
     from streaming.runtime.listening import listen_all
-    from streaming.sources.collector.metrics import PREFIX
+    from streaming.sources.collector.metrics import PREFIX, MergedMetrics
     from streaming.web.protection import protection_of
     from streaming.web.status import StatusServer
 
     if not settings.listen:
         return nullcontext()
     protected = protection_of(settings.web_config_file)
+    registry = CollectorRegistry()
+    registry.register(MergedMetrics(lambda: [collector.registry, shipping]))
     server = StatusServer(
         listen_all(settings.listen, "--listen (collect.listen)"),
-        collector.registry,
-        collector.problems,
+        registry,
+        lambda: [*collector.problems(), *shipping.problems()],
         program="collect",
         prefix=PREFIX,
         healthy="a source reads partition state",

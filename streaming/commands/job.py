@@ -21,6 +21,7 @@ from streaming.word_wrap import print_wrapped
 if TYPE_CHECKING:
     from types import FrameType
 
+    from streaming.bus.kafka.reader import KafkaReader
     from streaming.jobs.application import Application
     from streaming.jobs.queries import JobLocations
     from streaming.settings import JobSettings
@@ -34,7 +35,9 @@ WebConfigFile = Annotated[
 def job(
     *,
     config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
-    bus: Annotated[Path | None, typer.Option(help="Bus directory; default: bus.directory.")] = None,
+    bus: Annotated[
+        Path | None, typer.Option(help="Bus directory; default: bus.kafka if it is set, else bus.directory.")
+    ] = None,
     tables: Annotated[
         str | None, typer.Option(help="Folder or URL of the Delta tables; default: tables.directory.")
     ] = None,
@@ -72,6 +75,7 @@ def job(
         tables=tables_place(settings, tables),
         retention=RetentionPolicy(settings.tables.history_days, settings.tables.reader_minutes),
         checkpoint=checkpoint or Path(settings.job.checkpoint),
+        kafka=_kafka(settings, bus),
     )
     job_settings = replace(
         settings.job,
@@ -81,6 +85,15 @@ def job(
     )
     _run_alone(job_settings, places)
     say("stopped; everything applied is in the tables")
+
+
+def _kafka(settings: configuration.Settings, directory: Path | None) -> KafkaReader | None:
+    """Return Kafka as the bus, if it is configured; a directory that is given as an option is the bus itself."""
+    if directory is not None or not settings.bus.kafka.bootstrap_servers:
+        return None
+    from streaming.bus.kafka.reader import KafkaReader
+
+    return KafkaReader(configuration.with_bus_secrets(settings.bus.kafka), warn)
 
 
 def _run_alone(settings: JobSettings, places: JobLocations) -> None:
@@ -95,10 +108,10 @@ def _run_alone(settings: JobSettings, places: JobLocations) -> None:
 
 def run_until_stopped(settings: JobSettings, places: JobLocations) -> None:
     """Run the job in a Spark session until a signal ends it."""
-    from streaming.bus.directory import DirectoryReader
     from streaming.jobs.application import Application
     from streaming.jobs.session import build_session, end_session
-    from streaming.runtime.jars import DELTA, jar_paths
+    from streaming.jobs.streams.kafka_source import POLLING_DELAY
+    from streaming.runtime.jars import DELTA, SPARK_KAFKA, jar_paths
     from streaming.runtime.java import java_environment
     from streaming.runtime.memory import return_freed_memory
 
@@ -108,12 +121,15 @@ def run_until_stopped(settings: JobSettings, places: JobLocations) -> None:
     say("starting Spark")
     os.environ.update(java_environment())
     _stop_on_signal(application)  # before Spark starts: its JVM would live on if Python were interrupted in the middle
-    spark = build_session("isrwatch", jars=jar_paths(DELTA, progress=say))
+    groups, extra = ((DELTA,), {}) if places.kafka is None else ((DELTA, SPARK_KAFKA), POLLING_DELAY)
+    spark = build_session("isrwatch", jars=jar_paths(*groups, progress=say), extra=extra)
     _stop_on_signal(application)  # Spark has put its own in their place
     application.start(spark)
     names = ", ".join(query.name for query in application.queries)
     say(f"running {names}; tables in {places.tables}; Ctrl-C stops it cleanly")
-    if not DirectoryReader(places.bus).logs(Channel.REPLICATION):
+    if places.kafka is not None:
+        say(f"reading the bus {places.kafka.settings.bootstrap_servers}")
+    elif not places.reader().logs(Channel.REPLICATION):
         say(f"nothing was published to the bus {places.bus} yet: waiting for isrwatch collect, which must name it, too")
     application.wait(say)
     end_session(spark)

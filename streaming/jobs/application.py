@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
 
@@ -26,11 +26,13 @@ from streaming.delta.state import as_of_version
 from streaming.delta.store.exclusive import prove_exclusive
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.driver.incidents import IncidentsBatch
+from streaming.jobs.driver.kafka_batch import KafkaBatch
 from streaming.jobs.driver.replication import ProjectionThread, ReplicationBatch
 from streaming.jobs.driver.samples import NewestBatch
 from streaming.jobs.metrics import PREFIX, JobMetrics, Reporter
 from streaming.jobs.queries import OpenedQuery, QueryDefinition
 from streaming.jobs.streams import bus_options, bus_source, changes_source
+from streaming.jobs.streams.kafka_source import kafka_stream
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.runtime.listening import listen_all
 from streaming.web.protection import protection_of
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from streaming.delta.store.place import Place
+    from streaming.jobs.driver.kafka_batch import OffsetBatch
     from streaming.jobs.queries import BusProgress, JobLocations
     from streaming.settings import JobSettings
 
@@ -62,7 +65,7 @@ class Application:
         """
         _check_checkpoint(places)
         self._tables, self._report = places.tables, report
-        self._bus = DirectoryReader(places.bus)
+        self._bus = places.reader()
         self._stopping = threading.Event()
         make_folder(places.tables)
         self._flush()  # opening may add columns to them
@@ -254,6 +257,9 @@ def _bus(
 ) -> DataFrame:
     is_replication = channel is Channel.REPLICATION
     factor = 1 if is_replication else SAMPLES_BATCH_FACTOR
+    if places.kafka is not None:
+        starts = places.kafka.start(channel, lambda name: -1 if progress is None else progress.offset(name))
+        return kafka_stream(spark, places.kafka.settings, channel, starts, settings.batch_bytes * factor)
     options = {
         bus_options.DIRECTORY: str(places.bus),
         bus_options.CHANNEL: channel,
@@ -305,7 +311,8 @@ def _open_incidents(places: JobLocations, settings: JobSettings) -> OpenedQuery:
 
 def _open_replication(places: JobLocations, settings: JobSettings) -> OpenedQuery:
     read = partial(DirectoryReader(places.bus).read, Channel.REPLICATION)
-    batch = ReplicationBatch(places.tables, places.retention, read, _repeated_blocks(places))
+    published = _repeated_blocks(places) if places.kafka is None else None  # only our own source leaves blocks out
+    batch = ReplicationBatch(places.tables, places.retention, read, published)
     tables, shared = batch.projections, batch.shared
     background = ProjectionThread(
         partial(tables.project, shared), settings.projection_seconds, partial(tables.is_due, shared)
@@ -329,10 +336,12 @@ def _open_on_same_bus(
     places: JobLocations,
     settings: JobSettings,
 ) -> OpenedQuery:
-    """Open, and go back where a log on the bus is another one than before: what was applied last must be in it."""
+    """Open, and go back where a log of the directory is another one than before: it must have what was applied last."""
     opened = open_query(places, settings)
     if opened.progress is None:
         return opened
+    if places.kafka is not None:  # the records say themselves of which log they are
+        return replace(opened, batch=KafkaBatch(cast("OffsetBatch", opened.batch), channel, places.kafka))
     bus = DirectoryReader(places.bus)
     before = opened.progress.go_back(bus.logs(channel), partial(bus.last_common, channel))
     return replace(opened, notes=tuple(_note(channel, source, opened.progress.at(source)) for source in sorted(before)))

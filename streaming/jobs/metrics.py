@@ -14,7 +14,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summ
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from streaming.bus.directory import DirectoryReader
 from streaming.contracts.state import SourceLag
 from streaming.contracts.tables import TABLES
 from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
@@ -211,7 +210,7 @@ class Reporter(threading.Thread):
         }
         self._queries = [query for query in queries if query.name in self._tables]
         self._has_rows: dict[str, bool] = {}
-        self._bus = DirectoryReader(places.bus)
+        self._bus = places.reader()
         self._stopped = threading.Event()
         self.lags: dict[tuple[Channel, str], LogLag] = {}
 

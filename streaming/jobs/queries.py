@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # ships no types
 from pyspark.errors import PySparkException
 
+from streaming.bus.directory import DirectoryReader
 from streaming.contracts.identifiers import Micros
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.quarantine import reason_kind
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from streaming.bus.kafka.reader import KafkaReader
     from streaming.contracts.identifiers import LogPosition
     from streaming.contracts.observations import Channel
     from streaming.contracts.state import SourceState
@@ -42,12 +44,39 @@ POOL: Final = "spark.scheduler.pool"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLocations:
-    """Locations that the job reads and writes: the bus, the Delta tables and their retention, Spark's checkpoints."""
+    """Locations that the job reads and writes: the bus, the Delta tables and their retention, Spark's checkpoints.
+
+    With ``kafka`` that is the bus, and the folder is the collectors' alone.
+    """
 
     bus: Path
     tables: Place
     checkpoint: Path
     retention: RetentionPolicy = KEEP_ALL
+    kafka: KafkaReader | None = None
+
+    def reader(self) -> JobBus:
+        """Return the bus that the job reads."""
+        return DirectoryReader(self.bus) if self.kafka is None else self.kafka
+
+
+class JobBus(Protocol):
+    """What the job asks of a bus, besides the records, which Spark reads."""
+
+    def logs(self, channel: Channel) -> list[str]:
+        """List the sources that have a log on a channel, sorted; with Kafka those that were read since the start."""
+
+    def bytes_behind(self, channel: Channel, source: str, position: int) -> tuple[int, int]:
+        """Return the end of a log, and how many bytes behind the last applied record there are."""
+
+    def last_common(self, channel: Channel, source: str, applied: LogPosition) -> LogPosition:
+        """Return the last record that a log and who applied it both have."""
+
+    def delete_below(self, channel: Channel, source: str, position: int, log_id: int | None = None) -> None:
+        """Delete what was applied of a log."""
+
+    def flush(self, channel: Channel) -> None:
+        """Wait until what the logs hold is on the disk."""
 
 
 class BusProgress(Protocol):
@@ -62,6 +91,9 @@ class BusProgress(Protocol):
 
     def at(self, source: str) -> LogPosition:
         """Return where the last applied record of a source stands."""
+
+    def offset(self, name: str) -> int:
+        """Return the offset of the bus that was committed under a name, -1 for none."""
 
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
         """Go back to the last record that both have where a log is another one now; return where those sources were."""

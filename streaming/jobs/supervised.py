@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
 from pyspark.errors import PySparkException
 
-from streaming.errors import ConfigurationError, NewerFormat, TableRefused
+from streaming.errors import ConfigurationError, ConnectionRefused, NewerFormat, TableRefused
 from streaming.jobs.queries import QueryRun
 from streaming.jobs.spark_errors import SparkEnded, sentence_of, spark_failure, trace_of
 
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-    from streaming.bus.directory import DirectoryReader
     from streaming.contracts.identifiers import LogPosition
-    from streaming.jobs.queries import BatchListener, BatchResult, JobLocations, QueryDefinition
+    from streaming.jobs.queries import BatchListener, BatchResult, JobBus, JobLocations, QueryDefinition
     from streaming.settings import JobSettings
 
 FIRST_PAUSE_SECONDS: Final = 1.0
@@ -120,10 +119,10 @@ class SupervisedQuery:
         return None if self._run is None else self._run.new_report()
 
     def start(self, spark: SparkSession) -> None:
-        """Start the query and its background writer; a start that Spark fails is retried later."""
+        """Start the query and its background writer; a start that Spark or the bus fails is retried later."""
         try:
             self._start(spark)
-        except SparkEnded as error:
+        except (SparkEnded, ConnectionRefused) as error:
             self._fail(error)
 
     def _start(self, spark: SparkSession) -> None:
@@ -196,7 +195,7 @@ class SupervisedQuery:
             self._traced.add(sentence)
             self._report(f"where that came from is in {path}")
 
-    def delete_applied(self, bus: DirectoryReader) -> None:
+    def delete_applied(self, bus: JobBus) -> None:
         """Delete from the bus what was applied at the previous call already.
 
         Not what was applied since: a batch that fails is planned again, and must be able to read it.

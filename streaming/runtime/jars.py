@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 DELTA: Final = "delta"
 SANDBOX: Final = "sandbox"
 JMX_AGENT: Final = "jmx-agent"
+SPARK_KAFKA: Final = "spark-kafka"
 
 
 def _silent(_: str) -> None:

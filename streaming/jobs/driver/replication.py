@@ -24,6 +24,7 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import CauseRevised, Channel, ConfigObserved, PartitionObserved, TopicRemoved
 from streaming.delta.changes.log import ChangeLog, changes_to_arrow
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
+from streaming.delta.log.positions import NO_LOG_IDS
 from streaming.delta.projections.projections import Projections
 from streaming.delta.quarantine import Quarantine
 from streaming.errors import TableRefused
@@ -98,6 +99,10 @@ class ReplicationBatch:
         """Return where the last applied record of a source stands."""
         return self._change_log.at(source)
 
+    def offset(self, name: str) -> int:
+        """Return the offset that the newest commit holds under a name, -1 for none."""
+        return self._change_log.position(name)
+
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
         """Go back where a log is another one now, and commit that; return where its last applied record stood."""
         before = self._change_log.go_back(sources, last_common)
@@ -128,8 +133,12 @@ class ReplicationBatch:
         self._change_log.check_ours()
 
     @collected_after()
-    def apply(self, rows: pa.Table) -> BatchResult:
+    def apply(self, rows: pa.Table, offsets: Mapping[str, int] = NO_LOG_IDS) -> BatchResult:
         """Apply one batch.
+
+        Args:
+            rows: as in ``schemas.bus_schema``.
+            offsets: what the commit holds besides positions, by name: where reading continues.
 
         Raises:
             TableRefused: another job writes the same tables; nothing was written.
@@ -150,7 +159,7 @@ class ReplicationBatch:
             rows = changes_to_arrow(changes)
             counts = {source: self._refused[source] for source in unreported}
             version = self._change_log.commit(
-                rows, decoded.positions, decoded.log_ids, counts, only_sources=only_sources
+                rows, {**decoded.positions, **offsets}, decoded.log_ids, counts, only_sources=only_sources
             )
             for change in changes:
                 if change.source_after is not None:

@@ -134,6 +134,13 @@ class NewestBatch:
         oldest, newest = min(held, key=itemgetter(0)), max(held, key=itemgetter(0))
         return oldest if oldest.position >= 0 else oldest._replace(log_id=newest.log_id)
 
+    def offset(self, name: str) -> int:
+        """Return the offset that the newest commit of any table holds under a name, -1 for none.
+
+        Batches come one after the other: before that of the newest commit, every batch is in every table.
+        """
+        return max(rows.applied.position(name) for rows in self._rows.values())
+
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
         """Go back where a log is another one now; return where its last applied record stood, by source.
 
@@ -173,10 +180,14 @@ class NewestBatch:
         if self._reconciled is not None:
             self._reconciled.check_ours()
 
-    def apply(self, rows: pa.Table) -> BatchResult:
+    def apply(self, rows: pa.Table, offsets: Mapping[str, int] = NO_LOG_IDS) -> BatchResult:
         """Apply one batch; samples that are older than what the tables hold change nothing.
 
         A table is written whole, so a small batch is followed by a rest (see ``SMALL_SHARE``).
+
+        Args:
+            rows: as in ``schemas.bus_schema``.
+            offsets: what the commits hold besides positions, by name: where this batch began.
         """
         watch = Stopwatch()
         fresh = fresh_rows(rows, self)
@@ -187,7 +198,7 @@ class NewestBatch:
         counts = {kind: len(table) for kind, table in samples.columns.items()}
         if any(counts.values()):
             for kind, table in self._rows.items():
-                table.put(samples.columns[kind], positions, log_ids)
+                table.put(samples.columns[kind], {**positions, **offsets}, log_ids)
             if self._reconciled is not None:
                 self._reconciled.put(samples.columns[BrokerMetricObserved])
         self._sources.advance(samples.columns.values(), refused, positions, log_ids)

@@ -1,0 +1,218 @@
+"""Where a job stands in the topics of the bus, and how far it is behind.
+
+What was applied stands in the tables, as a position of each log: that decides (``jobs.driver``). Beside it they hold an
+offset of each partition, which only says where reading continues. Its name contains the id of the topic, so of a topic
+that was created again there is none, and it is read from its beginning. Where the record of an offset is deleted,
+reading continues at the oldest one: what is between is missing in the numbers of the logs, and so recorded as missed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from streaming.bus.kafka.records import topic_of
+from streaming.bus.kafka.topics import SECONDS, administrator, ensure, error_of, unreachable
+from streaming.errors import ConfigurationError, ConnectionRefused, IsrwatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from confluent_kafka.admin import AdminClient
+
+    from streaming.contracts.identifiers import LogPosition
+    from streaming.contracts.observations import Channel
+    from streaming.settings import KafkaBusSettings
+
+_FRESH_SECONDS: Final = 1.0
+
+
+def offset_name(topic: str, identity: str, partition: int) -> str:
+    """Return the name under which the tables hold the offset of a partition."""
+    return f"kafka/{topic}/{identity}/{partition}"
+
+
+def _offsets(admin: Any, wanted: Mapping[TopicPartition, OffsetSpec]) -> dict[int, int]:  # noqa: ANN401 - as its stubs
+    """Return the offset of each partition. The stubs of the client do not know all of this."""
+    asked = admin.list_offsets(wanted, request_timeout=SECONDS)
+    return {at.partition: future.result().offset for at, future in asked.items()}
+
+
+class TopicOffsets(NamedTuple):
+    """A topic at one moment: its id, and the oldest and the next offset of each partition."""
+
+    identity: str
+    begins: dict[int, int]
+    ends: dict[int, int]
+
+
+class Consumed(NamedTuple):
+    """What a batch has read of one log: its partition, and the end of its newest record."""
+
+    partition: int
+    end: int
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What was read of a channel: logs, next offset of each partition, records and bytes; and what is there."""
+
+    logs: dict[str, Consumed] = field(default_factory=dict)
+    offsets: dict[int, int] = field(default_factory=dict)
+    records: int = 0
+    size: int = 0
+    identity: str = ""
+    is_other: bool = False
+    latest: TopicOffsets | None = None
+    looked_at: float = float("-inf")
+
+
+class KafkaReader:
+    """The bus as a job sees it, besides the records, which Spark reads. Safe for several threads.
+
+    Args:
+        settings: with their secrets.
+        report: takes one sentence for the user.
+
+    Attributes:
+        left: the log ids of logs that were left because another one of their source came.
+    """
+
+    def __init__(self, settings: KafkaBusSettings, report: Callable[[str], None] = lambda _: None) -> None:
+        self.settings, self.report = settings, report
+        self._admin: AdminClient | None = None
+        self._channels: dict[Channel, _Reading] = {}
+        self.left: defaultdict[tuple[Channel, str], set[int]] = defaultdict(set)
+        self._lock = threading.RLock()
+
+    def _client(self) -> AdminClient:
+        self._admin = self._admin or administrator(self.settings)
+        return self._admin
+
+    def start(self, channel: Channel, stored: Callable[[str], int]) -> dict[int, int]:
+        """Return the offset of each partition where a query begins; create the topics where they are missing.
+
+        Args:
+            channel: that it reads.
+            stored: the offset that the tables hold under a name, -1 for none.
+
+        Raises:
+            ConnectionRefused: the bus does not answer, or there is no topic.
+        """
+        topic = topic_of(self.settings, channel)
+        try:
+            ensure(self._client(), self.settings)
+        except ConfigurationError as refusal:  # which the collector or an administrator may mend
+            raise ConnectionRefused(str(refusal)) from None
+        now = self.look(channel)
+        starts: dict[int, int] = {}
+        for partition, begin in sorted(now.begins.items()):
+            at, end = stored(offset_name(topic, now.identity, partition)), now.ends[partition]
+            starts[partition] = min(max(at, begin), end)
+            if 0 <= at < begin:
+                self.report(
+                    f"{begin - at} records of {topic}/{partition} were deleted before the job had read them: they are "
+                    "recorded as missed; raise the retention of the topic, or give the job time to"
+                )
+            elif at > end:
+                self.report(
+                    f"{topic}/{partition} ends {at - end} records before what was applied: its brokers have lost them, "
+                    "see min.insync.replicas and unclean.leader.election.enable"
+                )
+        with self._lock:
+            reading = self._channels[channel] = _Reading(identity=now.identity, offsets=dict(starts))
+            reading.latest, reading.looked_at = now, time.monotonic()
+        return starts
+
+    def look(self, channel: Channel) -> TopicOffsets:
+        """Ask for the offsets of a topic.
+
+        Raises:
+            ConnectionRefused: the bus does not answer.
+        """
+        admin, topic = self._client(), topic_of(self.settings, channel)
+        try:
+            described = admin.describe_topics(TopicCollection([topic]), request_timeout=SECONDS)[topic].result()
+            partitions = [TopicPartition(topic, each.id) for each in described.partitions]
+            begins, ends = (
+                _offsets(admin, dict.fromkeys(partitions, spec))
+                for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+            )
+        except KafkaException as refusal:
+            raise unreachable(self.settings, error_of(refusal)) from None
+        return TopicOffsets(str(described.topic_id or ""), begins, ends)
+
+    def identity(self, channel: Channel) -> str:
+        """Return the id of the topic that the query began to read."""
+        return self._channels[channel].identity
+
+    def check_same(self, channel: Channel) -> None:
+        """Refuse to go on with a topic that was created again since its query began: its offsets began again.
+
+        Raises:
+            IsrwatchError: it was.
+        """
+        if self._channels[channel].is_other:
+            raise IsrwatchError(
+                f"the topic {topic_of(self.settings, channel)} of the bus was created again: it is read from its "
+                "beginning"
+            )
+
+    def note(
+        self, channel: Channel, logs: Mapping[str, Consumed], offsets: Mapping[int, int], records: int, size: int
+    ) -> None:
+        """Note what a batch has applied: logs, next offsets, and how many records and bytes."""
+        with self._lock:
+            reading = self._channels.setdefault(channel, _Reading())
+            reading.logs.update(logs)
+            reading.offsets.update(offsets)
+            reading.records, reading.size = reading.records + records, reading.size + size
+
+    def logs(self, channel: Channel) -> list[str]:
+        """List the sources of which a record was read since the start, sorted."""
+        with self._lock:
+            return sorted(self._channels.setdefault(channel, _Reading()).logs)
+
+    def bytes_behind(self, channel: Channel, source: str, position: int) -> tuple[int, int]:  # noqa: ARG002
+        """Return the end of what was read of a log, and about how many bytes of its partition were not read yet.
+
+        A partition says how many records it has: each counts as the mean of those that were read. Others than those of
+        this log are among them. While the bus does not answer it is as it was.
+        """
+        with self._lock:
+            reading = self._channels[channel]
+            self._refresh(channel, reading)
+            consumed = reading.logs[source]
+            ends = {} if reading.latest is None else reading.latest.ends
+            records = max(ends.get(consumed.partition, 0) - reading.offsets.get(consumed.partition, 0), 0)
+            return consumed.end, records * (reading.size // max(reading.records, 1))
+
+    def _refresh(self, channel: Channel, reading: _Reading) -> None:
+        if time.monotonic() - reading.looked_at < _FRESH_SECONDS:
+            return
+        reading.looked_at = time.monotonic()
+        try:
+            reading.latest = self.look(channel)
+        except IsrwatchError:
+            return
+        reading.is_other |= bool(reading.identity) and reading.latest.identity != reading.identity
+
+    def has_records(self, channel: Channel) -> bool:
+        """Return whether anything was ever shipped to the topic of a channel."""
+        return any(self.look(channel).ends.values())
+
+    def last_common(self, channel: Channel, source: str, applied: LogPosition) -> LogPosition:  # noqa: ARG002
+        """Return what was applied: whether a log is another one now, its next record says (``jobs.driver``)."""
+        return applied
+
+    def delete_below(self, channel: Channel, source: str, position: int, log_id: int | None = None) -> None:
+        """Delete nothing: the retention of the topics does."""
+
+    def flush(self, channel: Channel) -> None:
+        """Wait for nothing: what the brokers have acknowledged is theirs to keep."""

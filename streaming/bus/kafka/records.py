@@ -1,0 +1,121 @@
+"""One record of the bus in Kafka: the payload as it is, and in headers what the directory says by its place.
+
+    key        cluster id; of samples with "/" and the source
+    source     whose log it is of
+    channel    of which channel that log is
+    position   where the record begins in its log, and ``end`` behind it
+    log_id     of the run of its collector that wrote it
+    runs       the log ids of that log that its shipper knows, oldest first: who has applied a record of one of them has
+               applied a part of this very log
+    damage     only where the payload is none: bytes that are damaged, or the begin of a record that is too large
+
+A log stands in one partition, whatever the topic: the job recognises what it has applied by its position in the log, so
+a record that another partition delivers late would be taken for one that was applied. That is why samples are not
+spread by broker: the samples of all brokers are one log. Invariant: tests/bus/test_kafka_records.py.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streaming.bus.frames import HEADER_BYTES, DamagedRange
+from streaming.contracts.observations import Channel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from streaming.bus.frames import BusFrame
+    from streaming.settings import KafkaBusSettings
+
+SOURCE: Final = "source"
+CHANNEL: Final = "channel"
+POSITION: Final = "position"
+END: Final = "end"
+LOG_ID: Final = "log_id"
+RUNS: Final = "runs"
+DAMAGE: Final = "damage"
+MOST_RUNS: Final = 32
+KEPT_BYTES: Final = 1024
+"""Bytes of a record that is too large that are shipped in its place."""
+_OVERHEAD: Final = 512  # of a record batch and its fields, headers and key aside
+
+_CLUSTER_ID: Final = re.compile(rb'"cluster_id":"([^"\\]+)"')
+_COLLECTED_AT: Final = re.compile(rb'"collected_at":(\d+)')
+
+
+class LogRecord(NamedTuple):
+    """What is shipped of a log: one record, or one piece of damage.
+
+    Attributes:
+        position: where it begins in its log.
+        end: where it ends there.
+        log_id: of the run that wrote it.
+        payload: the bytes.
+        damage: what is wrong with them; None for a record.
+    """
+
+    position: int
+    end: int
+    log_id: int
+    payload: bytes
+    damage: str | None
+
+
+def topic_of(settings: KafkaBusSettings, channel: Channel) -> str:
+    """Return the topic of a channel."""
+    return settings.replication_topic if channel is Channel.REPLICATION else settings.samples_topic
+
+
+def record_of(item: BusFrame | DamagedRange, log_id: int, limit: int) -> LogRecord:
+    """Return what is shipped for a record of the directory, in at most ``limit`` bytes with its headers.
+
+    What is too large is cut, and becomes damage that says so: the job puts it into quarantine and notices from the
+    numbers that one observation is missing. So no record stops its log.
+    """
+    if isinstance(item, DamagedRange):
+        raw = item.raw[: max(limit - _OVERHEAD, 0)]
+        return LogRecord(item.position, item.end, log_id, raw, item.reason)
+    size = len(item.payload) + HEADER_BYTES * MOST_RUNS + _OVERHEAD
+    if size <= limit:
+        return LogRecord(item.position, item.end, log_id, item.payload, None)
+    damage = f"a record of {len(item.payload)} bytes is larger than its topic takes (max.message.bytes {limit})"
+    return LogRecord(item.position, item.end, log_id, item.payload[:KEPT_BYTES], damage)
+
+
+def headers_of(source: str, channel: Channel, record: LogRecord, runs: Sequence[int]) -> list[tuple[str, bytes]]:
+    """Return the headers of a record."""
+    headers = {
+        SOURCE: source,
+        CHANNEL: channel.value,
+        POSITION: str(record.position),
+        END: str(record.end),
+        LOG_ID: str(record.log_id),
+        RUNS: ",".join(str(run) for run in runs[-MOST_RUNS:]),
+    }
+    if record.damage is not None:
+        headers[DAMAGE] = record.damage
+    return [(name, value.encode()) for name, value in headers.items()]
+
+
+def cluster_id_in(payloads: Iterable[bytes]) -> str | None:
+    """Return the cluster that the first observation among payloads is of; None where there is none."""
+    return next((match[1].decode() for payload in payloads if (match := _CLUSTER_ID.search(payload))), None)
+
+
+def collected_at(payload: bytes) -> int | None:
+    """Return when an observation was collected, microseconds; None for what is none."""
+    match = _COLLECTED_AT.search(payload)
+    return None if match is None else int(match[1])
+
+
+def key_of(channel: Channel, source: str, cluster_id: str | None) -> str:
+    """Return the key of a log's records; of a log without any observation its source stands for the cluster."""
+    cluster = cluster_id or source
+    return cluster if channel is Channel.REPLICATION else f"{cluster}/{source}"
+
+
+def partition_of(key: str, partitions: int) -> int:
+    """Return the partition of a key: the "consistent" partitioner of librdkafka."""
+    return zlib.crc32(key.encode()) % partitions

@@ -1,0 +1,220 @@
+"""The topics of the bus: created where they are missing, compared with the settings where they exist."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from streaming.bus.frames import MAX_PAYLOAD
+from streaming.errors import ConfigurationError, ConnectionRefused, IsrwatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from streaming.settings import KafkaBusSettings
+
+SECONDS: Final = 10.0
+"""Longest wait for one answer."""
+JAVA: Final = "spark."
+"""Begins the name of a property of Kafka's Java clients: for the job's Spark alone."""
+LARGEST_RECORD: Final = MAX_PAYLOAD + (1 << 20)
+"""``max.message.bytes``: whatever the directory takes."""
+_UNKNOWN_LIMIT: Final = 1_048_588  # Kafka's own default
+_MILLISECONDS: Final = 3_600_000
+_ABSENT: Final = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001 - the client's own name
+_REFUSED: Final = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError._AUTHENTICATION,  # noqa: SLF001 - the client's own name
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as it is.
+
+    Attributes:
+        name: of the topic.
+        identity: its id; a topic that was created again has another one. "" before Kafka 2.8, which gives none.
+        partitions: how many.
+        largest_record: bytes that it takes.
+        differences: what is set otherwise than in the settings, one sentence; "" for nothing.
+    """
+
+    name: str
+    identity: str
+    partitions: int
+    largest_record: int
+    differences: str
+
+
+def client_properties(settings: KafkaBusSettings, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - values of librdkafka
+    """Return the properties of a client of the bus; what is given in ``more``, with "_" for ".", wins."""
+    own = {name: value for name, value in settings.client.items() if not name.startswith(JAVA)}
+    fixed = {name.replace("_", "."): value for name, value in more.items()}
+    return {
+        "client.id": "isrwatch-bus",
+        "socket.connection.setup.timeout.ms": 5000,
+        "reconnect.backoff.max.ms": 2000,
+        **own,
+        "bootstrap.servers": settings.bootstrap_servers,
+        "allow.auto.create.topics": "false",  # with the settings of the broker in place of ours
+        **fixed,
+    }
+
+
+def administrator(settings: KafkaBusSettings) -> AdminClient:
+    """Return a client of the bus; nothing is asked yet.
+
+    Raises:
+        ConfigurationError: a property is wrong.
+    """
+    try:
+        return AdminClient({**client_properties(settings), "logger": quiet_logger()})
+    except KafkaException as refusal:
+        raise ConfigurationError(f"bus.kafka.client: {error_of(refusal).str()}") from None
+
+
+def error_of(refusal: KafkaException) -> KafkaError:
+    """Return what a client was refused with."""
+    return cast("KafkaError", refusal.args[0])
+
+
+def quiet_logger() -> logging.Logger:
+    """Return a logger of librdkafka's lines, which repeat each second while a broker is away: they are not shown."""
+    logger = logging.getLogger("isrwatch.bus.librdkafka")
+    logger.setLevel(logging.CRITICAL)
+    return logger
+
+
+def wanted(settings: KafkaBusSettings) -> Iterator[NewTopic]:
+    """Yield both topics as the settings want them."""
+    for name, partitions, hours, size in (
+        (
+            settings.replication_topic,
+            settings.replication_partitions,
+            settings.replication_retention_hours,
+            settings.replication_retention_bytes,
+        ),
+        (
+            settings.samples_topic,
+            settings.samples_partitions,
+            settings.samples_retention_hours,
+            settings.samples_retention_bytes,
+        ),
+    ):
+        configuration = {
+            "cleanup.policy": "delete",
+            "min.insync.replicas": str(settings.min_insync_replicas),
+            "retention.ms": str(round(hours * _MILLISECONDS)),
+            "retention.bytes": str(size),
+            "segment.bytes": str(max(min(size // 8, 1 << 30), 1 << 20)),  # only whole segments are deleted
+            "max.message.bytes": str(LARGEST_RECORD),
+        }
+        yield NewTopic(name, partitions, settings.replication_factor, config=configuration)
+
+
+def ensure(admin: AdminClient, settings: KafkaBusSettings, seconds: float = SECONDS) -> dict[str, Topic]:
+    """Create the topics that are missing, and describe both, by name.
+
+    Raises:
+        ConnectionRefused: no broker of the bus answers.
+        ConfigurationError: a topic is missing and may not be created.
+    """
+    found = described(admin, settings, seconds)
+    missing = [topic for topic in wanted(settings) if topic.topic not in found]
+    if not missing:
+        return found
+    for name, future in admin.create_topics(missing, operation_timeout=seconds, request_timeout=seconds).items():
+        try:
+            future.result()
+        except KafkaException as refusal:
+            error = error_of(refusal)
+            if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise _not_created(settings, name, error) from None
+    deadline = time.monotonic() + SECONDS
+    while len(found := described(admin, settings)) < len([*wanted(settings)]) and time.monotonic() < deadline:
+        time.sleep(0.1)  # the broker that is asked has not heard of it yet
+    if absent := [topic.topic for topic in missing if topic.topic not in found]:
+        raise ConnectionRefused(
+            f"the bus at {settings.bootstrap_servers} has created {absent[0]}, but does not show it"
+        )
+    return found
+
+
+def _not_created(settings: KafkaBusSettings, name: str, error: KafkaError) -> IsrwatchError:
+    if error.retriable() or error.code() in {KafkaError._TRANSPORT, KafkaError._TIMED_OUT}:  # noqa: SLF001
+        return unreachable(settings, error)
+    return ConfigurationError(
+        f"the topic {name} of the bus is missing and cannot be created: {error.str()}; grant Create on it, create it "
+        "yourself, or change bus.kafka.replication_factor"
+    )
+
+
+def unreachable(settings: KafkaBusSettings, error: KafkaError) -> IsrwatchError:
+    """Return the error of a bus that gives no answer."""
+    if error.code() in _REFUSED:
+        return ConfigurationError(
+            f"the bus at {settings.bootstrap_servers} refuses: {error.str()}; see bus.kafka.client"
+        )
+    return ConnectionRefused(f"the bus at {settings.bootstrap_servers} does not answer: {error.str()}")
+
+
+def described(admin: AdminClient, settings: KafkaBusSettings, seconds: float = SECONDS) -> dict[str, Topic]:
+    """Describe the topics that exist, by name.
+
+    Raises:
+        ConnectionRefused: no broker of the bus answers.
+        ConfigurationError: it refuses.
+    """
+    expected = {topic.topic: topic for topic in wanted(settings)}
+    topics: dict[str, Topic] = {}
+    for name, future in admin.describe_topics(TopicCollection([*expected]), request_timeout=seconds).items():
+        try:
+            description = future.result()
+        except KafkaException as refusal:
+            if error_of(refusal).code() in _ABSENT:
+                continue
+            raise unreachable(settings, error_of(refusal)) from None
+        configured = _configuration(admin, name)
+        partitions = description.partitions
+        replicas = min((len(each.replicas) for each in partitions), default=0)
+        topics[name] = Topic(
+            name,
+            str(description.topic_id or ""),
+            len(partitions),
+            int(configured.get("max.message.bytes", _UNKNOWN_LIMIT)),
+            _differences(expected[name], len(partitions), replicas, configured),
+        )
+    return topics
+
+
+def _configuration(admin: AdminClient, name: str) -> dict[str, str]:
+    """Return the configuration of a topic; nothing where that may not be read."""
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    try:
+        entries = admin.describe_configs([resource], request_timeout=SECONDS)[resource].result()
+    except KafkaException:
+        return {}
+    return {key: str(entry.value) for key, entry in entries.items()}
+
+
+def _differences(expected: NewTopic, partitions: int, replicas: int, configured: Mapping[str, str]) -> str:
+    wanted_values = {
+        "partitions": str(expected.num_partitions),
+        "replication factor": str(expected.replication_factor),
+        **(expected.config or {}),
+    }
+    found = {"partitions": str(partitions), "replication factor": str(replicas), **configured}
+    other = [
+        f"{key} is {found[key]}, not {value}"
+        for key, value in wanted_values.items()
+        if key in found and key != "segment.bytes" and found[key] != value
+    ]
+    return f"the topic {expected.topic} of the bus differs from the settings: {', '.join(other)}" if other else ""
