@@ -17,12 +17,11 @@ from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-unt
 from streaming.bus.directory import DirectoryReader
 from streaming.contracts.identifiers import LogPosition
 from streaming.contracts.observations import Channel
-from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
+from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.log.durable import cut_unflushed, flush
-from streaming.delta.log.storage import make_folder, open_table
+from streaming.delta.log.storage import make_folder
 from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
 from streaming.delta.projections.rollback import roll_back
-from streaming.delta.state import as_of_version
 from streaming.delta.store.exclusive import prove_exclusive
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.driver.incidents import IncidentsBatch
@@ -31,7 +30,7 @@ from streaming.jobs.driver.replication import ProjectionThread, ReplicationBatch
 from streaming.jobs.driver.samples import NewestBatch
 from streaming.jobs.metrics import PREFIX, JobMetrics, Reporter
 from streaming.jobs.queries import OpenedQuery, QueryDefinition
-from streaming.jobs.streams import bus_options, bus_source, changes_source
+from streaming.jobs.streams import bus_options, bus_source
 from streaming.jobs.streams.kafka_source import kafka_stream
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.runtime.listening import listen_all
@@ -249,7 +248,6 @@ _SAMPLE_COLUMNS: Final = {bus_options.SAMPLE_COLUMNS: "true"}
 def register_sources(spark: SparkSession) -> None:
     """Register the stream formats that the queries read with a session."""
     bus_source.register(spark)
-    changes_source.register(spark)
 
 
 def _bus(
@@ -291,22 +289,11 @@ def unapplied(channel: Channel, places: JobLocations, progress: BusProgress) -> 
     }
 
 
-def _changes(
-    spark: SparkSession, places: JobLocations, _settings: JobSettings, _progress: BusProgress | None
-) -> DataFrame:
-    incidents = open_table(places.tables / INCIDENTS.name)
-    options = {
-        changes_source.PATH: str(places.tables / PARTITION_CHANGES.name),
-        changes_source.AFTER: str(BEFORE_FIRST if incidents is None else as_of_version(incidents)),
-    }
-    return spark.readStream.format(changes_source.FORMAT).options(**options).load()
-
-
 def _open_incidents(places: JobLocations, settings: JobSettings) -> OpenedQuery:
     batch = IncidentsBatch(
         places.tables, settings.incident_gap_seconds, settings.incident_rolling_gap_seconds, places.retention
     )
-    return OpenedQuery(batch=batch)
+    return OpenedQuery(batch=batch, after=batch.version)
 
 
 def _open_replication(places: JobLocations, settings: JobSettings) -> OpenedQuery:
@@ -374,7 +361,7 @@ QUERIES: Final[dict[str, QueryDefinition]] = {
     "offsets": _samples(Channel.OFFSETS),
     "metrics": _samples(Channel.METRICS),
     "incidents": QueryDefinition(
-        stream=_changes, open=_open_incidents, trigger_seconds=lambda _: INCIDENTS_TRIGGER_SECONDS
+        stream=None, open=_open_incidents, trigger_seconds=lambda _: INCIDENTS_TRIGGER_SECONDS
     ),
 }
 

@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from streaming.bus.directory import DirectoryReader
 from streaming.contracts.identifiers import Micros
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
+from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.delta.quarantine import reason_kind
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.spark_errors import spark_failure
@@ -150,12 +151,14 @@ class OpenedQuery:
         progress: how far ``batch`` has applied the bus; None: the query reads no bus.
         background: the writer that runs behind the batches; None: nothing does.
         notes: what the user should know, one sentence each.
+        after: the version of the change log that the tables have applied, if the query follows it.
     """
 
     batch: Batch
     progress: BusProgress | None = None
     background: BackgroundWriter | None = None
     notes: tuple[str, ...] = ()
+    after: int = BEFORE_FIRST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,16 +166,30 @@ class QueryDefinition:
     """One query: what it reads, and how its tables are opened.
 
     Attributes:
-        stream: makes the streaming DataFrame of what its tables have not applied yet.
+        stream: makes the streaming DataFrame of what its tables have not applied yet; None: it follows the change log
+            in a thread of the driver.
         open: opens the tables that it writes; again after each failure, because what failed may be half done.
         trigger_seconds: pause between micro-batches, 0 for none.
         channel: the channel of the bus that it reads, and whose applied records it may delete; None: it reads no bus.
     """
 
-    stream: Callable[[SparkSession, JobLocations, JobSettings, BusProgress | None], DataFrame]
+    stream: Callable[[SparkSession, JobLocations, JobSettings, BusProgress | None], DataFrame] | None
     open: Callable[[JobLocations, JobSettings], OpenedQuery]
     trigger_seconds: Callable[[JobSettings], float]
     channel: Channel | None = None
+
+
+class Run(Protocol):
+    """One run of a query: in Spark, or in a thread of the driver."""
+
+    def failure(self) -> Exception | None:
+        """Return why the query does not run; None while it does."""
+
+    def new_report(self) -> StreamingQueryProgress | None:
+        """Return what Spark reports of the newest batch, once; None while nothing is new."""
+
+    def stop(self) -> None:
+        """Stop after the batch."""
 
 
 class QueryRun:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
 from pyspark.errors import PySparkException
 
+from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.errors import ConfigurationError, ConnectionRefused, NewerFormat, TableRefused
+from streaming.jobs.driver.following import ChangesRun
 from streaming.jobs.queries import QueryRun
 from streaming.jobs.spark_errors import SparkEnded, sentence_of, spark_failure, trace_of
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
     from streaming.contracts.identifiers import LogPosition
-    from streaming.jobs.queries import BatchListener, BatchResult, JobBus, JobLocations, QueryDefinition
+    from streaming.jobs.queries import BatchListener, BatchResult, JobBus, JobLocations, QueryDefinition, Run
     from streaming.settings import JobSettings
 
 FIRST_PAUSE_SECONDS: Final = 1.0
@@ -77,7 +79,7 @@ class SupervisedQuery:
         self.last_error: str | None = None
         self.is_lost = self.is_superseded = False
         self.applied: BatchListener = _ignore
-        self._run: QueryRun | None = None
+        self._run: Run | None = None
         self._began = self._again_at = 0.0
         self._pause = FIRST_PAUSE_SECONDS
         self._is_recovering = False
@@ -88,6 +90,7 @@ class SupervisedQuery:
     def _open(self) -> None:
         opened = self.definition.open(self._places, self._settings)
         self.batch, self.progress, self.background = opened.batch, opened.progress, opened.background
+        self._after = opened.after
         for note in opened.notes:
             self._report(note)
 
@@ -127,16 +130,22 @@ class SupervisedQuery:
 
     def _start(self, spark: SparkSession) -> None:
         self._applied_before = {}  # its last batch may have been applied partly, and is read from the bus again
+        self._run = self._new_run(spark)
+        self._began = time.monotonic()
+        if self.background is not None:
+            self.background.start()
+
+    def _new_run(self, spark: SparkSession) -> Run:
+        pause = self.definition.trigger_seconds(self._settings)
+        if self.definition.stream is None:
+            path = self._places.tables / PARTITION_CHANGES.name
+            return ChangesRun(self.name, path, self._after, self.batch, self.applied, trigger_seconds=pause)
         try:
             rows = self.definition.stream(spark, self._places, self._settings, self.progress)
         except PySparkException as error:  # it starts a Python worker to ask for the schema
             raise spark_failure(error) from error
-        pause = self.definition.trigger_seconds(self._settings)
         checkpoint = self._places.checkpoint
-        self._run = QueryRun(self.name, rows, self.batch, self.applied, checkpoint=checkpoint, trigger_seconds=pause)
-        self._began = time.monotonic()
-        if self.background is not None:
-            self.background.start()
+        return QueryRun(self.name, rows, self.batch, self.applied, checkpoint=checkpoint, trigger_seconds=pause)
 
     def check(self, spark: SparkSession) -> None:
         """Handle a failure; start again after the pause."""

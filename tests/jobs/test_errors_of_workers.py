@@ -10,7 +10,7 @@ from tests.jobs.failed_starts import LATE
 
 TRACE = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure
 Traceback (most recent call last):
-  File "/opt/isrwatch/streaming/jobs/streams/changes_source.py", line 104, in read
+  File "/opt/isrwatch/streaming/jobs/streams/bus_source.py", line 104, in read
 {error}
 
 \tat org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:574)

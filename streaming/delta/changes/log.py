@@ -18,7 +18,6 @@ from streaming.contracts.blocks import IDENTITY_IN_BLOCK
 from streaming.contracts.columns import COMMIT_ORDER, OCCURRENCE, PARTITION_IDENTITY
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.history import expire_changes
-from streaming.delta.changes.reader import ONLY_SOURCES
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.maintenance import KEEP_ALL, AppendMaintenance, RetentionPolicy
 from streaming.delta.log.positions import NO_LOG_IDS, StoredPositions
@@ -108,8 +107,6 @@ class ChangeLog:
         positions: Mapping[str, int],
         log_ids: Mapping[str, int] = NO_LOG_IDS,
         unreported: Mapping[str, int] = MappingProxyType({}),
-        *,
-        only_sources: bool = False,
     ) -> int:
         """Append changes and move positions, at exactly the next version.
 
@@ -118,7 +115,6 @@ class ChangeLog:
             positions: last applied position of every source in the batch.
             log_ids: of the logs that have one.
             unreported: refused records up to these positions that no state of their source counts.
-            only_sources: they say how far sources were applied, and nothing else.
 
         Returns:
             the new version.
@@ -129,10 +125,9 @@ class ChangeLog:
         # The version is certain before the commit: the writer commits at exactly this version or not at all.
         expected = self.version + 1
         committed_at = self._clock()
-        info = {ONLY_SOURCES: "true"} if only_sources else None
         moved = self._applied.transactions(positions, log_ids)
         counts = {_UNREPORTED + source: count for source, count in unreported.items()}
-        version = self._writer.write(in_commit(rows, expected, committed_at), APPEND, {**moved, **counts}, info)
+        version = self._writer.write(in_commit(rows, expected, committed_at), APPEND, {**moved, **counts})
         self._applied.move(positions, log_ids)
         self._maintenance.after_commit()
         return version

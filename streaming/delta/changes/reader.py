@@ -30,10 +30,6 @@
 # that keeps the id, has grown past our version, and has expired our entry; it needs more than ``LOG_ENTRIES`` commits
 # between two polls.
 #
-# An idle cluster still commits: heartbeats move the progress of sources. Such commits are marked (``ONLY_SOURCES``),
-# and queries of the job that derive tables follow them every ``SECONDS_BETWEEN_HEARTBEATS`` only. An expired entry does
-# not say what it held, and counts as one with changes.
-#
 # Invariants
 #   1. After ``poll`` returned, every row of the versions up to ``version`` was returned exactly once, in the order of
 #      (version, ordinal), however polls were cut. tests/delta/test_change_reader.py.
@@ -64,10 +60,8 @@ if TYPE_CHECKING:
 
     from streaming.delta.store.place import Place
 
-ONLY_SOURCES: Final = "onlySources"
-"""The key in ``commitInfo`` of commits that hold nothing but the progress of sources: heartbeats."""
 SECONDS_BETWEEN_HEARTBEATS: Final = 20.0
-"""Seconds between rounds in which derived tables follow such commits: a round for each costs an idle job most."""
+"""Seconds between rounds in which derived tables follow commits of mere heartbeats: each costs an idle job most."""
 SECONDS_BETWEEN_LOOKS: Final = 0.25
 """Seconds between looks for a new version in a store, where each is a request: 345,600 a day."""
 SECONDS_BETWEEN_CHECKS: Final = 30.0
@@ -229,18 +223,6 @@ def by_version(rows: pa.Table) -> list[tuple[int, pa.Table]]:
         parts.append((version, rows.slice(begin, end - begin)))
         begin = end
     return parts
-
-
-def only_sources(path: Place, after_version: int, to_version: int) -> bool:
-    """Return whether versions after one, up to another, hold nothing but how far sources were applied.
-
-    False where a commit does not say so: it is another writer's, or its log entry has expired.
-    """
-    for version in range(to_version, after_version, -1):
-        commit_infos = [action["commitInfo"] for action in actions_of(path, version) if "commitInfo" in action]
-        if not any(ONLY_SOURCES in info for info in commit_infos):
-            return False
-    return True
 
 
 def rows_between(path: Place, after_version: int, to_version: int) -> pa.Table:

@@ -120,10 +120,7 @@ def removed(file: DataFile, *, is_new_data: bool) -> dict[str, Any]:
 
 
 def entry(
-    adds: Iterable[Mapping[str, Any]],
-    removes: Iterable[Mapping[str, Any]],
-    transactions: Mapping[str, int],
-    info: Mapping[str, str],
+    adds: Iterable[Mapping[str, Any]], removes: Iterable[Mapping[str, Any]], transactions: Mapping[str, int]
 ) -> bytes:
     """Return the content of a log entry.
 
@@ -131,9 +128,8 @@ def entry(
         adds: ``add`` actions.
         removes: ``remove`` actions.
         transactions: numbers by name that the commit stores in the table.
-        info: what the commit says of itself.
     """
-    commit = {"timestamp": _millis(), "operation": "WRITE", "operationParameters": {}, "engineInfo": "isrwatch", **info}
+    commit = {"timestamp": _millis(), "operation": "WRITE", "operationParameters": {}, "engineInfo": "isrwatch"}
     actions = [
         {"commitInfo": commit},
         *({"add": each} for each in adds),

@@ -155,16 +155,13 @@ class Writer:
         kept, self._kept = self._kept, {}
         return kept
 
-    def write(
-        self, rows: pa.Table, mode: Mode, transactions: Mapping[str, int], info: Mapping[str, str] | None = None
-    ) -> int:
+    def write(self, rows: pa.Table, mode: Mode, transactions: Mapping[str, int]) -> int:
         """Commit rows at exactly the next version; return that version.
 
         Args:
             rows: in the table's schema.
             mode: ``OVERWRITE`` or ``APPEND``.
             transactions: numbers by name that the same commit stores in the table.
-            info: what the commit says of itself (``commitInfo`` in its log entry).
 
         Raises:
             TableRefused: another writer came first; nothing was written.
@@ -173,7 +170,7 @@ class Writer:
         with writing(str(self.path)):
             gone = list(self.files().values()) if mode == OVERWRITE else []
             adds = list(written(self.path, rows, self._layout))
-            self._commit(adds, gone, transactions, info or {})
+            self._commit(adds, gone, transactions)
         if self._kept is not None and rows.num_rows + sum(each.num_rows for each in self._kept.values()) <= KEPT_ROWS:
             self._kept[self._version] = rows
         return self._version
@@ -204,7 +201,7 @@ class Writer:
             files = self.files()
             adds = [list(written(self.path, rows, self._layout, is_dense=True)) for rows in added]
             flat = [{**add, "dataChange": is_new_data} for of_rows in adds for add in of_rows]
-            self._commit(flat, [files[name] for name in gone], transactions or {}, {}, is_new_data=is_new_data)
+            self._commit(flat, [files[name] for name in gone], transactions or {}, is_new_data=is_new_data)
         return [[add["path"] for add in of_rows] for of_rows in adds]
 
     def replace_where(self, rows: pa.Table, where: str, transactions: Mapping[str, int]) -> None:
@@ -264,14 +261,13 @@ class Writer:
         adds: list[dict[str, Any]],
         gone: Iterable[DataFile],
         transactions: Mapping[str, int],
-        info: Mapping[str, str],
         *,
         is_new_data: bool = True,
     ) -> None:
         """Create the entry of the next version, and move there."""
         stored = {**transactions, GENERATION: self._generation}
         removes = [removed(file, is_new_data=is_new_data) for file in gone]
-        self._create(entry(adds, removes, stored, info))
+        self._create(entry(adds, removes, stored))
         self._version += 1
         self._transactions |= stored
         if self._files is not None:

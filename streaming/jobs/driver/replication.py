@@ -158,9 +158,7 @@ class ReplicationBatch:
             only_sources = all(change.subject is Subject.SOURCE for change in changes)
             rows = changes_to_arrow(changes)
             counts = {source: self._refused[source] for source in unreported}
-            version = self._change_log.commit(
-                rows, {**decoded.positions, **offsets}, decoded.log_ids, counts, only_sources=only_sources
-            )
+            version = self._change_log.commit(rows, {**decoded.positions, **offsets}, decoded.log_ids, counts)
             for change in changes:
                 if change.source_after is not None:
                     after = change.source_after

@@ -1,36 +1,32 @@
-"""The incidents query in Spark: it writes what the fold alone gives, and goes on after a stop."""
+"""The incidents query: it writes what the fold alone gives, and continues after a stop."""
 
 from __future__ import annotations
 
 import shutil
-import time
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from deltalake import DeltaTable
 
+from deploy.sandbox.waiting import wait_until
 from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.incidents.table import IncidentsTable
 from streaming.delta.log.queries import read_all
-from streaming.jobs.application import QUERIES, register_sources
-from streaming.jobs.driver.incidents import IncidentsBatch
+from streaming.jobs.application import QUERIES
+from streaming.jobs.driver.following import ChangesRun
 from streaming.jobs.queries import JobLocations
-from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from streaming.jobs.queries import BatchResult
 
 pytest_plugins = ["tests.plugins.played"]
-pytestmark = [pytest.mark.spark]
 
 SCENARIOS = ("broker_loss", "rolling_restart")
-PATIENCE = 120.0
 # Racks, and who follows whom: a start of the query reads them, because its own table has no place for them.
 CONTEXT = ("partition_state", "broker_state", "cluster_state")
 
@@ -43,7 +39,7 @@ def rows(directory: Path) -> list[dict[str, Any]]:
 
 
 def test_the_query_writes_what_the_fold_gives_and_a_stop_between_changes_nothing(
-    spark: SparkSession, played_tables: Callable[..., Path], tmp_path: Path
+    played_tables: Callable[..., Path], tmp_path: Path
 ) -> None:
     whole = played_tables(*SCENARIOS, seconds=90)
     pure = tmp_path / "pure"
@@ -55,11 +51,9 @@ def test_the_query_writes_what_the_fold_gives_and_a_stop_between_changes_nothing
     half = copied(whole, places.tables, up_to=0.5)
     for name in CONTEXT:
         (places.tables / name).symlink_to(whole / name)
-    register_sources(spark)
-
-    run_until(spark, places, half)
+    run_until(places, half)
     shutil.rmtree(places.tables / PARTITION_CHANGES.name)
-    run_until(spark, places, copied(whole, places.tables, up_to=1))
+    run_until(places, copied(whole, places.tables, up_to=1))
 
     assert rows(places.tables) == rows(pure)
     assert {row["incident_class"] for row in rows(pure)} == set(SCENARIOS)
@@ -78,16 +72,17 @@ def copied(whole: Path, tables: Path, up_to: float) -> int:
     return last
 
 
-def run_until(spark: SparkSession, places: JobLocations, version: int) -> None:
-    """Run the query until the offset of its last committed batch is a version, and stop it."""
-    query = SupervisedQuery("incidents", QUERIES["incidents"], JobSettings(), places, print)
-    query.start(spark)
+def run_until(places: JobLocations, version: int) -> None:
+    """Run the query until it has applied a version, and stop it."""
+    opened = QUERIES["incidents"].open(places, JobSettings())
+    path, applied = places.tables / PARTITION_CHANGES.name, list[int]()
+
+    def note(_query: str, result: BatchResult, _stages: Mapping[str, float]) -> None:
+        applied.append(result.version)
+
+    run = ChangesRun("incidents", path, opened.after, opened.batch, note, trigger_seconds=0.01)
     try:
-        deadline = time.monotonic() + PATIENCE
-        while not isinstance(query.batch, IncidentsBatch) or query.batch.version < version:
-            query.check(spark)
-            assert not query.is_lost, query.last_error
-            assert time.monotonic() < deadline, f"waited in vain for version {version}: {query.last_error}"
-            time.sleep(0.1)
+        wait_until(lambda: run.failure() or (applied and applied[-1] >= version), f"version {version} is applied")
+        assert run.failure() is None
     finally:
-        query.stop()
+        run.stop()

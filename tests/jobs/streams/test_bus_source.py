@@ -1,4 +1,4 @@
-"""The bus and the change log as Spark sources: planning without Spark, and a query that reads everything once."""
+"""The bus as a Spark source: planning without Spark, and a query that reads everything once."""
 
 from __future__ import annotations
 
@@ -13,14 +13,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.bus.frames import BusFrame, DamagedRange
 from streaming.contracts.observations import Channel
-from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.changes.log import ChangeLog
 from streaming.errors import ConfigurationError, IsrwatchError
-from streaming.jobs.streams import bus_options, bus_source, changes_source
+from streaming.jobs.streams import bus_options, bus_source
 from streaming.jobs.streams.bus_options import checked_options
 from streaming.jobs.streams.bus_source import BusPartition, BusStreamReader, LogRange, arrow_batches, grouped
-from streaming.jobs.streams.changes_source import ChangesStreamReader
-from tests.delta.test_change_log import changed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -276,28 +272,3 @@ def test_a_query_reads_each_record_once(spark: SparkSession, publisher: Director
     assert sorted(row for batch in seen for row in batch) == expected
     assert all(len(batch) <= 20 for batch in seen)
     assert [row for row in seen[-1] if row[0] == A] == expected[35:40]
-
-
-def heartbeats(log: ChangeLog, count: int) -> int:
-    for _ in range(count):
-        log.commit(changed()[1].slice(0, 1), {"a": log.version}, only_sources=True)
-    return log.version
-
-
-def test_steps_are_planned_at_once_and_heartbeats_at_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log, reader = ChangeLog(tmp_path), ChangesStreamReader(tmp_path / PARTITION_CHANGES.name)
-    log.commit(changed()[1], {"a": 1})
-    start = reader.latestOffset(reader.initialOffset())
-    assert start == {"version": 1}
-
-    heartbeats(log, 3)
-    assert reader.latestOffset(start) == start
-    assert reader.latestOffset(start) == start
-
-    step = log.commit(changed()[1], {"a": 5})
-    assert reader.latestOffset(start) == {"version": step}
-
-    newest = heartbeats(log, 2)
-    assert reader.latestOffset({"version": step}) == {"version": step}
-    monkeypatch.setattr(changes_source, "SECONDS_BETWEEN_HEARTBEATS", 0.0)
-    assert reader.latestOffset({"version": step}) == {"version": newest}

@@ -1,0 +1,81 @@
+"""One run of a query that follows the change log, in a thread of the driver.
+
+What changes is little, and lies in the tables already: Spark would carry nothing of it, and take two processes and a
+batch for that. Implements :class:`streaming.jobs.queries.Run`. Depends on no rule.
+"""
+
+from __future__ import annotations
+
+import time
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from streaming.delta.changes.reader import ChangeReader, ChangesRestarted
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+    from streaming.delta.store.place import Place
+    from streaming.jobs.queries import Batch, BatchListener
+
+VERSIONS_PER_BATCH: Final = 1000
+
+
+class ChangesRun:
+    """Applies what is new in the change log, until it is stopped or fails."""
+
+    def __init__(  # noqa: PLR0913 - what a run needs, once
+        self, name: str, path: Place, after: int, batch: Batch, applied: BatchListener, *, trigger_seconds: float
+    ) -> None:
+        """Start.
+
+        Args:
+            name: of the query.
+            path: of ``partition_changes``, which need not exist yet.
+            after: the version that was applied last.
+            batch: applies rows of it, those of whole versions, in their order.
+            applied: called for every batch that was applied.
+            trigger_seconds: pause between two looks.
+        """
+        self._name, self._batch, self._applied = name, batch, applied
+        self._reader, self._pause = ChangeReader(path, after), trigger_seconds
+        self._stopping = Event()
+        self._raised: Exception | None = None
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.wait(self._pause):
+                while self._apply_next() and not self._stopping.is_set():
+                    pass
+        except ChangesRestarted as error:
+            self._raised = ChangesRestarted(
+                f"{error}; restart the job: its start makes the incidents agree with the table as it is now"
+            )
+        except Exception as error:  # noqa: BLE001 - any of them ends the run; the supervisor starts the next
+            self._raised = error
+
+    def _apply_next(self) -> bool:
+        """Apply the next versions; return whether there may be more."""
+        began, before = time.perf_counter(), self._reader.version
+        added = [rows for _, rows in self._reader.poll(before + VERSIONS_PER_BATCH)]
+        seconds = time.perf_counter() - began
+        if added:
+            self._applied(self._name, self._batch.apply(pa.concat_tables(added)), {"read": seconds})
+        return self._reader.version == before + VERSIONS_PER_BATCH
+
+    def failure(self) -> Exception | None:
+        """Return why the query does not run; None while it does."""
+        return self._raised
+
+    def new_report(self) -> StreamingQueryProgress | None:
+        """Return None: Spark has no part in it."""
+        return None
+
+    def stop(self) -> None:
+        """Stop after the batch."""
+        self._stopping.set()
+        self._thread.join()
