@@ -60,14 +60,16 @@ def _console() -> Console:
 
 @app.command()
 def fetch(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="Default: all groups.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[GROUP]...", help="Default: all that are in use.")
+    ] = None,
 ) -> None:
-    """Download the missing jars of the groups, and verify those in the cache.
+    """Download the missing jars of the groups, and verify those in the cache. Those for long tests are to be named.
 
     For Delta's group it also archives the classes that Spark loads, unless that was done: it runs a job for a moment.
     """
     console = _console()
-    selected = tuple(names or jars.groups())
+    selected = tuple(names or jars.usual_groups())
     with console.status("fetching jars") as status:
         paths = jars.jar_paths(*selected, progress=lambda file: status.update(f"fetched {file}"))
         repaired = _repair(selected)

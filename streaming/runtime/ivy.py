@@ -168,13 +168,14 @@ def read_output(lines: Iterable[str], progress: Callable[[str], None]) -> str:
 # ``conf/jars.lock``: jars by coordinate and SHA-256. Depends on TOML only, not on the network or the cache.
 #
 # A group requires the jars of ``resolve`` with their dependencies and those of ``exact`` without; its ``jars`` are the
-# result of the last resolution. Only ``jars`` are ever downloaded.
+# result of the last resolution. Only ``jars`` are ever downloaded, those of a group ``only_by_name`` when it is named.
 
 
 _HEADER: Final = """\
 # The jars that pyspark does not contain, by coordinate and SHA-256. The repository is configured in
 # conf/ivysettings.xml, or in the file that ISRWATCH_IVY_SETTINGS points at (a mirror, a local folder).
 # "resolve" includes the dependencies of a jar, "exact" does not: Spark already has the other dependencies of delta.
+# "only_by_name": fetched when it is named, never with all the others. Servers for the long tests alone are such jars.
 # After a change of "resolve" or "exact" write the sums again: isrwatch jars lock
 """
 _COORDINATE: Final = re.compile(r"([\w.-]+):([\w.-]+):([\w.-]+)")
@@ -204,6 +205,7 @@ class Group:
 
     resolve: tuple[Coordinate, ...] = ()
     exact: tuple[Coordinate, ...] = ()
+    only_by_name: bool = False
     jars: Mapping[Coordinate, str]
 
 
@@ -239,19 +241,26 @@ def render(groups: Mapping[str, Group]) -> str:
     return "\n".join([_HEADER, *(_section(name, group) for name, group in groups.items())])
 
 
-def _group(*, jars: dict[str, str], resolve: list[str] | None = None, exact: list[str] | None = None) -> Group:
+def _group(
+    *,
+    jars: dict[str, str],
+    resolve: list[str] | None = None,
+    exact: list[str] | None = None,
+    only_by_name: bool = False,
+) -> Group:
     for text, checksum in jars.items():
         if not _SUM.fullmatch(checksum):
             raise ConfigurationError(f"{text} in jars.lock has no SHA-256; write it again: isrwatch jars lock")
     return Group(
         resolve=tuple(map(coordinate, resolve or ())),
         exact=tuple(map(coordinate, exact or ())),
+        only_by_name=only_by_name,
         jars={coordinate(text): checksum for text, checksum in jars.items()},
     )
 
 
 def _section(name: str, group: Group) -> str:
-    lines = [f"[{name}]"]
+    lines = [f"[{name}]", *(["only_by_name = true"] if group.only_by_name else [])]
     for key, required in (("resolve", group.resolve), ("exact", group.exact)):
         if required:
             lines += [f"{key} = [", *(f'    "{jar}",' for jar in required), "]"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +35,11 @@ def jars_folder() -> Path:
 def groups() -> dict[str, Group]:
     """Read the lock file of isrwatch."""
     return ivy.read(conf_path("jars.lock"))
+
+
+def usual_groups() -> tuple[str, ...]:
+    """Name the groups that are fetched unless others are named."""
+    return tuple(name for name, group in groups().items() if not group.only_by_name)
 
 
 def jar_paths(*names: str, progress: Callable[[str], None] = _silent) -> tuple[Path, ...]:
@@ -105,7 +111,7 @@ def _relocked(group: Group, progress: Callable[[str], None]) -> Group:
     with tempfile.TemporaryDirectory(prefix="isrwatch-lock-") as scratch:
         resolved = ivy.closure(required, Path(scratch), progress)
         jars = {jar: sha256(Path(scratch, jar.path)) for jar in resolved}
-    return ivy.Group(resolve=group.resolve, exact=group.exact, jars=jars)
+    return replace(group, jars=jars)
 
 
 def sha256(path: Path) -> str:

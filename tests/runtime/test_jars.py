@@ -125,7 +125,8 @@ def test_the_committed_lock_holds_every_wish_and_no_address() -> None:
     text = path.read_text()
     locked = ivy.read(path)
     kafkas = ["sandbox", "sandbox-kafka-1", "sandbox-kafka-3", "sandbox-kafka-3-6"]
-    assert sorted(locked) == ["delta", "jmx-agent", *kafkas, "spark-kafka"]
+    assert sorted(locked) == ["delta", "jmx-agent", *kafkas, "spark-kafka", "test-hdfs", "test-s3proxy"]
+    assert {name for name in locked if name.startswith("test-")} == set(locked) - set(jars.usual_groups())
     for group in locked.values():
         assert set(group.resolve) | set(group.exact) <= set(group.jars)
     assert text == ivy.render(locked)
@@ -149,7 +150,13 @@ words = st.text("aZ0_.-", min_size=1, max_size=8).filter(lambda word: ".." not i
 coordinates = st.builds(Coordinate, words, words, words)
 several = st.lists(coordinates, max_size=3).map(tuple)
 checksums = st.integers(min_value=0, max_value=16**64 - 1).map("{:064x}".format)
-group = st.builds(Group, resolve=several, exact=several, jars=st.dictionaries(coordinates, checksums, max_size=4))
+group = st.builds(
+    Group,
+    resolve=several,
+    exact=several,
+    only_by_name=st.booleans(),
+    jars=st.dictionaries(coordinates, checksums, max_size=4),
+)
 
 
 @given(st.dictionaries(st.sampled_from(["delta", "jmx-agent"]), group))

@@ -59,6 +59,14 @@ def test_jars_are_shown_fetched_and_repaired() -> None:
     assert (jars.jars_folder() / JAR.path).read_bytes() == b"one"
 
 
+def test_a_group_for_long_tests_is_fetched_by_its_name_alone(lock: Path) -> None:
+    lock.write_text(ivy.render({"test-server": Group(exact=(JAR,), only_by_name=True, jars={})}))
+    called("lock")
+    assert "0 jars (0.0 MB) in" in called("fetch")
+    assert "1 jars (0.0 MB) in" in called("fetch", "test-server")
+    assert f"test-server │ {JAR} │ 0 │ yes" in called()
+
+
 def test_without_room_for_the_archive_of_sparks_classes_the_jars_are_there_all_the_same(
     lock: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
