@@ -61,7 +61,8 @@ def closure(required: Mapping[Coordinate, bool], folder: Path, progress: Callabl
     Raises:
         MissingTool: one of them cannot be downloaded.
     """
-    reason = _run(required, folder / _FETCHED.replace("-[revision]", "/[revision]"), progress)
+    # A variant for one system goes a level deeper, and is left out: a coordinate of ours has no classifier.
+    reason = _run(required, folder / _FETCHED.replace("-[revision]", "/[revision](/[classifier])"), progress)
     if reason:
         raise MissingTool(f"jars.lock cannot be written: {reason}")
     coordinates = set()

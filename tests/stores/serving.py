@@ -1,0 +1,63 @@
+"""A server as a process: started, awaited, and ended by its pid."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from deploy.sandbox.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+END_SECONDS: Final = 10.0
+WATCH: Final = ("/bin/sh", "-c", 'read -r ended || kill -9 "$1"', "watch")
+"""Ends a server whose starter is gone without having ended it: the kernel has closed the other end of its pipe."""
+
+
+@contextmanager
+def serving(
+    command: Sequence[str | Path], folder: Path, *, ready: str, environment: Mapping[str, str] | None = None
+) -> Iterator[re.Match[str]]:
+    """Run a server until the block ends, and give what its output said when it was ready.
+
+    Args:
+        command: the program and its arguments.
+        folder: where it runs; its output is ``NAME.log`` there, in which NAME is that of the folder.
+        ready: a regular expression; found in the output it says that the server answers.
+        environment: the variables of its environment; this process's by default.
+
+    Raises:
+        RuntimeError: it ended by itself; with the end of its output.
+        TimeoutError: it was not ready in time.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / f"{folder.name}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            start_new_session=True,  # Ctrl-C in a terminal ends the tests, which end the server
+        )  # fmt: skip
+    watch = subprocess.Popen([*WATCH, str(process.pid)], stdin=subprocess.PIPE, start_new_session=True)
+    try:
+        yield wait_until(lambda: _said(process, log, ready), f"{folder.name} to say {ready!r}", every=0.02)
+    finally:
+        process.terminate()
+        try:
+            process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        watch.communicate(b"ended\n")
+
+
+def _said(process: subprocess.Popen[bytes], log: Path, ready: str) -> re.Match[str] | None:
+    ended = process.poll() is not None
+    text = log.read_text(encoding="utf-8", errors="replace")
+    if ended:
+        last = "\n".join(line[:300] for line in text.splitlines()[-15:])
+        raise RuntimeError(f"{log.stem} has ended with {process.returncode}:\n{last}")
+    return re.search(ready, text)
