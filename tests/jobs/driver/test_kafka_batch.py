@@ -139,7 +139,7 @@ def pieces(records: list[Sent], chance: random.Random) -> Iterator[list[Sent]]:
         at = upto if upto == len(records) else chance.randint(max(upto - 10, 0), upto)
 
 
-@settings(max_examples=examples(15))
+@settings(max_examples=examples(8))
 @given(seed=st.integers(0, 1 << 32))
 def test_however_often_records_come_and_however_batches_are_cut_each_is_applied_once(
     seed: int, tmp_path_factory: pytest.TempPathFactory
