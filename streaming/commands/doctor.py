@@ -41,7 +41,7 @@ def doctor(
     bootstrap_servers: BootstrapServersOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per finding and line.")] = False,
 ) -> None:
-    """Check a configuration and what it needs: brokers, permissions, clocks, folders, tables, Java, ports, TLS.
+    """Check a configuration and what it needs: brokers, permissions, clocks, bus, folders, tables, Java, ports, TLS.
 
     Every finding is one sentence, with the fix. It changes nothing, and prints no password. The exit code is 1 if there
     is a problem; a warning is none.
@@ -140,7 +140,15 @@ def findings(every: Sequence[Settings]) -> Iterator[Finding]:
         name = settings.cluster.name if len(every) > 1 else ""
         for finding in _run(settings, CHECKS):
             yield replace(finding, cluster=name)
+    if every[0].bus.kafka.bootstrap_servers:
+        yield from _run(every[0], {"bus": lambda _: _kafka_bus(every)})
     yield from _run(every[0], CHECKS_OF_THE_MACHINE)
+
+
+def _kafka_bus(every: Sequence[Settings]) -> Iterator[tuple[Status, str]]:
+    from streaming.commands.doctor_bus import kafka_bus
+
+    return kafka_bus(every)
 
 
 def _run(settings: Settings, checks: Mapping[str, Check]) -> Iterator[Finding]:

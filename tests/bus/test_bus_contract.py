@@ -1,30 +1,106 @@
-"""What a bus promises."""
+"""What a bus promises, as a directory and with Kafka behind it.
+
+Reading Kafka is reading the topics from their beginning, as who knows nothing yet. Deleting is the directory's alone.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from itertools import combinations_with_replacement, pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deploy.sandbox import Sandbox
+from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.bus.frames import BusFrame
+from streaming.bus.kafka.shipper import Shipper
 from streaming.contracts.codec import decode
 from streaming.contracts.identifiers import BrokerId
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import IsrwatchError
-from tests.bus.conftest import Heartbeats, payloads
+from streaming.settings import KafkaBusSettings
+from tests.bus.conftest import SEGMENT_BYTES, Heartbeats, payloads
+from tests.plugins.kafka_bus import KafkaLogs, bus_settings
+from tests.plugins.sandbox import MakeSandbox
 
 A = "poll:a"
 REPLICATION = Channel.REPLICATION
+
+
+class DirectoryBus:
+    """Both ends of a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.reader = directory, DirectoryReader(directory)
+        self.publisher = DirectoryPublisher(directory, segment_bytes=SEGMENT_BYTES, fsync=False)
+
+    def payloads(self, channel: Channel = REPLICATION, source: str = A) -> list[bytes]:
+        return payloads(self.directory, channel, source)
+
+    def close(self) -> None:
+        self.publisher.close()
+
+
+class KafkaBus(DirectoryBus):
+    """A directory, and who reads what was shipped of it."""
+
+    def __init__(self, directory: Path, settings: KafkaBusSettings) -> None:
+        super().__init__(directory)
+        self._logs, self._shipper = KafkaLogs(settings), Shipper(directory, settings)
+        assert self._shipper.lock()
+
+    @property
+    def reader(self) -> Any:
+        while self._shipper.round():
+            pass
+        self._shipper.delete_shipped()
+        return self._logs
+
+    @reader.setter
+    def reader(self, _: object) -> None:
+        pass
+
+    def payloads(self, channel: Channel = REPLICATION, source: str = A) -> list[bytes]:
+        reader = self.reader
+        return [each.payload for each in reader.read(channel, source, 0, reader.end_positions(channel)[source])]
+
+    def close(self) -> None:
+        super().close()
+        self._shipper.close()
+
+
+@pytest.fixture(scope="module")
+def broker(kafka_module_cluster: MakeSandbox) -> Sandbox:
+    return kafka_module_cluster(brokers=1)
+
+
+@pytest.fixture(params=["directory", pytest.param("kafka", marks=pytest.mark.kafka)])
+def bus(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """A bus with small segments."""
+    if request.param == "directory":
+        made = DirectoryBus(tmp_path)
+    else:
+        made = KafkaBus(tmp_path, bus_settings(request.getfixturevalue("broker").bootstrap_servers))
+    with closing(made):
+        yield made
+
+
+@pytest.fixture
+def directory_bus(tmp_path: Path) -> Iterator[DirectoryBus]:
+    with closing(DirectoryBus(tmp_path)) as made:
+        yield made
 
 
 def test_what_is_published_is_read_in_order_and_numbered_from_one(bus: Any, heartbeat: Heartbeats) -> None:
     bus.publisher.publish([heartbeat(1), heartbeat(2)])
     bus.publisher.publish([replace(heartbeat(3), sequence=99)])
     expected = [replace(heartbeat(moment), sequence=moment) for moment in (1, 2, 3)]
-    assert expected == [decode(payload) for payload in payloads(bus.directory)]
+    assert expected == [decode(payload) for payload in bus.payloads()]
 
 
 def test_every_source_and_every_channel_has_a_log_of_its_own(bus: Any, heartbeat: Heartbeats) -> None:
@@ -36,9 +112,9 @@ def test_every_source_and_every_channel_has_a_log_of_its_own(bus: Any, heartbeat
     assert sorted(bus.reader.logs(REPLICATION), reverse=True) == [A, "../b/ß"]
     assert bus.reader.logs(Channel.METRICS) == [A]
     assert bus.reader.logs(Channel.OFFSETS) == []
-    assert [decode(payload).sequence for payload in payloads(bus.directory)] == [1, 2]
-    assert [decode(payload).sequence for payload in payloads(bus.directory, source="../b/ß")] == [1]
-    assert [replace(metric, sequence=1)] == [decode(payload) for payload in payloads(bus.directory, Channel.METRICS)]
+    assert [decode(payload).sequence for payload in bus.payloads()] == [1, 2]
+    assert [decode(payload).sequence for payload in bus.payloads(source="../b/ß")] == [1]
+    assert [replace(metric, sequence=1)] == [decode(payload) for payload in bus.payloads(Channel.METRICS)]
 
 
 def test_an_empty_bus_has_no_logs_and_no_positions(bus: Any) -> None:
@@ -71,40 +147,44 @@ def test_raw_bytes_travel_as_they_are_and_take_no_number(bus: Any, heartbeat: He
     bus.publisher.publish([heartbeat(1)])
     bus.publisher.publish_raw(REPLICATION, A, b"\x00 anything")
     bus.publisher.publish([heartbeat(2)])
-    first, raw, second = payloads(bus.directory)
+    first, raw, second = bus.payloads()
     assert raw == b"\x00 anything"
     assert [decode(first).sequence, decode(second).sequence] == [1, 2]
 
 
-def publish_eleven(bus: Any, heartbeat: Heartbeats) -> int:
+def publish_eleven(directory_bus: DirectoryBus, heartbeat: Heartbeats) -> int:
     """Publish heartbeats that fill several segments, and return where the log ends."""
     for moment in range(1, 12):
-        bus.publisher.publish([heartbeat(moment)])
-    end: int = bus.reader.end_positions(REPLICATION)[A]
+        directory_bus.publisher.publish([heartbeat(moment)])
+    end: int = directory_bus.reader.end_positions(REPLICATION)[A]
     return end
 
 
-def test_deleting_below_a_position_keeps_everything_from_there(bus: Any, heartbeat: Heartbeats) -> None:
-    end = publish_eleven(bus, heartbeat)
-    frames = [item for item in bus.reader.read(REPLICATION, A, 0, end) if isinstance(item, BusFrame)]
+def test_deleting_below_a_position_keeps_everything_from_there(
+    directory_bus: DirectoryBus, heartbeat: Heartbeats
+) -> None:
+    end = publish_eleven(directory_bus, heartbeat)
+    frames = [item for item in directory_bus.reader.read(REPLICATION, A, 0, end) if isinstance(item, BusFrame)]
     kept = frames[7].position
-    bus.reader.delete_below(REPLICATION, A, kept)
-    assert 0 < bus.reader.start_positions(REPLICATION)[A] <= kept
-    assert frames[7:] == list(bus.reader.read(REPLICATION, A, kept, end))
-    assert end == bus.reader.end_positions(REPLICATION)[A]
+    directory_bus.reader.delete_below(REPLICATION, A, kept)
+    assert 0 < directory_bus.reader.start_positions(REPLICATION)[A] <= kept
+    assert frames[7:] == list(directory_bus.reader.read(REPLICATION, A, kept, end))
+    assert end == directory_bus.reader.end_positions(REPLICATION)[A]
 
 
-def test_reading_what_was_deleted_is_refused_in_words(bus: Any, heartbeat: Heartbeats) -> None:
-    end = publish_eleven(bus, heartbeat)
-    bus.reader.delete_below(REPLICATION, A, end)
-    oldest = bus.reader.start_positions(REPLICATION)[A]
+def test_reading_what_was_deleted_is_refused_in_words(directory_bus: DirectoryBus, heartbeat: Heartbeats) -> None:
+    end = publish_eleven(directory_bus, heartbeat)
+    directory_bus.reader.delete_below(REPLICATION, A, end)
+    oldest = directory_bus.reader.start_positions(REPLICATION)[A]
     with pytest.raises(IsrwatchError, match=f"segments up to position {oldest} of replication/poll:a .*were deleted"):
-        list(bus.reader.read(REPLICATION, A, 0, end))
+        list(directory_bus.reader.read(REPLICATION, A, 0, end))
 
 
-def test_deleting_everything_keeps_the_newest_and_the_count_goes_on(bus: Any, heartbeat: Heartbeats) -> None:
-    end = publish_eleven(bus, heartbeat)
-    bus.reader.delete_below(REPLICATION, A, 10**9)
-    bus.publisher.publish([heartbeat(12)])
-    (frame,) = bus.reader.read(REPLICATION, A, end, bus.reader.end_positions(REPLICATION)[A])
+def test_deleting_everything_keeps_the_newest_and_the_count_goes_on(
+    directory_bus: DirectoryBus, heartbeat: Heartbeats
+) -> None:
+    end = publish_eleven(directory_bus, heartbeat)
+    directory_bus.reader.delete_below(REPLICATION, A, 10**9)
+    directory_bus.publisher.publish([heartbeat(12)])
+    (frame,) = directory_bus.reader.read(REPLICATION, A, end, directory_bus.reader.end_positions(REPLICATION)[A])
     assert decode(frame.payload).sequence == 12

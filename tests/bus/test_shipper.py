@@ -102,7 +102,7 @@ KILLS = st.lists(
 )
 
 
-@hypothesis.settings(max_examples=examples(12))
+@hypothesis.settings(max_examples=examples(8))
 @given(kills=KILLS)
 def test_whatever_is_killed_and_whatever_state_is_old_every_record_comes_and_first_in_order(
     kills: list[Kill], broker: Sandbox, heartbeat: Heartbeats, tmp_path_factory: pytest.TempPathFactory

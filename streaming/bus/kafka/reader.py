@@ -150,7 +150,7 @@ class KafkaReader:
 
     def identity(self, channel: Channel) -> str:
         """Return the id of the topic that the query began to read."""
-        return self._channels[channel].identity
+        return self._channels.setdefault(channel, _Reading()).identity
 
     def check_same(self, channel: Channel) -> None:
         """Refuse to go on with a topic that was created again since its query began: its offsets began again.
@@ -158,7 +158,7 @@ class KafkaReader:
         Raises:
             IsrwatchError: it was.
         """
-        if self._channels[channel].is_other:
+        if self._channels.setdefault(channel, _Reading()).is_other:
             raise IsrwatchError(
                 f"the topic {topic_of(self.settings, channel)} of the bus was created again: it is read from its "
                 "beginning"
