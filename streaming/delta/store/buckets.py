@@ -17,7 +17,7 @@ from obstore.exceptions import (
 )
 from obstore.store import from_url
 
-from streaming.delta.store.objects import ObjectStatus, StoreError
+from streaming.delta.store.contract import ObjectStatus, StoreError
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _PATIENCE: Final[RetryConfig] = {"max_retries": 4, "retry_timeout": dt.timedelta
 
 
 class Bucket:
-    """One bucket or container. Implements :class:`streaming.delta.store.objects.Store`."""
+    """One bucket or container. Implements :class:`streaming.delta.store.contract.Store`."""
 
     def __init__(self, root: Url) -> None:
         """Open no connection yet.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hdfs_native import Client, WriteOptions
 
-from streaming.delta.store.objects import ObjectStatus, StoreError
+from streaming.delta.store.contract import ObjectStatus, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ _MILLIS = 1000
 
 
 class Hdfs:
-    """One name service. Implements :class:`streaming.delta.store.objects.Store`."""
+    """One name service. Implements :class:`streaming.delta.store.contract.Store`."""
 
     def __init__(self, root: Url) -> None:
         """Connect to nothing yet."""

@@ -27,59 +27,20 @@ The only module that touches the bytes of a table; whatever is said of a table i
 
 from __future__ import annotations
 
-import os
-import secrets
-from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
-from streaming.delta.store.place import Place, Url
+from streaming.delta.store.buckets import Bucket
+from streaming.delta.store.contract import ObjectStatus, StoreError
+from streaming.delta.store.folders import LOCAL
+from streaming.delta.store.hdfs import Hdfs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from streaming.delta.store.contract import Store
+    from streaming.delta.store.place import Place, Url
 
-_DRAFT: Final = ".draft"
-
-
-class StoreError(OSError):
-    """A store refused, or did not answer; one sentence says which and why."""
-
-
-class ObjectStatus(NamedTuple):
-    """Size, time and identity of an object, known without reading it.
-
-    Attributes:
-        size: in bytes.
-        modified_at: seconds since 1970, by the clock of the store.
-        identity: another one after the object was replaced.
-    """
-
-    size: int
-    modified_at: float
-    identity: tuple[object, ...]
-
-
-class Store(Protocol):
-    """The six verbs of one kind of store. Names are keys below the root of the store; errors are ``OSError``."""
-
-    def create(self, name: str, content: bytes) -> bool:
-        """Write an object unless the name exists; return whether this call did."""
-
-    def put(self, name: str, content: bytes) -> None:
-        """Write an object, or replace it."""
-
-    def get(self, name: str) -> bytes:
-        """Read an object; ``FileNotFoundError`` where there is none."""
-
-    def names(self, folder: str, after: str) -> list[str]:
-        """List what lies below a folder, as names within it, in order, and only those behind ``after``."""
-
-    def head(self, name: str) -> ObjectStatus | None:
-        """Return the status of an object; None where there is none."""
-
-    def delete(self, name: str) -> None:
-        """Delete an object, if there is one."""
+__all__ = ["ObjectStatus", "StoreError", "create", "delete", "get", "head", "names_below", "put"]
 
 
 def create(place: Place, content: bytes) -> bool:
@@ -128,70 +89,5 @@ def _store(place: Place) -> tuple[Store, str]:
 
 @lru_cache(maxsize=16)
 def _store_of(root: Url) -> Store:
-    """Return the client of a bucket or name node. It is loaded here: who has local tables need not have it."""
-    if root.text.startswith("hdfs://"):
-        from streaming.delta.store.hdfs import Hdfs  # noqa: PLC0415 - see above
-
-        return Hdfs(root)
-    from streaming.delta.store.buckets import Bucket  # noqa: PLC0415 - see above
-
-    return Bucket(root)
-
-
-class _LocalFolders:
-    """Folders of this machine; names are paths."""
-
-    def create(self, name: str, content: bytes) -> bool:
-        with _draft(name, content) as draft:
-            try:
-                os.link(draft, name)  # noqa: PTH - fails where the name exists
-            except FileExistsError:
-                return False
-        return True
-
-    def put(self, name: str, content: bytes) -> None:
-        with _draft(name, content) as draft:
-            draft.replace(name)
-
-    def get(self, name: str) -> bytes:
-        return Path(name).read_bytes()
-
-    def names(self, folder: str, after: str) -> list[str]:
-        return sorted(name for name in _files_below(folder) if name > after)
-
-    def head(self, name: str) -> ObjectStatus | None:
-        try:
-            status = os.stat(name)  # noqa: PTH116 - asked hundreds of times a second: a Path takes four times as long
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        return ObjectStatus(status.st_size, status.st_mtime, (status.st_ino, status.st_mtime_ns))
-
-    def delete(self, name: str) -> None:
-        Path(name).unlink(missing_ok=True)
-
-
-LOCAL: Final[Store] = _LocalFolders()
-
-
-@contextmanager
-def _draft(name: str, content: bytes) -> Iterator[Path]:
-    """Write a file next to another one, under a name that no reader asks for, and delete it in the end."""
-    draft = Path(name).with_name(f".{Path(name).name}.{secrets.token_hex(4)}{_DRAFT}")
-    try:
-        try:
-            draft.write_bytes(content)
-        except FileNotFoundError:
-            draft.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_bytes(content)
-        yield draft
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _files_below(folder: str, above: str = "") -> Iterator[str]:
-    with suppress(FileNotFoundError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                yield from _files_below(entry.path, f"{above}{entry.name}/")
-            else:
-                yield above + entry.name
+    """Return the client of a bucket or name service; a process has one."""
+    return Hdfs(root) if root.text.startswith("hdfs://") else Bucket(root)
