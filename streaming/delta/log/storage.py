@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from streaming.delta.store.place import Place
 
 _ROWS_AT_ONCE: Final = 16_384
+_CAUSED_BY: Final = "\x1b[31m↳\x1b[0m"
 _FILE_OF_OBJECT: Final = re.compile(r'path: "([^"]*)"')
 
 
@@ -39,10 +40,11 @@ def is_table(path: Place) -> bool:
     Raises:
         PermissionError: this user may not look into it; delta-rs says that there is none.
     """
-    if isinstance(path, Path):
-        with suppress(FileNotFoundError, NotADirectoryError):
-            (path / "_delta_log").stat()
-    return bool(DeltaTable.is_deltatable(str(path), options_of(path)))
+    if not isinstance(path, Path):  # delta-rs would stop every thread of this process until the store has answered
+        return any(name.endswith((".json", ".parquet")) for name in names_below(path / "_delta_log"))
+    with suppress(FileNotFoundError, NotADirectoryError):
+        (path / "_delta_log").stat()
+    return bool(DeltaTable.is_deltatable(str(path)))
 
 
 def table_at(path: Place, version: int | None = None) -> DeltaTable:
@@ -81,15 +83,17 @@ def reading(table: str) -> Iterator[None]:
             f"{error.filename}"
         ) from error
     except (DeltaError, pa.ArrowException, json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
-        raise TableUnreadable(
-            f"cannot read the table {table.removeprefix('file://')}: {_first_sentence(error)}; repair the file, or "
-            "bring back the whole folder of the tables from one copy"
-        ) from error
+        place = table.removeprefix("file://")
+        fix = "repair the file, or bring back the whole folder of the tables from one copy"
+        if "://" in place and isinstance(error, OSError):
+            fix = "check that the store answers, and what the credentials of this process allow"
+        raise TableUnreadable(f"cannot read the table {place}: {_first_sentence(error)}; {fix}") from error
 
 
 def _first_sentence(error: Exception) -> str:
     """Return what an error says first: below it stands a stack of delta-rs, behind it the insides of its objects."""
-    text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    text = lines[0] if _CAUSED_BY not in lines[-1] else f"{lines[0]}: {lines[-1].partition(_CAUSED_BY)[2].strip()}"
     sentence, is_object, insides = text.partition(" {")
     return f"{sentence} {' and '.join(_FILE_OF_OBJECT.findall(insides))}" if is_object else text
 

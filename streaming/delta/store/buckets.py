@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -18,19 +19,20 @@ from obstore.exceptions import (
 from obstore.store import from_url
 
 from streaming.delta.store.contract import ObjectStatus, StoreError
+from streaming.delta.store.place import PATIENCE
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from obstore.store import ObjectStore, RetryConfig
+    from obstore.store import ObjectStore
 
     from streaming.delta.store.place import Url
 
-# Keys of the options that are of the connection, not of the store.
 CLIENT_KEYS: Final = frozenset({"allow_http", "allow_invalid_certificates", "connect_timeout", "timeout", "proxy_url"})
-_TIMEOUT: Final = "10s"
-_PATIENCE: Final[RetryConfig] = {"max_retries": 4, "retry_timeout": dt.timedelta(seconds=20)}
+"""Keys of the options that are of the connection, not of the store."""
+_ALIKE: Final = CLIENT_KEYS | PATIENCE.keys()
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
 
 class Bucket:
@@ -43,17 +45,19 @@ class Bucket:
             ConfigurationError: an option that this kind of store does not have, or one that is missing.
         """
         self._root = root
-        config = {key: value for key, value in root.options if _plain(key) not in CLIENT_KEYS}
-        client = {"timeout": _TIMEOUT} | {
-            _plain(key): value for key, value in root.options if _plain(key) in CLIENT_KEYS
-        }
+        options = {**PATIENCE, **{_plain(key) if _plain(key) in _ALIKE else key: value for key, value in root.options}}
+        client = {key: options.pop(key) for key in CLIENT_KEYS & options.keys()}
+        retries, timeout = options.pop("max_retries"), options.pop("retry_timeout")
         try:
             self._store: ObjectStore = from_url(
-                root.text, config=cast("Any", config), client_options=cast("Any", client), retry_config=_PATIENCE
+                root.text,
+                config=cast("Any", options),
+                client_options=cast("Any", client),
+                retry_config={"max_retries": int(retries), "retry_timeout": _duration(timeout)},
             )
         except UnknownConfigurationKeyError as error:
             raise ConfigurationError(f"tables.storage: {_first(error)}; see docs/object-stores.md") from None
-        except BaseError as error:
+        except (BaseError, ValueError) as error:
             raise ConfigurationError(f"{root} cannot be opened: {_first(error)}; see tables.storage") from None
 
     def create(self, name: str, content: bytes) -> bool:
@@ -116,6 +120,14 @@ class Bucket:
             ) from None
         except (BaseError, OSError, ValueError) as error:
             raise StoreError(f"{self._root} cannot be asked: {_first(error)}") from error
+
+
+def _duration(text: str) -> dt.timedelta:
+    """Read a duration as delta-rs does: ``400ms``, ``20s``, ``1m``."""
+    match = re.fullmatch(r"(\d+)(ms|s|m)", text)
+    if match is None:
+        raise ValueError(f"{text!r} is no duration such as 20s")
+    return dt.timedelta(seconds=int(match[1]) * _SECONDS[match[2]])
 
 
 def _plain(key: str) -> str:

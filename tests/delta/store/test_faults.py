@@ -1,0 +1,141 @@
+"""Answers that are lost, refusals, hangs: a commit is made once or not at all, and its writer knows which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from unittest.mock import patch
+
+import pytest
+
+from streaming.delta.changes.log import ChangeLog
+from streaming.delta.changes.reader import ChangeReader
+from streaming.delta.log import writer
+from streaming.delta.log.queries import read_all
+from streaming.delta.log.storage import table_at
+from streaming.delta.store.exclusive import prove_exclusive
+from streaming.delta.store.place import Url, place_of
+from streaming.errors import ConfigurationError, IsrwatchError
+from tests.delta.test_change_log import changed
+from tests.examples import examples
+from tests.stores.fault_proxy import FaultProxy, fault_proxy
+from tests.stores.faults import Fault, to
+from tests.stores.s3 import moto
+from tests.stores.store import Store
+
+pytestmark = pytest.mark.process
+ENTRY, DATA = r"_delta_log/\d{20}\.json", r"\.parquet"
+OF_PUT = [fault for fault in Fault if fault not in {Fault.UNCONDITIONAL, Fault.ANSWER_CUT}]
+OF_GET = [fault for fault in Fault if fault not in {Fault.UNCONDITIONAL, Fault.UPLOAD_CUT}]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with moto(tmp_path_factory.mktemp("store")) as running:
+        yield running
+
+
+@pytest.fixture
+def proxy(store: Store) -> Iterator[FaultProxy]:
+    with fault_proxy(store) as running:
+        yield running
+
+
+def at(proxy: FaultProxy, name: str) -> Url:
+    """A place in the store that the proxy stands before; its client is impatient."""
+    options = {**proxy.store.options, "timeout": "400ms", "retry_timeout": "2s"}
+    place = place_of(f"{proxy.store.url}/{name}", options)
+    assert isinstance(place, Url)
+    return place
+
+
+def check(place: Url, commits: int) -> None:
+    """Each commit is there, once and whole."""
+    _, rows = changed()
+    stored = read_all(table_at(place / "partition_changes"))
+    versions = stored["version"].to_pylist()
+    assert sorted(versions) == [version for version in range(1, commits + 1) for _ in range(rows.num_rows)]
+    assert [number for number, _ in ChangeReader(place / "partition_changes").poll()] == list(range(1, commits + 1))
+    assert ChangeLog(place).position("a") == commits
+
+
+@pytest.mark.parametrize("path", [ENTRY, DATA], ids=["entry", "data file"])
+@pytest.mark.parametrize("fault", OF_PUT, ids=lambda fault: fault.name)
+def test_a_fault_of_one_request_costs_and_doubles_nothing(proxy: FaultProxy, fault: Fault, path: str) -> None:
+    _, rows = changed()
+    place = at(proxy, f"{fault.name}-{len(path)}")
+    log = ChangeLog(place)
+    log.commit(rows, {"a": 1})
+    rule = proxy.fault(fault, to("PUT", path), times=1)
+    log.commit(rows, {"a": 2})
+    assert len(rule.hit) == 1
+    proxy.release()
+    log.commit(rows, {"a": 3})
+    check(place, 3)
+
+
+def test_a_commit_whose_answers_are_lost_for_long_is_found_and_counts(proxy: FaultProxy) -> None:
+    _, rows = changed()
+    place = at(proxy, "long")
+    log = ChangeLog(place)
+    proxy.fault(Fault.ANSWER_LOST, to("PUT", ENTRY))
+    log.commit(rows, {"a": 1})
+    proxy.release()
+    log.commit(rows, {"a": 2})
+    check(place, 2)
+
+
+def test_while_the_store_does_not_say_the_commit_is_tried_again_and_then_given_up(proxy: FaultProxy) -> None:
+    _, rows = changed()
+    place = at(proxy, "gone")
+    log = ChangeLog(place)
+    log.commit(rows, {"a": 1})
+    proxy.fault(Fault.BUSY_BEFORE, to("PUT", ENTRY))
+    proxy.fault(Fault.BUSY_BEFORE, to("GET", ENTRY))
+    with (
+        patch.object(writer, "SECONDS_UNTIL_GIVEN_UP", 3.0),
+        pytest.raises(IsrwatchError, match=r"cannot write s3://.*partition_changes: s3://isrwatch cannot be asked"),
+    ):
+        log.commit(rows, {"a": 2})
+    proxy.release()
+    check(place, 1)
+    again = ChangeLog(place)
+    again.commit(rows, {"a": 2})
+    check(place, 2)
+
+
+@pytest.mark.parametrize("seed", range(examples(2)))
+def test_random_faults_lose_and_double_nothing(proxy: FaultProxy, seed: int) -> None:
+    chance, (_, rows) = Random(seed), changed()
+    place, commits = at(proxy, f"random-{seed}"), 12
+    log = ChangeLog(place)
+    for number in range(1, commits + 1):
+        if chance.random() < 0.6:
+            method, faults = chance.choice([("PUT", OF_PUT), ("PUT", OF_PUT), ("GET", OF_GET)])
+            path = chance.choice([ENTRY, DATA])
+            proxy.fault(chance.choice(faults), to(method, path), times=chance.randint(1, 2))
+        log.commit(rows, {"a": number})
+        proxy.release()
+    check(place, commits)
+
+
+def test_a_store_that_ignores_the_condition_is_refused(proxy: FaultProxy) -> None:
+    proxy.fault(Fault.UNCONDITIONAL, to("PUT"))
+    with pytest.raises(ConfigurationError, match=r"is no store for tables: \d of 8 writers of one name were told"):
+        prove_exclusive(at(proxy, "race"))
+
+
+def test_a_commit_is_two_requests_and_an_idle_reader_asks_four_times_a_second(proxy: FaultProxy) -> None:
+    _, rows = changed()
+    place = at(proxy, "counted")
+    log = ChangeLog(place)
+    log.commit(rows, {"a": 1})
+    before = proxy.counts.copy()
+    for number in range(2, 7):
+        log.commit(rows, {"a": number})
+    counted = proxy.counts - before
+    assert {kind: count for kind, count in counted.items() if kind[1] != "other"} == {
+        ("PUT", "data"): 5,
+        ("PUT", "entry"): 5,
+    }
+    assert counted["PUT", "other"] <= 2, "what was announced"
