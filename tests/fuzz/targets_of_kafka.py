@@ -174,22 +174,29 @@ def _reassignments() -> Any:
 
 
 def _listed() -> list[Any]:
-    """Return what a broker says of a topic that lacks a replica: by Metadata, and by DescribeTopicPartitions."""
+    """Return what a broker says of a topic that lacks a replica.
+
+    By Metadata, by DescribeTopicPartitions, and by Metadata of Kafka 1.0.
+    """
     topic = MetadataResponse.MetadataResponseTopic
     part = {"error_code": 0, "partition_index": 0, "leader_id": 1, "leader_epoch": 3, "replica_nodes": [1, 2, 3]}
     part |= {"isr_nodes": [1], "offline_replicas": [2]}
     of_topic = {"error_code": 0, "name": "orders", "topic_id": messages.TOPIC_ID, "is_internal": False}
     broker = MetadataResponse.MetadataResponseBroker(node_id=1, host="h", port=1, rack=None)
-    listed = MetadataResponse(
-        version=12, throttle_time_ms=0, brokers=[broker], cluster_id="c", controller_id=1,
-        topics=[topic(**of_topic, partitions=[topic.MetadataResponsePartition(**part)])],
+    listed, listed_by_old = (
+        MetadataResponse(
+            version=version, throttle_time_ms=0, brokers=[broker], cluster_id="c", controller_id=1,
+            topics=[topic(**of_topic, partitions=[topic.MetadataResponsePartition(**part)])],
+        )
+        for version in (12, 5)
     )  # fmt: skip
     described = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
     eligible = described.DescribeTopicPartitionsResponsePartition(
         **part, eligible_leader_replicas=[2], last_known_elr=[]
     )
     topics = [described(**of_topic, partitions=[eligible])]
-    return [listed, DescribeTopicPartitionsResponse(version=0, throttle_time_ms=0, topics=topics, next_cursor=None)]
+    described_by = DescribeTopicPartitionsResponse(version=0, throttle_time_ms=0, topics=topics, next_cursor=None)
+    return [listed, described_by, listed_by_old]
 
 
 class Responses:
@@ -201,7 +208,7 @@ class Responses:
         records = b"".join(batch.data for batch in list(split((LOG / "segment.log").read_bytes()))[:3])
         made = (_quorum(), _fetched(records), _reassignments(), *_listed())
         self._frames = [self._framed(response) for response in made]
-        self._whole = self._frames[-2:]
+        self._whole = self._frames[3:5]
 
     @staticmethod
     def _framed(response: Any) -> bytes:
@@ -236,6 +243,9 @@ class Responses:
                     listed(connection, 1.0)
                 case 3:
                     self._viewed(connection, data[1:] + _next(self._whole[1]))
+                case 5:
+                    connection._versions = {3: 5}
+                    self._viewed(connection, data[1:])
                 case _:
                     self._viewed(connection, self._whole[0] + _next(data[1:]))
         except ConnectionRefused:

@@ -55,7 +55,7 @@ def described(cluster: FakeKafka) -> list[Any]:
     return [request for _, request in cluster.asked(DescribeTopicPartitionsRequest)]
 
 
-@pytest.mark.parametrize("version", [9, 10, 11, 12])
+@pytest.mark.parametrize("version", [5, 8, 9, 10, 11, 12])
 def test_a_view_is_what_the_broker_lists_in_one_request_on_one_connection(fake_kafka: MakeKafka, version: int) -> None:
     cluster = fake_kafka(3, orders=2)
     cluster.newest[METADATA] = version
@@ -92,8 +92,10 @@ def test_a_broker_not_at_the_address_it_advertises_is_another_one_with_each_conn
     assert said[2] < 0
 
 
-def test_a_partition_without_replicas_is_counted_and_nothing_is_said_of_it(fake_kafka: MakeKafka) -> None:
+@pytest.mark.parametrize("version", [5, 12])
+def test_a_partition_without_replicas_is_counted_and_nothing_is_said_of_it(fake_kafka: MakeKafka, version: int) -> None:
     cluster = fake_kafka(2, orders=3)
+    cluster.newest[METADATA] = version
     cluster.view.topics["orders"].parts[2] = Part([], [], -1)
     view = answered(cluster).view
     assert sorted(view.topics["orders"]) == [0, 1]
@@ -108,8 +110,10 @@ def test_a_topic_of_which_no_partition_has_replicas_is_not_deleted(fake_kafka: M
     assert (found.view.topics, found.hidden, found.denied) == ({}, {"orders"}, frozenset())
 
 
-def test_a_topic_that_is_not_listed_is_asked_for_by_its_name(fake_kafka: MakeKafka) -> None:
+@pytest.mark.parametrize("version", [5, 12])
+def test_a_topic_that_is_not_listed_is_asked_for_by_its_name(fake_kafka: MakeKafka, version: int) -> None:
     cluster = fake_kafka(1, orders=1, denied=1, deleted=1)
+    cluster.newest[METADATA] = version
     before = answered(cluster).view.topics
     cluster.view.topics["denied"].error = TOPIC_AUTHORIZATION_FAILED
     cluster.delete_topic("deleted")

@@ -160,7 +160,7 @@ def test_a_token_is_used_until_a_fifth_of_its_life_is_left(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("client", "sentence"),
     [
-        ({}, f'sasl.mechanism is .*tokens of OpenID Connect .* or of a command ."{COMMAND}"'),
+        ({}, f'sasl.mechanism is .* where its tokens come from: .* for OpenID Connect, or "{COMMAND}"'),
         ({"sasl.oauthbearer.method": "oidc"}, "sasl.oauthbearer.client.id is missing; .* requires it"),
         (
             {**CREDENTIALS, "sasl.oauthbearer.token.endpoint.url": "file:///etc/passwd"},

@@ -240,6 +240,7 @@ METADATA_NEWEST: Final = 12
 _FLEXIBLE_SINCE: Final = 9  # KIP-482, Kafka 2.4
 _TOPIC_IDS_SINCE: Final = 10
 _OPERATIONS_OF_CLUSTER_UNTIL: Final = 10
+_LARGEST_INT: Final = 2**31 - 1
 _NO_ID: Final = "A" * 22
 _PARTITION: Final = struct.Struct(">hiii")  # error, number, leader, leader epoch
 
@@ -353,17 +354,17 @@ class DescriptionDecoder:
 
 def _of_old_broker(response: Any) -> MetadataAnswer:  # noqa: ANN401 - kafka-python's messages ship no types
     """Return what a broker from before Kafka 2.4 answers: it has no topic ids, and so no epochs either."""
-    topics = []
-    for topic in response.topics:
-        partitions = {
-            part.partition_index: view._replace(offline=in_order(part.offline_replicas, view.replicas))
-            for part in sorted(topic.partitions, key=lambda part: part.partition_index)
-            if (view := _viewed(part.replica_nodes, part.isr_nodes, part.leader_id)) is not None
-        }
-        count = max((part.partition_index for part in topic.partitions), default=-1) + 1
-        topics.append(AnsweredTopic(topic.error_code, topic.name, None, partitions, count))
     brokers = {BrokerId(each.node_id): (each.host, each.port) for each in response.brokers}
+    topics = [
+        _answered(topic.error_code, topic.name, _NO_ID, list(map(_of_old_partition, topic.partitions)))
+        for topic in response.topics
+    ]
     return MetadataAnswer(response.header, response.cluster_id, dict(sorted(brokers.items())), topics)
+
+
+def _of_old_partition(part: Any) -> Numbered:  # noqa: ANN401 - as above
+    view = _viewed(part.replica_nodes, part.isr_nodes, part.leader_id)
+    return part.partition_index, view and view._replace(offline=in_order(part.offline_replicas, view.replicas))
 
 
 def _header(reader: ByteReader) -> Any:  # noqa: ANN401 - as kafka-python's
@@ -397,7 +398,11 @@ def _topic(reader: ByteReader, partition: Callable[[ByteReader], Numbered], *, h
     answered = reader.array(lambda: partition(reader)) or ()
     reader.number(INT32)  # operations that are allowed
     reader.tags()
-    if not name or any(number < 0 for number, _ in answered):
+    return _answered(error, name, topic_id, answered)
+
+
+def _answered(error: int, name: str, topic_id: str, answered: Sequence[Numbered]) -> AnsweredTopic:
+    if not name or not all(0 <= number < _LARGEST_INT for number, _ in answered):  # there is a count of partitions, too
         raise ValueError(f"a topic without a name, or a partition without a number: {name!r}")
     partitions = dict(sorted((number, view) for number, view in answered if view is not None))
     if topic_id == _NO_ID:  # the epochs may be of a topic of this name that was deleted

@@ -1,1 +1,1 @@
-"""Kafka's protocol, asked directly where librdkafka has no call: one blocking socket to one node."""
+"""Kafka's protocol, asked directly: one blocking socket to one node."""

@@ -277,10 +277,7 @@ def test_a_client_certificate_is_shown_to_servers_that_ask(
             {"bootstrap.servers": "b:1"},
             "bootstrap.servers has no effect; remove it: cluster.bootstrap_servers has the a",
         ),
-        (
-            {"securty.protocol": "SSL"},
-            "securty.protocol is unknown, or not supported; correct or remove it. Those that ",
-        ),
+        ({"sasl.user": "reader"}, "sasl.user is unknown, or not supported; correct or remove it. Those that "),
         ({**TLS, VERIFICATION: "no"}, f"{VERIFICATION} is 'no'; write true or false"),
     ],
 )
