@@ -124,7 +124,7 @@ class _Server(ThreadingHTTPServer):
             with suppress(OSError):
                 client.shutdown(socket.SHUT_RDWR)
 
-    def handle_error(self, request: object, client_address: object) -> None:
+    def handle_error(self, *_: object) -> None:
         """Keep what went wrong; that a client or the store is gone is no fault of the proxy."""
         error = sys.exc_info()[1]
         if error is not None and not isinstance(error, OSError | http.client.HTTPException):
@@ -172,7 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 self._pass_on(answer, cut=fault is Fault.ANSWER_CUT)
 
-    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_request
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_request  # noqa: N815 - http.server calls them so
 
     def _body(self) -> Iterator[bytes]:
         """Read the body of the request, piece by piece."""
