@@ -2,9 +2,9 @@
 
     python -m tests.benchmarks.kafka_bus [--batches 60] [--idle 30] [--bootstrap HOST:PORT]
 
-Both forms one after the other: a publisher with its shipping thread in this process, a job of its own, one broker of the
-sandbox. A batch is five changes of a story, published at once; its latency ends with the commit of the last of them, as
-a look at the log of the table each two milliseconds sees it. Then nothing is published for a while.
+One form after the other: a publisher with its shipping thread in this process, a job of its own, a broker of the
+sandbox. A batch is five changes of a story, published at once; its latency ends with the commit of the last of them,
+as a look at the log of the table each two milliseconds sees it. Then nothing is published for a while.
 """
 
 from __future__ import annotations

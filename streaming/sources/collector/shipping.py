@@ -1,7 +1,7 @@
 """The thread of a collector that ships its bus to Kafka: when it does, its metrics, and what it says.
 
-It looks at the logs of replication a hundred times a second, at those of samples five times. Nothing that fails ends it:
-the collector goes on and its directory fills, so it says once what is wrong, tries again, and says when that is over.
+It looks at the logs of replication a hundred times a second, at those of samples five times. Nothing that fails ends
+it: the collector goes on and its directory fills, so it says once what is wrong, tries again, and says when it is over.
 """
 
 from __future__ import annotations
