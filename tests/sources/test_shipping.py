@@ -84,7 +84,7 @@ def test_a_second_process_on_the_directory_waits_for_its_turn(broker: Sandbox, t
     settings, said = bus_settings(broker.bootstrap_servers), list[str]()
     first, second = (Shipping(tmp_path, settings, said.append) for _ in range(2))
     first.start()
-    eventually(lambda: (tmp_path / ".shipper.lock").exists())
+    eventually((tmp_path / ".shipper.lock").exists)
     time.sleep(0.2)
     second.start()
     eventually(said.copy)

@@ -23,7 +23,8 @@ def test_nothing_is_nothing() -> None:
     ("mechanism", "module"), [("PLAIN", "plain.PlainLoginModule"), ("SCRAM-SHA-512", "scram.ScramLoginModule")]
 )
 def test_a_login_becomes_a_jaas_configuration_in_which_nothing_ends_early(mechanism: str, module: str) -> None:
-    found = java(security_protocol="SASL_SSL", sasl_mechanism=mechanism, sasl_username="me", sasl_password='a"b\\c; d')
+    login = {"sasl_username": "me", "sasl_password": 'a"b\\c; d'}
+    found = java(security_protocol="SASL_SSL", sasl_mechanism=mechanism, **login)
     assert found == {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": mechanism,
