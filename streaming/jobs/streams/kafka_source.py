@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Channel
     from streaming.settings import KafkaBusSettings
 
-POLLING_DELAY: Final = {"spark.sql.streaming.pollingDelay": "50ms"}
+POLLING_DELAY: Final = {"spark.sql.streaming.pollingDelay": "20ms"}
 """Spark asks the brokers for new offsets as often as it polls: each 10 ms by default, a sixth of a core for nothing."""
 PACKAGES: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 _FETCH_WAIT: Final = "10"

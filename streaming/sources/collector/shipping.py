@@ -1,7 +1,7 @@
 """The thread of a collector that ships its bus to Kafka: when it does, its metrics, and what it says.
 
-It looks at the logs of replication fifty times a second, at those of samples five times. Nothing that fails ends it:
-the collector goes on and its directory fills, so it says once what is wrong, tries again, and says when that is over.
+It looks at the logs of replication a hundred times a second, at those of samples five times. Nothing that fails ends
+it: the collector goes on and its directory fills, so it says once what is wrong, tries again, and says when it is over.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from streaming.settings import KafkaBusSettings
 
-LOOK_SECONDS: Final = 0.02
+LOOK_SECONDS: Final = 0.01
 SAMPLES_SECONDS: Final = 0.2
 DELETE_SECONDS: Final = 5.0
 UNHEALTHY_AFTER_SECONDS: Final = 60.0
