@@ -1,4 +1,4 @@
-"""What each kind of store implements, and the error of one that refuses or does not answer."""
+"""The protocol that each kind of store implements, and the error of one that refuses or does not answer."""
 
 from __future__ import annotations
 
