@@ -22,7 +22,7 @@ ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "tests" / "times.toml"
 MEASURED: Final = ROOT / "build" / "times.json"
 """What the last run measured, whatever it ran."""
-SERVICES: Final = re.compile(r"\bmark\.(?:spark|kafka|prometheus)\b")
+SERVICES: Final = re.compile(r"\bmark\.(?:spark|kafka|prometheus|store)\b")
 STARTS: Final = re.compile(
     r"\bsubprocess\b|\bPopen\b|\bmultiprocessing\b|\bfake_kafka\b|\bserving_exposition\b|\buvicorn\b"
     r"|\bhttp\.server\b|\bsocketserver\b|\bsocket\.(?:socket|create_server)\b"
@@ -46,6 +46,7 @@ CAPS: Final = {
     ("sandbox",): 45,
     ("judge", "fuzz"): 35,
     ("chaos", "chaos_kafka"): 15,
+    ("stores",): 20,
 }
 """Worker-seconds that folders of tests may take on two quiet cores; "house" are the files in none. Who adds time to one
 takes it away there, or elsewhere together with its cap."""

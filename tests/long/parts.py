@@ -10,7 +10,7 @@ from typing import Final
 
 PYTEST: Final = "pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0"
 JUDGE: Final = "tests.judge --workers 2"
-SERVICES: Final = "spark or kafka or prometheus"
+SERVICES: Final = "spark or kafka or prometheus or store"
 RUNS: Final = r"\d+ runs, \d+ failed"
 PLAYS: Final = r"\d+ played, \d+ with an error"
 
@@ -84,7 +84,12 @@ PARTS: Final = {
     ),
     "services": Part(
         "the tests marked long that start Spark, Kafka or Prometheus",
-        f'{PYTEST} --long -m "{SERVICES}"',
+        f'{PYTEST} --long -m "(spark or kafka or prometheus) and not store"',
+        examples="long",
+    ),
+    "stores": Part(
+        "the tests marked long that start a store: versitygw, Azurite, HDFS, and s3proxy, which is not exclusive",
+        f"{PYTEST} --long -m store",
         examples="long",
     ),
     "others": Part("the other tests marked long", f'{PYTEST} --long -m "not ({SERVICES})"', examples="long"),

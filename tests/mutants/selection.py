@@ -22,7 +22,7 @@ from coverage import CoverageData
 from tests.mutants.faults import CHECKOUT, Fault
 
 PYTEST: Final = (sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider")
-NO_SERVICES: Final = ("-m", "not spark and not kafka and not prometheus and not long")
+NO_SERVICES: Final = ("-m", "not spark and not kafka and not prometheus and not store and not long")
 # The first failure decides; Hypothesis need not look for the smallest.
 UNTIL_ONE_FAILS: Final = ("-x", "--hypothesis-profile=first-failure")
 LONGEST_SECONDS: Final = 60.0

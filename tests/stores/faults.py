@@ -32,7 +32,7 @@ class Fault(Enum):
     HANGS_AFTER = "the store has it; the answer comes when the fault is released"
     UPLOAD_CUT = "half of its body reaches the store; both connections are closed"
     ANSWER_CUT = "the store has it; half of the answer's body comes, and the connection is closed"
-    UNCONDITIONAL = "it reaches the store without its conditions, as if the store did not know them"
+    UNCONDITIONAL = "it reaches the store without its conditions; for a store that verifies no signature, such as moto"
 
 
 @dataclass(frozen=True, slots=True)

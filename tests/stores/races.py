@@ -115,7 +115,7 @@ def _got(store: Store, each: int) -> int:
 
 
 def _creating(store: Store) -> Callable[[int, int], bool]:
-    client, folder = _hdfs(store)
+    client, folder = _hdfs(store, "created")
 
     def create(each: int, number: int) -> bool:
         try:
@@ -129,7 +129,7 @@ def _creating(store: Store) -> Callable[[int, int], bool]:
 
 
 def _renaming(store: Store) -> Callable[[int, int], bool]:
-    client, folder = _hdfs(store)
+    client, folder = _hdfs(store, "renamed")
 
     def rename(each: int, number: int) -> bool:
         draft = f"{folder}/{_name(each)}.{number}"
@@ -144,10 +144,13 @@ def _renaming(store: Store) -> Callable[[int, int], bool]:
     return rename
 
 
-def _read(store: Store, each: int) -> int:
-    client, folder = _hdfs(store)
-    with client.read(f"{folder}/{_name(each)}") as file:
-        return int(file.read())
+def _read(folder_name: str) -> Callable[[Store, int], int]:
+    def read(store: Store, each: int) -> int:
+        client, folder = _hdfs(store, folder_name)
+        with client.read(f"{folder}/{_name(each)}") as file:
+            return int(file.read())
+
+    return read
 
 
 def _committing(store: Store) -> Callable[[int, int], bool]:
@@ -170,18 +173,18 @@ def _committed(store: Store, each: int) -> int:
 
 
 def _name(each: int) -> str:
-    return f"raced/{each:020d}.json"
+    return f"{each:020d}.json"
 
 
-def _hdfs(store: Store) -> tuple[Client, str]:
-    """Return a client and the folder that is the bucket."""
-    address, _, folder = store.url.removeprefix("hdfs://").partition("/")
-    return Client(f"hdfs://{address}"), f"/{folder}"
+def _hdfs(store: Store, name: str) -> tuple[Client, str]:
+    """Return a client and a folder of the bucket."""
+    address, _, bucket = store.url.removeprefix("hdfs://").partition("/")
+    return Client(f"hdfs://{address}"), f"/{bucket}/{name}"
 
 
 WAYS: Final[dict[str, tuple[Callable[[Store], Callable[[int, int], bool]], Callable[[Store, int], int]]]] = {
     "put": (_putting, _got),
-    "create": (_creating, _read),
-    "rename": (_renaming, _read),
+    "create": (_creating, _read("created")),
+    "rename": (_renaming, _read("renamed")),
     "commit": (_committing, _committed),
 }

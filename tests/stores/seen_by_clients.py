@@ -137,12 +137,6 @@ class FaultsSeen:
         assert bytes(obstore.get(proxy.store.opened(retry_config=tries(3)), name).bytes()) == LARGE
         assert proxy.counts == Counter({("GET", "other"): 3})
 
-    def test_a_store_that_does_not_know_conditions_lets_both_win(self, proxy: FaultProxy, name: str) -> None:
-        proxy.fault(Fault.UNCONDITIONAL, to("PUT"))
-        for body in (b"one", b"two"):
-            obstore.put(proxy.store.opened(), name, body, mode="create")
-        assert bytes(obstore.get(proxy.store.opened(), name).bytes()) == b"two"
-
     def test_each_request_takes_a_round_trip_longer(self, proxy: FaultProxy, name: str) -> None:
         client = proxy.store.opened()
         obstore.put(client, name, BODY)

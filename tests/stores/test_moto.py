@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import obstore
 import pytest
 
 from deploy.sandbox.waiting import wait_until
@@ -23,6 +24,7 @@ from tests.stores.store import BUCKET
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.stores.fault_proxy import FaultProxy
     from tests.stores.store import Store
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +38,11 @@ def direct(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 class TestFaults(FaultsSeen):
-    pass
+    def test_a_store_that_does_not_know_conditions_lets_both_win(self, proxy: FaultProxy, name: str) -> None:
+        proxy.fault(Fault.UNCONDITIONAL, to("PUT"))
+        for body in (b"one", b"two"):
+            obstore.put(proxy.store.opened(), name, body, mode="create")
+        assert bytes(obstore.get(proxy.store.opened(), name).bytes()) == b"two"
 
 
 def test_of_eight_processes_one_creates_each_name(direct: Store) -> None:
@@ -74,10 +80,8 @@ def test_a_server_ends_with_its_block(tmp_path: Path) -> None:
 
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import sys; sys.exit('no port is free')"]
-    with (
-        pytest.raises(RuntimeError, match="never has ended with 1:\nno port is free"),
-        serving(command, tmp_path / "never", ready="."),
-    ):
+    said = "never has ended with 1:\\nno port is free"
+    with pytest.raises(RuntimeError, match=said), serving(command, tmp_path / "never", ready="listens"):
         pass
 
 
