@@ -88,10 +88,7 @@ def collect(
         collector.start()
         shipping.start()
         say(f"{', '.join(collector.names)}: writing to {directory}; Ctrl-C stops it cleanly")
-        try:
-            collector.wait()
-        finally:
-            shipping.stop()
+        _wait(collector, shipping)
     say("stopped; the next start continues here")
 
 
@@ -100,6 +97,14 @@ def _publisher(settings: Settings) -> Callable[[], Publisher]:
 
     bus = settings.bus
     return partial(DirectoryPublisher, Path(bus.directory), segment_bytes=bus.segment_bytes, max_bytes=bus.max_bytes)
+
+
+def _wait(collector: Collector | Collectors, shipping: Shipping | _NoShipping) -> None:
+    """Wait for the end of the collector, and ship what it wrote last."""
+    try:
+        collector.wait()
+    finally:
+        shipping.stop()
 
 
 class _NoShipping:

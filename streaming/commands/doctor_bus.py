@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation
 
-from streaming.bus.kafka.topics import administrator, described, error_of, unreachable, wanted
+from streaming.bus.kafka.topics import administrator, described, error_of, topics_of, unreachable
 from streaming.commands.doctor_machine import SECONDS, Status, numbered
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.metadata_log.opening import bootstrap_of
@@ -32,23 +32,23 @@ def kafka_bus(every: Sequence[Settings]) -> Iterator[Said]:
     """
     settings = every[0].bus.kafka
     admin = administrator(settings)
-    found = described(admin, settings, SECONDS)
+    existing = described(admin, settings, SECONDS)
     identity, brokers = _cluster(admin, settings)
     yield Status.OK, f"the bus at {settings.bootstrap_servers} answers; it has {numbered(brokers, 'broker')}"
     if brokers < settings.replication_factor:
         factor = f"bus.kafka.replication_factor is {settings.replication_factor}"
         yield Status.PROBLEM, f"{factor}, but the bus has {numbered(brokers, 'broker')}: start others, or lower it"
-    for topic in wanted(settings):
-        existing = found.get(topic.topic)
-        if existing is None:
+    for topic in topics_of(settings):
+        present = existing.get(topic.topic)
+        if present is None:
             yield Status.OK, f"the topic {topic.topic} does not exist yet: isrwatch collect creates it, if it may"
             continue
-        if existing.differences:
-            yield Status.WARNING, f"{existing.differences}; change the topic by kafka-configs, or the settings"
+        if present.differences:
+            yield Status.WARNING, f"{present.differences}; change the topic by kafka-configs, or the settings"
         else:
-            partitions = numbered(existing.partitions, "partition")
+            partitions = numbered(present.partitions, "partition")
             yield Status.OK, f"the topic {topic.topic} of the bus is as configured, with {partitions}"
-    yield from _permissions(admin, settings, [*found])
+    yield from _permissions(admin, settings, [*existing])
     yield from _of_itself(every, identity)
     yield from _for_java(settings)
 
@@ -56,8 +56,8 @@ def kafka_bus(every: Sequence[Settings]) -> Iterator[Said]:
 def _cluster(admin: AdminClient, settings: KafkaBusSettings) -> tuple[str, int]:
     """Return the id of the cluster that is the bus, and how many brokers it has."""
     try:
-        answer: Any = admin.describe_cluster(request_timeout=SECONDS)  # a future; its stubs say a dictionary
-        cluster = answer.result()
+        asked: Any = admin.describe_cluster(request_timeout=SECONDS)  # its stubs are wrong
+        cluster = asked.result()
     except KafkaException as refusal:
         raise unreachable(settings, error_of(refusal)) from None
     return str(cluster.cluster_id), len(cluster.nodes)
@@ -71,10 +71,11 @@ def _permissions(admin: AdminClient, settings: KafkaBusSettings, topics: Sequenc
     )
     for name, future in asked.items():
         try:
-            allowed: Any = future.result().authorized_operations  # a list; its stubs say a type
+            description: Any = future.result()  # its stubs are wrong
         except KafkaException as refusal:
             raise unreachable(settings, error_of(refusal)) from None
         for operation, (word, who) in _NEEDED.items():
+            allowed = description.authorized_operations
             if allowed is not None and operation not in allowed:
                 grant = f"kafka-acls --add --allow-principal User:... --operation {word.capitalize()} --topic {name}"
                 yield Status.WARNING, f"this login may not {word} the topic {name}, which the {who} does: {grant}"

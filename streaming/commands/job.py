@@ -67,24 +67,30 @@ def job(
     --driver-java-options -Dlog4j2.configurationFile=conf/log4j2.properties --driver-memory 4g deploy/spark/main.py
     --config isrwatch.toml
     """
-    from streaming.jobs.queries import JobLocations
-
     settings = configuration.load(config)
-    places = JobLocations(
-        bus=bus or Path(settings.bus.directory),
-        tables=tables_place(settings, tables),
-        retention=RetentionPolicy(settings.tables.history_days, settings.tables.reader_minutes),
-        checkpoint=checkpoint or Path(settings.job.checkpoint),
-        kafka=_kafka(settings, bus),
-    )
     job_settings = replace(
         settings.job,
         queries=tuple(query) if query else settings.job.queries,
         listen=settings.job.listen if listen is None else listen,
         web_config_file=settings.job.web_config_file if web_config_file is None else web_config_file,
     )
-    _run_alone(job_settings, places)
+    _run_alone(job_settings, _places(settings, bus, tables, checkpoint))
     say("stopped; everything applied is in the tables")
+
+
+def _places(
+    settings: configuration.Settings, bus: Path | None, tables: str | None, checkpoint: Path | None
+) -> JobLocations:
+    """Return the places of the configuration, and of the options, which win."""
+    from streaming.jobs.queries import JobLocations
+
+    return JobLocations(
+        bus=bus or Path(settings.bus.directory),
+        tables=tables_place(settings, tables),
+        retention=RetentionPolicy(settings.tables.history_days, settings.tables.reader_minutes),
+        checkpoint=checkpoint or Path(settings.job.checkpoint),
+        kafka=_kafka(settings, bus),
+    )
 
 
 def _kafka(settings: configuration.Settings, directory: Path | None) -> KafkaReader | None:

@@ -62,7 +62,7 @@ class JobLocations:
 
 
 class JobBus(Protocol):
-    """What the job asks of a bus, besides the records, which Spark reads."""
+    """A bus as the job asks it; the records themselves are read by Spark."""
 
     def logs(self, channel: Channel) -> list[str]:
         """List the sources that have a log on a channel, sorted; with Kafka those that were read since the start."""

@@ -14,10 +14,12 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from deploy.sandbox import Sandbox
+from streaming.bus.directory import DirectoryPublisher
 from streaming.bus.kafka.topics import administrator
 from streaming.contracts.events import EventKind
 from streaming.contracts.observations import Channel
 from tests.chaos.comparison import all_differences, undisturbed
+from tests.end_to_end.stories import long_story
 from tests.end_to_end.test_kafka_bus import KafkaPipeline
 from tests.plugins.kafka_bus import bus_settings
 from tests.plugins.sandbox import MakeSandbox
@@ -81,7 +83,7 @@ def test_nothing_is_lost_while_brokers_are_lost_or_away_or_the_topics_are_create
 def test_what_is_more_than_the_bound_or_deleted_by_the_retention_is_told_and_recorded_as_missed(
     pipeline: KafkaPipeline, brokers: Sandbox
 ) -> None:
-    collector = pipeline.simulate("--speed", "60")
+    collector = pipeline.simulate("--speed", "20")
     job = pipeline.job()
     pipeline.eventually(lambda: pipeline.rows("partition_changes"), "the job applies", job)
     assert job.stop() == 0, job.text()[-3000:]
@@ -101,8 +103,15 @@ def test_what_is_more_than_the_bound_or_deleted_by_the_retention_is_told_and_rec
     goes_on(pipeline)
     assert "were deleted before the job had read them: they are recorded as missed" in job.text()
     before = pipeline.eventually(lambda: missed(pipeline), "the gap is recorded", job)
+    other = DirectoryPublisher(pipeline.bus, segment_bytes=32_768, max_bytes=1 << 20)
+    story = long_story(seed=1, steps=3_000)
+    other.publish(story[:10])  # by another collector, and more than the directory may have
+    goes_on(pipeline)
     for broker in (1, 2, 3):
         brokers.kill(broker)
+    for at in range(10, len(story), 50):
+        other.publish(story[at : at + 50])
+    other.close()
     pipeline.eventually(
         lambda: "deleted before the bus had them" in collector.text(), "the bound is reached", collector
     )

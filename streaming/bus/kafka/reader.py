@@ -1,6 +1,6 @@
-"""Where a job stands in the topics of the bus, and how far it is behind.
+"""The offsets of a job in the topics of the bus, and how far it is behind.
 
-What was applied stands in the tables, as a position of each log: that decides (``jobs.driver``). Beside it they hold an
+The tables hold what was applied as a position of each log: that decides (``jobs.driver``). Next to it they hold an
 offset of each partition, which only says where reading continues. Its name contains the id of the topic, so of a topic
 that was created again there is none, and it is read from its beginning. Where the record of an offset is deleted,
 reading continues at the oldest one: what is between is missing in the numbers of the logs, and so recorded as missed.
@@ -38,9 +38,9 @@ def offset_name(topic: str, identity: str, partition: int) -> str:
     return f"kafka/{topic}/{identity}/{partition}"
 
 
-def _offsets(admin: Any, wanted: Mapping[TopicPartition, OffsetSpec]) -> dict[int, int]:  # noqa: ANN401 - as its stubs
+def _offsets(admin: Any, asked_for: Mapping[TopicPartition, OffsetSpec]) -> dict[int, int]:  # noqa: ANN401 - as its stubs
     """Return the offset of each partition. The stubs of the client do not know all of this."""
-    asked = admin.list_offsets(wanted, request_timeout=SECONDS)
+    asked = admin.list_offsets(asked_for, request_timeout=SECONDS)
     return {at.partition: future.result().offset for at, future in asked.items()}
 
 
@@ -53,15 +53,15 @@ class TopicOffsets(NamedTuple):
 
 
 class Consumed(NamedTuple):
-    """What a batch has read of one log: its partition, and the end of its newest record."""
+    """The end of one log for a batch: its partition, and the end of its newest record."""
 
     partition: int
     end: int
 
 
 @dataclass(slots=True)
-class _Reading:
-    """What was read of a channel: logs, next offset of each partition, records and bytes; and what is there."""
+class _ChannelReading:
+    """Progress of a channel: logs, next offset of each partition, records and bytes; and what is there."""
 
     logs: dict[str, Consumed] = field(default_factory=dict)
     offsets: dict[int, int] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class KafkaReader:
     def __init__(self, settings: KafkaBusSettings, report: Callable[[str], None] = lambda _: None) -> None:
         self.settings, self.report = settings, report
         self._admin: AdminClient | None = None
-        self._channels: dict[Channel, _Reading] = {}
+        self._channels: dict[Channel, _ChannelReading] = {}
         self.left: defaultdict[tuple[Channel, str], set[int]] = defaultdict(set)
         self._lock = threading.RLock()
 
@@ -108,7 +108,7 @@ class KafkaReader:
         topic = topic_of(self.settings, channel)
         try:
             ensure(self._client(), self.settings)
-        except ConfigurationError as refusal:  # which the collector or an administrator may mend
+        except ConfigurationError as refusal:  # which the collector or an administrator may fix
             raise ConnectionRefused(str(refusal)) from None
         now = self.look(channel)
         starts: dict[int, int] = {}
@@ -126,7 +126,7 @@ class KafkaReader:
                     "see min.insync.replicas and unclean.leader.election.enable"
                 )
         with self._lock:
-            reading = self._channels[channel] = _Reading(identity=now.identity, offsets=dict(starts))
+            reading = self._channels[channel] = _ChannelReading(identity=now.identity, offsets=dict(starts))
             reading.latest, reading.looked_at = now, time.monotonic()
         return starts
 
@@ -150,15 +150,15 @@ class KafkaReader:
 
     def identity(self, channel: Channel) -> str:
         """Return the id of the topic that the query began to read."""
-        return self._channels.setdefault(channel, _Reading()).identity
+        return self._channels.setdefault(channel, _ChannelReading()).identity
 
     def check_same(self, channel: Channel) -> None:
-        """Refuse to go on with a topic that was created again since its query began: its offsets began again.
+        """Refuse to continue with a topic that was created again since its query began: its offsets began again.
 
         Raises:
             IsrwatchError: it was.
         """
-        if self._channels.setdefault(channel, _Reading()).is_other:
+        if self._channels.setdefault(channel, _ChannelReading()).is_other:
             raise IsrwatchError(
                 f"the topic {topic_of(self.settings, channel)} of the bus was created again: it is read from its "
                 "beginning"
@@ -169,7 +169,7 @@ class KafkaReader:
     ) -> None:
         """Note what a batch has applied: logs, next offsets, and how many records and bytes."""
         with self._lock:
-            reading = self._channels.setdefault(channel, _Reading())
+            reading = self._channels.setdefault(channel, _ChannelReading())
             reading.logs.update(logs)
             reading.offsets.update(offsets)
             reading.records, reading.size = reading.records + records, reading.size + size
@@ -177,9 +177,9 @@ class KafkaReader:
     def logs(self, channel: Channel) -> list[str]:
         """List the sources of which a record was read since the start, sorted."""
         with self._lock:
-            return sorted(self._channels.setdefault(channel, _Reading()).logs)
+            return sorted(self._channels.setdefault(channel, _ChannelReading()).logs)
 
-    def bytes_behind(self, channel: Channel, source: str, position: int) -> tuple[int, int]:  # noqa: ARG002
+    def bytes_behind(self, channel: Channel, source: str, position: int) -> tuple[int, int]:  # noqa: ARG002 - of the protocol
         """Return the end of what was read of a log, and about how many bytes of its partition were not read yet.
 
         A partition says how many records it has: each counts as the mean of those that were read. Others than those of
@@ -193,7 +193,7 @@ class KafkaReader:
             records = max(ends.get(consumed.partition, 0) - reading.offsets.get(consumed.partition, 0), 0)
             return consumed.end, records * (reading.size // max(reading.records, 1))
 
-    def _refresh(self, channel: Channel, reading: _Reading) -> None:
+    def _refresh(self, channel: Channel, reading: _ChannelReading) -> None:
         if time.monotonic() - reading.looked_at < _FRESH_SECONDS:
             return
         reading.looked_at = time.monotonic()
@@ -207,7 +207,7 @@ class KafkaReader:
         """Return whether anything was ever shipped to the topic of a channel."""
         return any(self.look(channel).ends.values())
 
-    def last_common(self, channel: Channel, source: str, applied: LogPosition) -> LogPosition:  # noqa: ARG002
+    def last_common(self, channel: Channel, source: str, applied: LogPosition) -> LogPosition:  # noqa: ARG002 - of the protocol
         """Return what was applied: whether a log is another one now, its next record says (``jobs.driver``)."""
         return applied
 

@@ -46,7 +46,7 @@ _COLLECTED_AT: Final = re.compile(rb'"collected_at":(\d+)')
 
 
 class LogRecord(NamedTuple):
-    """What is shipped of a log: one record, or one piece of damage.
+    """One piece of a log that is shipped: a record, or one piece of damage.
 
     Attributes:
         position: where it begins in its log.

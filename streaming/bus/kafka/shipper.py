@@ -59,7 +59,7 @@ from streaming.bus.kafka.records import (
 )
 from streaming.bus.kafka.topics import (
     SECONDS,
-    Topic,
+    BusTopic,
     administrator,
     client_properties,
     ensure,
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from streaming.settings import KafkaBusSettings
 
 ROUND_BYTES: Final = 4 << 20
-"""What a round takes of one log."""
+"""Bytes of one log in a round."""
 STATE: Final = "shipped.json"
 _LOCK: Final = ".shipper.lock"
 _FORMAT: Final = 1
@@ -96,7 +96,7 @@ Log = tuple[Channel, str]
 
 @dataclass(slots=True)
 class Shipped:
-    """How far one log is shipped.
+    """Progress of one log.
 
     Attributes:
         last: position of the last record that was shipped, -1 for none.
@@ -117,7 +117,7 @@ class Shipped:
 
 @dataclass(slots=True)
 class ShipperCounts:
-    """What a shipper has done, and what waits.
+    """Counts of a shipper since its start, and of what waits.
 
     Attributes:
         records: shipped since the start.
@@ -158,7 +158,7 @@ class Shipper:
         self._directory, self._settings, self._report = directory, settings, report
         self._delivery_seconds = delivery_seconds
         self._reader = DirectoryReader(directory)
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, BusTopic] = {}
         self._limits: dict[str, int] = {}
         self._refused_sizes: dict[str, int] = {}
         self._halved: dict[str, int] = {}
@@ -174,7 +174,7 @@ class Shipper:
 
     @property
     def positions(self) -> dict[Log, int]:
-        """How far each log is shipped: the position behind the last record that the brokers have acknowledged."""
+        """Progress of each log: the position behind the last record that the brokers have acknowledged."""
         return {log: shipped.end for log, shipped in self._logs.items()}
 
     def lock(self) -> bool:
@@ -197,18 +197,18 @@ class Shipper:
 
         Raises:
             ConnectionRefused: the bus did not acknowledge all of it; the next round sends it again.
-            ConfigurationError: the bus refuses; so it will until somebody changes something.
+            ConfigurationError: the bus refuses; so it will until its settings or those of the bus change.
         """
-        wanted = channels or tuple(Channel)
+        chosen = channels or tuple(Channel)
         try:
             producer = self._connected()  # first: it says how large a record may be
-            pieces = [*self._news(*wanted)]
+            pieces = [*self._news(*chosen)]
             if pieces:
                 self._send(producer, pieces)
         except IsrwatchError as refusal:
             self.counts.error = str(refusal)
             self._disconnect()
-            for _ in self._news(*wanted):  # counts what waits
+            for _ in self._news(*chosen):  # counts what waits
                 pass
             raise
         self.counts.error = None
@@ -361,8 +361,8 @@ class Shipper:
             shipped.key = key_of(channel, source, cluster_id_in(record.payload for record in records))
             shipped.partition = partition_of(shipped.key, topic.partitions)
         here = [segment.log_id for segment in self._reader.segments(channel, source)]
-        known = [*shipped.runs, *([] if shipped.log_id is None else [shipped.log_id]), *here]
-        runs = list(dict.fromkeys(known))
+        before = [*shipped.runs, *([] if shipped.log_id is None else [shipped.log_id]), *here]
+        runs = list(dict.fromkeys(before))
         for record in records:
             while True:
                 try:
@@ -405,7 +405,7 @@ class Shipper:
                 raise ConfigurationError(f"bus.kafka.client: {error_of(refusal).str()}") from None
         return self._producer
 
-    def _take(self, topic: Topic) -> None:
+    def _take(self, topic: BusTopic) -> None:
         """Note what a topic takes; of one that was created again nothing is shipped yet."""
         if topic.differences:
             self._say(topic.differences)
@@ -424,7 +424,7 @@ class Shipper:
                 self._compared.discard((channel, source))
         raise ConnectionRefused(f"the topic {topic.name} of the bus was created again")  # the round is read again
 
-    def _limit(self, topic: Topic) -> int:
+    def _limit(self, topic: BusTopic) -> int:
         """Return how large a record of a topic may be; half of what it refused if it gives no reason for that."""
         largest, refused = topic.largest_record, self._refused_sizes.pop(topic.name, None)
         if refused is not None and refused <= largest:

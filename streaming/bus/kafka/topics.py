@@ -36,7 +36,7 @@ _REFUSED: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class BusTopic:
     """A topic as it is.
 
     Attributes:
@@ -93,7 +93,7 @@ def quiet_logger() -> logging.Logger:
     return logger
 
 
-def wanted(settings: KafkaBusSettings) -> Iterator[NewTopic]:
+def topics_of(settings: KafkaBusSettings) -> Iterator[NewTopic]:
     """Yield both topics as the settings want them."""
     for name, partitions, hours, size in (
         (
@@ -120,17 +120,17 @@ def wanted(settings: KafkaBusSettings) -> Iterator[NewTopic]:
         yield NewTopic(name, partitions, settings.replication_factor, config=configuration)
 
 
-def ensure(admin: AdminClient, settings: KafkaBusSettings, seconds: float = SECONDS) -> dict[str, Topic]:
+def ensure(admin: AdminClient, settings: KafkaBusSettings, seconds: float = SECONDS) -> dict[str, BusTopic]:
     """Create the topics that are missing, and describe both, by name.
 
     Raises:
         ConnectionRefused: no broker of the bus answers.
         ConfigurationError: a topic is missing and may not be created.
     """
-    found = described(admin, settings, seconds)
-    missing = [topic for topic in wanted(settings) if topic.topic not in found]
+    existing = described(admin, settings, seconds)
+    missing = [topic for topic in topics_of(settings) if topic.topic not in existing]
     if not missing:
-        return found
+        return existing
     for name, future in admin.create_topics(missing, operation_timeout=seconds, request_timeout=seconds).items():
         try:
             future.result()
@@ -139,17 +139,17 @@ def ensure(admin: AdminClient, settings: KafkaBusSettings, seconds: float = SECO
             if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise _not_created(settings, name, error) from None
     deadline = time.monotonic() + SECONDS
-    while len(found := described(admin, settings)) < len([*wanted(settings)]) and time.monotonic() < deadline:
+    while len(existing := described(admin, settings)) < len([*topics_of(settings)]) and time.monotonic() < deadline:
         time.sleep(0.1)  # the broker that is asked has not heard of it yet
-    if absent := [topic.topic for topic in missing if topic.topic not in found]:
+    if absent := [topic.topic for topic in missing if topic.topic not in existing]:
         raise ConnectionRefused(
             f"the bus at {settings.bootstrap_servers} has created {absent[0]}, but does not show it"
         )
-    return found
+    return existing
 
 
 def _not_created(settings: KafkaBusSettings, name: str, error: KafkaError) -> IsrwatchError:
-    if error.retriable() or error.code() in {KafkaError._TRANSPORT, KafkaError._TIMED_OUT}:  # noqa: SLF001
+    if error.retriable() or error.code() in {KafkaError._TRANSPORT, KafkaError._TIMED_OUT}:  # noqa: SLF001 - as above
         return unreachable(settings, error)
     return ConfigurationError(
         f"the topic {name} of the bus is missing and cannot be created: {error.str()}; grant Create on it, create it "
@@ -166,15 +166,15 @@ def unreachable(settings: KafkaBusSettings, error: KafkaError) -> IsrwatchError:
     return ConnectionRefused(f"the bus at {settings.bootstrap_servers} does not answer: {error.str()}")
 
 
-def described(admin: AdminClient, settings: KafkaBusSettings, seconds: float = SECONDS) -> dict[str, Topic]:
+def described(admin: AdminClient, settings: KafkaBusSettings, seconds: float = SECONDS) -> dict[str, BusTopic]:
     """Describe the topics that exist, by name.
 
     Raises:
         ConnectionRefused: no broker of the bus answers.
         ConfigurationError: it refuses.
     """
-    expected = {topic.topic: topic for topic in wanted(settings)}
-    topics: dict[str, Topic] = {}
+    expected = {topic.topic: topic for topic in topics_of(settings)}
+    topics: dict[str, BusTopic] = {}
     for name, future in admin.describe_topics(TopicCollection([*expected]), request_timeout=seconds).items():
         try:
             description = future.result()
@@ -185,7 +185,7 @@ def described(admin: AdminClient, settings: KafkaBusSettings, seconds: float = S
         configured = _configuration(admin, name)
         partitions = description.partitions
         replicas = min((len(each.replicas) for each in partitions), default=0)
-        topics[name] = Topic(
+        topics[name] = BusTopic(
             name,
             str(description.topic_id or ""),
             len(partitions),
@@ -206,15 +206,15 @@ def _configuration(admin: AdminClient, name: str) -> dict[str, str]:
 
 
 def _differences(expected: NewTopic, partitions: int, replicas: int, configured: Mapping[str, str]) -> str:
-    wanted_values = {
+    expected_values = {
         "partitions": str(expected.num_partitions),
         "replication factor": str(expected.replication_factor),
         **(expected.config or {}),
     }
-    found = {"partitions": str(partitions), "replication factor": str(replicas), **configured}
+    present = {"partitions": str(partitions), "replication factor": str(replicas), **configured}
     other = [
-        f"{key} is {found[key]}, not {value}"
-        for key, value in wanted_values.items()
-        if key in found and key != "segment.bytes" and found[key] != value
+        f"{key} is {present[key]}, not {value}"
+        for key, value in expected_values.items()
+        if key in present and key != "segment.bytes" and present[key] != value
     ]
     return f"the topic {expected.topic} of the bus differs from the settings: {', '.join(other)}" if other else ""

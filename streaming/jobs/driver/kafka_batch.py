@@ -1,4 +1,4 @@
-"""A batch of records of Kafka, as the rows of a bus that every query understands; offsets beside the positions."""
+"""A batch of records of Kafka, as the rows of a bus that every query understands; offsets next to the positions."""
 
 # Theory of operation
 #
@@ -8,11 +8,11 @@
 # is decided whether a log is still the one that was applied:
 #
 #   - a record says which runs of its log its shipper knows. If the applied record is of one of them, or of the one that
-#     the oldest of them goes on from, it is the same log;
+#     the oldest of them continues, it is the same log;
 #   - else it was replaced, restored or cut. Everything before that row is applied, the query goes back (as at its start
 #     for the directory), and the row is the first of the new log;
 #   - unless the log is one that was left before, in this process: then two collectors have one name, and their records
-#     alternate. Those of the log that was left are refused, and that is said; the other log goes on.
+#     alternate. Those of the log that was left are refused, and that is said; the other log continues.
 #
 # A topic has two channels of samples, and a query each. Rows of the other channel only say how far was read.
 #
@@ -46,7 +46,7 @@ FOREIGN: Final = "no isrwatch collector has written this record"
 
 
 class OffsetBatch(Protocol):
-    """A batch whose commits hold offsets beside positions, and that can go back."""
+    """A batch whose commits hold offsets next to positions, and that can go back."""
 
     def apply(self, rows: pa.Table, offsets: Mapping[str, int]) -> BatchResult:
         """Apply rows; commit the offsets with them."""
@@ -76,7 +76,7 @@ class KafkaBatch:
         self._batch, self._channel, self._bus = batch, channel, bus
         self._topic = topic_of(bus.settings, channel)
         self._newest: dict[str, LogRun] = {}
-        self._told: set[tuple[str, int | None]] = set()
+        self._reported: set[tuple[str, int | None]] = set()
 
     def check_ours(self) -> None:
         """Check that no other writer has claimed the tables.
@@ -116,7 +116,7 @@ class KafkaBatch:
             last = run, position
             if run.log_id in self._bus.left[self._channel, run.source]:
                 refused.add(run)
-                self._tell_of_two(run)
+                self._report_two(run)
                 continue
             if self._is_another(run, position, applied.get(run.source) or self._batch.at(run.source)):
                 yield _without(rows.slice(begin, index - begin), runs[begin:index], refused)
@@ -145,9 +145,9 @@ class KafkaBatch:
             "read: it is read from its beginning; what the bus has lost meanwhile is recorded as missed"
         )
 
-    def _tell_of_two(self, run: LogRun) -> None:
-        if (run.source, run.log_id) not in self._told:
-            self._told.add((run.source, run.log_id))
+    def _report_two(self, run: LogRun) -> None:
+        if (run.source, run.log_id) not in self._reported:
+            self._reported.add((run.source, run.log_id))
             self._bus.report(
                 f"two collectors ship the log {self._channel}/{run.source}: the records of the one that began first "
                 "are refused; give each collector a name of its own (collect.collector), then start the job again"
@@ -161,12 +161,12 @@ class KafkaBatch:
     def _offsets(self, rows: pa.Table) -> dict[str, int]:
         is_replication = self._channel is Channel.REPLICATION
         identity = self._bus.identity(self._channel)
-        found = rows.group_by("partition").aggregate([("offset", "max"), ("offset", "min")])
+        read = rows.group_by("partition").aggregate([("offset", "max"), ("offset", "min")])
         return {
             offset_name(self._topic, identity, row["partition"]): (
                 row["offset_max"] + 1 if is_replication else row["offset_min"]
             )
-            for row in found.to_pylist()
+            for row in read.to_pylist()
         }
 
     def _note(self, rows: pa.Table) -> None:
@@ -205,17 +205,17 @@ def _with_foreign(rows: pa.Table, topic: str) -> pa.Table:
 def _runs_of(rows: pa.Table) -> list[LogRun | None]:
     """Return the run of each row, one object for equal ones; None for a row of another channel."""
     columns = (rows[name].to_pylist() for name in ("source", "log_id", "runs", "is_of_channel"))
-    known: dict[tuple[str, int | None, str | None], LogRun] = {}
-    found: list[LogRun | None] = []
+    distinct: dict[tuple[str, int | None, str | None], LogRun] = {}
+    of_rows: list[LogRun | None] = []
     for source, log_id, text, is_of_channel in zip(*columns, strict=True):
         if not is_of_channel:
-            found.append(None)
+            of_rows.append(None)
             continue
         key = source, log_id, text
-        if key not in known:
-            known[key] = LogRun(source, log_id, _numbers(text))
-        found.append(known[key])
-    return found
+        if key not in distinct:
+            distinct[key] = LogRun(source, log_id, _numbers(text))
+        of_rows.append(distinct[key])
+    return of_rows
 
 
 def _numbers(text: str | None) -> tuple[int, ...]:

@@ -66,19 +66,7 @@ def kafka_stream(
     Raises:
         ConfigurationError: a property has no counterpart, or the connector is not there.
     """
-    topic = topic_of(settings, channel)
-    options = {
-        **{f"kafka.{name}": value for name, value in java_properties(settings).items()},
-        "kafka.bootstrap.servers": settings.bootstrap_servers,
-        # Else each batch waits for the fetch that its consumer has open, by default half a second.
-        "kafka.fetch.max.wait.ms": _FETCH_WAIT,
-        "kafka.allow.auto.create.topics": "false",
-        "subscribe": topic,
-        "startingOffsets": json.dumps({topic: {str(partition): offset for partition, offset in starts.items()}}),
-        "failOnDataLoss": "true",
-        "includeHeaders": "true",
-        "maxOffsetsPerTrigger": str(max(max_bytes // _RECORD_BYTES, 1)),
-    }
+    options = _options(settings, topic_of(settings, channel), starts, max_bytes)
     try:
         rows = spark.readStream.format("kafka").options(**options).load()
     except AnalysisException as refusal:
@@ -103,6 +91,21 @@ def kafka_stream(
     )
 
 
+def _options(settings: KafkaBusSettings, topic: str, starts: Mapping[int, int], max_bytes: int) -> dict[str, str]:
+    return {
+        **{f"kafka.{name}": value for name, value in java_properties(settings).items()},
+        "kafka.bootstrap.servers": settings.bootstrap_servers,
+        # Else each batch waits for the fetch that its consumer has open, by default half a second.
+        "kafka.fetch.max.wait.ms": _FETCH_WAIT,
+        "kafka.allow.auto.create.topics": "false",
+        "subscribe": topic,
+        "startingOffsets": json.dumps({topic: {str(partition): offset for partition, offset in starts.items()}}),
+        "failOnDataLoss": "true",
+        "includeHeaders": "true",
+        "maxOffsetsPerTrigger": str(max(max_bytes // _RECORD_BYTES, 1)),
+    }
+
+
 def _header(name: str) -> str:
     return f"decode(get(filter(headers, h -> h.key = '{name}'), 0).value, 'utf-8')"
 
@@ -117,9 +120,9 @@ def java_properties(settings: KafkaBusSettings) -> dict[str, str]:
     own = {name.removeprefix(JAVA): value for name, value in settings.client.items() if name.startswith(JAVA)}
     mechanism = given.pop("sasl.mechanism", given.pop("sasl.mechanisms", ""))
     user, password = given.pop("sasl.username", ""), given.pop("sasl.password", "")
-    found: dict[str, str] = {"sasl.mechanism": mechanism} if mechanism else {}
+    java: dict[str, str] = {"sasl.mechanism": mechanism} if mechanism else {}
     if mechanism in _LOGIN:
-        found["sasl.jaas.config"] = (
+        java["sasl.jaas.config"] = (
             f"{_LOGIN[mechanism]} required username={_quoted(user)} password={_quoted(password)};"
         )
     elif mechanism and "sasl.jaas.config" not in own:
@@ -128,12 +131,12 @@ def java_properties(settings: KafkaBusSettings) -> dict[str, str]:
             'write "spark.sasl.jaas.config" = ..., and what else that mechanism needs'
         )
     for name, value in given.items():
-        found |= _translated(name, value, is_login_of_java=bool(mechanism and mechanism not in _LOGIN))
-    if "ssl.keystore.certificate.chain" in found:
-        found["ssl.keystore.type"] = "PEM"
-    if "ssl.truststore.certificates" in found:
-        found["ssl.truststore.type"] = "PEM"
-    return {**found, **own}
+        java |= _translated(name, value, is_login_of_java=bool(mechanism and mechanism not in _LOGIN))
+    if "ssl.keystore.certificate.chain" in java:
+        java["ssl.keystore.type"] = "PEM"
+    if "ssl.truststore.certificates" in java:
+        java["ssl.truststore.type"] = "PEM"
+    return {**java, **own}
 
 
 def _translated(name: str, value: str, *, is_login_of_java: bool) -> dict[str, str]:
@@ -141,13 +144,13 @@ def _translated(name: str, value: str, *, is_login_of_java: bool) -> dict[str, s
         return {name: "" if value == "none" else value}
     if name in _OF_PRODUCER or name.startswith(_OF_LIBRDKAFKA) or (is_login_of_java and name.startswith("sasl.")):
         return {}
-    java, is_file = _PEM.get(name, ("", False))
-    if not java:
+    counterpart, is_file = _PEM.get(name, ("", False))
+    if not counterpart:
         raise ConfigurationError(
             f"bus.kafka.client: {name} of librdkafka has no counterpart in Kafka's Java clients, which the job uses; "
             f'write their property as well, as "{JAVA}..." = ..., or leave it out'
         )
-    return {java: _content(name, value) if is_file else value}
+    return {counterpart: _content(name, value) if is_file else value}
 
 
 _PEM: Final = {

@@ -1,7 +1,7 @@
 """The thread of a collector that ships its bus to Kafka: when it does, its metrics, and what it says.
 
 It looks at the logs of replication a hundred times a second, at those of samples five times. Nothing that fails ends
-it: the collector goes on and its directory fills, so it says once what is wrong, tries again, and says when it is over.
+it: the collector continues and its directory fills, so it says once what is wrong, and tries again until that is over.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Shipping(MetricFamilies):
             if time.monotonic() - self._deleted_at > DELETE_SECONDS or self._stopping.is_set():
                 self._deleted_at = time.monotonic()
                 self._shipper.delete_shipped()
-        except Exception as failure:  # noqa: BLE001 - the collector goes on, whatever it is
+        except Exception as failure:  # noqa: BLE001 - the collector continues, whatever it is
             self._refused(sentence_of(failure))
             return False
         if channels:
