@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -45,15 +45,33 @@ REMOTE: dict[str, Start] = {"moto": moto, "versitygw": versitygw, "azurite": azu
 LONG = [pytest.param(name, marks=pytest.mark.long) for name in REMOTE if name != "moto"]
 
 
-@pytest.fixture(scope="module", params=["folder", "moto", *LONG])
-def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """A place of each kind, empty."""
-    folder = tmp_path_factory.mktemp(request.param)
-    if request.param == "folder":
-        yield folder
-        return
-    with REMOTE[request.param](folder) as store:
-        yield place_of(f"{store.url}/root", store.options)
+class Running:
+    """The stores that tests of this file have asked for: each is started once."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self._folder, self._stack, self._roots = folder, stack, dict[str, Place]()
+
+    def root(self, name: str) -> Place:
+        if name not in self._roots:
+            folder = self._folder / name
+            if name == "folder":
+                self._roots[name] = folder
+            else:
+                store = self._stack.enter_context(REMOTE[name](folder))
+                self._roots[name] = place_of(f"{store.url}/root", store.options)
+        return self._roots[name]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with ExitStack() as stack:
+        yield Running(tmp_path_factory.mktemp("stores"), stack)
+
+
+@pytest.fixture(params=["folder", "moto", *LONG])
+def root(request: pytest.FixtureRequest, running: Running) -> Place:
+    """A place of each kind."""
+    return running.root(request.param)
 
 
 @pytest.fixture
