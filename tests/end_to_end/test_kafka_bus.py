@@ -46,7 +46,9 @@ class KafkaPipeline(Pipeline):
             f"samples_partitions = {settings.samples_partitions}\n"
             f"replication_factor = {settings.replication_factor}\n"
             f"min_insync_replicas = {settings.min_insync_replicas}\n"
-            f'[tables]\ndirectory = "{self.tables}"\n'
+            "[bus.kafka.client]\n"
+            + "".join(f'"{name}" = "{value}"\n' for name, value in settings.client.items())
+            + f'[tables]\ndirectory = "{self.tables}"\n'
             f'[job]\ncheckpoint = "{self.checkpoint}"\nlisten = ""\n'
         )
 

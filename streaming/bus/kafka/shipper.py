@@ -285,7 +285,16 @@ class Shipper:
         shipped.end = begin
 
     def _read(self, log: Log, shipped: Shipped, end: int) -> list[LogRecord]:
-        """Read what is new of a log, up to the size of a round."""
+        """Read what is new of a log, up to the size of a round; nothing if the directory has just deleted that."""
+        try:
+            return self._records(log, shipped, end)
+        except (FileNotFoundError, IsrwatchError):
+            self._compared.discard(log)
+            if self._reader.start_positions(log[0]).get(log[1], 0) > shipped.end:
+                return []  # the next round says so
+            raise
+
+    def _records(self, log: Log, shipped: Shipped, end: int) -> list[LogRecord]:
         channel, source = log
         limit = self._limits.get(topic_of(self._settings, channel), 1 << 30)
         records: list[LogRecord] = []

@@ -24,6 +24,7 @@ from streaming.errors import IsrwatchError
 from streaming.jobs.driver.kafka_batch import FOREIGN, KafkaBatch
 from streaming.jobs.driver.replication import ReplicationBatch
 from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.settings import KafkaBusSettings
 from tests.end_to_end.stories import essence, expected_changes, long_story
 from tests.examples import examples
@@ -224,6 +225,28 @@ def test_a_run_that_goes_on_is_the_same_log_also_if_the_one_before_is_not_named(
     batch.apply(rows(sent(log(STORY[10:], second, [second], at=cast("int", before[-1].end)), first=10)))
     assert changes(tmp_path) == expected_changes(STORY)
     assert reader.said == []
+
+
+def test_positions_are_the_same_on_the_way_from_the_directory_to_kafka_and_back(tmp_path: Path, reader: Reader) -> None:
+    run = new_log_id(None)
+    next_run = new_log_id(run)
+    first = log(STORY[:30], run, [run, next_run])
+    whole = [*first, *log(STORY[30:], next_run, [run, next_run], at=cast("int", first[-1].end))]
+    third = len(whole) // 3
+    ReplicationBatch(tmp_path).apply(as_directory(whole[:third]))
+    open_batch(tmp_path, reader).apply(rows(sent(whole[: 2 * third])))  # what the directory had is shipped, too
+    ReplicationBatch(tmp_path).apply(as_directory(whole[third:]))
+    assert changes(tmp_path) == expected_changes(STORY)
+    assert (missed(tmp_path), reader.said) == ([], [])
+
+
+def as_directory(records: Sequence[Sent]) -> pa.Table:
+    """Give records as rows of the directory."""
+    table = rows(records)
+    columns = [
+        table[field.name] if field.name in table.column_names else pa.nulls(len(table), field.type) for field in SCHEMA
+    ]
+    return pa.table(columns, schema=SCHEMA)
 
 
 def test_a_record_that_no_collector_has_written_is_in_quarantine_and_keeps_nothing_up(
