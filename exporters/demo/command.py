@@ -24,7 +24,6 @@ from exporters.demo.stages import StartStages, wait_until
 from exporters.demo.summary import PipelineIncomplete, counted_events, missing, print_summary
 from exporters.read_model.reader import TablesReader
 from streaming.resources import conf_path
-from streaming.runtime.jars import DELTA, jar_paths
 from streaming.runtime.java import find_java
 from streaming.sources.simulated.scenario_file import load_scenario
 
@@ -92,8 +91,6 @@ class DemoRun:
         with stages.stage("finding Java") as stage:
             java = find_java()
             stage.label = f"Java {java.version} ({java.origin})"
-        with stages.stage("fetching and verifying the jars of Delta") as stage:
-            stage.label = f"{len(jar_paths(DELTA))} jars of Delta"
         self._start_parts(simulate)
         with stages.stage("simulated Kafka cluster"):
             wait_until(lambda: any(location.bus.rglob("*.log")), "the simulated cluster", parts, START_SECONDS)

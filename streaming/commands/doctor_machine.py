@@ -106,16 +106,10 @@ def _tables(settings: Settings) -> Iterator[tuple[Status, str]]:
 
 
 def _java(_: Settings) -> Iterator[tuple[Status, str]]:
-    from streaming.runtime import jars
     from streaming.runtime.java import find_java
 
     java = find_java()
     yield Status.OK, f"Java {java.version} at {java.home} (from {java.origin})"
-    missing = jars.missing(jars.groups()[jars.DELTA].jars)
-    if missing:
-        yield Status.WARNING, f"{len(missing)} jars of the job are not here yet: isrwatch jars fetch {jars.DELTA}"
-    else:
-        yield Status.OK, "the jars of the job are here"
 
 
 def _ports(settings: Settings) -> Iterator[tuple[Status, str]]:
@@ -202,7 +196,7 @@ _PROTECTIONS: Final = ("TLS", "certificates of clients", "logins")
 CHECKS_OF_THE_MACHINE: Final[Mapping[str, Callable[[Settings], Iterator[tuple[Status, str]]]]] = {
     "folders": _folders,
     "tables": _tables,
-    "Java and jars": _java,
+    "Java": _java,
     "ports": _ports,
     "web files": _web_files,
 }

@@ -76,7 +76,7 @@ def fetch(
     megabytes = sum(path.stat().st_size for path in paths) / (1 << 20)
     have = f"{len(paths)} jars ({megabytes:,.1f} MB) in {jars.jars_folder()}"
     console.print(f"{have}{f', {repaired} fetched again' if repaired else ''}", soft_wrap=True)
-    if jars.DELTA in selected and find_spec("pyspark") is not None:
+    if find_spec("pyspark") is not None:
         _archive_classes(console)
 
 
@@ -186,5 +186,6 @@ def _run_job(folder: Path, options: Sequence[str]) -> str:
 
 
 def _has_committed(checkpoint: Path) -> bool:
-    """Return whether each query has been through a batch."""
-    return len(list(checkpoint.glob("*/commits/0"))) == len(QUERIES)
+    """Return whether each stream has been through a batch."""
+    streams = [name for name, query in QUERIES.items() if query.stream is not None]
+    return all((checkpoint / name / "commits" / "0").exists() for name in streams)

@@ -117,7 +117,7 @@ def run_until_stopped(settings: JobSettings, places: JobLocations) -> None:
     from streaming.jobs.application import Application
     from streaming.jobs.session import build_session, end_session
     from streaming.jobs.streams.kafka_source import POLLING_DELAY
-    from streaming.runtime.jars import DELTA, SPARK_KAFKA, jar_paths
+    from streaming.runtime.jars import SPARK_KAFKA, jar_paths
     from streaming.runtime.java import java_environment
     from streaming.runtime.memory import return_freed_memory
 
@@ -127,8 +127,10 @@ def run_until_stopped(settings: JobSettings, places: JobLocations) -> None:
     say("starting Spark")
     os.environ.update(java_environment())
     _stop_on_signal(application)  # before Spark starts: its JVM would live on if Python were interrupted in the middle
-    groups, extra = ((DELTA,), {}) if places.kafka is None else ((DELTA, SPARK_KAFKA), POLLING_DELAY)
-    spark = build_session("isrwatch", jars=jar_paths(*groups, progress=say), extra=extra)
+    if places.kafka is None:
+        spark = build_session("isrwatch")
+    else:
+        spark = build_session("isrwatch", jars=jar_paths(SPARK_KAFKA, progress=say), extra=POLLING_DELAY)
     _stop_on_signal(application)  # Spark has put its own in their place
     application.start(spark)
     names = ", ".join(query.name for query in application.queries)
