@@ -8,9 +8,10 @@ delta-rs that is not repeated.
 from __future__ import annotations
 
 import multiprocessing
+import uuid
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import obstore
 import pyarrow as pa
@@ -20,7 +21,6 @@ from hdfs_native import Client, WriteOptions
 from obstore.exceptions import AlreadyExistsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from multiprocessing.synchronize import Barrier
 
     from tests.stores.store import Store
@@ -29,7 +29,6 @@ PROCESSES: Final = 8
 ROUNDS: Final = 20
 START_SECONDS: Final = 120.0
 SLOWEST_SECONDS: Final = 60.0
-TABLE: Final = "raced-table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +55,23 @@ class Race:
 
 
 def raced(store: Store, *, by: str = "put", processes: int = PROCESSES, rounds: int = ROUNDS) -> Race:
-    """Race for a name a round; ``by`` is one of the names in ``WAYS``.
+    """Race for a name a round, in a new folder; ``by`` is one of the names in ``WAYS``.
 
     Raises:
         RuntimeError: a process failed of something else than that the name was taken.
     """
+    folder = f"raced-{uuid.uuid4().hex[:8]}"
     if by == "commit":
-        write_deltalake(f"{store.url}/{TABLE}", pa.table({"number": [0]}), storage_options=store.options)
+        write_deltalake(f"{store.url}/{folder}", pa.table({"number": [0]}), storage_options=store.options)
     spawning = multiprocessing.get_context("spawn")  # a fork of a process with the threads of obstore hangs
     with ProcessPoolExecutor(processes, spawning, _meet_at, (spawning.Barrier(processes),)) as pool:
-        futures = [pool.submit(_race, store, by, number, rounds) for number in range(processes)]
+        futures = [pool.submit(_race, WAYS[by], (store, folder), number, rounds) for number in range(processes)]
         told = [future.result() for future in futures]
     if failed := [each for each in told if isinstance(each, str)]:
         raise RuntimeError("; ".join(failed))
     winners = [[number for number, won in enumerate(told) if won[each]] for each in range(rounds)]
-    return Race(winners, [WAYS[by][1](store, each) for each in range(rounds)])
+    stored = WAYS[by](store, folder).stored
+    return Race(winners, [stored(each) for each in range(rounds)])
 
 
 _MEETING: list[Barrier] = []
@@ -81,11 +82,11 @@ def _meet_at(barrier: Barrier) -> None:
     _MEETING[:] = [barrier]
 
 
-def _race(store: Store, by: str, number: int, rounds: int) -> list[bool] | str:
+def _race(way: type[Way], place: tuple[Store, str], number: int, rounds: int) -> list[bool] | str:
     """Be one of the processes; return in which rounds it won, or of what it failed."""
     (meeting,) = _MEETING
     try:
-        create = WAYS[by][0](store)
+        create = way(*place).create
         meeting.wait(START_SECONDS)
         won = []
         for each in range(rounds):
@@ -97,65 +98,72 @@ def _race(store: Store, by: str, number: int, rounds: int) -> list[bool] | str:
     return won
 
 
-def _putting(store: Store) -> Callable[[int, int], bool]:
-    client = store.opened()
+class Way(Protocol):
+    """How a client creates names in a folder of a store."""
 
-    def put(each: int, number: int) -> bool:
+    def __init__(self, store: Store, folder: str) -> None: ...
+
+    def create(self, each: int, number: int) -> bool:
+        """Create the name of a round, with a number for its content; return whether it was not there yet."""
+
+    def stored(self, each: int) -> int:
+        """Return the number that the name of a round has for its content."""
+
+
+class _Put(Way):
+    def __init__(self, store: Store, folder: str) -> None:
+        self._client, self._folder = store.opened(), folder
+
+    def create(self, each: int, number: int) -> bool:
         try:
-            obstore.put(client, _name(each), b"%d" % number, mode="create")
+            obstore.put(self._client, f"{self._folder}/{each:020d}.json", b"%d" % number, mode="create")
         except AlreadyExistsError:
             return False
         return True
 
-    return put
+    def stored(self, each: int) -> int:
+        return int(bytes(obstore.get(self._client, f"{self._folder}/{each:020d}.json").bytes()))
 
 
-def _got(store: Store, each: int) -> int:
-    return int(bytes(obstore.get(store.opened(), _name(each)).bytes()))
+class _Create(Way):
+    def __init__(self, store: Store, folder: str) -> None:
+        address, _, bucket = store.url.removeprefix("hdfs://").partition("/")
+        self._client, self._folder = Client(f"hdfs://{address}"), f"/{bucket}/{folder}"
 
+    def create(self, each: int, number: int) -> bool:
+        return self._written(f"{each:020d}.json", number)
 
-def _creating(store: Store) -> Callable[[int, int], bool]:
-    client, folder = _hdfs(store, "created")
-
-    def create(each: int, number: int) -> bool:
+    def _written(self, name: str, number: int) -> bool:
+        options = WriteOptions(overwrite=False, create_parent=True)
         try:
-            with client.create(f"{folder}/{_name(each)}", WriteOptions(overwrite=False, create_parent=True)) as file:
+            with self._client.create(f"{self._folder}/{name}", options) as file:
                 file.write(b"%d" % number)
         except FileExistsError:
             return False
         return True
 
-    return create
+    def stored(self, each: int) -> int:
+        with self._client.read(f"{self._folder}/{each:020d}.json") as file:
+            return int(file.read())
 
 
-def _renaming(store: Store) -> Callable[[int, int], bool]:
-    client, folder = _hdfs(store, "renamed")
-
-    def rename(each: int, number: int) -> bool:
-        draft = f"{folder}/{_name(each)}.{number}"
-        with client.create(draft, WriteOptions(overwrite=True, create_parent=True)) as file:
-            file.write(b"%d" % number)
+class _Rename(_Create):
+    def create(self, each: int, number: int) -> bool:
+        draft = f"{each:020d}.json.{number}"
+        self._written(draft, number)
         try:
-            client.rename(draft, f"{folder}/{_name(each)}", overwrite=False)
+            self._client.rename(f"{self._folder}/{draft}", f"{self._folder}/{each:020d}.json", overwrite=False)
         except FileExistsError:
             return False
         return True
 
-    return rename
 
+class _Commit(Way):
+    def __init__(self, store: Store, folder: str) -> None:
+        self._url, self._options = f"{store.url}/{folder}", store.options
 
-def _read(folder_name: str) -> Callable[[Store, int], int]:
-    def read(store: Store, each: int) -> int:
-        client, folder = _hdfs(store, folder_name)
-        with client.read(f"{folder}/{_name(each)}") as file:
-            return int(file.read())
-
-    return read
-
-
-def _committing(store: Store) -> Callable[[int, int], bool]:
-    def commit(each: int, number: int) -> bool:
-        table = DeltaTable(f"{store.url}/{TABLE}", version=each, storage_options=store.options)
+    def create(self, each: int, number: int) -> bool:
+        table = DeltaTable(self._url, version=each, storage_options=self._options)
         once = CommitProperties(max_commit_retries=0, custom_metadata={"number": str(number)})
         try:
             write_deltalake(table, pa.table({"number": [number]}), mode="append", commit_properties=once)
@@ -163,28 +171,9 @@ def _committing(store: Store) -> Callable[[int, int], bool]:
             return False
         return True
 
-    return commit
+    def stored(self, each: int) -> int:
+        history = DeltaTable(self._url, storage_options=self._options).history()  # that of the whole log
+        return next(int(entry["number"]) for entry in history if entry["version"] == each + 1)
 
 
-def _committed(store: Store, each: int) -> int:
-    """Say whose commit a version is: the history is that of the whole log."""
-    history = DeltaTable(f"{store.url}/{TABLE}", storage_options=store.options).history()
-    return next(int(entry["number"]) for entry in history if entry["version"] == each + 1)
-
-
-def _name(each: int) -> str:
-    return f"{each:020d}.json"
-
-
-def _hdfs(store: Store, name: str) -> tuple[Client, str]:
-    """Return a client and a folder of the bucket."""
-    address, _, bucket = store.url.removeprefix("hdfs://").partition("/")
-    return Client(f"hdfs://{address}"), f"/{bucket}/{name}"
-
-
-WAYS: Final[dict[str, tuple[Callable[[Store], Callable[[int, int], bool]], Callable[[Store, int], int]]]] = {
-    "put": (_putting, _got),
-    "create": (_creating, _read("created")),
-    "rename": (_renaming, _read("renamed")),
-    "commit": (_committing, _committed),
-}
+WAYS: Final[dict[str, type[Way]]] = {"put": _Put, "create": _Create, "rename": _Rename, "commit": _Commit}

@@ -21,6 +21,7 @@ from obstore.exceptions import AlreadyExistsError, GenericError
 from deploy.sandbox.waiting import wait_until
 from tests.stores.fault_proxy import FaultProxy, fault_proxy
 from tests.stores.faults import Fault, to
+from tests.stores.serving import listens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +54,10 @@ class FaultsSeen:
     @pytest.fixture
     def name(self, request: pytest.FixtureRequest) -> str:
         return f"seen/{request.node.originalname}"
+
+    def test_the_store_listens_at_no_other_address_of_this_machine(self, direct: Store) -> None:
+        assert listens(direct.port)
+        assert not listens(direct.port, "127.0.0.2")
 
     def test_what_has_no_fault_passes_unchanged(self, proxy: FaultProxy, name: str) -> None:
         client = proxy.store.opened()

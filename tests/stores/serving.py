@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -52,6 +53,18 @@ def serving(
             process.kill()
             process.wait()
         watch.communicate(b"ended\n")
+
+
+def listens(port: int, address: str = "127.0.0.1") -> bool:
+    """Return whether a server takes connections at an address of this machine.
+
+    One that listens at every address does so at 127.0.0.2, too; one that listens at 127.0.0.1 does not.
+    """
+    try:
+        socket.create_connection((address, port), 30).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 def _said(process: subprocess.Popen[bytes], log: Path, ready: str) -> re.Match[str] | None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.stores.hdfs import hdfs
 from tests.stores.races import raced
+from tests.stores.serving import listens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +22,11 @@ pytestmark = [pytest.mark.store, pytest.mark.long, pytest.mark.timeout(900)]
 def direct(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with hdfs(tmp_path_factory.mktemp("stores")) as store:
         yield store
+
+
+def test_it_listens_at_no_other_address_of_this_machine(direct: Store) -> None:
+    assert listens(direct.port)
+    assert not listens(direct.port, "127.0.0.2")
 
 
 @pytest.mark.parametrize("by", ["create", "rename", "commit"])

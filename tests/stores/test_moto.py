@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +17,7 @@ from tests.stores.faults import Fault, to
 from tests.stores.races import raced
 from tests.stores.s3 import moto
 from tests.stores.seen_by_clients import FaultsSeen
-from tests.stores.serving import serving
+from tests.stores.serving import listens, serving
 from tests.stores.store import BUCKET
 
 if TYPE_CHECKING:
@@ -74,8 +73,8 @@ def test_a_fault_that_a_request_cannot_have_fails_the_test(direct: Store) -> Non
 
 def test_a_server_ends_with_its_block(tmp_path: Path) -> None:
     with moto(tmp_path) as store:
-        pass
-    assert not _listens(store.port)
+        assert listens(store.port)
+    assert not listens(store.port)
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
@@ -94,12 +93,4 @@ def test_a_server_ends_when_its_starter_is_killed(tmp_path: Path) -> None:
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     killed = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
-    wait_until(lambda: not _listens(int(killed.stdout)), "the server to end")
-
-
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), 30).close()
-    except ConnectionRefusedError:
-        return False
-    return True
+    wait_until(lambda: not listens(int(killed.stdout)), "the server to end")

@@ -10,6 +10,7 @@ from obstore.exceptions import AlreadyExistsError
 
 from tests.stores.races import raced
 from tests.stores.s3 import s3proxy
+from tests.stores.serving import listens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +24,11 @@ pytestmark = [pytest.mark.store, pytest.mark.long, pytest.mark.timeout(900)]
 def direct(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with s3proxy(tmp_path_factory.mktemp("stores")) as store:
         yield store
+
+
+def test_it_listens_at_no_other_address_of_this_machine(direct: Store) -> None:
+    assert listens(direct.port)
+    assert not listens(direct.port, "127.0.0.2")
 
 
 def test_without_a_race_a_name_is_created_once(direct: Store) -> None:
