@@ -163,8 +163,8 @@ def test_the_commands_in_the_image_exist() -> None:
     dockerfile = (DEPLOY / "docker/Dockerfile").read_text()
     fetched = re.findall(r"^RUN isrwatch jars fetch (.+)$", dockerfile, flags=re.MULTILINE)
     lock = tomllib.loads((DEPLOY.parent / "conf/jars.lock").read_text())
-    assert fetched == ["delta"]
-    assert "delta" in lock
+    assert fetched == ["spark-kafka"]
+    assert "spark-kafka" in lock
     from streaming.commands.jars import app  # noqa: PLC0415 - only this test needs it
 
     assert "fetch" in get_command(app).commands  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ from streaming.delta.store.place import Url, place_of
 from tests.delta.test_change_log import changed
 from tests.stores.s3 import moto
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.store]
 TABLE = "partition_changes"
 
 

@@ -23,7 +23,7 @@ from tests.stores.faults import Fault, to
 from tests.stores.s3 import moto
 from tests.stores.store import Store
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.store]
 ENTRY, DATA = r"_delta_log/\d{20}\.json", r"\.parquet"
 OF_PUT = [fault for fault in Fault if fault not in {Fault.UNCONDITIONAL, Fault.ANSWER_CUT}]
 OF_GET = [fault for fault in Fault if fault not in {Fault.UNCONDITIONAL, Fault.UPLOAD_CUT}]

@@ -39,7 +39,7 @@ from tests.stores.hdfs import hdfs
 from tests.stores.s3 import moto, versitygw
 from tests.stores.store import Store
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.store]
 Start = Callable[[Path], AbstractContextManager[Store]]
 REMOTE: dict[str, Start] = {"moto": moto, "versitygw": versitygw, "azurite": azurite, "hdfs": hdfs}
 LONG = [pytest.param(name, marks=pytest.mark.long) for name in REMOTE if name != "moto"]
