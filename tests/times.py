@@ -34,7 +34,7 @@ QUICK_SECONDS: Final = 130.0
 CAPS: Final = {
     ("sources", "swarm"): 740,
     ("exporters",): 345,
-    ("end_to_end",): 340,
+    ("end_to_end",): 285,
     ("delta",): 175,
     ("jobs",): 160,
     ("dashboards",): 150,

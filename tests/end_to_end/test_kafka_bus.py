@@ -95,14 +95,14 @@ def pipeline(tmp_path: Path, brokers: Sandbox) -> Iterator[KafkaPipeline]:
 
 
 def test_with_kafka_between_and_both_ends_killed_the_tables_are_those_of_the_directory(pipeline: KafkaPipeline) -> None:
-    collector = pipeline.simulate("--speed", "10")
+    collector = pipeline.simulate("--speed", "30")
     job = pipeline.job()
     pipeline.eventually(lambda: len(pipeline.rows("partition_changes")) > 20, "the job applies", job)
     collector.kill()
     job.kill()
     kept = pipeline.directory / "kept"  # the next collector deletes what it has shipped of the run before
     shutil.copytree(pipeline.bus, kept)
-    again = pipeline.simulate("--speed", "10", "--seed", "2")
+    again = pipeline.simulate("--speed", "30", "--seed", "2")
     job = pipeline.job()
     source = "simulated:collector-1"
     killed_at = pipeline.last_positions()[Channel.REPLICATION, source]

@@ -1,6 +1,6 @@
 """What Kafka as the bus costs beside the directory: latency from publication to commit, and cores at rest.
 
-    python -m tests.benchmarks.kafka_bus [--batches 60] [--idle 30] [--bootstrap HOST:PORT]
+    python -m tests.benchmarks.bus_forms [--batches 60] [--idle 30] [--bootstrap HOST:PORT]
 
 One form after the other: a publisher with its shipping thread in this process, a job of its own, a broker of the
 sandbox. A batch is five changes of a story, published at once; its latency ends with the commit of the last of them,
