@@ -32,10 +32,10 @@ WAITS: Final = re.compile(r"\bsleep\(|\bwait_until\(|\beventually\(|\bdef (?:unt
 QUICK_SECONDS: Final = 130.0
 """So many recorded worker-seconds `make quick` runs, in two processes and with fewer examples."""
 CAPS: Final = {
-    ("sources", "swarm"): 740,
+    ("sources", "swarm"): 715,
     ("exporters",): 345,
     ("end_to_end",): 285,
-    ("delta",): 175,
+    ("delta",): 200,
     ("jobs",): 160,
     ("dashboards",): 150,
     ("commands",): 90,

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming.commands import COMMANDS, app, load, takes_place, with_subcommands
+from streaming.delta.store.buckets import Bucket
 from streaming.delta.store.place import PATIENCE, Place, Url, options_of, place_of, tables_place
 from streaming.errors import ConfigurationError
 from streaming.runtime.folders import cache_folder
@@ -171,3 +172,28 @@ def test_a_url_names_a_bucket_and_keeps_its_secrets() -> None:
         place = tables_place(settings)
     assert options_of(place) == {**PATIENCE, "aws_secret_access_key": "s3cret"}
     assert "s3cret" not in f"{place} {place!r}"
+
+
+STORES = ["s3://b/x", "gs://b/x", "abfss://c@account.dfs.core.windows.net/x"]
+
+
+@pytest.mark.parametrize("url", STORES)
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"nonsense": "1"}, r"^tables\.storage: .*'nonsense' is not valid"),
+        ({"retry_timeout": "soon"}, r"'soon' is no duration such as 20s; see tables\.storage$"),
+    ],
+)
+def test_an_option_that_a_store_does_not_have_is_refused(url: str, options: dict[str, str], sentence: str) -> None:
+    place = place_of(url, options)
+    assert isinstance(place, Url)
+    with pytest.raises(ConfigurationError, match=sentence):
+        Bucket(place.root)
+
+
+@pytest.mark.parametrize("url", STORES)
+def test_a_store_is_opened_by_its_url_with_the_patience_of_its_options(url: str) -> None:
+    place = place_of(url, {"timeout": "1s", "retry_timeout": "500ms", "max_retries": "0"})
+    assert isinstance(place, Url)
+    Bucket(place.root)

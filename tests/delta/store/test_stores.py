@@ -27,6 +27,7 @@ from streaming.contracts.tables import TABLES
 from streaming.delta.changes.log import ChangeLog
 from streaming.delta.changes.reader import rows_between
 from streaming.delta.log.queries import open_ours, read_all
+from streaming.delta.log.storage import table_at
 from streaming.delta.log.table_log import actions_of, is_whole
 from streaming.delta.store.exclusive import prove_exclusive
 from streaming.delta.store.objects import create, delete, get, head, names_below, put
@@ -173,6 +174,14 @@ def rows_of(place: Place) -> dict[str, list[str]]:
     }
 
 
+def changes_of(place: Place) -> list[str]:
+    """Every change, but for the number and the time of its commit."""
+    rows = read_all(table_at(place / "partition_changes")).to_pylist()
+    return sorted(
+        repr({key: row[key] for key in row if key not in {"version", "ordinal", *OF_THE_CLOCK}}) for row in rows
+    )
+
+
 def seen(place: Place) -> list[Any]:
     clusters = TablesReader(place).refresh().clusters.values()
     return [(each.cluster, each.totals, each.brokers, each.departures, each.sources) for each in clusters]
@@ -188,6 +197,22 @@ def test_the_job_writes_and_readers_see_what_they_do_in_a_folder(place: Place, t
     assert before[0] is not None
     assert before[1] is not None
     assert before[0].version() == before[1].version()
+
+
+def copied(origin: Place, target: Place) -> Place:
+    for name in names_below(origin):
+        put(target / name, get(origin / name))
+    return target
+
+
+def test_tables_move_from_a_folder_to_a_store_and_back_while_the_job_is_stopped(place: Place, tmp_path: Path) -> None:
+    first, last, never_moved = (tmp_path / name for name in ("first", "last", "never-moved"))
+    play(first, SCENARIO, seconds=4)
+    play(copied(first, place), SCENARIO, seconds=8)
+    play(copied(place, last), SCENARIO, seconds=SECONDS)
+    play(never_moved, SCENARIO, seconds=SECONDS)
+    assert changes_of(last) == changes_of(never_moved)
+    assert seen(last) == seen(never_moved) != []
 
 
 def test_a_command_reads_tables_by_their_url(root: Place, tmp_path: Path) -> None:
