@@ -58,6 +58,7 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
     Args:
         app_name: name of the application in Spark, unless ``spark.app.name`` is given.
         jars: added to the class path; Delta's extension and catalog are enabled when Delta's jars are among them.
+            Under spark-submit its own count instead.
         extra: more configuration of our own; like all of it, overridden by what the user configured in Spark.
 
     Raises:
@@ -69,6 +70,8 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
         SparkContext._ensure_initialized()  # noqa: SLF001 - under spark-submit only its JVM knows the command line
         given = dict(SparkConf().getAll())
         archived: tuple[str, ...] = ()
+        if "PYSPARK_GATEWAY_PORT" in os.environ and not _has_delta(given):
+            jars = ()  # spark-submit has made the class path: what names a class that is not there fails each query
     else:
         os.environ.update(java_environment())
         given = defaults_file() | submit_arguments(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
@@ -153,6 +156,11 @@ def parse_properties(text: str) -> dict[str, str]:
     lines = (line.strip() for line in text.splitlines())
     matches = (re.match(r"([^\s=:]+)\s*[=:]?\s*(.*)", line) for line in lines if not line.startswith(("#", "!")))
     return {match[1]: match[2] for match in matches if match}
+
+
+def _has_delta(given: Mapping[str, str]) -> bool:
+    """Return whether Delta's jars are among those that were submitted."""
+    return any("delta-spark" in given.get(key, "") for key in ("spark.jars", "spark.jars.packages"))
 
 
 def _put_on_path_of_workers(spark: SparkSession, package: Path) -> None:
