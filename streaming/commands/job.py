@@ -98,8 +98,11 @@ def _kafka(settings: configuration.Settings, directory: Path | None) -> KafkaRea
     if directory is not None or not settings.bus.kafka.bootstrap_servers:
         return None
     from streaming.bus.kafka.reader import KafkaReader
+    from streaming.jobs.streams.kafka_source import java_properties
 
-    return KafkaReader(configuration.with_bus_secrets(settings.bus.kafka), warn)
+    bus = configuration.with_bus_secrets(settings.bus.kafka)
+    java_properties(bus)  # what Spark cannot do is refused before it starts
+    return KafkaReader(bus, warn)
 
 
 def _run_alone(settings: JobSettings, places: JobLocations) -> None:

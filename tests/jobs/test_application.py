@@ -15,7 +15,7 @@ from streaming.contracts.observations import Channel
 from streaming.contracts.tables import TABLES
 from streaming.delta.log import maintenance
 from streaming.delta.log.maintenance import Maintenance, RetentionPolicy
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.jobs import supervised
 from streaming.jobs.application import QUERIES, Application
 from streaming.jobs.metrics import Reporter
@@ -164,6 +164,25 @@ def test_a_failure_and_its_end_are_a_line_each_and_a_file(tmp_path: Path, monkey
     assert said == [failed, f"where that came from is in {file}", failed, "the query metrics runs again"]
     assert "JVM stacktrace:" in file.read_text()
     assert (query.restarts, query.last_error) == (2, "Python worker failed to connect back")
+
+
+def test_a_bus_that_does_not_answer_at_the_start_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervised, "QueryRun", Run)
+    monkeypatch.setattr(supervised, "FIRST_PAUSE_SECONDS", 0.0)
+    said, refusals = list[str](), [ConnectionRefused("the bus at nowhere does not answer")]
+
+    def stream(*_: object) -> DataFrame:
+        if refusals:
+            raise refusals.pop()
+        return cast("DataFrame", None)
+
+    query = query_of(stream, tmp_path, said)
+    query.start(SPARK)
+    assert said == ["the query metrics failed: the bus at nowhere does not answer; it starts again in 0 s"]
+    query.check(SPARK)
+    assert (query.is_up, query.is_lost) == (True, False)
 
 
 def test_without_a_file_for_it_the_trace_is_in_the_log(tmp_path: Path) -> None:

@@ -20,12 +20,12 @@
 # another id was created again: everything that the directory still has is shipped again.
 #
 # Two shippers. Of one directory only one process is the shipper (``lock``); another one waits for its turn. Two
-# directories whose collectors have one name are told by the job, from log ids that alternate (``jobs.driver``), not
-# fenced by a transactional id: ``python -m tests.benchmarks.bus_fencing`` says that a round of one record takes 2.5 ms
-# with the idempotent producer and 12.8 ms in a transaction (p95 19 and 54 ms; of 20 records 1.7 and 6.8 ms; two cores
-# under load 8, three brokers), and that an idle producer takes 0.0006 cores either way. Ten milliseconds a round are a
-# fifth of what a change may take to be seen; and two collectors that fence each other would both be silent half of the
-# time, where one that is refused leaves the other one whole.
+# directories whose collectors have one name are noticed by the job, from log ids that alternate (``jobs.driver``), not
+# fenced by a transactional id: by ``python -m tests.benchmarks.bus_fencing`` a round of one record takes 2.5 and 3.5 ms
+# with the idempotent producer, and 12.8 and 41.9 ms in a transaction (two runs on two cores under load 8, three
+# brokers; of 20 records 1.7 and 2.8, and 6.8 and 33.7 ms), while an idle producer takes 0.0006 cores either way. That
+# is more than the 10 ms that fencing is worth; and two collectors that fence each other would both be silent half of
+# the time, where one that is refused leaves the other one whole.
 #
 # Invariants
 #   1. Nothing is deleted that is not acknowledged. tests/bus/test_shipper.py.

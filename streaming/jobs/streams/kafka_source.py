@@ -131,7 +131,7 @@ def java_properties(settings: KafkaBusSettings) -> dict[str, str]:
             'write "spark.sasl.jaas.config" = ..., and what else that mechanism needs'
         )
     for name, value in given.items():
-        java |= _translated(name, value, is_login_of_java=bool(mechanism and mechanism not in _LOGIN))
+        java |= _translated(name, value, has_own=bool(own))
     if "ssl.keystore.certificate.chain" in java:
         java["ssl.keystore.type"] = "PEM"
     if "ssl.truststore.certificates" in java:
@@ -139,16 +139,18 @@ def java_properties(settings: KafkaBusSettings) -> dict[str, str]:
     return {**java, **own}
 
 
-def _translated(name: str, value: str, *, is_login_of_java: bool) -> dict[str, str]:
+def _translated(name: str, value: str, *, has_own: bool) -> dict[str, str]:
     if name in _SAME:
         return {name: "" if value == "none" else value}
-    if name in _OF_PRODUCER or name.startswith(_OF_LIBRDKAFKA) or (is_login_of_java and name.startswith("sasl.")):
+    if name in _OF_PRODUCER or name.startswith(_OF_LIBRDKAFKA):
         return {}
     counterpart, is_file = _PEM.get(name, ("", False))
+    if not counterpart and has_own:  # the user has written what stands for it
+        return {}
     if not counterpart:
         raise ConfigurationError(
             f"bus.kafka.client: {name} of librdkafka has no counterpart in Kafka's Java clients, which the job uses; "
-            f'write their property as well, as "{JAVA}..." = ..., or leave it out'
+            f'write what stands for it as "{JAVA}NAME" = "VALUE" as well, or leave it out'
         )
     return {counterpart: _content(name, value) if is_file else value}
 
