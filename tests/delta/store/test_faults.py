@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
 import pytest
+from typer.testing import CliRunner
 
+from streaming.commands import app
 from streaming.delta.changes.log import ChangeLog
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log import writer
@@ -16,6 +20,7 @@ from streaming.delta.log.storage import table_at
 from streaming.delta.store.exclusive import prove_exclusive
 from streaming.delta.store.place import Url, place_of
 from streaming.errors import ConfigurationError, IsrwatchError
+from streaming.jobs.application import recover
 from tests.delta.test_change_log import changed
 from tests.examples import examples
 from tests.stores.fault_proxy import FaultProxy, fault_proxy
@@ -123,6 +128,27 @@ def test_a_store_that_ignores_the_condition_is_refused(proxy: FaultProxy) -> Non
     proxy.fault(Fault.UNCONDITIONAL, to("PUT"))
     with pytest.raises(ConfigurationError, match=r"is no store for tables: \d of 8 writers of one name were told"):
         prove_exclusive(at(proxy, "race"))
+
+
+def test_the_first_start_and_doctor_refuse_a_store_in_which_commits_would_be_lost(
+    proxy: FaultProxy, tmp_path: Path
+) -> None:
+    place = at(proxy, "first-start")
+    proxy.fault(Fault.UNCONDITIONAL, to("PUT"))
+    with pytest.raises(ConfigurationError, match="is no store for tables"):
+        recover(place, print)
+    config = tmp_path / "isrwatch.toml"
+    options = "\n".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in place.options)
+    config.write_text(f'[tables]\ndirectory = "{place}"\n[tables.storage]\n{options}\n')
+    for fix, said in ((False, "is no store for tables"), (True, "of several writers of one name one wins")):
+        if fix:
+            proxy.release()
+        done = CliRunner().invoke(app, ["doctor", "--config", str(config)])
+        assert said in " ".join(done.output.split())
+    recover(place, print)
+    ChangeLog(place)
+    proxy.fault(Fault.UNCONDITIONAL, to("PUT"))
+    recover(place, print)  # where there are tables already it has been proven
 
 
 def test_a_commit_is_two_requests_and_an_idle_reader_asks_four_times_a_second(proxy: FaultProxy) -> None:
