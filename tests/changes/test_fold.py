@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streaming.changes.fold import fold
-from streaming.changes.state import Change, ReplicationState
+from streaming.changes.state import Change, ConfiguredTimes, ReplicationState
 from streaming.contracts.events import Cause, EventKind, Evidence, Subject
 from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.observations import ConfigOrigin, Observation, SnapshotReason, SourceKind
@@ -378,3 +378,30 @@ def test_a_time_that_is_no_number_of_milliseconds_is_not_taken_over(story: Story
     folded = fold(ReplicationState(), story.seen)
     assert folded.touched.clusters[ClusterId("cluster-1")].replica_lag_time_max_ms == 30_000
     assert changes_to_arrow(folded.changes).num_rows == len(folded.changes)
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["in the first report", "afterwards"])
+def test_an_election_that_lost_records_counts_where_the_partition_is_first_seen_but_in_no_baseline(
+    story: Story, *, is_late: bool
+) -> None:
+    recovering = {"leader_recovering": True, "isr": (2,), "leader": 2, "leader_epoch": 1, "partition_epoch": 1}
+    story.snapshot([{}] if is_late else [recovering])
+    if is_late:
+        story.later().partition(1, **recovering)
+    state, changes = run(story.seen)
+    assert [partition.unclean_elections for partition in state.partitions() if partition.isr == (2,)] == [int(is_late)]
+    assert [kinds(change) for change in steps(changes)] == [
+        [
+            EventKind.TOPIC_CREATED,
+            EventKind.CHANGES_MISSED,
+            EventKind.UNCLEAN_ELECTION,
+            EventKind.UNDER_REPLICATED_BEGAN,
+        ]
+    ] * is_late
+
+
+def test_times_that_brokers_report_replace_the_defaults_of_kafka_and_nothing_else_does() -> None:
+    defaults = ConfiguredTimes()
+    assert defaults.configured(None, 0) == defaults
+    reported = defaults.configured(10_000, 18_000)
+    assert (reported.replica_lag_time, reported.broker_session) == (10_000_000, 18_000_000)

@@ -101,3 +101,13 @@ def test_records_lost_unread_need_both_offsets() -> None:
     assert health.records_lost_unread(5, None) is None
     assert health.records_lost_unread(2, 5) == 3
     assert health.records_lost_unread(5, 2) == 0
+
+
+@given(st.integers(0, 2**50), st.integers(0, 2**31), st.integers(-5, 5))
+def test_a_transaction_is_late_from_the_first_microsecond_after_its_timeout(
+    start: int, timeout: int, more: int
+) -> None:
+    at = Micros(start + timeout * 1000 + more)
+    assert health.is_late(Micros(start), timeout, at) is (more > 0)
+    assert health.is_late(None, timeout, at) is None
+    assert health.is_late(Micros(start), None, at) is None

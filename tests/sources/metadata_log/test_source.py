@@ -560,13 +560,15 @@ def test_a_periodic_snapshot_comes_when_it_is_due(watch: Any) -> None:
 def test_a_record_that_cannot_be_read_goes_to_quarantine_and_the_rest_goes_on(quorum: Any, watch: Any) -> None:
     seen = watch(FRAMES[:50])
     at = quorum.end
-    seen.follow(batch(at, 1, b"\x01\x63\x00\x00", NO_OP))
-    (payload,) = seen.source.take_undecodable()
+    seen.follow(batch(at, 1, b"\x01\x63\x00\x00", b"\x01\x62\x00\x00", NO_OP))
+    payload, another = seen.source.take_undecodable()
     refused = json.loads(payload)
+    assert json.loads(another)["metadata_offset"] == at + 1
     assert {"v": 1, "kind": "undecodable", "metadata_offset": at, "raw": "016300"}.items() <= refused.items()
     assert refused["reason"] == "unknown metadata record type 99 version 0"
     assert not seen.source.take_undecodable()
-    assert seen.count("goes to quarantine")
+    record = f"the metadata record at offset {at} goes to quarantine: {refused['reason']}; 1 more in its batch"
+    assert seen.count(record) == seen.count("goes to quarantine") == 1
 
 
 def test_a_damaged_batch_is_fetched_once_more_and_only_then_quarantined(quorum: Any, watch: Any) -> None:
