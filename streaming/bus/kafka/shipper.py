@@ -145,7 +145,7 @@ class Shipper:
         settings: KafkaBusSettings,
         report: Callable[[str], None] = lambda _: None,
         *,
-        delivery_seconds: float = 30.0,
+        delivery_seconds: float = 15.0,
     ) -> None:
         """Read how far was shipped; nothing is connected yet.
 
