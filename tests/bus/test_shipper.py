@@ -13,7 +13,7 @@ from typing import Any
 
 import hypothesis
 import pytest
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +21,7 @@ from deploy.sandbox import Sandbox
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.bus.frames import BusFrame
 from streaming.bus.kafka.shipper import STATE, Shipper
-from streaming.bus.kafka.topics import administrator
+from streaming.bus.kafka.topics import administrator, described, ensure
 from streaming.contracts.observations import Channel
 from streaming.errors import ConnectionRefused, IsrwatchError
 from streaming.settings import KafkaBusSettings
@@ -195,6 +195,15 @@ def test_a_record_that_the_topic_does_not_take_is_cut_and_the_rest_goes_on(
     assert f"replication/{A}: {cut.damage}: its begin alone is shipped" in said
 
 
+def delete_topic(admin: AdminClient, settings: KafkaBusSettings) -> None:
+    """Delete a topic, and wait until the broker has heard of that."""
+    topic, deadline = settings.replication_topic, time.monotonic() + 30
+    admin.delete_topics([topic])[topic].result()
+    while topic in described(admin, settings):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def test_a_topic_that_is_created_again_gets_all_that_the_directory_has(
     settings: KafkaBusSettings, heartbeat: Heartbeats, tmp_path: Path
 ) -> None:
@@ -205,13 +214,32 @@ def test_a_topic_that_is_created_again_gets_all_that_the_directory_has(
         ship_all(shipper)
         before = stored(settings)
         admin = administrator(settings)
-        admin.delete_topics([settings.replication_topic])[settings.replication_topic].result()
+        delete_topic(admin, settings)
         publisher.publish([heartbeat(9)])
         ship_all(shipper)
     shipper.close()
     assert first_times(stored(settings)) == log_of(tmp_path)
     assert {each.runs for each in stored(settings)} == {each.runs for each in before}
     assert f"the topic {settings.replication_topic} of the bus was created again" in "".join(said)
+
+
+def test_a_topic_that_another_program_creates_again_is_noticed_before_anything_is_deleted(
+    settings: KafkaBusSettings, heartbeat: Heartbeats, tmp_path: Path
+) -> None:
+    shipper, admin = Shipper(tmp_path, settings), administrator(settings)
+    with closing(publisher_of(tmp_path)) as publisher:
+        for moment in range(1, 9):
+            publisher.publish([heartbeat(moment)])
+        kept = log_of(tmp_path)
+        ship_all(shipper)
+        delete_topic(admin, settings)
+        ensure(admin, settings)
+        with pytest.raises(ConnectionRefused, match="was created again"):
+            shipper.delete_shipped()
+        assert log_of(tmp_path) == kept
+        ship_all(shipper)
+    shipper.close()
+    assert first_times(stored(settings)) == kept
 
 
 def test_a_log_that_was_replaced_is_shipped_from_its_beginning_and_names_no_run_from_before(

@@ -68,6 +68,7 @@ def test_nothing_is_lost_while_brokers_are_lost_or_away_or_the_topics_are_create
     admin = administrator(pipeline.settings)
     for topic in (pipeline.settings.replication_topic, pipeline.settings.samples_topic):
         admin.delete_topics([topic])[topic].result()
+    pipeline.eventually(lambda: collector.text().count("was created again") > 1, "it is noticed", collector)
     goes_on(pipeline)
     assert collector.stop() == 0, collector.text()
     pipeline.eventually(pipeline.is_applied, "everything is applied", job)

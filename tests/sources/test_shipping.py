@@ -64,6 +64,7 @@ def test_a_bus_that_does_not_answer_is_told_once_and_unhealthy_after_a_minute(
 ) -> None:
     monkeypatch.setattr("streaming.bus.kafka.shipper.SECONDS", 0.5)
     monkeypatch.setattr(shipping, "UNHEALTHY_AFTER_SECONDS", 1.0)
+    monkeypatch.setattr(shipping, "LAST_SECONDS", 0.1)
     said: list[str] = []
     thread = Shipping(tmp_path, bus_settings("127.0.0.1:1"), said.append)
     with closing(DirectoryPublisher(tmp_path, segment_bytes=1 << 20)) as publisher:

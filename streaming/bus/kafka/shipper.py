@@ -62,6 +62,7 @@ from streaming.bus.kafka.topics import (
     BusTopic,
     administrator,
     client_properties,
+    described,
     ensure,
     error_of,
     quiet_logger,
@@ -145,7 +146,7 @@ class Shipper:
         settings: KafkaBusSettings,
         report: Callable[[str], None] = lambda _: None,
         *,
-        delivery_seconds: float = 30.0,
+        delivery_seconds: float = 15.0,
     ) -> None:
         """Read how far was shipped; nothing is connected yet.
 
@@ -219,9 +220,15 @@ class Shipper:
         return shipped
 
     def delete_shipped(self) -> None:
-        """Delete the segments that are shipped, after that is on the disk."""
+        """Delete the segments that are shipped, after that is on the disk.
+
+        Raises:
+            ConnectionRefused: a topic is gone or was created again since, by the job for example, which a producer does
+                not notice: nothing is deleted, and the next rounds ship again what there is.
+        """
         if not self._has_advanced:
             return
+        self._check_topics()
         self._has_advanced = False
         self._store()
         sync_file(self._directory / STATE)
@@ -432,6 +439,20 @@ class Shipper:
                 shipped.last, shipped.end, shipped.partition, shipped.log_id = _NOTHING, 0, None, None
                 self._compared.discard((channel, source))
         raise ConnectionRefused(f"the topic {topic.name} of the bus was created again")  # the round is read again
+
+    def _check_topics(self) -> None:
+        """Refuse topics that are not those to which was shipped."""
+        if self._producer is None or self._admin is None:
+            return
+        try:
+            topics = described(self._admin, self._settings, min(SECONDS, self._delivery_seconds))
+            for name in self._topics.keys() - topics.keys():
+                raise ConnectionRefused(f"the topic {name} of the bus is gone")
+            for topic in topics.values():
+                self._take(topic)
+        except IsrwatchError:
+            self._disconnect()
+            raise
 
     def _limit(self, topic: BusTopic) -> int:
         """Return how large a record of a topic may be; half of what it refused if it gives no reason for that."""

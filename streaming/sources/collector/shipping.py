@@ -81,11 +81,19 @@ class Shipping(MetricFamilies):
         while not self._stopping.is_set():
             if not self._ship():
                 self._stopping.wait(LOOK_SECONDS)
-        deadline = time.monotonic() + LAST_SECONDS
-        self._samples_at = float("-inf")
-        while self._ship() and not self._refusals and time.monotonic() < deadline:
-            pass
+        self._ship_last()
         self._shipper.close()
+
+    def _ship_last(self) -> None:
+        """Ship what the collector wrote last, unless the bus refuses it for too long: then its next start does."""
+        deadline = time.monotonic() + LAST_SECONDS
+        while time.monotonic() < deadline:
+            self._samples_at = float("-inf")
+            if self._ship():
+                continue
+            if not self._refusals:
+                return
+            time.sleep(_PAUSES[0])
 
     def _ship(self) -> bool:
         """Ship what is new; return whether there was something."""
