@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from streaming.jobs.queries import Batch, BatchListener
 
 VERSIONS_PER_BATCH: Final = 1000
+SECONDS_TO_CATCH_UP: Final = 10.0
 
 
 class ChangesRun:
@@ -49,14 +50,20 @@ class ChangesRun:
     def _run(self) -> None:
         try:
             while not self._stopping.wait(self._pause):
-                while self._apply_next() and not self._stopping.is_set():
-                    pass
+                self._apply_all()
+            self._apply_all()  # what the queries that were stopped before have committed last
         except ChangesRestarted as error:
             self._raised = ChangesRestarted(
                 f"{error}; restart the job: its start makes the incidents agree with the table as it is now"
             )
         except Exception as error:  # noqa: BLE001 - any of them ends the run; the supervisor starts the next
             self._raised = error
+
+    def _apply_all(self) -> None:
+        """Apply what is new, batch after batch; a stop does not wait for more than a few of them."""
+        until = time.monotonic() + SECONDS_TO_CATCH_UP
+        while self._apply_next() and not (self._stopping.is_set() and time.monotonic() > until):
+            pass
 
     def _apply_next(self) -> bool:
         """Apply the next versions; return whether there may be more."""
@@ -76,6 +83,6 @@ class ChangesRun:
         return None
 
     def stop(self) -> None:
-        """Stop after the batch."""
+        """Stop after a last look, unless it has failed."""
         self._stopping.set()
         self._thread.join()

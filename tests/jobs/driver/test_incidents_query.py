@@ -53,7 +53,8 @@ def test_the_query_writes_what_the_fold_gives_and_a_stop_between_changes_nothing
         (places.tables / name).symlink_to(whole / name)
     run_until(places, half)
     shutil.rmtree(places.tables / PARTITION_CHANGES.name)
-    run_until(places, copied(whole, places.tables, up_to=1))
+    copied(whole, places.tables, up_to=1)
+    run(places, trigger_seconds=3600.0).stop()  # a stop looks once more
 
     assert rows(places.tables) == rows(pure)
     assert {row["incident_class"] for row in rows(pure)} == set(SCENARIOS)
@@ -72,17 +73,23 @@ def copied(whole: Path, tables: Path, up_to: float) -> int:
     return last
 
 
-def run_until(places: JobLocations, version: int) -> None:
-    """Run the query until it has applied a version, and stop it."""
+def run(places: JobLocations, trigger_seconds: float, applied: list[int] | None = None) -> ChangesRun:
     opened = QUERIES["incidents"].open(places, JobSettings())
-    path, applied = places.tables / PARTITION_CHANGES.name, list[int]()
 
     def note(_query: str, result: BatchResult, _stages: Mapping[str, float]) -> None:
-        applied.append(result.version)
+        if applied is not None:
+            applied.append(result.version)
 
-    run = ChangesRun("incidents", path, opened.after, opened.batch, note, trigger_seconds=0.01)
+    path = places.tables / PARTITION_CHANGES.name
+    return ChangesRun("incidents", path, opened.after, opened.batch, note, trigger_seconds=trigger_seconds)
+
+
+def run_until(places: JobLocations, version: int) -> None:
+    """Run the query until it has applied a version, and stop it."""
+    applied: list[int] = []
+    running = run(places, 0.01, applied)
     try:
-        wait_until(lambda: run.failure() or (applied and applied[-1] >= version), f"version {version} is applied")
-        assert run.failure() is None
+        wait_until(lambda: running.failure() or (applied and applied[-1] >= version), f"version {version} is applied")
+        assert running.failure() is None
     finally:
-        run.stop()
+        running.stop()
