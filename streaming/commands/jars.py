@@ -66,7 +66,7 @@ def fetch(
 ) -> None:
     """Download the missing jars of the groups, and verify those in the cache. Those for long tests are to be named.
 
-    For Delta's group it also archives the classes that Spark loads, unless that was done: it runs a job for a moment.
+    With Spark's connector it archives the classes that Spark loads, too, once: it runs a job for a moment.
     """
     console = _console()
     selected = tuple(names or jars.usual_groups())
@@ -76,7 +76,7 @@ def fetch(
     megabytes = sum(path.stat().st_size for path in paths) / (1 << 20)
     have = f"{len(paths)} jars ({megabytes:,.1f} MB) in {jars.jars_folder()}"
     console.print(f"{have}{f', {repaired} fetched again' if repaired else ''}", soft_wrap=True)
-    if find_spec("pyspark") is not None:
+    if jars.SPARK_KAFKA in selected and find_spec("pyspark") is not None:
         _archive_classes(console)
 
 

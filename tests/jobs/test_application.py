@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from streaming.delta.log.writer import Writer
+
 
 SOURCE = "metadata_log:a"
 
@@ -98,9 +100,9 @@ def test_every_table_keeps_its_files_as_long_as_configured(tmp_path: Path, monke
     policies: dict[str, set[RetentionPolicy]] = {}
     begin = maintenance.Maintenance.__init__
 
-    def recorded(self: Maintenance, table: Any, path: Path, policy: RetentionPolicy = maintenance.KEEP_ALL) -> None:
-        policies.setdefault(path.name, set()).add(policy)
-        begin(self, table, path, policy)
+    def recorded(self: Maintenance, writer: Writer, policy: RetentionPolicy = maintenance.KEEP_ALL) -> None:
+        policies.setdefault(writer.path.name, set()).add(policy)
+        begin(self, writer, policy)
 
     monkeypatch.setattr(maintenance.Maintenance, "__init__", recorded)
     places = JobLocations(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "c", retention=POLICY)

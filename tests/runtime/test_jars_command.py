@@ -73,10 +73,10 @@ def test_without_room_for_the_archive_of_sparks_classes_the_jars_are_there_all_t
     def archive() -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    lock.write_text(ivy.render({jars.DELTA: Group(exact=(JAR,), jars={})}))
+    lock.write_text(ivy.render({jars.SPARK_KAFKA: Group(exact=(JAR,), jars={})}))
     called("lock")
     monkeypatch.setattr("streaming.commands.jars.archive", archive)
-    said = called("fetch", jars.DELTA)
+    said = called("fetch", jars.SPARK_KAFKA)
     assert "1 jars (0.0 MB) in" in said
     assert "Spark's classes are not archived, so it starts in twice the time: [Errno 28] No space left" in said
 
