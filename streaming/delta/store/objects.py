@@ -31,10 +31,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streaming.delta.store.buckets import Bucket
 from streaming.delta.store.contract import ObjectStatus, StoreError
 from streaming.delta.store.folders import LOCAL
-from streaming.delta.store.hdfs import Hdfs
 
 if TYPE_CHECKING:
     from streaming.delta.store.contract import Store
@@ -89,5 +87,11 @@ def _store(place: Place) -> tuple[Store, str]:
 
 @lru_cache(maxsize=16)
 def _store_of(root: Url) -> Store:
-    """Return the client of a bucket or name service; a process has one."""
-    return Hdfs(root) if root.text.startswith("hdfs://") else Bucket(root)
+    """Return the client of a bucket or name service; a process has one, loaded where a store is asked for."""
+    if root.text.startswith("hdfs://"):
+        from streaming.delta.store.hdfs import Hdfs  # noqa: PLC0415 - 10 MB that folders do without
+
+        return Hdfs(root)
+    from streaming.delta.store.buckets import Bucket  # noqa: PLC0415 - the same
+
+    return Bucket(root)
