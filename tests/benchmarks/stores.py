@@ -24,7 +24,7 @@ from streaming.delta.changes.log import ChangeLog, in_commit
 from streaming.delta.log.storage import table_at
 from streaming.delta.projections.projections import Projections
 from streaming.delta.store.place import place_of
-from tests.benchmarks._running import options
+from tests.benchmarks._running import options, spread
 from tests.delta.test_change_log import changed
 from tests.stores.fault_proxy import fault_proxy
 from tests.stores.s3 import versitygw
@@ -42,12 +42,6 @@ DAY: Final = 86_400
 WRITES: Final = {"PUT", "POST", "DELETE"}
 
 
-def percentiles(seconds: list[float]) -> str:
-    """Say the median and the 99th percentile."""
-    ordered = sorted(seconds)
-    return f"p50 {ordered[len(ordered) // 2] * 1000:.0f} ms, p99 {ordered[int(len(ordered) * 0.99)] * 1000:.0f} ms"
-
-
 def commits(place: Place, rows: pa.Table, count: int) -> None:
     """Print how long a commit takes, and one of delta-rs beside it."""
     log, ours, theirs = ChangeLog(place / "ours"), list[float](), list[float]()
@@ -61,7 +55,7 @@ def commits(place: Place, rows: pa.Table, count: int) -> None:
         began = time.perf_counter()
         write_deltalake(table, in_commit(rows, table.version() + 1, 0), mode="append")
         theirs.append(time.perf_counter() - began)
-    print(f"a commit: {percentiles(ours)}; delta-rs' own: {percentiles(theirs)}", flush=True)
+    print(f"a commit: {spread(ours)}; delta-rs' own: {spread(theirs)}", flush=True)
 
 
 def followed(place: Place, rows: pa.Table, count: int) -> None:
@@ -78,7 +72,7 @@ def followed(place: Place, rows: pa.Table, count: int) -> None:
             if reader.has_news():
                 reader.refresh()
         delays.append(time.perf_counter() - began)
-    print(f"a commit until an exporter has it: {percentiles(delays)}", flush=True)
+    print(f"a commit until an exporter has it: {spread(delays)}", flush=True)
 
 
 def quiet(place: Place, rows: pa.Table, seconds: float, counts: Counter[tuple[str, str]], prices: list[float]) -> None:
