@@ -44,7 +44,7 @@ class BusTopic:
         identity: its id; a topic that was created again has another one. "" before Kafka 2.8, which gives none.
         partitions: how many.
         largest_record: bytes that it takes.
-        differences: what is set otherwise than in the settings, one sentence; "" for nothing.
+        differences: configuration values that differ from the settings, one sentence; "" for none.
     """
 
     name: str
