@@ -33,7 +33,7 @@ from streaming.contracts.observations import (
     SourceKind,
     TopicRemoved,
 )
-from streaming.jobs.driver.decoded_batch import RepeatedBlocks, decode_batch
+from streaming.jobs.shards.decoded_batch import RepeatedBlocks, decode_batch
 from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.model.constants import Constants
 from streaming.sources.simulated import Scenario, SimulatedSource

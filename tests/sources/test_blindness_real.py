@@ -26,7 +26,7 @@ from streaming.contracts.codec import decode
 from streaming.contracts.events import EventKind
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.errors import ConnectionRefused, InvalidObservation
-from streaming.jobs.driver.decoded_batch import decode_row
+from streaming.jobs.shards.decoded_batch import decode_row
 from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
 from streaming.sources.collector import opening
 from streaming.sources.metadata_log.decoding import PARTITION_CHANGE, SCHEMAS

@@ -11,41 +11,34 @@ import logging
 import threading
 import time
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from streaming.changes.fold import fold
-from streaming.changes.sources import newest_of, of_replaced_logs
-from streaming.changes.state import Change, ReplicationState
-from streaming.changes.tombstones import without_expired
-from streaming.contracts.blocks import PartitionsBlock
-from streaming.contracts.events import Subject
+from streaming.changes.sources import of_replaced_logs
+from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import Micros
-from streaming.contracts.observations import CauseRevised, Channel, ConfigObserved, PartitionObserved, TopicRemoved
+from streaming.contracts.observations import Channel
 from streaming.delta.changes.log import ChangeLog, changes_to_arrow
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.log.positions import NO_LOG_IDS
 from streaming.delta.projections.projections import Projections
 from streaming.delta.quarantine import Quarantine
 from streaming.errors import TableRefused
-from streaming.jobs.driver.decoded_batch import RepeatedBlocks, decode_batch
-from streaming.jobs.queries import BatchResult, Stopwatch, count_reasons
+from streaming.jobs.queries import BatchResult, Stopwatch
+from streaming.jobs.shards.shard import Shard
 from streaming.jobs.spark_errors import sentence_of
 from streaming.runtime.memory import collected_after
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     import pyarrow as pa
 
-    from streaming.changes.state import FoldResult, TopicKey
-    from streaming.contracts.identifiers import ClusterId, LogPosition, TopicId
-    from streaming.contracts.observations import Observation
+    from streaming.contracts.identifiers import LogPosition
     from streaming.contracts.state import SourceState
     from streaming.delta.log.positions import LastCommon
     from streaming.delta.store.place import Place
-    from streaming.jobs.driver.decoded_batch import DecodedBatch, ReadLog
+    from streaming.jobs.shards.decoded_batch import ReadLog
 
 
 class ReplicationBatch:
@@ -74,8 +67,7 @@ class ReplicationBatch:
         self._quarantine = Quarantine(directory, Channel.REPLICATION, policy)
         self.projections = Projections(directory, policy)
         self.shared = self.projections.recover(self._change_log.version)
-        self._repeated, self._read = RepeatedBlocks(published), read
-        self._refused = self._refused_since()
+        self.shard = Shard(self.shared, self._refused_since(), read, published)
 
     def _refused_since(self) -> Counter[str]:
         """Count the applied records that were refused and that no state of their source counts.
@@ -144,71 +136,15 @@ class ReplicationBatch:
             TableRefused: another job writes the same tables; nothing was written.
         """
         watch = Stopwatch()
-        decoded = decode_batch(rows, self._change_log, Channel.REPLICATION, self._repeated, self._read)
-        watch.lap("decode")
-        self.shared.state.load(set(_topics_of(decoded.observations, self.shared.state.topic_ids)))
-        folded = without_expired(self.shared.state, fold(self.shared.state, decoded.observations))
-        watch.lap("fold")
-        self._quarantine.add(decoded.refused, Micros(self._clock()))
-        self._refused.update(record.source for record in decoded.refused)
+        folded = self.shard.fold(rows, self._change_log, watch)
+        self._quarantine.add(folded.refused, Micros(self._clock()))
+        decoded = folded.decoded
         if decoded.positions:
-            unreported = set(self._refused)
-            steps = (*folded.changes, *self._of_refused_only(folded, decoded.positions))
-            changes = [self._with_position(change, decoded) for change in steps]
-            only_sources = all(change.subject is Subject.SOURCE for change in changes)
-            rows = changes_to_arrow(changes)
-            counts = {source: self._refused[source] for source in unreported}
-            version = self._change_log.commit(rows, {**decoded.positions, **offsets}, decoded.log_ids, counts)
-            for change in changes:
-                if change.source_after is not None:
-                    after = change.source_after
-                    folded.touched.sources[after.cluster_id, after.source] = after
-            self.shared.applied(folded.touched, version, only_sources=only_sources)
-            self._repeated.learn(decoded.blocks, folded.touched, self.shared.state)
+            positions = {**decoded.positions, **offsets}
+            version = self._change_log.commit(folded.rows, positions, decoded.log_ids, folded.unreported)
+            self.shard.applied(folded, version)
         watch.lap("commit")
-        return BatchResult(
-            observations=decoded.count,
-            changes=sum(change.count for change in folded.changes),
-            refused=len(decoded.refused),
-            version=self.shared.version,
-            seconds=watch.seconds,
-            stages=watch.stages,
-            reasons=count_reasons(decoded.refused),
-        )
-
-    def _of_refused_only(self, folded: FoldResult, positions: Mapping[str, int]) -> Iterator[Change]:
-        """Yield a change per source whose records in this batch were all refused: its position and count move, too.
-
-        Refused records have no time, so the change carries that of the source's newest applied observation.
-        """
-        observed = {change.source_after.source for change in folded.changes if change.source_after is not None}
-        for source in self.shared.state.sources.values():
-            if source.source in positions and source.source not in observed:
-                yield Change(subject=Subject.SOURCE, observation=newest_of(source), source_after=source)
-
-    def _with_position(self, change: Change, decoded: DecodedBatch) -> Change:
-        """Add to the state of a source its position, which only the bus knows, and its refused records."""
-        after = change.source_after
-        if change.subject is not Subject.SOURCE or after is None:
-            return change
-        quarantined = after.quarantined + self._refused.pop(after.source, 0)
-        if after.source in decoded.positions:
-            position, log_id = decoded.positions[after.source], decoded.log_ids.get(after.source)
-            after = after._replace(position=position, log_id=log_id)
-        return replace(change, source_after=after._replace(quarantined=quarantined))
-
-
-def _topics_of(
-    observations: Iterable[Observation], topic_ids: Mapping[tuple[ClusterId, str], TopicId]
-) -> Iterator[TopicKey]:
-    """Yield the topics whose partitions a fold will look up; ``topic_ids``: by cluster and name."""
-    for observed in observations:
-        if isinstance(observed, PartitionObserved | PartitionsBlock | CauseRevised | TopicRemoved):
-            yield observed.cluster_id, observed.topic_id
-        elif isinstance(observed, ConfigObserved):
-            topic_id = topic_ids.get((observed.cluster_id, observed.topic))
-            if topic_id is not None:
-                yield observed.cluster_id, topic_id
+        return folded.result(self.shared.version, watch)
 
 
 # The thread that writes the derived tables after the batches. It retries by itself, unless a retry cannot help.

@@ -39,8 +39,8 @@ from streaming.delta.quarantine import Quarantine, RefusedRecord
 from streaming.delta.samples.isr_reconciliation import ReconciliationTable
 from streaming.delta.samples.newest import NewestRows
 from streaming.errors import InvalidObservation
-from streaming.jobs.driver.decoded_batch import decode_row, fresh_rows, newest_log_ids, newest_positions
 from streaming.jobs.queries import BatchResult, Stopwatch, count_reasons
+from streaming.jobs.shards.decoded_batch import decode_row, fresh_rows, newest_log_ids, newest_positions
 from streaming.jobs.streams.sample_columns import columns_of, from_stream, schema_of
 
 if TYPE_CHECKING:

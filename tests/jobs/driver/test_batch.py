@@ -153,7 +153,7 @@ def test_a_first_report_leaves_no_object_per_partition_behind_and_its_blocks_are
     gc.collect()
     assert sum(isinstance(each, PartitionState) for each in gc.get_objects()) - before < 10
     assert applied.changes == len(rows(tmp_path, "partition_changes")) > 300
-    assert len(batch._repeated) == 1
+    assert len(batch.shard.repeated) == 1
 
 
 def test_derived_tables_follow_steps_at_once_heartbeats_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from streaming.contracts.codec import decode, encode, envelope_of
 from streaming.contracts.observations import Channel, Heartbeat, Observation, SnapshotEnd, SourceKind
 from streaming.delta.changes.log import changes_to_arrow
 from streaming.errors import InvalidObservation
-from streaming.jobs.driver.decoded_batch import DecodedBatch, ReadLog, RepeatedBlocks, decode_batch, with_digest
+from streaming.jobs.shards.decoded_batch import DecodedBatch, ReadLog, RepeatedBlocks, decode_batch, with_digest
 from streaming.jobs.streams.bus_source import SCHEMA, arrow_batches
 from streaming.jobs.streams.left_out_blocks import PublishedDigests, cut_end, new_run, published_digests
 from tests.changes.conftest import LAG, Story

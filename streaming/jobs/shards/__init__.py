@@ -1,0 +1,1 @@
+"""The fold of whole Kafka clusters, in the driver or on Spark's executors."""

@@ -1,0 +1,160 @@
+"""Whole Kafka clusters in one place: rows of the bus in, changes out, the state kept between the batches.
+
+The driver has one shard with all clusters, on a local master; on a Spark cluster each partition of the bus is one, on
+whichever executor reads it. A shard commits nothing. Depends on Arrow and the state, not on Spark, and on no table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from streaming.changes.fold import fold
+from streaming.changes.sources import newest_of
+from streaming.changes.state import Change
+from streaming.changes.tombstones import without_expired
+from streaming.contracts.blocks import PartitionsBlock
+from streaming.contracts.events import Subject
+from streaming.contracts.observations import CauseRevised, Channel, ConfigObserved, PartitionObserved, TopicRemoved
+from streaming.delta.changes.log import changes_to_arrow
+from streaming.jobs.queries import BatchResult, Stopwatch, count_reasons
+from streaming.jobs.shards.decoded_batch import RepeatedBlocks, decode_batch
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from streaming.changes.state import FoldResult, ReplicationState, TopicKey
+    from streaming.contracts.identifiers import ClusterId, TopicId
+    from streaming.contracts.observations import Observation
+    from streaming.delta.projections.shared_state import SharedState
+    from streaming.delta.quarantine import RefusedRecord
+    from streaming.jobs.shards.decoded_batch import AppliedPositions, DecodedBatch, ReadLog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folded:
+    """What one batch changes, before it is committed.
+
+    Attributes:
+        rows: of ``partition_changes``, without what only their commit knows.
+        touched: the state that they leave.
+        decoded: what was read.
+        unreported: refused records up to the new positions that no state of their source counts, by source.
+        changes: number of rows, those of sources and clusters aside.
+        only_sources: nothing changed but how far sources were read.
+    """
+
+    rows: pa.Table
+    touched: ReplicationState
+    decoded: DecodedBatch
+    unreported: Mapping[str, int]
+    changes: int
+    only_sources: bool
+
+    @property
+    def refused(self) -> tuple[RefusedRecord, ...]:
+        """The records that were refused."""
+        return self.decoded.refused
+
+    def result(self, version: int, watch: Stopwatch) -> BatchResult:
+        """Return what the batch did; ``version`` is the newest of the change log."""
+        return BatchResult(
+            observations=self.decoded.count,
+            changes=self.changes,
+            refused=len(self.refused),
+            version=version,
+            seconds=watch.seconds,
+            stages=watch.stages,
+            reasons=count_reasons(self.refused),
+        )
+
+
+class Shard:
+    """Folds batches; the only owner of the state of its clusters."""
+
+    def __init__(
+        self, shared: SharedState, refused: Counter[str], read: ReadLog | None = None, published: Path | None = None
+    ) -> None:
+        """Continue a state.
+
+        Args:
+            shared: the state of the clusters at a version of the change log.
+            refused: the applied records that were refused and that no state of their source counts, by source.
+            read: reads blocks of a log that the workers left out.
+            published: the file in which they find the digests of those; None if they leave none out.
+        """
+        self.shared, self._refused = shared, refused
+        self.repeated, self._read = RepeatedBlocks(published), read
+
+    def fold(self, rows: pa.Table, applied: AppliedPositions, watch: Stopwatch) -> Folded:
+        """Fold one batch. Until :meth:`applied` is called, the state is the one before.
+
+        Args:
+            rows: as in ``schemas.bus_schema``.
+            applied: what was applied already.
+            watch: times the stages.
+        """
+        state = self.shared.state
+        decoded = decode_batch(rows, applied, Channel.REPLICATION, self.repeated, self._read)
+        watch.lap("decode")
+        state.load(set(_topics_of(decoded.observations, state.topic_ids)))
+        folded = without_expired(state, fold(state, decoded.observations))
+        watch.lap("fold")
+        self._refused.update(record.source for record in decoded.refused)
+        unreported = set(self._refused)
+        steps = (*folded.changes, *self._of_refused_only(folded, decoded.positions))
+        changes = [self._with_position(change, decoded) for change in steps]
+        for change in changes:
+            if change.source_after is not None:
+                folded.touched.sources[change.source_after.cluster_id, change.source_after.source] = change.source_after
+        return Folded(
+            rows=changes_to_arrow(changes),
+            touched=folded.touched,
+            decoded=decoded,
+            unreported={source: self._refused[source] for source in unreported},
+            changes=sum(change.count for change in folded.changes),
+            only_sources=all(change.subject is Subject.SOURCE for change in changes),
+        )
+
+    def applied(self, folded: Folded, version: int) -> None:
+        """Take over what a batch has changed, at the version that holds it."""
+        self.shared.applied(folded.touched, version, only_sources=folded.only_sources)
+        self.repeated.learn(folded.decoded.blocks, folded.touched, self.shared.state)
+
+    def _of_refused_only(self, folded: FoldResult, positions: Mapping[str, int]) -> Iterator[Change]:
+        """Yield a change per source whose records in this batch were all refused: its position and count move, too.
+
+        Refused records have no time, so the change carries that of the source's newest applied observation.
+        """
+        observed = {change.source_after.source for change in folded.changes if change.source_after is not None}
+        for source in self.shared.state.sources.values():
+            if source.source in positions and source.source not in observed:
+                yield Change(subject=Subject.SOURCE, observation=newest_of(source), source_after=source)
+
+    def _with_position(self, change: Change, decoded: DecodedBatch) -> Change:
+        """Add to the state of a source its position, which only the bus knows, and its refused records."""
+        after = change.source_after
+        if change.subject is not Subject.SOURCE or after is None:
+            return change
+        quarantined = after.quarantined + self._refused.pop(after.source, 0)
+        if after.source in decoded.positions:
+            position, log_id = decoded.positions[after.source], decoded.log_ids.get(after.source)
+            after = after._replace(position=position, log_id=log_id)
+        return replace(change, source_after=after._replace(quarantined=quarantined))
+
+
+def _topics_of(
+    observations: Iterable[Observation], topic_ids: Mapping[tuple[ClusterId, str], TopicId]
+) -> Iterator[TopicKey]:
+    """Yield the topics whose partitions a fold will look up; ``topic_ids``: by cluster and name."""
+    for observed in observations:
+        if isinstance(observed, PartitionObserved | PartitionsBlock | CauseRevised | TopicRemoved):
+            yield observed.cluster_id, observed.topic_id
+        elif isinstance(observed, ConfigObserved):
+            topic_id = topic_ids.get((observed.cluster_id, observed.topic))
+            if topic_id is not None:
+                yield observed.cluster_id, topic_id
