@@ -83,13 +83,16 @@ def _places(
 ) -> JobLocations:
     """Return the places of the configuration, and of the options, which win."""
     from streaming.jobs.queries import JobLocations
+    from streaming.jobs.session import is_local
 
+    kafka = _kafka(settings, bus)
     return JobLocations(
         bus=bus or Path(settings.bus.directory),
         tables=tables_place(settings, tables),
         retention=RetentionPolicy(settings.tables.history_days, settings.tables.reader_minutes),
         checkpoint=checkpoint or Path(settings.job.checkpoint),
-        kafka=_kafka(settings, bus),
+        kafka=kafka,
+        on_executors=kafka is not None and not is_local(),
     )
 
 

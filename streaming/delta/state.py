@@ -7,6 +7,7 @@ So only the changes after its own version are applied to each part. Later rows o
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
 from itertools import count
 from types import NoneType
@@ -88,32 +89,38 @@ def as_of_version(table: StoresTransactions) -> int:
     return BEFORE_FIRST if version is None else int(version)
 
 
-def load_state(directory: Place, holder: TotalsHolder) -> StateVersions:
-    """Read the state tables; clusters first, because their rows say which tombstones are dropped."""
-    clusters, clusters_as_of = _read(directory, CLUSTER_STATE_TABLE)
+def load_state(directory: Place, holder: TotalsHolder, where: str = "true") -> StateVersions:
+    """Read the state tables; clusters first, because their rows say which tombstones are dropped.
+
+    Args:
+        directory: of the tables.
+        holder: receives what they hold.
+        where: SQL over ``cluster_id``: the clusters to read.
+    """
+    clusters, clusters_as_of = _read(directory, CLUSTER_STATE_TABLE, where)
     for cluster, configured in _clusters(clusters, states_of(ClusterState, clusters)):
         holder.put_cluster(cluster, configured)
-    brokers, brokers_as_of = _read(directory, BROKER_STATE_TABLE)
+    brokers, brokers_as_of = _read(directory, BROKER_STATE_TABLE, where)
     removals = brokers["isr_departures"].to_pylist()
     for broker, causes in zip(states_of(BrokerState, brokers), removals, strict=True):
         holder.put_broker(broker)
         for each in causes or ():
             cause = each["cause"] or Cause.UNKNOWN.value
             holder.add_isr_removals(broker.cluster_id, broker.cluster, broker.broker, cause, each["departures"])
-    partitions, partitions_as_of = _read(directory, PARTITION_STATE_TABLE)
+    partitions, partitions_as_of = _read(directory, PARTITION_STATE_TABLE, where)
     holder.put_partitions(partitions)
-    sources, sources_as_of = _read(directory, SOURCE_PROGRESS)
+    sources, sources_as_of = _read(directory, SOURCE_PROGRESS, where)
     for source in states_of(SourceState, sources.filter(pc.equal(sources["channel"], Channel.REPLICATION.value))):
         holder.put_source(source)
     return StateVersions(partitions_as_of, brokers_as_of, clusters_as_of, sources_as_of)
 
 
-def _read(directory: Place, definition: Table) -> tuple[pa.Table, int]:
-    """Read a state table, and the version of the change log up to which it was computed."""
+def _read(directory: Place, definition: Table, where: str) -> tuple[pa.Table, int]:
+    """Read rows of a state table, and the version of the change log up to which it was computed."""
     table = open_ours(directory, definition)
     if table is None:
         return select(None, definition), BEFORE_FIRST
-    return select(table, definition), as_of_version(table)
+    return select(table, definition, where), as_of_version(table)
 
 
 def apply_changes(holder: StateHolder, rows: pa.Table, as_of: StateVersions | None = None) -> None:
@@ -189,12 +196,26 @@ _PARTS: Final[Mapping[Subject, tuple[str, str, Any, Any]]] = {
 
 def count_isr_removals(holder: TotalsHolder, rows: pa.Table, as_of: StateVersions) -> None:
     """Count the brokers that left an ISR in changes that the holder has not counted yet."""
-    fresh = _after(rows.select(["version", "cluster_id", "cluster", "left_isr", "cause"]), as_of.brokers)
-    removed = fresh.filter(pc.greater(pc.fill_null(pc.list_value_length(fresh["left_isr"]), 0), 0))
-    columns = (removed[name].to_pylist() for name in ("cluster_id", "cluster", "left_isr", "cause"))
+    fresh = _after(rows.select(["version", *_OF_REMOVALS]), as_of.brokers)
+    for cluster_id, cluster, broker, cause in _removals(fresh):
+        holder.add_isr_removals(cluster_id, cluster, broker, cause, 1)
+
+
+def isr_removals(rows: pa.Table) -> Counter[tuple[ClusterId, BrokerId, str]]:
+    """Count the brokers that left an ISR in rows of ``partition_changes``, by cluster, broker and cause."""
+    return Counter((cluster_id, broker, cause) for cluster_id, _, broker, cause in _removals(rows))
+
+
+def _removals(rows: pa.Table) -> Iterator[tuple[ClusterId, str, BrokerId, str]]:
+    """Yield cluster id, cluster, broker and cause of each removal."""
+    removed = rows.filter(pc.greater(pc.fill_null(pc.list_value_length(rows["left_isr"]), 0), 0))
+    columns = (removed[name].to_pylist() for name in _OF_REMOVALS)
     for cluster_id, cluster, brokers, cause in zip(*columns, strict=True):
         for broker in brokers:
-            holder.add_isr_removals(cluster_id, cluster, broker, cause or Cause.UNKNOWN.value, 1)
+            yield cluster_id, cluster, broker, cause or Cause.UNKNOWN.value
+
+
+_OF_REMOVALS: Final = ("cluster_id", "cluster", "left_isr", "cause")
 
 
 # States as rows, and rows as states: the one encoder and the one decoder of ``contracts.state``.

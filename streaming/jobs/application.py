@@ -29,7 +29,8 @@ from streaming.jobs.driver.kafka_batch import KafkaBatch
 from streaming.jobs.driver.replication import ProjectionThread, ReplicationBatch
 from streaming.jobs.driver.samples import NewestBatch
 from streaming.jobs.metrics import PREFIX, JobMetrics, Reporter
-from streaming.jobs.queries import OpenedQuery, QueryDefinition
+from streaming.jobs.queries import FrameBatch, OpenedQuery, QueryDefinition
+from streaming.jobs.shards.batch import ShardedBatch
 from streaming.jobs.streams import bus_options, bus_source
 from streaming.jobs.streams.kafka_source import kafka_stream
 from streaming.jobs.supervised import SupervisedQuery
@@ -297,6 +298,10 @@ def _open_incidents(places: JobLocations, settings: JobSettings) -> OpenedQuery:
 
 
 def _open_replication(places: JobLocations, settings: JobSettings) -> OpenedQuery:
+    if places.kafka is not None and places.on_executors:
+        sharded = ShardedBatch(places.tables, places.kafka, places.retention, settings.projection_seconds)
+        rest = ProjectionThread(sharded.project, settings.projection_seconds, sharded.is_overdue)
+        return OpenedQuery(batch=sharded, progress=sharded, background=rest)
     read = partial(DirectoryReader(places.bus).read, Channel.REPLICATION)
     published = _repeated_blocks(places) if places.kafka is None else None  # only our own source leaves blocks out
     batch = ReplicationBatch(places.tables, places.retention, read, published)
@@ -326,6 +331,8 @@ def _open_on_same_bus(
     """Open, and go back where a log of the directory is another one than before: it must have what was applied last."""
     opened = open_query(places, settings)
     if opened.progress is None:
+        return opened
+    if isinstance(opened.batch, FrameBatch):
         return opened
     if places.kafka is not None:  # the records say themselves of which log they are
         return replace(opened, batch=KafkaBatch(cast("OffsetBatch", opened.batch), channel, places.kafka))

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # ships no types
 from pyspark.errors import PySparkException
@@ -22,7 +22,7 @@ from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.spark_errors import spark_failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -47,7 +47,8 @@ POOL: Final = "spark.scheduler.pool"
 class JobLocations:
     """Locations that the job reads and writes: the bus, the Delta tables and their retention, Spark's checkpoints.
 
-    With ``kafka`` that is the bus, and the folder is the collectors' alone.
+    With ``kafka`` that is the bus, and the folder is the collectors' alone. ``on_executors``: Spark's executors fold,
+    each the clusters of the partitions that it reads; else the driver folds them all.
     """
 
     bus: Path
@@ -55,6 +56,7 @@ class JobLocations:
     checkpoint: Path
     retention: RetentionPolicy = KEEP_ALL
     kafka: KafkaReader | None = None
+    on_executors: bool = False
 
     def reader(self) -> JobBus:
         """Return the bus that the job reads."""
@@ -117,6 +119,17 @@ class Batch(Protocol):
         """
 
 
+@runtime_checkable
+class FrameBatch(Protocol):
+    """Applies each micro-batch where its rows are, on Spark's executors; only its driver writes the query's tables."""
+
+    def outcome(self, frame: DataFrame) -> BatchResult:
+        """Apply rows of the stream; a batch that comes again changes nothing."""
+
+    def check_ours(self) -> None:
+        """Check that no other writer has claimed the tables, as :meth:`Batch.check_ours`."""
+
+
 class BatchListener(Protocol):
     """Called for every batch that was applied."""
 
@@ -154,7 +167,7 @@ class OpenedQuery:
         after: the version of the change log that the tables have applied, if the query follows it.
     """
 
-    batch: Batch
+    batch: Batch | FrameBatch
     progress: BusProgress | None = None
     background: BackgroundWriter | None = None
     notes: tuple[str, ...] = ()
@@ -199,7 +212,7 @@ class QueryRun:
         self,
         name: str,
         rows: DataFrame,
-        batch: Batch,
+        batch: Batch | FrameBatch,
         applied: BatchListener,
         *,
         checkpoint: Path,
@@ -261,6 +274,8 @@ class QueryRun:
 
     def _outcome(self, frame: DataFrame) -> tuple[BatchResult, dict[str, float]]:
         """Apply a batch; return what it did, and the seconds of the stages before."""
+        if isinstance(self._batch, FrameBatch):
+            return self._batch.outcome(frame), {}
         began, rows = time.perf_counter(), frame.toArrow()
         seconds = time.perf_counter() - began
         return self._batch.apply(rows), {"toArrow": seconds}
@@ -338,6 +353,24 @@ class BatchResult:
     seconds: float
     stages: Mapping[str, float] = field(default_factory=dict)
     reasons: Mapping[str, int] = field(default_factory=dict)
+
+
+def summed(results: Sequence[BatchResult]) -> BatchResult:
+    """Return what several parts of a batch did together; the version is that of the last."""
+    reasons, stages = Counter[str](), Counter[str]()
+    for each in results:
+        reasons.update(each.reasons)
+        for stage, seconds in each.stages.items():
+            stages[stage] += seconds  # type: ignore[assignment]  # a Counter adds what is a number
+    return BatchResult(
+        observations=sum(each.observations for each in results),
+        changes=sum(each.changes for each in results),
+        refused=sum(each.refused for each in results),
+        version=max((each.version for each in results), default=-1),
+        seconds=sum(each.seconds for each in results),
+        stages=stages,
+        reasons=reasons,
+    )
 
 
 class Stopwatch:

@@ -36,6 +36,7 @@ LOCAL_ONLY: Final = frozenset({
     "spark.driver.host",
     "spark.sql.streaming.checkpointFileManagerClass",
 })  # fmt: skip
+_LOCAL: Final = "local"
 OF_SUBMIT: Final = {
     "--master": "spark.master",
     "--name": "spark.app.name",
@@ -65,13 +66,9 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
     """
     # It logs the trace of whatever a batch raises on its way to Spark; the job reports that when the query fails.
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
-    if "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._jvm is not None:  # noqa: SLF001 - SparkConf asks the same
-        SparkContext._ensure_initialized()  # noqa: SLF001 - under spark-submit only its JVM knows the command line
-        given = dict(SparkConf().getAll())
-        archived: tuple[str, ...] = ()
-    else:
+    given, archived = _given(), tuple[str, ...]()
+    if not _is_submitted():
         os.environ.update(java_environment())
-        given = defaults_file() | submit_arguments(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
         archived = class_archive.using(spark_archive())
     unset: dict[str, bool | float | int | str | None] = {**configuration(app_name, given, jars, extra or {})}
     if JAVA_OPTIONS in unset:
@@ -79,6 +76,24 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
     spark = SparkSession.builder.config(map=unset).getOrCreate()
     _put_on_path_of_workers(spark, Path(streaming.__file__).parents[1])
     return spark
+
+
+def _is_submitted() -> bool:
+    """Return whether a JVM runs already, which spark-submit or the user has started."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._jvm is not None  # noqa: SLF001 - SparkConf asks the same
+
+
+def _given() -> dict[str, str]:
+    """Return what the user configured in Spark."""
+    if _is_submitted():
+        SparkContext._ensure_initialized()  # noqa: SLF001 - under spark-submit only its JVM knows the command line
+        return dict(SparkConf().getAll())
+    return defaults_file() | submit_arguments(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+
+
+def is_local() -> bool:
+    """Return whether Spark runs, or will run, in the driver alone."""
+    return _given().get("spark.master", measured_configuration()["spark.master"]).startswith(_LOCAL)
 
 
 def end_session(spark: SparkSession) -> None:
@@ -106,7 +121,7 @@ def configuration(
 ) -> dict[str, str]:
     """Return what to set besides what the user configured."""
     defaults = {**measured_configuration(), "spark.app.name": app_name, **_of_jars(jars), **extra}
-    is_local = given.get("spark.master", defaults["spark.master"]).startswith("local")
+    is_local = given.get("spark.master", defaults["spark.master"]).startswith(_LOCAL)
     return {key: value for key, value in defaults.items() if key not in given and (is_local or key not in LOCAL_ONLY)}
 
 

@@ -22,7 +22,7 @@ from streaming.bus.kafka.topics import SECONDS, administrator, ensure, error_of,
 from streaming.errors import ConfigurationError, ConnectionRefused, IsrwatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from confluent_kafka.admin import AdminClient
 
@@ -89,6 +89,7 @@ class KafkaReader:
         self._admin: AdminClient | None = None
         self._channels: dict[Channel, _ChannelReading] = {}
         self.left: defaultdict[tuple[Channel, str], set[int]] = defaultdict(set)
+        self._reported: set[tuple[Channel, str, int | None]] = set()
         self._lock = threading.RLock()
 
     def _client(self) -> AdminClient:
@@ -173,6 +174,32 @@ class KafkaReader:
             reading.logs.update(logs)
             reading.offsets.update(offsets)
             reading.records, reading.size = reading.records + records, reading.size + size
+
+    def leave(self, channel: Channel, source: str, before: Iterable[int], at: LogPosition, runs: Iterable[int]) -> None:
+        """Leave a log because the record of another one of its source came.
+
+        Args:
+            channel: of the log.
+            source: of the log.
+            before: the log ids of the runs that were read of it.
+            at: where the last applied record stands.
+            runs: those of the other log.
+        """
+        left = {*before, *([] if at.log_id is None else [at.log_id])}
+        self.left[channel, source] |= left - set(runs)
+        self.report(
+            f"the log {channel}/{source} on the bus was replaced, restored from a copy, or cut since it was "
+            "read: it is read from its beginning; what the bus has lost meanwhile is recorded as missed"
+        )
+
+    def report_two(self, channel: Channel, source: str, log_id: int | None) -> None:
+        """Report, once, that records of a log come that was left: two collectors ship it."""
+        if (channel, source, log_id) not in self._reported:
+            self._reported.add((channel, source, log_id))
+            self.report(
+                f"two collectors ship the log {channel}/{source}: the records of the one that began first "
+                "are refused; give each collector a name of its own (collect.collector), then start the job again"
+            )
 
     def logs(self, channel: Channel) -> list[str]:
         """List the sources of which a record was read since the start, sorted."""

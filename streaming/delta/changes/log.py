@@ -123,11 +123,39 @@ class ChangeLog:
             TableRefused: another writer came first; nothing was written.
         """
         # The version is certain before the commit: the writer commits at exactly this version or not at all.
-        expected = self.version + 1
-        committed_at = self._clock()
+        numbered = in_commit(rows, self.version + 1, self._clock())
+        return self._commit(partial(self._writer.write, numbered, APPEND), positions, log_ids, unreported)
+
+    def commit_files(
+        self,
+        added: Iterable[Mapping[str, Any]],
+        positions: Mapping[str, int],
+        log_ids: Mapping[str, int] = NO_LOG_IDS,
+        unreported: Mapping[str, int] = MappingProxyType({}),
+    ) -> int:
+        """Append files that were written as those of exactly the next version, and move positions, as :meth:`commit`.
+
+        Args:
+            added: the ``add`` action of each.
+            positions: last applied position of every source in the batch.
+            log_ids: of the logs that have one.
+            unreported: refused records up to these positions that no state of their source counts.
+
+        Raises:
+            TableRefused: another writer came first; nothing was written.
+        """
+        return self._commit(partial(self._writer.add_files, added, ()), positions, log_ids, unreported)
+
+    def _commit(
+        self,
+        write: Callable[[Mapping[str, int]], int],
+        positions: Mapping[str, int],
+        log_ids: Mapping[str, int],
+        unreported: Mapping[str, int],
+    ) -> int:
         moved = self._applied.transactions(positions, log_ids)
         counts = {_UNREPORTED + source: count for source, count in unreported.items()}
-        version = self._writer.write(in_commit(rows, expected, committed_at), APPEND, {**moved, **counts})
+        version = write({**moved, **counts})
         self._applied.move(positions, log_ids)
         self._maintenance.after_commit()
         return version
@@ -200,13 +228,20 @@ def _listed_to_arrow(rows: Sequence[Change]) -> pa.Table:
     return pa.Table.from_arrays([own.get(name, shared[name]) for name in UNCOMMITTED.names], schema=UNCOMMITTED)
 
 
-def in_commit(rows: pa.Table, version: int, committed_at: int) -> pa.Table:
-    """Add what makes rows those of one commit: its version, their order in it, and its time in microseconds."""
+def in_commit(rows: pa.Table, version: int, committed_at: int, first: int = 0) -> pa.Table:
+    """Add what makes rows those of one commit: its version, their order in it, and its time in microseconds.
+
+    Args:
+        rows: in their order.
+        version: that the commit makes.
+        committed_at: its time.
+        first: the ``ordinal`` of the first row.
+    """
     count = rows.num_rows
     columns = {
         **{name: rows[name] for name in rows.column_names},
         "version": pa.repeat(pa.scalar(version, pa.int64()), count),
-        "ordinal": pa.array(range(count), pa.int64()),
+        "ordinal": pa.array(range(first, first + count), pa.int64()),
         "committed_at": pa.repeat(pa.scalar(committed_at, pa.int64()), count).cast(SCHEMA.field("committed_at").type),
     }
     return pa.Table.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)

@@ -46,18 +46,21 @@ class Layout(NamedTuple):
     with_statistics: tuple[str, ...]
 
 
-def written(path: Place, rows: pa.Table, layout: Layout, *, is_dense: bool = False) -> Iterator[dict[str, Any]]:
+def written(
+    path: Place, rows: pa.Table, layout: Layout, *, folder: str = "", is_dense: bool = False
+) -> Iterator[dict[str, Any]]:
     """Write rows as data files, one per partition; yield the ``add`` action of each.
 
     Args:
         path: of the table.
         rows: in the table's schema.
         layout: of the table.
+        folder: where in the table the files lie, besides what their partition says; ends with a slash.
         is_dense: the files stay for long, so they are compressed as well as can be.
     """
     for partition, own in _partitions(rows, layout.partitioned_by):
-        folder = "".join(f"{name}={quote(value, safe='')}/" for name, value in partition.items())
-        name = f"{folder}part-{uuid.uuid4()}.parquet"
+        below = "".join(f"{name}={quote(value, safe='')}/" for name, value in partition.items())
+        name = f"{folder}{below}part-{uuid.uuid4()}.parquet"
         content = _parquet(own, _DENSE if is_dense else _SMALL if own.num_rows <= SMALL_ROWS else _LARGE)
         put(file_place(path, name), content)
         yield {

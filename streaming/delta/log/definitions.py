@@ -13,6 +13,7 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.schema import ArrayType, PrimitiveType, StructType
 
+from streaming.delta.log.commit import Layout
 from streaming.delta.log.storage import make_folder, open_table, table_at
 from streaming.delta.log.table_lock import writing
 from streaming.delta.store.place import options_of
@@ -70,13 +71,15 @@ def properties_of(table: Table) -> dict[str, str]:
         "delta.enableExpiredLogCleanup": "false",
         "delta.logRetentionDuration": "interval 30 days",
         "delta.deletedFileRetentionDuration": "interval 10 minutes",
-        STATISTICS_PROPERTY: ",".join(
-            column.name
-            for column in table.columns
-            if column.name in _FILTERED_BY and column.name not in table.partitioned_by
-        ),
+        STATISTICS_PROPERTY: ",".join(file_layout(table).with_statistics),
         LAYOUT_PROPERTY: str(table.layout),
     }
+
+
+def file_layout(table: Table) -> Layout:
+    """Return the layout of the files of a table."""
+    filtered = (column.name for column in table.columns if column.name in _FILTERED_BY)
+    return Layout(tuple(table.partitioned_by), tuple(name for name in filtered if name not in table.partitioned_by))
 
 
 def layout_of(opened: DeltaTable) -> int | None:

@@ -204,6 +204,24 @@ class Writer:
             self._commit(flat, [files[name] for name in gone], transactions or {}, is_new_data=is_new_data)
         return [[add["path"] for add in of_rows] for of_rows in adds]
 
+    def add_files(
+        self, added: Iterable[Mapping[str, Any]], gone: Collection[str], transactions: Mapping[str, int]
+    ) -> int:
+        """Commit files that another process has written at exactly the next version; return that version.
+
+        Args:
+            added: the ``add`` action of each.
+            gone: names of files in the log that they replace.
+            transactions: numbers by name that the same commit stores in the table.
+
+        Raises:
+            TableRefused: another writer came first; nothing was done.
+        """
+        with writing(str(self.path)):
+            files = self.files() if gone else {}
+            self._commit([dict(add) for add in added], [files[name] for name in gone], transactions)
+        return self._version
+
     def replace_where(self, rows: pa.Table, where: str, transactions: Mapping[str, int]) -> None:
         """Replace the rows that match a predicate by others that match it, too, at exactly the next version.
 

@@ -40,14 +40,7 @@ from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.delta.log.writer import APPEND, OVERWRITE, Writer
 from streaming.delta.progress import ProgressTable
 from streaming.delta.projections.shared_state import RecoveredState, SharedState
-from streaming.delta.state import (
-    StateVersions,
-    apply_changes,
-    as_of_version,
-    config_columns,
-    count_isr_removals,
-    load_state,
-)
+from streaming.delta.state import StateVersions, as_of_version, config_columns, count_isr_removals, load_state
 from streaming.errors import TableRefused
 from streaming.runtime.memory import never_collected
 
@@ -109,9 +102,7 @@ class Projections:
             if newest > version:
                 raise self._ahead(newest, f"its newest one is {version}")
             self._removals_version = version
-            self._recovered.load_topics_of(changes, as_of)
-            apply_changes(self._recovered, changes, as_of)
-            count_isr_removals(self._recovered, changes, as_of)
+            self._recovered.follow(changes, as_of)
             return self._recovered.shared(version)
 
     def _ahead(self, version: int, why: object) -> TableRefused:

@@ -16,7 +16,7 @@ from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Subject
 from streaming.contracts.state import COUNTS, EPISODES, SECONDS, UNKNOWN, PartitionState
 from streaming.contracts.tally import MICROS_OF_TOTALS, Shape
-from streaming.delta.state import fields_of, states_of
+from streaming.delta.state import apply_changes, count_isr_removals, fields_of, states_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -96,7 +96,13 @@ class RecoveredState:
         for partition in states_of(PartitionState, rows.filter(with_tombstones)):
             self._state.put_partition(partition)
 
-    def load_topics_of(self, changes: pa.Table, as_of: StateVersions) -> None:
+    def follow(self, changes: pa.Table, as_of: StateVersions) -> None:
+        """Apply rows of the change log to what the state tables had."""
+        self._load_topics_of(changes, as_of)
+        apply_changes(self, changes, as_of)
+        count_isr_removals(self, changes, as_of)
+
+    def _load_topics_of(self, changes: pa.Table, as_of: StateVersions) -> None:
         """Decode at once the topics whose partitions will be set by rows of the change log."""
         is_new = pc.greater(changes["version"], as_of.partitions)
         new = changes.filter(pc.and_(is_new, pc.equal(changes["subject"], Subject.PARTITION.value)))

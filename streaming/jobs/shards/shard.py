@@ -23,6 +23,7 @@ from streaming.jobs.shards.decoded_batch import RepeatedBlocks, decode_batch
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
     import pyarrow as pa
@@ -87,7 +88,7 @@ class Shard:
             read: reads blocks of a log that the workers left out.
             published: the file in which they find the digests of those; None if they leave none out.
         """
-        self.shared, self._refused = shared, refused
+        self.shared, self.refused = shared, refused
         self.repeated, self._read = RepeatedBlocks(published), read
 
     def fold(self, rows: pa.Table, applied: AppliedPositions, watch: Stopwatch) -> Folded:
@@ -98,14 +99,15 @@ class Shard:
             applied: what was applied already.
             watch: times the stages.
         """
-        state = self.shared.state
         decoded = decode_batch(rows, applied, Channel.REPLICATION, self.repeated, self._read)
         watch.lap("decode")
+        self.prepare({observed.cluster_id for observed in decoded.observations})
+        state = self.shared.state
         state.load(set(_topics_of(decoded.observations, state.topic_ids)))
         folded = without_expired(state, fold(state, decoded.observations))
         watch.lap("fold")
-        self._refused.update(record.source for record in decoded.refused)
-        unreported = set(self._refused)
+        self.refused.update(record.source for record in decoded.refused)
+        unreported = set(self.refused)
         steps = (*folded.changes, *self._of_refused_only(folded, decoded.positions))
         changes = [self._with_position(change, decoded) for change in steps]
         for change in changes:
@@ -115,10 +117,13 @@ class Shard:
             rows=changes_to_arrow(changes),
             touched=folded.touched,
             decoded=decoded,
-            unreported={source: self._refused[source] for source in unreported},
+            unreported={source: self.refused[source] for source in unreported},
             changes=sum(change.count for change in folded.changes),
             only_sources=all(change.subject is Subject.SOURCE for change in changes),
         )
+
+    def prepare(self, clusters: AbstractSet[ClusterId]) -> None:
+        """Make the state of clusters ready, before observations of them are folded; here it is that of all."""
 
     def applied(self, folded: Folded, version: int) -> None:
         """Take over what a batch has changed, at the version that holds it."""
@@ -140,7 +145,7 @@ class Shard:
         after = change.source_after
         if change.subject is not Subject.SOURCE or after is None:
             return change
-        quarantined = after.quarantined + self._refused.pop(after.source, 0)
+        quarantined = after.quarantined + self.refused.pop(after.source, 0)
         if after.source in decoded.positions:
             position, log_id = decoded.positions[after.source], decoded.log_ids.get(after.source)
             after = after._replace(position=position, log_id=log_id)

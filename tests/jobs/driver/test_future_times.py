@@ -17,9 +17,9 @@ from streaming.contracts.observations import Channel, Observation, SourceKind
 from streaming.contracts.sample_blocks import offsets_in_blocks
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.errors import InvalidObservation
-from streaming.jobs.shards import decoded_batch
 from streaming.jobs.driver.replication import ReplicationBatch
 from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.shards import decoded_batch
 from streaming.jobs.shards.decoded_batch import decode_row
 from streaming.jobs.streams.sample_columns import BlockColumns, in_columns
 from tests.changes.conftest import Story

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -21,13 +21,16 @@ from streaming.contracts.identifiers import LogPosition
 from streaming.contracts.observations import Channel, Observation
 from streaming.delta.changes.log import ChangeLog
 from streaming.errors import IsrwatchError
-from streaming.jobs.driver.kafka_batch import FOREIGN, KafkaBatch
+from streaming.jobs.driver.kafka_batch import KafkaBatch
 from streaming.jobs.driver.replication import ReplicationBatch
 from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.shards.batch import ShardedBatch
+from streaming.jobs.shards.kafka_rows import FOREIGN
 from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.settings import KafkaBusSettings
 from tests.end_to_end.stories import essence, expected_changes, long_story
 from tests.examples import examples
+from tests.plugins.executors import Executors, OnExecutors
 from tests.plugins.pipeline import rows_of
 
 SOURCE = "metadata_log:a"
@@ -105,8 +108,21 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> Reader:
     return made
 
 
-def open_batch(tables: Path, reader: Reader) -> KafkaBatch:
+def in_driver(tables: Path, reader: Reader) -> KafkaBatch:
     return KafkaBatch(ReplicationBatch(tables), Channel.REPLICATION, reader)
+
+
+def on_executors(tables: Path, reader: Reader) -> OnExecutors:
+    return OnExecutors(ShardedBatch(tables, reader), Executors(chance=random.Random(1)))
+
+
+PLACES = {"driver": in_driver, "executors": on_executors}
+OpenBatch = Callable[[Path, Reader], KafkaBatch | OnExecutors]
+
+
+@pytest.fixture(params=PLACES)
+def open_batch(request: pytest.FixtureRequest) -> OpenBatch:
+    return PLACES[request.param]
 
 
 def changes(tables: Path) -> list[dict[str, Any]]:
@@ -140,21 +156,24 @@ def pieces(records: list[Sent], chance: random.Random) -> Iterator[list[Sent]]:
         at = upto if upto == len(records) else chance.randint(max(upto - 10, 0), upto)
 
 
+@pytest.mark.parametrize("place", PLACES)
 @settings(max_examples=examples(8))
 @given(seed=st.integers(0, 1 << 32))
 def test_however_often_records_come_and_however_batches_are_cut_each_is_applied_once(
-    seed: int, tmp_path_factory: pytest.TempPathFactory
+    place: str, seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     tables = tmp_path_factory.mktemp("tables")
     bus = Reader()
-    batch = open_batch(tables, bus)
+    batch = PLACES[place](tables, bus)
     for each in delivered(random.Random(seed)):
         batch.apply(rows(each))
     assert changes(tables) == expected_changes(STORY)
     assert (missed(tables), bus.said) == ([], [])
 
 
-def test_the_commit_holds_the_next_offset_of_each_partition_and_of_which_topic(tmp_path: Path, reader: Reader) -> None:
+def test_the_commit_holds_the_next_offset_of_each_partition_and_of_which_topic(
+    tmp_path: Path, reader: Reader, open_batch: OpenBatch
+) -> None:
     batch = open_batch(tmp_path, reader)
     run = new_log_id(None)
     batch.apply(rows(sent(log(STORY[:5], run), first=7)))
@@ -167,7 +186,9 @@ def test_the_commit_holds_the_next_offset_of_each_partition_and_of_which_topic(t
     assert reader.start(Channel.REPLICATION, again.offset) == {0: 0, 1: 0}
 
 
-def test_a_gap_before_the_oldest_record_is_told_and_recorded_as_missed(tmp_path: Path, reader: Reader) -> None:
+def test_a_gap_before_the_oldest_record_is_told_and_recorded_as_missed(
+    tmp_path: Path, reader: Reader, open_batch: OpenBatch
+) -> None:
     batch = open_batch(tmp_path, reader)
     records = log(STORY, new_log_id(None))
     batch.apply(rows(sent(records[:5])))
@@ -184,7 +205,7 @@ def test_a_gap_before_the_oldest_record_is_told_and_recorded_as_missed(tmp_path:
 
 
 def test_a_log_that_was_replaced_is_read_from_its_beginning_once_what_came_before_is_applied(
-    tmp_path: Path, reader: Reader
+    tmp_path: Path, reader: Reader, open_batch: OpenBatch
 ) -> None:
     batch = open_batch(tmp_path, reader)
     old, new = log(STORY[:10], new_log_id(None)), log(STORY[10:20], new_log_id(None))
@@ -198,7 +219,9 @@ def test_a_log_that_was_replaced_is_read_from_its_beginning_once_what_came_befor
     assert ReplicationBatch(tmp_path).at(SOURCE) == LogPosition(cast("int", new[-1].position), new[-1].log_id)
 
 
-def test_two_collectors_of_one_name_are_told_and_one_of_them_is_refused(tmp_path: Path, reader: Reader) -> None:
+def test_two_collectors_of_one_name_are_told_and_one_of_them_is_refused(
+    tmp_path: Path, reader: Reader, open_batch: OpenBatch
+) -> None:
     batch = open_batch(tmp_path, reader)
     one, two = log(STORY[:20], new_log_id(None)), log(STORY[:20], new_log_id(None))
     mixed = [record for pair in zip(one, two, strict=True) for record in pair]
@@ -216,7 +239,9 @@ def test_two_collectors_of_one_name_are_told_and_one_of_them_is_refused(tmp_path
     assert len(missed(tmp_path)) == 1
 
 
-def test_a_run_that_goes_on_is_the_same_log_also_if_the_one_before_is_not_named(tmp_path: Path, reader: Reader) -> None:
+def test_a_run_that_goes_on_is_the_same_log_also_if_the_one_before_is_not_named(
+    tmp_path: Path, reader: Reader, open_batch: OpenBatch
+) -> None:
     batch = open_batch(tmp_path, reader)
     first = new_log_id(None)
     second = new_log_id(first)
@@ -227,7 +252,9 @@ def test_a_run_that_goes_on_is_the_same_log_also_if_the_one_before_is_not_named(
     assert reader.said == []
 
 
-def test_positions_are_the_same_on_the_way_from_the_directory_to_kafka_and_back(tmp_path: Path, reader: Reader) -> None:
+def test_positions_are_the_same_on_the_way_from_the_directory_to_kafka_and_back(
+    tmp_path: Path, reader: Reader, open_batch: OpenBatch
+) -> None:
     run = new_log_id(None)
     next_run = new_log_id(run)
     first = log(STORY[:30], run, [run, next_run])
@@ -250,7 +277,7 @@ def as_directory(records: Sequence[Sent]) -> pa.Table:
 
 
 def test_a_record_that_no_collector_has_written_is_in_quarantine_and_keeps_nothing_up(
-    tmp_path: Path, reader: Reader
+    tmp_path: Path, reader: Reader, open_batch: OpenBatch
 ) -> None:
     foreign = Sent(None, True, None, None, None, None, None, b"hello", 1, 0)
     records = [*log(STORY, new_log_id(None)), foreign, foreign._replace(partition=0)]
@@ -260,7 +287,9 @@ def test_a_record_that_no_collector_has_written_is_in_quarantine_and_keeps_nothi
     assert quarantined == [(f"kafka:{TOPIC}/{partition}", FOREIGN, b"hello") for partition in (0, 1)]
 
 
-def test_what_was_cut_and_what_is_damaged_is_in_quarantine_with_its_reason(tmp_path: Path, reader: Reader) -> None:
+def test_what_was_cut_and_what_is_damaged_is_in_quarantine_with_its_reason(
+    tmp_path: Path, reader: Reader, open_batch: OpenBatch
+) -> None:
     records = log(STORY[:10], new_log_id(None))
     records[4] = records[4]._replace(payload=b'{"v":1', damage="a record of 5000 bytes is larger than its topic takes")
     open_batch(tmp_path, reader).apply(rows(sent(records)))
@@ -269,7 +298,9 @@ def test_what_was_cut_and_what_is_damaged_is_in_quarantine_with_its_reason(tmp_p
     assert len(missed(tmp_path)) == 1
 
 
-def test_a_topic_that_was_created_again_is_refused_until_its_query_begins_again(tmp_path: Path, reader: Reader) -> None:
+def test_a_topic_that_was_created_again_is_refused_until_its_query_begins_again(
+    tmp_path: Path, reader: Reader, open_batch: OpenBatch
+) -> None:
     batch = open_batch(tmp_path, reader)
     records = sent(log(STORY[:10], new_log_id(None)))
     batch.apply(rows(records))
@@ -283,7 +314,9 @@ def test_a_topic_that_was_created_again_is_refused_until_its_query_begins_again(
     assert changes(tmp_path) == expected_changes(STORY[:10])
 
 
-def test_the_lag_counts_the_records_of_the_partition_that_were_not_read(tmp_path: Path, reader: Reader) -> None:
+def test_the_lag_counts_the_records_of_the_partition_that_were_not_read(
+    tmp_path: Path, reader: Reader, open_batch: OpenBatch
+) -> None:
     batch = open_batch(tmp_path, reader)
     records = sent(log(STORY[:10], new_log_id(None)))
     batch.apply(rows(records))

@@ -1,0 +1,294 @@
+"""The driver's part where executors fold: one Spark job and one commit to the change log for each micro-batch.
+
+Nothing that grows with the clusters passes here: positions, names of files, the state of sources, the rows of brokers
+and clusters, and refused records, of which few are kept. Depends on Spark for the job alone.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, defaultdict
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from pyspark.sql import SparkSession
+
+from streaming.bus.kafka.reader import offset_name
+from streaming.bus.kafka.records import topic_of
+from streaming.changes.sources import of_replaced_logs
+from streaming.contracts.identifiers import NOWHERE, Micros
+from streaming.contracts.observations import Channel
+from streaming.delta.changes.log import ChangeLog, changes_to_arrow
+from streaming.delta.changes.reader import SECONDS_BETWEEN_HEARTBEATS
+from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
+from streaming.delta.projections.of_clusters import Derived, DerivedTables, recovered_sources
+from streaming.delta.quarantine import Quarantine
+from streaming.jobs.queries import BatchResult, Stopwatch, summed
+from streaming.jobs.shards.task import (
+    RESULT_SCHEMA,
+    Projection,
+    ShardResult,
+    ShardTask,
+    fold_partitions,
+    project_clusters,
+    unpacked,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from streaming.bus.kafka.reader import KafkaReader
+    from streaming.contracts.identifiers import ClusterId, LogPosition
+    from streaming.contracts.state import SourceState
+    from streaming.delta.log.positions import LastCommon
+    from streaming.delta.quarantine import RefusedRecord
+    from streaming.delta.store.place import Place
+    from streaming.jobs.shards.kafka_rows import LogRun
+
+_OVERDUE: Final = 3
+_GROUPS: Final = 4
+"""Tasks among which the clusters are divided of which no row came."""
+
+
+class Pending(NamedTuple):
+    """What the derived tables lack: the newest version that they need, and which clusters it is of."""
+
+    version: int
+    clusters: frozenset[ClusterId]
+
+
+class ShardedBatch:
+    """Commits what executors have folded. The only writer of ``partition_changes``, and of what derives from it."""
+
+    def __init__(
+        self, directory: Place, bus: KafkaReader, policy: RetentionPolicy = KEEP_ALL, project_seconds: float = 1.0
+    ) -> None:
+        """Open the tables.
+
+        Args:
+            directory: of the tables.
+            bus: what is known of its topics.
+            policy: how long history and old files are retained.
+            project_seconds: between two rounds of the derived tables.
+
+        Raises:
+            TableRefused: a table is not ours, or newer than this program.
+        """
+        self._directory, self._bus, self._clock = directory, bus, policy.clock
+        self._topic = topic_of(bus.settings, Channel.REPLICATION)
+        self._change_log = ChangeLog(directory, policy)
+        self._quarantine = Quarantine(directory, Channel.REPLICATION, policy)
+        self._tables = DerivedTables(directory, policy)
+        states = recovered_sources(directory, self._change_log.version)
+        self._sources = {(state.cluster_id, state.source): state for state in states}
+        names = {*(state.source for state in states), *self._quarantine.by_source()}
+        self._refused = +Counter({name: self._change_log.unreported(name) for name in names})
+        self._applied = {name: self._change_log.at(name) for name in names}
+        self._tokens: dict[int, str] = {}
+        self._newest: dict[str, LogRun] = {}
+        self._lock = threading.Lock()
+        self._pause, self._projected_at = project_seconds, time.monotonic()
+        self._stepped = self._change_log.version
+        lacking = frozenset(state.cluster_id for state in states)
+        self._pending = Pending(self._stepped, lacking if self._tables.version < self._stepped else frozenset())
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """Position of the last applied record of each source."""
+        return {source: at.position for source, at in self._applied.items()}
+
+    def position(self, source: str) -> int:
+        """Return the position of the last applied record of a source, -1 for none."""
+        return self.at(source).position
+
+    def at(self, source: str) -> LogPosition:
+        """Return where the last applied record of a source stands."""
+        return self._applied.get(source, NOWHERE)
+
+    def offset(self, name: str) -> int:
+        """Return the offset that the newest commit holds under a name, -1 for none."""
+        return self._change_log.position(name)
+
+    def sources(self) -> tuple[list[SourceState], int]:
+        """Return the state of every source, and the change log version it follows from."""
+        return list(self._sources.values()), self._change_log.version
+
+    def check_ours(self) -> None:
+        """Check that no other writer has claimed the tables.
+
+        Raises:
+            TableRefused: another one has.
+        """
+        self._change_log.check_ours()
+        self._tables.check_ours()
+
+    def outcome(self, frame: DataFrame) -> BatchResult:
+        """Apply one micro-batch: rows as :func:`streaming.jobs.streams.kafka_source.kafka_stream` has them.
+
+        Raises:
+            TableRefused: another job writes the same tables; nothing was written.
+            IsrwatchError: the topic is not the one that the query began to read.
+        """
+        self._bus.check_same(Channel.REPLICATION)
+        with self._lock:
+            return self._outcome(frame)
+
+    def _outcome(self, frame: DataFrame) -> BatchResult:
+        watch, results = Stopwatch(), list[ShardResult]()
+        projection = self._projection()
+        begins: dict[int, int] = {}
+        while True:
+            task = self._task(begins, projection)
+            some = cast("list[ShardResult]", _ran(frame.mapInArrow(partial(fold_partitions, task), RESULT_SCHEMA)))
+            watch.lap("shards")
+            if projection is not None:
+                self._project(
+                    frame.sparkSession, task, projection, [each.derived for each in some if each.derived is not None]
+                )
+                projection = None
+                watch.lap("projections")
+            self._commit(some)
+            watch.lap("commit")
+            results += some
+            begins |= {each.partition: each.next_offset for each in some}
+            if not self._left(some):
+                break
+        self._note(results)
+        done = summed([each.result for each in results])
+        return replace(done, version=self._change_log.version, seconds=watch.seconds, stages=watch.stages)
+
+    def _task(self, begins: Mapping[int, int], projection: Projection | None) -> ShardTask:
+        clusters: defaultdict[str, set[ClusterId]] = defaultdict(set)
+        for cluster_id, source in self._sources:
+            clusters[source].add(cluster_id)
+        return ShardTask(
+            tables=self._directory,
+            topic=self._topic,
+            base=self._change_log.version,
+            committed_at=self._clock(),
+            tokens=dict(self._tokens),
+            begins=dict(begins),
+            applied=dict(self._applied),
+            left={source: set(ids) for (channel, source), ids in self._bus.left.items() if channel == _CHANNEL},
+            refused=dict(self._refused),
+            clusters={source: frozenset(ids) for source, ids in clusters.items()},
+            projection=projection,
+        )
+
+    def _commit(self, results: Sequence[ShardResult]) -> None:
+        """Commit the changes of all shards at the version that their rows carry."""
+        for run in {run for each in results for run in each.piece.refused}:
+            self._bus.report_two(Channel.REPLICATION, run.source, run.log_id)
+        refused = [record for each in results for record in each.refused]
+        self._quarantine.add(cast("Sequence[RefusedRecord]", refused), Micros(self._clock()))
+        unreported = {source: count for each in results for source, count in each.unreported.items()}
+        self._refused = +Counter({**self._refused, **unreported})
+        positions = {source: at for each in results for source, at in each.positions.items()}
+        log_ids = {source: log_id for each in results for source, log_id in each.log_ids.items()}
+        if positions:
+            added = [add for each in results for add in each.added]
+            moved = {**positions, **self._offsets(results)}
+            version = self._change_log.commit_files(added, moved, log_ids, unreported)
+            self._applied |= {source: self._change_log.at(source) for source in positions}
+            self._sources |= {(state.cluster_id, state.source): state for each in results for state in each.sources}
+            if not all(each.only_sources for each in results):
+                self._stepped = version
+            changed = {cluster_id for each in results if each.positions for cluster_id in each.clusters}
+            self._pending = Pending(version, self._pending.clusters | changed)
+        self._tokens |= {each.partition: each.token for each in results}
+
+    def _offsets(self, results: Iterable[ShardResult]) -> dict[str, int]:
+        identity = self._bus.identity(Channel.REPLICATION)
+        return {offset_name(self._topic, identity, each.partition): each.next_offset for each in results}
+
+    def _note(self, results: Sequence[ShardResult]) -> None:
+        """Note how far was read, for the lag."""
+        consumed = {source: at for each in results for source, at in each.consumed.items()}
+        offsets = {each.partition: each.next_offset for each in results}
+        records = sum(each.records for each in results)
+        self._bus.note(Channel.REPLICATION, consumed, offsets, records, sum(each.size for each in results))
+
+    # Logs that are other ones now (the theory is that of ``driver.kafka_batch``).
+
+    def _left(self, results: Iterable[ShardResult]) -> bool:
+        """Go back for the logs that are other ones now; return whether there are rows behind that."""
+        others = [(each.partition, each.piece.other) for each in results if each.piece.other is not None]
+        for each in results:
+            self._newest |= each.piece.newest
+        for partition, run in others:
+            before = self._newest.get(run.source)
+            self._bus.leave(_CHANNEL, run.source, () if before is None else before.runs, self.at(run.source), run.runs)
+            self.go_back([run.source], lambda _source, _at: NOWHERE)
+            self._tokens.pop(partition, None)  # its state of the source is another one now
+        return bool(others)
+
+    def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
+        """Go back where a log is another one now, and commit that; return where its last applied record stood."""
+        before = self._change_log.go_back(sources, last_common)
+        if before:
+            now_at = {source: self._change_log.at(source) for source in before}
+            changes = tuple(of_replaced_logs(self._sources.values(), now_at))
+            self._quarantine.go_back({source: at.position for source, at in now_at.items()})
+            log_ids = {source: at.log_id for source, at in now_at.items() if at.log_id is not None}
+            positions = {source: at.position for source, at in now_at.items()}
+            self._stepped = self._change_log.commit(changes_to_arrow(changes), positions, log_ids)
+            states = [change.source_after for change in changes if change.source_after is not None]
+            self._sources |= {(state.cluster_id, state.source): state for state in states}
+            self._applied |= now_at
+            touched = self._pending.clusters | {state.cluster_id for state in states}
+            self._pending = Pending(self._stepped, touched)
+        return before
+
+    # The derived tables: computed by the shards with a batch, and by other tasks for clusters that no row of it is of.
+
+    def _projection(self) -> Projection | None:
+        """Return what the derived tables have, if a round is due."""
+        return self._present() if self._pending.clusters and self._rested() >= self._rest else None
+
+    @property
+    def _rest(self) -> float:
+        """Seconds between two rounds: after steps few, after mere heartbeats more."""
+        return self._pause if self._stepped > self._tables.version else SECONDS_BETWEEN_HEARTBEATS
+
+    def _rested(self) -> float:
+        return time.monotonic() - self._projected_at
+
+    def _present(self) -> Projection:
+        return Projection(upto=self._tables.upto, files=self._tables.files())
+
+    def _project(self, spark: SparkSession, task: ShardTask, projection: Projection, pieces: list[Derived]) -> None:
+        """Commit a round, with the clusters that no shard has computed."""
+        computed = {cluster_id for piece in pieces for cluster_id in piece.clusters}
+        others = sorted(self._pending.clusters - computed)
+        if others:
+            groups = [others[number::_GROUPS] for number in range(min(_GROUPS, len(others)))]
+            numbers = spark.range(0, len(groups), 1, len(groups))
+            work = partial(project_clusters, task, projection, groups)
+            pieces += cast("list[Derived]", _ran(numbers.mapInArrow(work, RESULT_SCHEMA)))
+        self._tables.commit(pieces, task.base)
+        self._pending = Pending(task.base, frozenset())
+        self._projected_at = time.monotonic()
+
+    def is_overdue(self) -> bool:
+        """Return whether a round is due that no batch brings: nothing has come from the bus."""
+        return bool(self._pending.clusters) and self._rested() >= _OVERDUE * self._rest
+
+    def project(self, spark: SparkSession | None = None) -> None:
+        """Write the derived tables without a batch; ``spark``: None for the running session."""
+        with self._lock:
+            if self._pending.clusters:
+                projection = self._present()
+                running = spark or SparkSession.builder.getOrCreate()
+                self._project(running, self._task({}, projection), projection, [])
+
+
+_CHANNEL: Final = Channel.REPLICATION
+
+
+def _ran(frame: DataFrame) -> list[object]:
+    """Run a Spark job, and return the results of its tasks."""
+    return list(unpacked(frame.toArrow()))

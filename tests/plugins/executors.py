@@ -1,0 +1,93 @@
+"""Executors without Spark: the tasks of a batch run in this process, each in the memory of a worker of its own.
+
+What Spark would do to tasks is drawn: which worker a partition comes to, tasks that fail and run again, tasks that run
+twice, workers that end.
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.jobs.shards import task
+
+if TYPE_CHECKING:
+    from streaming.jobs.shards.batch import ShardedBatch
+    from streaming.jobs.shards.task import ClustersShard
+
+Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+class Executors:
+    """Some workers. ``chance``: None for one steady worker per partition, to which nothing happens."""
+
+    def __init__(self, workers: int = 3, chance: random.Random | None = None) -> None:
+        self._memories: list[dict[tuple[str, int], ClustersShard]] = [{} for _ in range(workers)]
+        self._chance = chance
+        self.loaded = 0
+
+    def run(self, work: Work, rows: pa.Table, partition: int) -> list[pa.RecordBatch]:
+        """Run a task; give the result of the last try."""
+        tries = 1 if self._chance is None else self._chance.choice((1, 1, 2, 3))
+        return [self._tried(work, rows, partition) for _ in range(tries)][-1]
+
+    def _tried(self, work: Work, rows: pa.Table, partition: int) -> list[pa.RecordBatch]:
+        number = partition if self._chance is None else self._chance.randrange(len(self._memories))
+        if self._chance is not None and self._chance.random() < 0.1:
+            self._memories[number % len(self._memories)] = {}
+        # What a worker gets was pickled, and what it holds is another worker's for nobody.
+        copied = pickle.loads(pickle.dumps(work))
+        task._shards.clear()
+        task._shards.update(self._memories[number % len(self._memories)])
+        result = list(copied(iter(rows.combine_chunks().to_batches())))
+        self._memories[number % len(self._memories)] = dict(task._shards)
+        return result
+
+
+class Frame:
+    """What a batch asks of a frame of Spark. Some partitions are one after the other in the rows."""
+
+    def __init__(self, rows: pa.Table, executors: Executors, by: str = "partition", work: Work | None = None) -> None:
+        self._rows, self._executors, self._by, self._work = rows, executors, by, work
+        self.sparkSession = self
+
+    def range(self, _begin: int, end: int, _step: int, _partitions: int) -> Frame:
+        """Give numbers, each in a partition of its own."""
+        return Frame(pa.table({"id": pa.array(range(end), pa.int64())}), self._executors, "id")
+
+    def mapInArrow(self, work: Work, _schema: str) -> Frame:  # noqa: N802 - as Spark names it
+        """Give the same rows with something to be done."""
+        return Frame(self._rows, self._executors, self._by, work)
+
+    def toArrow(self) -> pa.Table:  # noqa: N802 - as Spark names it
+        """Do it, partition by partition."""
+        assert self._work is not None
+        found: list[pa.RecordBatch] = []
+        for number in pc.unique(self._rows[self._by]).to_pylist():
+            own = self._rows.filter(pc.equal(self._rows[self._by], number))
+            found += self._executors.run(self._work, own, number)
+        return pa.Table.from_batches(found, schema=pa.schema([pa.field(task.RESULT, pa.binary())]))
+
+
+class OnExecutors:
+    """A sharded batch that is given rows, as the batches of the driver are."""
+
+    def __init__(self, batch: ShardedBatch, executors: Executors | None = None) -> None:
+        self.batch, self.executors = batch, executors or Executors()
+
+    def apply(self, rows: pa.Table) -> Any:
+        """Apply rows."""
+        return self.batch.outcome(Frame(rows, self.executors))  # type: ignore[arg-type]
+
+    def project(self) -> None:
+        """Write the derived tables, without a batch."""
+        self.batch.project(Frame(pa.table({}), self.executors))  # type: ignore[arg-type]
+
+    def check_ours(self) -> None:
+        """Check that no other writer has claimed the tables."""
+        self.batch.check_ours()
