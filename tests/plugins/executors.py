@@ -41,7 +41,7 @@ class Executors:
         if self._chance is not None and self._chance.random() < 0.1:
             self._memories[number % len(self._memories)] = {}
         # What a worker gets was pickled, and what it holds is another worker's for nobody.
-        copied = pickle.loads(pickle.dumps(work))
+        copied = pickle.loads(pickle.dumps(work))  # noqa: S301 - our own
         task._shards.clear()
         task._shards.update(self._memories[number % len(self._memories)])
         result = list(copied(iter(rows.combine_chunks().to_batches())))
