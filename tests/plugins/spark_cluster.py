@@ -1,4 +1,4 @@
-"""A real standalone Spark cluster on this machine: a master, a worker, and a Python that has no isrwatch.
+"""A real standalone Spark cluster on this machine: a master, workers, and a Python that has no isrwatch.
 
 Fixture ``spark_cluster``: ``spark_cluster.submit_arguments(package)`` is what to put before the launcher.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,21 +31,38 @@ LIGHT = java_options(measured_configuration()[JAVA_OPTIONS], using(spark_archive
 
 
 class SparkCluster:
-    """Master and worker, each a process of its own; what is submitted gets one executor."""
+    """Master and workers, each a process of its own; what is submitted gets one executor of each worker."""
 
-    def __init__(self, directory: Path, python: Path) -> None:
+    def __init__(self, directory: Path, python: Path, workers: int = 1, cores: int = CORES) -> None:
         self.directory, self.python = directory, python
+        self.cores = cores
+        self.workers: list[Program] = []
+        self._workers = workers
         self._programs = Pipeline(directory)
         self.url = f"spark://127.0.0.1:{free_port()}"
 
     def start(self) -> None:
-        """Start both, and wait until the master knows its worker."""
+        """Start all of them, and wait until the master knows its workers."""
         port = self.url.rsplit(":", 1)[1]
         master = self._daemon("master", "master.Master", "--port", port)
         self._programs.eventually(lambda: "I have been elected leader" in master.text(), "the master leads", master)
-        work = ("--cores", str(CORES), "--memory", "1g", "--work-dir", str(self.directory / "work"))
-        self._daemon("worker", "worker.Worker", *work, self.url)
-        self._programs.eventually(lambda: "Registering worker" in master.text(), "the worker is registered", master)
+        for number in range(self._workers):
+            folder = str(self.directory / f"work-{number}")
+            work = ("--cores", str(self.cores), "--memory", "1g", "--work-dir", folder)
+            self.workers.append(self._daemon(f"worker-{number}", "worker.Worker", *work, self.url))
+        self._programs.eventually(
+            lambda: master.text().count("Registering worker") >= self._workers, "the workers are registered", master
+        )
+
+    def executors(self) -> list[int]:
+        """Give the processes of the executors that run."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                is_executor = b"CoarseGrainedExecutorBackend" in (process / "cmdline").read_bytes()
+                if is_executor and (process / "cwd").readlink().is_relative_to(self.directory):
+                    found.append(int(process.name))
+        return found
 
     def _daemon(self, name: str, daemon: str, *arguments: str) -> Program:
         command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{daemon}", "--host", "127.0.0.1"]
@@ -65,8 +83,8 @@ class SparkCluster:
         """Give the command that submits with the code of a package, and nothing else of ours."""
         configuration = {
             "spark.executor.memory": "640m",
-            "spark.executor.cores": str(CORES),
-            "spark.cores.max": str(CORES),
+            "spark.executor.cores": str(self.cores),
+            "spark.cores.max": str(self.cores * self._workers),
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": "2",
