@@ -27,7 +27,7 @@ from streaming.contracts.tables import (
     PARTITION_STATE_TABLE,
     SOURCE_PROGRESS,
 )
-from streaming.delta.log.queries import columns_of, last_of_each, open_ours, select, struct_columns
+from streaming.delta.log.queries import ALL, columns_of, last_of_each, open_ours, select, struct_columns
 from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.errors import TableUnreadable
 
@@ -89,7 +89,7 @@ def as_of_version(table: StoresTransactions) -> int:
     return BEFORE_FIRST if version is None else int(version)
 
 
-def load_state(directory: Place, holder: TotalsHolder, where: str = "true") -> StateVersions:
+def load_state(directory: Place, holder: TotalsHolder, where: str = ALL) -> StateVersions:
     """Read the state tables; clusters first, because their rows say which tombstones are dropped.
 
     Args:

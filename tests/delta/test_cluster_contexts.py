@@ -18,8 +18,8 @@ from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import Channel, ConfigObserved, ConfigOrigin, Observation, SourceKind
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangeReader
+from streaming.delta.incidents.contexts import read_contexts
 from streaming.delta.incidents.rows import rows_of
-from streaming.delta.incidents.table import read_contexts
 from streaming.jobs.driver.replication import ReplicationBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.sources.simulated import SimulatedSource, load_scenario

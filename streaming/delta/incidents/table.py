@@ -9,39 +9,28 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from streaming.changes.incidents.context import BASELINE, ClusterContext
 from streaming.changes.incidents.document import decode_incident
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
-from streaming.contracts.events import Subject
-from streaming.contracts.identifiers import NO_LEADER
-from streaming.contracts.observations import SourceKind
-from streaming.contracts.tables import (
-    BROKER_STATE_TABLE,
-    CLUSTER_STATE_TABLE,
-    INCIDENTS,
-    PARTITION_CHANGES,
-    PARTITION_STATE_TABLE,
-)
+from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.delta.changes.history import unread_upto
-from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.incidents.closed import IncidentCounts, counted, retained
-from streaming.delta.incidents.rows import SCHEMA, in_sync_of, incident_row, rows_of
-from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
+from streaming.delta.incidents.contexts import read_contexts
+from streaming.delta.incidents.rows import SCHEMA, incident_row, rows_of
+from streaming.delta.log.definitions import rows_to_arrow
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
-from streaming.delta.log.queries import open_ours, plain, query, quoted, select
-from streaming.delta.log.storage import open_table, read_file
+from streaming.delta.log.queries import plain
+from streaming.delta.log.storage import read_file
 from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.delta.log.writer import Writer
 from streaming.delta.state import as_of_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from streaming.changes.incidents.incident import Incident
     from streaming.changes.state import ConfiguredTimes
@@ -83,8 +72,8 @@ class IncidentsTable:
         self._written_at = time.monotonic()
         self._merged_on = _NEVER
         self._end_where_changes_expired(unread_upto(directory))
-        contexts = {} if self.version == BEFORE_FIRST else read_contexts(directory, self.version)
-        self._gaps, self._incidents = gaps, IncidentFold(gaps, self._carried(), contexts)
+        self._directory, self._gaps = directory, gaps
+        self._fold: IncidentRows | None = None
 
     def _read_open(self) -> None:
         """Read the files of incidents that may still change."""
@@ -100,8 +89,9 @@ class IncidentsTable:
         parts = [SCHEMA.empty_table(), *(read_file(self._path, file) for file in sorted(files))]
         return pa.concat_tables(parts, promote_options="permissive").select(SCHEMA.names).cast(SCHEMA)
 
-    def _carried(self) -> Iterator[Incident]:
-        return (decode_incident(row["carried"]) for row in self._open.values())
+    def carried(self) -> Iterator[str]:
+        """Yield what a fold needs to continue the incidents that may still change."""
+        return (row["carried"] for row in self._open.values())
 
     def _end_where_changes_expired(self, expired_upto: int) -> None:
         """End what was open when this query was switched off, if changes after its version have expired unread.
@@ -112,7 +102,7 @@ class IncidentsTable:
         is_new = self.version == BEFORE_FIRST
         if is_new or expired_upto <= max(self.version, self._writer.transaction_version(_RESTARTED) or BEFORE_FIRST):
             return
-        for incident in list(self._carried()):
+        for incident in map(decode_incident, list(self.carried())):
             if incident.closed_at is None:
                 incident.release()
                 incident.closed_at = incident.updated_at
@@ -169,135 +159,77 @@ class IncidentsTable:
         Raises:
             TableRefused: another job writes the table; nothing was written, and this object must be opened again.
         """
-        changed: dict[str, tuple[Incident, int, ConfiguredTimes]] = {}
-        count = 0
-        for version, changes in added:
-            if version <= self.version:
-                continue
-            for incident in self._incidents.fold(rows_of(changes, version)):
-                changed[incident.incident_id] = incident, version, self._incidents.times(incident.cluster_id)
-            count += changes.num_rows
-            self.version = version
-        for incident_id, (incident, version, times) in changed.items():
-            may_go_on = self._incidents.remembered(incident)
+        if self._fold is None:
+            self._fold = IncidentRows(self._directory, self._gaps, self.version, self.carried())
+        fresh = [(version, rows) for version, rows in added if version > self.version]
+        self.put(self._fold.fold(fresh), max((version for version, _ in fresh), default=self.version))
+        return sum(rows.num_rows for _, rows in fresh)
+
+    def put(self, changed: Iterable[ChangedIncident], version: int) -> None:
+        """Take over incidents that a fold has changed up to a version of the change log, and write them.
+
+        Raises:
+            TableRefused: as :meth:`apply`.
+        """
+        is_changed = False
+        for incident_id, row, may_go_on in changed:
+            is_changed = True
             self._open.pop(incident_id, None)
-            rows = self._open if may_go_on else self._final
-            rows[incident_id] = incident_row(incident, version, times, self._gaps, may_go_on=may_go_on)
+            (self._open if may_go_on else self._final)[incident_id] = row
+        self.version = version
         is_late = time.monotonic() - self._written_at >= SECONDS_WITHOUT_NEWS and self.version > self._written
-        if changed or is_late or self.version - self._written >= VERSIONS_WITHOUT_NEWS:
+        if is_changed or is_late or self.version - self._written >= VERSIONS_WITHOUT_NEWS:
             self._write({})
-        return count
 
 
-# Cluster facts that incidents need besides the changes, as they were after a version, from the state tables.
-#
-# Each state table may be some versions behind the table of incidents or ahead of it, as a kill left them. The change
-# log has what lies between: it is applied, or taken back. Of a broker or a cluster that has changed since, the newest
-# row up to that version says what it was.
+class ChangedIncident(NamedTuple):
+    """An incident that changed.
 
-
-_Subject = tuple[str, int | None]
-"""Id of a cluster, and of a broker; None for the cluster itself."""
-_TIMES: Final = ("replica_lag_time_max_ms", "broker_session_timeout_ms")
-_TABLE_OF: Final = {
-    Subject.CLUSTER: CLUSTER_STATE_TABLE,
-    Subject.BROKER: BROKER_STATE_TABLE,
-    Subject.PARTITION: PARTITION_STATE_TABLE,
-}
-_COLUMNS_OF: Final = {
-    Subject.CLUSTER: ("cluster_id", "controller", "authority", "sight_until", *_TIMES),
-    Subject.BROKER: (
-        "cluster_id", "broker", "rack", "is_registered", "is_fenced", "is_shutting_down", "maintenance_leases",
-    ),
-    Subject.PARTITION: ("cluster_id", "leader", "isr", "is_deleted", "is_diskless"),
-}  # fmt: skip
-
-
-def read_contexts(directory: Place, version: int) -> dict[str, ClusterContext]:
-    """Read the context of every cluster by its id, as it was after a version of the change log.
-
-    Args:
-        directory: of the tables; one that is not there yet adds nothing.
-        version: of ``partition_changes``. If changes after it have expired, what the state tables hold has to do.
+    Attributes:
+        incident_id: its key.
+        row: of the table.
+        may_go_on: it may still change.
     """
-    contexts: defaultdict[str, ClusterContext] = defaultdict(ClusterContext)
-    as_of: dict[str, int] = {subject: _read_state(directory, subject, contexts) for subject in _TABLE_OF}
-    if unread_upto(directory) > version:
-        return contexts
-    changed_since = set[_Subject]()
-    reader = ChangeReader(directory / PARTITION_CHANGES.name, min(version, *as_of.values()))
-    for at, rows in reader.poll(max(version, *as_of.values())):
-        for row in rows_of(rows, at):
-            subject = Subject.PARTITION if row.subject == BASELINE else row.subject
-            if (upto := as_of.get(subject)) is None:
-                continue  # of sources there is nothing to follow
-            if upto < at <= version:
-                contexts[row.cluster_id].follow(row)
-            elif version < at <= upto and subject == Subject.PARTITION:
-                contexts[row.cluster_id].count(row, -1)
-            elif version < at <= upto:
-                changed_since.add((row.cluster_id, row.broker if subject == Subject.BROKER else None))
-    for cluster_id, broker in changed_since:
-        _go_back(directory, version, (cluster_id, broker), contexts[cluster_id])
-    return contexts
+
+    incident_id: str
+    row: dict[str, Any]
+    may_go_on: bool
 
 
-def _go_back(directory: Place, version: int, subject: _Subject, context: ClusterContext) -> None:
-    """Set a broker or the cluster to what the newest row up to a version says."""
-    cluster_id, broker = subject
-    is_it = "subject = 'cluster'" if broker is None else f"subject = 'broker' AND broker = {broker}"
-    name = cluster_id.replace("'", "''")
-    where = f"{is_it} AND cluster_id = '{name}' AND version <= {version} ORDER BY version DESC, ordinal DESC LIMIT 1"
-    newest = select(open_ours(directory, PARTITION_CHANGES), PARTITION_CHANGES, where)
-    for row in rows_of(newest, version):
-        context.follow(row)
-    if not newest.num_rows:
-        context.forget(broker)
+class IncidentRows:
+    """Folds changes into rows of incidents, those of all clusters or of some."""
 
+    def __init__(
+        self,
+        directory: Place,
+        gaps: IncidentGaps,
+        version: int,
+        carried: Iterable[str],
+        clusters: Collection[str] | None = None,
+    ) -> None:
+        """Continue after a version of the change log.
 
-def _read_state(directory: Place, subject: Subject, contexts: defaultdict[str, ClusterContext]) -> int:
-    """Read one state table into the contexts; return the version that it is computed up to."""
-    definition = _TABLE_OF[subject]
-    table = open_table(directory / definition.name)
-    if table is None:
-        return BEFORE_FIRST
-    # Its own query may not have added new columns yet: they are null.
-    schema = pa.schema([arrow_schema(definition).field(name) for name in _COLUMNS_OF[subject]])
-    existing = {field.name for field in table.schema().fields}.intersection(schema.names)
-    rows = query(table, f"SELECT {quoted(existing)} FROM rows")  # noqa: S608 - our own columns
-    rows = pa.concat_tables([schema.empty_table(), rows], promote_options="default")
-    if subject is Subject.PARTITION:
-        _count_partitions(rows, contexts)
-    else:
-        put = _put_cluster if subject is Subject.CLUSTER else _put_broker
-        for row in _in_micros(rows).to_pylist():
-            put(row, contexts[row["cluster_id"]])
-    return as_of_version(table)
+        Args:
+            directory: of the tables.
+            gaps: between incidents.
+            version: that was applied last.
+            carried: the incidents that may still change, as :meth:`IncidentsTable.carried` has them.
+            clusters: ids of those whose changes will come; None: all.
+        """
+        contexts = {} if version == BEFORE_FIRST else read_contexts(directory, version, clusters)
+        continued = map(decode_incident, carried)
+        own = (each for each in continued if clusters is None or each.cluster_id in clusters)
+        self._gaps, self._incidents = gaps, IncidentFold(gaps, own, contexts)
 
+    def fold(self, added: Iterable[tuple[int, pa.Table]]) -> list[ChangedIncident]:
+        """Apply rows of versions of the change log, oldest first; return what they changed."""
+        changed: dict[str, tuple[Incident, int, ConfiguredTimes]] = {}
+        for version, rows in added:
+            for incident in self._incidents.fold(rows_of(rows, version)):
+                changed[incident.incident_id] = incident, version, self._incidents.times(incident.cluster_id)
+        return [self._changed(*each) for each in changed.values()]
 
-def _in_micros(rows: pa.Table) -> pa.Table:
-    """Return the rows with their moments as numbers."""
-    fields = [item.with_type(pa.int64()) if pa.types.is_timestamp(item.type) else item for item in rows.schema]
-    return rows.cast(pa.schema(fields))
-
-
-def _put_cluster(row: dict[str, Any], context: ClusterContext) -> None:
-    context.controller = NO_LEADER if row["controller"] is None else row["controller"]
-    context.authority = row["authority"] or SourceKind.NONE
-    context.blind_since = row["sight_until"] or 0
-    context.times = context.times.configured(*(row[name] for name in _TIMES))
-
-
-def _put_broker(row: dict[str, Any], context: ClusterContext) -> None:
-    context.racks[row["broker"]] = row["rack"] or ""
-    is_up = bool(row["is_registered"] and not row["is_fenced"])
-    context.set_up(row["broker"], is_up=is_up, is_shutting_down=bool(row["is_shutting_down"]))
-    context.set_leases(row["broker"], row["maintenance_leases"])
-
-
-def _count_partitions(rows: pa.Table, contexts: defaultdict[str, ClusterContext]) -> None:
-    is_left_out = pc.or_(rows["is_deleted"], pc.fill_null(rows["is_diskless"], False))
-    existing = rows.filter(pc.invert(is_left_out)).combine_chunks()
-    columns = (existing[name].combine_chunks() for name in ("cluster_id", "leader", "isr"))
-    for cluster_id, in_sync in in_sync_of(*columns).items():
-        contexts[cluster_id].add_in_sync(in_sync)
+    def _changed(self, incident: Incident, version: int, times: ConfiguredTimes) -> ChangedIncident:
+        may_go_on = self._incidents.remembered(incident)
+        row = incident_row(incident, version, times, self._gaps, may_go_on=may_go_on)
+        return ChangedIncident(incident.incident_id, row, may_go_on)

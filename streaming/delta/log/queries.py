@@ -43,7 +43,17 @@ def query(table: DeltaTable, sql: str) -> pa.Table:
         return ours(pa.table(QueryBuilder().register("rows", table).execute(sql)))
 
 
-def select(table: DeltaTable | None, definition: Table, where: str = "true") -> pa.Table:
+ALL: Final = "true"
+"""SQL that holds of every row."""
+
+
+def where_in(clusters: Iterable[str]) -> str:
+    """Return SQL that holds of the rows of clusters, by their ids."""
+    names = ", ".join("'{}'".format(cluster_id.replace("'", "''")) for cluster_id in sorted(clusters))
+    return f"cluster_id IN ({names})" if names else "false"
+
+
+def select(table: DeltaTable | None, definition: Table, where: str = ALL) -> pa.Table:
     """Read rows of a table in the types and the order of its definition; none where there is no table."""
     schema = arrow_schema(definition)
     if table is None:

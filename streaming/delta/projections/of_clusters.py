@@ -32,7 +32,7 @@ from streaming.delta.changes.reader import rows_between
 from streaming.delta.log.commit import written
 from streaming.delta.log.definitions import arrow_schema, file_layout, rows_to_arrow
 from streaming.delta.log.maintenance import KEEP_ALL, AppendMaintenance, Maintenance, RetentionPolicy
-from streaming.delta.log.queries import select
+from streaming.delta.log.queries import select, where_in
 from streaming.delta.log.storage import read_file
 from streaming.delta.log.writer import OVERWRITE, Writer
 from streaming.delta.progress import ProgressTable
@@ -60,12 +60,6 @@ _ROWS: Final = (CLUSTER_STATE_TABLE, BROKER_STATE_TABLE)
 _OF: Final = "of-"
 _NEVER: Final = -1
 Adds = list[dict[str, Any]]
-
-
-def where_in(clusters: Iterable[ClusterId]) -> str:
-    """Return SQL that holds of the rows of clusters."""
-    names = ", ".join("'{}'".format(cluster_id.replace("'", "''")) for cluster_id in sorted(clusters))
-    return f"cluster_id IN ({names})" if names else "false"
 
 
 def of_clusters(rows: pa.Table, clusters: Collection[ClusterId]) -> pa.Table:

@@ -1,0 +1,141 @@
+"""Cluster facts that incidents need besides the changes, as they were after a version, from the state tables.
+
+Each state table may be some versions behind the table of incidents or ahead of it, as a kill left them. The change log
+has what lies between: it is applied, or taken back. Of a broker or a cluster that has changed since, the newest row up
+to that version says what it was.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.changes.incidents.context import BASELINE, ClusterContext
+from streaming.contracts.events import Subject
+from streaming.contracts.identifiers import NO_LEADER
+from streaming.contracts.observations import SourceKind
+from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, PARTITION_CHANGES, PARTITION_STATE_TABLE
+from streaming.delta.changes.history import unread_upto
+from streaming.delta.changes.reader import ChangeReader
+from streaming.delta.incidents.rows import in_sync_of, rows_of
+from streaming.delta.log.definitions import arrow_schema
+from streaming.delta.log.queries import ALL, open_ours, query, quoted, select, where_in
+from streaming.delta.log.storage import open_table
+from streaming.delta.log.table_log import BEFORE_FIRST
+from streaming.delta.state import as_of_version
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from streaming.delta.store.place import Place
+
+_Subject = tuple[str, int | None]
+"""Id of a cluster, and of a broker; None for the cluster itself."""
+_TIMES: Final = ("replica_lag_time_max_ms", "broker_session_timeout_ms")
+_TABLE_OF: Final = {
+    Subject.CLUSTER: CLUSTER_STATE_TABLE,
+    Subject.BROKER: BROKER_STATE_TABLE,
+    Subject.PARTITION: PARTITION_STATE_TABLE,
+}
+_COLUMNS_OF: Final = {
+    Subject.CLUSTER: ("cluster_id", "controller", "authority", "sight_until", *_TIMES),
+    Subject.BROKER: (
+        "cluster_id", "broker", "rack", "is_registered", "is_fenced", "is_shutting_down", "maintenance_leases",
+    ),
+    Subject.PARTITION: ("cluster_id", "leader", "isr", "is_deleted", "is_diskless"),
+}  # fmt: skip
+
+
+def read_contexts(directory: Place, version: int, clusters: Collection[str] | None = None) -> dict[str, ClusterContext]:
+    """Read the context of each cluster by its id, as it was after a version of the change log.
+
+    Args:
+        directory: of the tables; one that is not there yet adds nothing.
+        version: of ``partition_changes``. If changes after it have expired, what the state tables hold has to do.
+        clusters: ids of those that are read; None: all.
+    """
+    contexts: defaultdict[str, ClusterContext] = defaultdict(ClusterContext)
+    where = ALL if clusters is None else where_in(clusters)
+    as_of: dict[str, int] = {subject: _read_state(directory, subject, contexts, where) for subject in _TABLE_OF}
+    if unread_upto(directory) > version:
+        return contexts
+    changed_since = set[_Subject]()
+    reader = ChangeReader(directory / PARTITION_CHANGES.name, min(version, *as_of.values()))
+    for at, rows in reader.poll(max(version, *as_of.values())):
+        for row in rows_of(rows, at):
+            subject = Subject.PARTITION if row.subject == BASELINE else row.subject
+            if (upto := as_of.get(subject)) is None or not (clusters is None or row.cluster_id in clusters):
+                continue  # of sources there is nothing to follow
+            if upto < at <= version:
+                contexts[row.cluster_id].follow(row)
+            elif version < at <= upto and subject == Subject.PARTITION:
+                contexts[row.cluster_id].count(row, -1)
+            elif version < at <= upto:
+                changed_since.add((row.cluster_id, row.broker if subject == Subject.BROKER else None))
+    for cluster_id, broker in changed_since:
+        _go_back(directory, version, (cluster_id, broker), contexts[cluster_id])
+    return contexts
+
+
+def _go_back(directory: Place, version: int, subject: _Subject, context: ClusterContext) -> None:
+    """Set a broker or the cluster to what the newest row up to a version says."""
+    cluster_id, broker = subject
+    is_it = "subject = 'cluster'" if broker is None else f"subject = 'broker' AND broker = {broker}"
+    name = cluster_id.replace("'", "''")
+    where = f"{is_it} AND cluster_id = '{name}' AND version <= {version} ORDER BY version DESC, ordinal DESC LIMIT 1"
+    newest = select(open_ours(directory, PARTITION_CHANGES), PARTITION_CHANGES, where)
+    for row in rows_of(newest, version):
+        context.follow(row)
+    if not newest.num_rows:
+        context.forget(broker)
+
+
+def _read_state(directory: Place, subject: Subject, contexts: defaultdict[str, ClusterContext], where: str) -> int:
+    """Read one state table into the contexts; return the version that it is computed up to."""
+    definition = _TABLE_OF[subject]
+    table = open_table(directory / definition.name)
+    if table is None:
+        return BEFORE_FIRST
+    # Its own query may not have added new columns yet: they are null.
+    schema = pa.schema([arrow_schema(definition).field(name) for name in _COLUMNS_OF[subject]])
+    existing = {field.name for field in table.schema().fields}.intersection(schema.names)
+    rows = query(table, f"SELECT {quoted(existing)} FROM rows WHERE {where}")  # noqa: S608 - our own columns
+    rows = pa.concat_tables([schema.empty_table(), rows], promote_options="default")
+    if subject is Subject.PARTITION:
+        _count_partitions(rows, contexts)
+    else:
+        put = _put_cluster if subject is Subject.CLUSTER else _put_broker
+        for row in _in_micros(rows).to_pylist():
+            put(row, contexts[row["cluster_id"]])
+    return as_of_version(table)
+
+
+def _in_micros(rows: pa.Table) -> pa.Table:
+    """Return the rows with their moments as numbers."""
+    fields = [item.with_type(pa.int64()) if pa.types.is_timestamp(item.type) else item for item in rows.schema]
+    return rows.cast(pa.schema(fields))
+
+
+def _put_cluster(row: dict[str, Any], context: ClusterContext) -> None:
+    context.controller = NO_LEADER if row["controller"] is None else row["controller"]
+    context.authority = row["authority"] or SourceKind.NONE
+    context.blind_since = row["sight_until"] or 0
+    context.times = context.times.configured(*(row[name] for name in _TIMES))
+
+
+def _put_broker(row: dict[str, Any], context: ClusterContext) -> None:
+    context.racks[row["broker"]] = row["rack"] or ""
+    is_up = bool(row["is_registered"] and not row["is_fenced"])
+    context.set_up(row["broker"], is_up=is_up, is_shutting_down=bool(row["is_shutting_down"]))
+    context.set_leases(row["broker"], row["maintenance_leases"])
+
+
+def _count_partitions(rows: pa.Table, contexts: defaultdict[str, ClusterContext]) -> None:
+    is_left_out = pc.or_(rows["is_deleted"], pc.fill_null(rows["is_diskless"], False))
+    existing = rows.filter(pc.invert(is_left_out)).combine_chunks()
+    columns = (existing[name].combine_chunks() for name in ("cluster_id", "leader", "isr"))
+    for cluster_id, in_sync in in_sync_of(*columns).items():
+        contexts[cluster_id].add_in_sync(in_sync)
