@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
 
 from streaming.bus.directory import DirectoryReader
+from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.contracts.identifiers import LogPosition
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import PARTITION_CHANGES
@@ -72,6 +73,7 @@ class Application:
         self.queries = tuple(
             SupervisedQuery(name, definition, settings, places, report)
             for name, definition in chosen(settings.queries).items()
+            if name != INCIDENTS or not shards_fold_incidents(settings, places)
         )
         self._flush()
         self.reporter = Reporter(self.queries, places)
@@ -243,6 +245,8 @@ SAMPLES_TRIGGER_SECONDS: Final = 1.0
 # Each batch of samples rewrites tables as large as the Kafka cluster, so its batches exceed job.batch_bytes.
 SAMPLES_BATCH_FACTOR: Final = 4
 INCIDENTS_TRIGGER_SECONDS: Final = 1.0
+REPLICATION: Final = "replication"
+INCIDENTS: Final = "incidents"
 _SAMPLE_COLUMNS: Final = {bus_options.SAMPLE_COLUMNS: "true"}
 
 
@@ -290,6 +294,11 @@ def unapplied(channel: Channel, places: JobLocations, progress: BusProgress) -> 
     }
 
 
+def shards_fold_incidents(settings: JobSettings, places: JobLocations) -> bool:
+    """Return whether incidents have no query: the shards fold them with the changes that they write."""
+    return places.on_executors and {REPLICATION, INCIDENTS} <= chosen(settings.queries).keys()
+
+
 def _open_incidents(places: JobLocations, settings: JobSettings) -> OpenedQuery:
     batch = IncidentsBatch(
         places.tables, settings.incident_gap_seconds, settings.incident_rolling_gap_seconds, places.retention
@@ -299,7 +308,10 @@ def _open_incidents(places: JobLocations, settings: JobSettings) -> OpenedQuery:
 
 def _open_replication(places: JobLocations, settings: JobSettings) -> OpenedQuery:
     if places.kafka is not None and places.on_executors:
-        sharded = ShardedBatch(places.tables, places.kafka, places.retention, settings.projection_seconds)
+        gaps = None
+        if shards_fold_incidents(settings, places):
+            gaps = IncidentGaps.of_seconds(settings.incident_gap_seconds, settings.incident_rolling_gap_seconds)
+        sharded = ShardedBatch(places.tables, places.kafka, places.retention, settings.projection_seconds, gaps)
         rest = ProjectionThread(sharded.project, settings.projection_seconds, sharded.is_overdue)
         return OpenedQuery(batch=sharded, progress=sharded, background=rest)
     read = partial(DirectoryReader(places.bus).read, Channel.REPLICATION)
@@ -359,7 +371,7 @@ def _samples(channel: Channel) -> QueryDefinition:
 
 
 QUERIES: Final[dict[str, QueryDefinition]] = {
-    "replication": QueryDefinition(
+    REPLICATION: QueryDefinition(
         stream=partial(_bus, Channel.REPLICATION),
         open=partial(_open_on_same_bus, Channel.REPLICATION, _open_replication),
         trigger_seconds=lambda settings: settings.trigger_seconds,
@@ -367,9 +379,7 @@ QUERIES: Final[dict[str, QueryDefinition]] = {
     ),
     "offsets": _samples(Channel.OFFSETS),
     "metrics": _samples(Channel.METRICS),
-    "incidents": QueryDefinition(
-        stream=None, open=_open_incidents, trigger_seconds=lambda _: INCIDENTS_TRIGGER_SECONDS
-    ),
+    INCIDENTS: QueryDefinition(stream=None, open=_open_incidents, trigger_seconds=lambda _: INCIDENTS_TRIGGER_SECONDS),
 }
 
 

@@ -310,6 +310,11 @@ class IncidentGaps:
     usual: int = 60_000_000
     rolling: int = 900_000_000
 
+    @classmethod
+    def of_seconds(cls, usual: float, rolling: float) -> IncidentGaps:
+        """Return the gaps for seconds."""
+        return cls(usual=round(usual * 1e6), rolling=round(rolling * 1e6))
+
     def of(self, incident: Incident) -> int:
         """Return how long this incident stays open: in a rolling restart the next turn may come late."""
         return self.rolling if is_rolling(incident) else self.usual

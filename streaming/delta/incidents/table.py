@@ -165,6 +165,16 @@ class IncidentsTable:
         self.put(self._fold.fold(fresh), max((version for version, _ in fresh), default=self.version))
         return sum(rows.num_rows for _, rows in fresh)
 
+    def hand_over(self) -> None:
+        """Let another fold continue what was applied here; what it changes comes to :meth:`put`."""
+        self._fold = None
+        self.save()
+
+    def save(self) -> None:
+        """Write up to which version everything was applied, if the table does not say so yet."""
+        if self.version > self._written:
+            self._write({})
+
     def put(self, changed: Iterable[ChangedIncident], version: int) -> None:
         """Take over incidents that a fold has changed up to a version of the change log, and write them.
 

@@ -13,7 +13,7 @@ from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.delta.changes.reader import by_version
 from streaming.delta.incidents.table import IncidentsTable
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
-from streaming.jobs.queries import MICROS, BatchResult
+from streaming.jobs.queries import BatchResult
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +32,7 @@ class IncidentsBatch:
         Raises:
             TableRefused: the table is not ours, or newer than this program.
         """
-        gaps = IncidentGaps(usual=round(gap_seconds * MICROS), rolling=round(rolling_gap_seconds * MICROS))
+        gaps = IncidentGaps.of_seconds(gap_seconds, rolling_gap_seconds)
         self._table = IncidentsTable(directory, gaps, policy)
 
     @property

@@ -20,14 +20,17 @@ from streaming.bus.kafka.records import topic_of
 from streaming.changes.sources import of_replaced_logs
 from streaming.contracts.identifiers import NOWHERE, Micros
 from streaming.contracts.observations import Channel
+from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.log import ChangeLog, changes_to_arrow
-from streaming.delta.changes.reader import SECONDS_BETWEEN_HEARTBEATS
+from streaming.delta.changes.reader import SECONDS_BETWEEN_HEARTBEATS, ChangeReader
+from streaming.delta.incidents.table import IncidentsTable
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.projections.of_clusters import Derived, DerivedTables, recovered_sources
 from streaming.delta.quarantine import Quarantine
 from streaming.jobs.queries import BatchResult, Stopwatch, summed
 from streaming.jobs.shards.task import (
     RESULT_SCHEMA,
+    OpenIncidents,
     Projection,
     ShardResult,
     ShardTask,
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from streaming.bus.kafka.reader import KafkaReader
+    from streaming.changes.incidents.grouping import IncidentGaps
     from streaming.contracts.identifiers import ClusterId, LogPosition
     from streaming.contracts.state import SourceState
     from streaming.delta.log.positions import LastCommon
@@ -50,6 +54,7 @@ if TYPE_CHECKING:
     from streaming.jobs.shards.kafka_rows import LogRun
 
 _OVERDUE: Final = 3
+_VERSIONS_AT_ONCE: Final = 10
 _GROUPS: Final = 4
 """Tasks among which the clusters are divided of which no row came."""
 
@@ -65,7 +70,12 @@ class ShardedBatch:
     """Commits what executors have folded. The only writer of ``partition_changes``, and of what derives from it."""
 
     def __init__(
-        self, directory: Place, bus: KafkaReader, policy: RetentionPolicy = KEEP_ALL, project_seconds: float = 1.0
+        self,
+        directory: Place,
+        bus: KafkaReader,
+        policy: RetentionPolicy = KEEP_ALL,
+        project_seconds: float = 1.0,
+        gaps: IncidentGaps | None = None,
     ) -> None:
         """Open the tables.
 
@@ -74,6 +84,7 @@ class ShardedBatch:
             bus: what is known of its topics.
             policy: how long history and old files are retained.
             project_seconds: between two rounds of the derived tables.
+            gaps: between incidents, which the shards fold, too; None: they do not.
 
         Raises:
             TableRefused: a table is not ours, or newer than this program.
@@ -83,6 +94,7 @@ class ShardedBatch:
         self._change_log = ChangeLog(directory, policy)
         self._quarantine = Quarantine(directory, Channel.REPLICATION, policy)
         self._tables = DerivedTables(directory, policy)
+        self._gaps, self._incidents = gaps, None if gaps is None else self._followed(gaps, policy)
         states = recovered_sources(directory, self._change_log.version)
         self._sources = {(state.cluster_id, state.source): state for state in states}
         names = {*(state.source for state in states), *self._quarantine.by_source()}
@@ -95,6 +107,15 @@ class ShardedBatch:
         self._stepped = self._change_log.version
         lacking = frozenset(state.cluster_id for state in states)
         self._pending = Pending(self._stepped, lacking if self._tables.version < self._stepped else frozenset())
+
+    def _followed(self, gaps: IncidentGaps, policy: RetentionPolicy) -> IncidentsTable:
+        """Open the incidents, and bring them up to the change log: a kill has left them a few versions behind."""
+        incidents = IncidentsTable(self._directory, gaps, policy)
+        reader = ChangeReader(self._directory / PARTITION_CHANGES.name, incidents.version)
+        while reader.version < self._change_log.version:
+            incidents.apply(reader.poll(min(reader.version + _VERSIONS_AT_ONCE, self._change_log.version)))
+        incidents.hand_over()
+        return incidents
 
     @property
     def positions(self) -> dict[str, int]:
@@ -125,6 +146,8 @@ class ShardedBatch:
         """
         self._change_log.check_ours()
         self._tables.check_ours()
+        if self._incidents is not None:
+            self._incidents.check_ours()
 
     def outcome(self, frame: DataFrame) -> BatchResult:
         """Apply one micro-batch: rows as :func:`streaming.jobs.streams.kafka_source.kafka_stream` has them.
@@ -177,7 +200,13 @@ class ShardedBatch:
             refused=dict(self._refused),
             clusters={source: frozenset(ids) for source, ids in clusters.items()},
             projection=projection,
+            incidents=self._open_incidents(),
         )
+
+    def _open_incidents(self) -> OpenIncidents | None:
+        if self._gaps is None or self._incidents is None:
+            return None
+        return OpenIncidents(gaps=self._gaps, carried=tuple(self._incidents.carried()))
 
     def _commit(self, results: Sequence[ShardResult]) -> None:
         """Commit the changes of all shards at the version that their rows carry."""
@@ -199,6 +228,8 @@ class ShardedBatch:
                 self._stepped = version
             changed = {cluster_id for each in results if each.positions for cluster_id in each.clusters}
             self._pending = Pending(version, self._pending.clusters | changed)
+            if self._incidents is not None:
+                self._incidents.put((incident for each in results for incident in each.incidents), version)
         self._tokens |= {each.partition: each.token for each in results}
 
     def _offsets(self, results: Iterable[ShardResult]) -> dict[str, int]:
@@ -270,6 +301,8 @@ class ShardedBatch:
             work = partial(project_clusters, task, projection, groups)
             pieces += cast("list[Derived]", _ran(numbers.mapInArrow(work, RESULT_SCHEMA)))
         self._tables.commit(pieces, task.base)
+        if self._incidents is not None:
+            self._incidents.save()
         self._pending = Pending(task.base, frozenset())
         self._projected_at = time.monotonic()
 

@@ -34,6 +34,7 @@ from streaming.bus.kafka.reader import Consumed
 from streaming.contracts.identifiers import NOWHERE, ClusterId, LogPosition
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.log import in_commit
+from streaming.delta.incidents.table import IncidentRows
 from streaming.delta.log.commit import written
 from streaming.delta.log.definitions import file_layout
 from streaming.delta.projections.of_clusters import ClustersState, derived, recovered
@@ -47,7 +48,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from streaming.changes.incidents.grouping import IncidentGaps
     from streaming.contracts.state import SourceState
+    from streaming.delta.incidents.table import ChangedIncident
     from streaming.delta.projections.of_clusters import Adds, Derived, DerivedUpto
     from streaming.delta.store.place import Place
     from streaming.jobs.queries import BatchResult
@@ -71,6 +74,14 @@ class Projection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenIncidents:
+    """The incidents that may still change at the version of a task, and how incidents are told apart."""
+
+    gaps: IncidentGaps
+    carried: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShardTask:
     """What the driver says of a batch, to every shard.
 
@@ -86,6 +97,7 @@ class ShardTask:
         refused: applied records that were refused and that no state of their source counts, by source.
         clusters: those that each source has reported of.
         projection: the derived tables are written as of ``base`` with this batch; None: they are not.
+        incidents: None: another job folds them, or none.
     """
 
     tables: Place
@@ -99,6 +111,7 @@ class ShardTask:
     refused: Mapping[str, int] = field(default_factory=dict)
     clusters: Mapping[str, frozenset[ClusterId]] = field(default_factory=dict)
     projection: Projection | None = None
+    incidents: OpenIncidents | None = None
 
     def at(self, source: str) -> LogPosition:
         """Return where the last applied record of a source stands."""
@@ -127,6 +140,7 @@ class ShardResult:
         records: how many were read.
         size: their bytes.
         derived: of the clusters that the worker had before the batch; None where nothing was asked for.
+        incidents: those that changed.
     """
 
     partition: int
@@ -146,6 +160,7 @@ class ShardResult:
     records: int
     size: int
     derived: Derived | None
+    incidents: Sequence[ChangedIncident]
 
 
 class ClustersShard(Shard):
@@ -158,10 +173,14 @@ class ClustersShard(Shard):
         self.token = ""
         self.clusters: set[ClusterId] = set()
         self.state = ClustersState(self.shared, Counter())
+        self.incidents: IncidentRows | None = None
+        self._open: OpenIncidents | None = None
 
-    def stay_at(self, version: int) -> None:
-        """Move to a version that has changed nothing of these clusters."""
-        self.shared.version = version
+    def begin(self, task: ShardTask) -> None:
+        """Begin a task. What was committed since the last one has changed nothing of these clusters."""
+        self.shared.version = task.base
+        self._open = task.incidents
+        self.token = ""  # until this task has ended: its state is half done if it fails
 
     def prepare(self, clusters: AbstractSet[ClusterId]) -> None:
         """Read the clusters that are not here; those that are, too, because a state is read as a whole."""
@@ -170,6 +189,10 @@ class ClustersShard(Shard):
         self.clusters |= clusters
         self.state = recovered(self._tables, self.shared.version, self.clusters)
         self.shared = self.state.shared
+        if (told := self._open) is not None:
+            self.incidents = IncidentRows(
+                self._tables, told.gaps, self.shared.version, told.carried, clusters=self.clusters
+            )
 
 
 _shards: Final[dict[tuple[str, int], ClustersShard]] = {}
@@ -183,8 +206,7 @@ def shard_of(task: ShardTask, partition: int) -> ClustersShard:
         if key[0] == tables and shard.token != task.tokens.get(key[1]):
             del _shards[key]
     shard = _shards.setdefault((tables, partition), ClustersShard(task.tables, task.base))
-    shard.stay_at(task.base)
-    shard.token = ""  # until this task has ended: its state is half done if it fails
+    shard.begin(task)
     return shard
 
 
@@ -222,7 +244,7 @@ def folded_partition(task: ShardTask, partition: int, rows: pa.Table) -> ShardRe
     folded = shard.fold(as_bus_rows(piece.rows), task, watch)
     computed = None if task.projection is None else _derived(task, task.projection, shard)
     watch.lap("projections")
-    added = _written(task, partition, shard, folded) if folded.decoded.positions else []
+    added, incidents = _written(task, partition, shard, folded) if folded.decoded.positions else ([], [])
     watch.lap("write")
     shard.token = uuid.uuid4().hex
     return ShardResult(
@@ -243,17 +265,20 @@ def folded_partition(task: ShardTask, partition: int, rows: pa.Table) -> ShardRe
         records=len(piece.rows),
         size=pc.sum(pc.binary_length(piece.rows["payload"])).as_py() or 0,
         derived=computed,
+        incidents=incidents,
     )
 
 
-def _written(task: ShardTask, partition: int, shard: ClustersShard, folded: Folded) -> Adds:
-    """Write the rows of a batch as those of the version that it will make, and take them over."""
+def _written(
+    task: ShardTask, partition: int, shard: ClustersShard, folded: Folded
+) -> tuple[Adds, list[ChangedIncident]]:
+    """Write the rows of a batch as those of the version that it will make, and take them over; follow incidents."""
     version = task.base + 1
     rows = in_commit(folded.rows, version, task.committed_at, partition * ROWS_OF_A_SHARD)
     added = list(written(task.tables / PARTITION_CHANGES.name, rows, file_layout(PARTITION_CHANGES)))
     shard.applied(folded, version)
     shard.state.count_removals(rows)
-    return added
+    return added, [] if shard.incidents is None else shard.incidents.fold([(version, rows)])
 
 
 def _derived(task: ShardTask, projection: Projection, shard: ClustersShard) -> Derived:
