@@ -14,11 +14,9 @@
 #   - unless the log is one that was left before, in this process: then two collectors have one name, and their records
 #     alternate. Those of the log that was left are refused, and that is said; the other log continues.
 #
-# A topic has two channels of samples, and a query each. Rows of the other channel only say how far was read.
-#
 # Offsets. With the changes of a batch the offsets behind it are committed, so after a crash reading continues there.
-# The tables of samples are many, each with commits of its own: they hold the offsets where the newest batch began,
-# because it may be in some of the tables only; what comes again is not newer, and changes nothing.
+# The tables of samples are many, each with commits of its own: ``source_progress`` holds their offsets, with the
+# positions that go with them. What was applied since it was written comes again, and changes nothing.
 
 from __future__ import annotations
 
@@ -106,8 +104,6 @@ class KafkaBatch:
         applied: dict[str, LogPosition] = {}
         last: tuple[LogRun, int] | None = None
         for index, (run, position) in enumerate(zip(runs, positions, strict=True)):
-            if run is None:
-                continue
             if last is not None and run is last[0]:
                 last = run, position
                 continue
@@ -154,33 +150,27 @@ class KafkaBatch:
             )
 
     def _applied(self, rows: pa.Table) -> BatchResult:
-        """Apply rows of the bus with the offsets that go with them."""
-        own = _once(rows.filter(rows["is_of_channel"]))
-        return self._batch.apply(_as_bus_rows(own), self._offsets(rows))
-
-    def _offsets(self, rows: pa.Table) -> dict[str, int]:
-        is_replication = self._channel is Channel.REPLICATION
+        """Apply rows of the bus with the offsets behind them."""
         identity = self._bus.identity(self._channel)
-        read = rows.group_by("partition").aggregate([("offset", "max"), ("offset", "min")])
-        return {
-            offset_name(self._topic, identity, row["partition"]): (
-                row["offset_max"] + 1 if is_replication else row["offset_min"]
-            )
-            for row in read.to_pylist()
-        }
+        offsets = {offset_name(self._topic, identity, number): offset for number, offset in _behind(rows).items()}
+        return self._batch.apply(_as_bus_rows(_once(rows)), offsets)
 
     def _note(self, rows: pa.Table) -> None:
         """Note how far was read, for the lag."""
-        own = rows.filter(rows["is_of_channel"])
-        logs = own.group_by(["source", "partition"]).aggregate([("end", "max")]).to_pylist()
-        offsets = rows.group_by("partition").aggregate([("offset", "max")]).to_pylist()
+        logs = rows.group_by(["source", "partition"]).aggregate([("end", "max")]).to_pylist()
         self._bus.note(
             self._channel,
             {row["source"]: Consumed(row["partition"], row["end_max"]) for row in logs},
-            {row["partition"]: row["offset_max"] + 1 for row in offsets},
-            len(own),
-            pc.sum(pc.binary_length(own["payload"])).as_py() or 0,
+            _behind(rows),
+            len(rows),
+            pc.sum(pc.binary_length(rows["payload"])).as_py() or 0,
         )
+
+
+def _behind(rows: pa.Table) -> dict[int, int]:
+    """Return the offset behind the rows of each partition."""
+    read = rows.group_by("partition").aggregate([("offset", "max")]).to_pylist()
+    return {row["partition"]: row["offset_max"] + 1 for row in read}
 
 
 def _with_foreign(rows: pa.Table, topic: str) -> pa.Table:
@@ -202,15 +192,12 @@ def _with_foreign(rows: pa.Table, topic: str) -> pa.Table:
     return pa.table({name: replaced.get(name, rows[name]) for name in rows.column_names})
 
 
-def _runs_of(rows: pa.Table) -> list[LogRun | None]:
-    """Return the run of each row, one object for equal ones; None for a row of another channel."""
-    columns = (rows[name].to_pylist() for name in ("source", "log_id", "runs", "is_of_channel"))
+def _runs_of(rows: pa.Table) -> list[LogRun]:
+    """Return the run of each row, one object for equal ones."""
+    columns = (rows[name].to_pylist() for name in ("source", "log_id", "runs"))
     distinct: dict[tuple[str, int | None, str | None], LogRun] = {}
-    of_rows: list[LogRun | None] = []
-    for source, log_id, text, is_of_channel in zip(*columns, strict=True):
-        if not is_of_channel:
-            of_rows.append(None)
-            continue
+    of_rows: list[LogRun] = []
+    for source, log_id, text in zip(*columns, strict=True):
         key = source, log_id, text
         if key not in distinct:
             distinct[key] = LogRun(source, log_id, _numbers(text))
@@ -222,7 +209,7 @@ def _numbers(text: str | None) -> tuple[int, ...]:
     return tuple(int(number) for number in (text or "").split(",") if number.isdecimal())
 
 
-def _without(rows: pa.Table, runs: list[LogRun | None], refused: set[LogRun]) -> pa.Table:
+def _without(rows: pa.Table, runs: list[LogRun], refused: set[LogRun]) -> pa.Table:
     if not refused:
         return rows
     return rows.filter(pa.array([run not in refused for run in runs], pa.bool_()))
