@@ -239,7 +239,7 @@ def no_controller(settings: AlertSettings) -> Rule:
     )
 
 
-# Offsets and broker metrics have channels of their own and contain no ISR changes.
+# Samples have a channel of their own and contain no ISR changes.
 _REPLICATION = 'channel="replication"'
 # In that channel, too: who votes, leases, and the poller, all of which continue without a controller.
 _LOG = 'channel="replication", source=~"metadata_log:.*"'

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from dashboards.alerts.settings import AlertSettings
 
-# Offsets and broker metrics have channels of their own and contain no ISR changes.
+# Samples have a channel of their own and contain no ISR changes.
 _REPLICATION: Final = 'channel="replication"'
 
 

@@ -211,8 +211,9 @@ class ClusterDraft:
         self._sources[channel, state.source] = progress
         self._watch(progress)
 
-    def put_sample_time(self, channel: str, source: str, moment: Micros) -> None:
+    def put_sample_time(self, source: str, moment: Micros) -> None:
         """Take over that a source of samples was heard at a moment; nothing else is known of it by that."""
+        channel = Channel.SAMPLES.value
         before = self._sources.get((channel, source))
         unheard = SourceState(self._cluster.cluster_id, self._cluster.cluster, source, SourceKind.NONE)
         progress = before or SourceProgress(channel, unheard, is_counted=False)

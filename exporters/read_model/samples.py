@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from exporters.read_model.cluster_samples import LaggingReplica, PartitionOffsets, ReplicaOffsets, TopicSize
 from streaming.contracts.events import OF_LEADERS
 from streaming.contracts.identifiers import NO_LEADER, Micros
-from streaming.contracts.observations import Channel
 from streaming.contracts.state import SourceLag, SourceState
 from streaming.delta.log.queries import columns_of, plain, rows_as
 from streaming.delta.state import states_of
@@ -51,21 +50,20 @@ OFFSETS_COLUMNS: Final = (
 _LOG_COLUMNS: Final = ("topic_id", "partition", "broker", "log_start_offset", "log_end_offset", "size_bytes")
 
 
-def read_rows(rows: pa.Table, name: str, row: type[Any], channel: Channel) -> Put:
+def read_rows(rows: pa.Table, name: str, row: type[Any]) -> Put:
     """Read a whole table of samples, of the clusters whose state is there.
 
     Args:
         rows: of the table.
         name: of the table, and of the field of ``ClusterSamples``.
         row: what is read of each.
-        channel: that the samples came on.
 
     Returns:
         what takes them over.
     """
     owners, of_cluster = _by_cluster(rows, row)
     samples = {cluster_id: tuple(each) for cluster_id, each in of_cluster.items()}
-    put_progress_of_samples = _read_progress(channel, rows)
+    put_progress_of_samples = _read_progress(rows)
 
     def put(draft: SnapshotDraft) -> None:
         put_progress_of_samples(draft)
@@ -103,7 +101,7 @@ def read_offsets(rows: pa.Table) -> Put:
     for owner, key, replica in zip(owners, keys, replicas, strict=True):
         partitions = clusters[owner][key.topic_id]
         partitions[key.partition] = (*partitions.get(key.partition, ()), replica)
-    put_progress_of_samples = _read_progress(Channel.OFFSETS, rows)
+    put_progress_of_samples = _read_progress(rows)
     lagging, asked_at, sizes = _lagging(rows), _asked_at(rows), _sizes(rows)
     logs = {owner: _logs(rows, owner.cluster_id) for owner in clusters}
 
@@ -189,7 +187,7 @@ def _by_cluster(rows: pa.Table, row: type[Any]) -> tuple[dict[str, str], dict[st
     return names, of_cluster
 
 
-def _read_progress(channel: Channel, rows: pa.Table) -> Put:
+def _read_progress(rows: pa.Table) -> Put:
     newest = []
     if "source" in rows.column_names:
         newest = _aggregated(rows, [*SampleOwner._fields, "source"], [("collected_at", "max")])
@@ -198,7 +196,7 @@ def _read_progress(channel: Channel, rows: pa.Table) -> Put:
         for row in newest:
             if row["cluster_id"] in {*draft.last.clusters, *draft.drafts}:
                 cluster = draft.cluster(row["cluster_id"], row["cluster"])
-                cluster.put_sample_time(channel.value, row["source"], Micros(row["collected_at_max"]))
+                cluster.put_sample_time(row["source"], Micros(row["collected_at_max"]))
 
     return put
 

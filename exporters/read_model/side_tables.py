@@ -29,7 +29,6 @@ from exporters.read_model.samples import (
 )
 from exporters.read_model.snapshot import BrokerAdvice, ClusterTimes
 from streaming.contracts import sample_tables
-from streaming.contracts.observations import Channel
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, INCIDENTS, SOURCE_PROGRESS
 from streaming.delta.log.queries import columns_of, open_ours, query, quoted, rows_as
 from streaming.delta.log.table_log import BEFORE_FIRST, has_moved
@@ -136,12 +135,12 @@ class SideContent:
     selected: str = ""
 
 
-def _samples(definition: Table, row: type[Any], channel: Channel = Channel.OFFSETS) -> SideContent:
+def _samples(definition: Table, row: type[Any]) -> SideContent:
     """Define the content of a table of samples of which each row is taken over as it is."""
     columns = [*SampleOwner._fields, *SAMPLED, *row._fields]
     return SideContent(
         definition,
-        lambda _, rows: read_rows(rows, definition.name, row, channel),
+        lambda _, rows: read_rows(rows, definition.name, row),
         lambda draft: drop_rows(draft, definition.name),
         quoted(name for name in columns if name in definition.column_names()),
     )
@@ -173,8 +172,8 @@ SIDE_CONTENTS: Final = (
     _samples(sample_tables.BROKER_SETTINGS, sampled.BrokerSettingsRow),
     _samples(sample_tables.BROKER_FEATURES, sampled.BrokerFeatureRow),
     _samples(sample_tables.BROKER_SPEED, sampled.BrokerSpeedRow),
-    _samples(sample_tables.BROKER_METRICS, sampled.BrokerMetric, Channel.METRICS),
-    _samples(sample_tables.ISR_RECONCILIATION, sampled.IsrReconciliationRow, Channel.METRICS),
+    _samples(sample_tables.BROKER_METRICS, sampled.BrokerMetric),
+    _samples(sample_tables.ISR_RECONCILIATION, sampled.IsrReconciliationRow),
     SideContent(SOURCE_PROGRESS, _few(put_progress), drop_lags),
     SideContent(CLUSTER_STATE_TABLE, _few(put_times), drop_times, quoted(TIMES_COLUMNS)),
     SideContent(BROKER_STATE_TABLE, _few(put_advice), drop_advice, quoted(ADVICE_COLUMNS)),

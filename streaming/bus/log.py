@@ -266,14 +266,13 @@ class BusCapacity:
         return free > min(_RESERVED_BYTES, size // _RESERVED_SHARE)
 
     def _remove_samples(self, share: int, at_most: int | None = None) -> int:
-        channels = [channel for channel in Channel if channel is not Channel.REPLICATION]
-        excess = sum(_sizes(self._directory, *channels)) - share
-        return _remove(self._closed(*channels), excess if at_most is None else min(excess, at_most))
+        excess = sum(_sizes(self._directory, Channel.SAMPLES)) - share
+        return _remove(self._closed(Channel.SAMPLES), excess if at_most is None else min(excess, at_most))
 
-    def _closed(self, *channels: Channel) -> list[_ClosedSegment]:
+    def _closed(self, channel: Channel) -> list[_ClosedSegment]:
         """List the segments that may go, the oldest first; a writer recovers from the newest that is not empty."""
         closed = []
-        for log in _logs(self._directory, *channels):
+        for log in _logs(self._directory, channel):
             with_sizes = [(segment, *_size_and_time(segment)) for segment in segments(log)]
             newest = max((segment.base for segment, size, _ in with_sizes if size), default=0)
             closed += [

@@ -41,8 +41,7 @@ class Channel(StrEnum):
     """The ways of the bus. What must keep one order shares a channel."""
 
     REPLICATION = "replication"
-    OFFSETS = "offsets"
-    METRICS = "metrics"
+    SAMPLES = "samples"
 
 
 class SnapshotReason(StrEnum):
@@ -111,6 +110,13 @@ class Observation:
             require(0 <= moment < END_OF_TIME, f"no moment in microseconds: {moment}")
         is_window = self.occurred_not_before <= self.occurred_not_after
         require(is_window, "occurred_not_before is after occurred_not_after")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample(Observation):
+    """What is sampled: the next one of its key replaces it, and it orders nothing."""
+
+    channel: ClassVar[Channel] = Channel.SAMPLES
 
 
 CLUSTER_TIMES: Final = {

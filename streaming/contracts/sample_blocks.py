@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, get_type_hin
 
 from streaming.contracts.columns import may_be_none, plain_type
 from streaming.contracts.identifiers import BrokerId
-from streaming.contracts.observations import Channel, Observation, require
+from streaming.contracts.observations import Observation, Sample, require
 from streaming.contracts.samples import (
     BrokerMetricObserved,
     BrokerSpeedObserved,
@@ -40,7 +40,7 @@ _NAMES: Final = frozenset({"group", "metric", "topic", "topic_id"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SamplesBlock(Observation):
+class SamplesBlock(Sample):
     """Samples of one kind, from one broker and one moment.
 
     Attributes:
@@ -53,7 +53,6 @@ class SamplesBlock(Observation):
     """
 
     format: ClassVar[int] = 2
-    channel: ClassVar[Channel] = Channel.OFFSETS
     sample: ClassVar[type[Observation]]
     reporter: ClassVar[str] = "broker"
     by_topic: ClassVar[tuple[str, ...]] = ()
@@ -178,7 +177,6 @@ class BrokerMetricsObserved(SamplesBlock):
     """Values of one broker's own metrics."""
 
     kind: ClassVar[str] = "broker_metrics"
-    channel: ClassVar[Channel] = Channel.METRICS
     sample: ClassVar[type[Observation]] = BrokerMetricObserved
 
 

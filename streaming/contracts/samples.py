@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Final, get_args, get_type_hints
 
 from streaming.contracts.columns import SIGNED, Long, plain_type
 from streaming.contracts.identifiers import BrokerId, Micros, Offset, TopicId
-from streaming.contracts.observations import Channel, Observation, require
+from streaming.contracts.observations import Observation, Sample, require
 
 _NUMBERS: Final = frozenset({"int", "long", "double", "timestamp"})
 
@@ -37,7 +37,7 @@ def _refuse_negative(observation: Observation) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaOffsetsObserved(Observation):
+class ReplicaOffsetsObserved(Sample):
     """Log positions of one replica, and where it lies. None = not reported.
 
     All are offsets; the last four are exclusive ends. ``leader_log_end_offset`` is the leader's at the same moment, of
@@ -45,7 +45,6 @@ class ReplicaOffsetsObserved(Observation):
     """
 
     kind: ClassVar[str] = "replica_offsets"
-    channel: ClassVar[Channel] = Channel.OFFSETS
 
     topic_id: TopicId
     topic: str
@@ -66,7 +65,7 @@ class ReplicaOffsetsObserved(Observation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupObserved(Observation):
+class GroupObserved(Sample):
     """One group, as its coordinator describes it; also one that has neither members nor offsets.
 
     ``group_protocol`` is classic, consumer (KIP-848), share (KIP-932) or streams (KIP-1071), and of a query of Spark,
@@ -77,7 +76,6 @@ class GroupObserved(Observation):
 
     kind: ClassVar[str] = "group"
     format: ClassVar[int] = 4
-    channel: ClassVar[Channel] = Channel.OFFSETS
 
     group: Annotated[str, "consumer, share or streams group, or the configured name of a checkpoint"]
     group_protocol: Annotated[str, "classic, consumer, share or streams, or spark"]
@@ -94,7 +92,7 @@ class GroupObserved(Observation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupOffsetsObserved(Observation):
+class GroupOffsetsObserved(Sample):
     """How far a consumer group has come in one partition, with the partition's own positions.
 
     ``committed_offset`` is the next record the group will read; None while it has committed nothing. ``member`` is the
@@ -106,7 +104,6 @@ class GroupOffsetsObserved(Observation):
     """
 
     kind: ClassVar[str] = "group_offsets"
-    channel: ClassVar[Channel] = Channel.OFFSETS
 
     group: str
     group_protocol: Annotated[str | None, "classic, consumer, share or streams, or spark"] = None
@@ -140,7 +137,7 @@ class GroupOffsetsObserved(Observation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionObserved(Observation):
+class TransactionObserved(Sample):
     """One producer's transaction, as its coordinator reports it (KIP-664).
 
     ``transaction_partitions`` are written ``orders-0``. ``is_hanging``: a partition has it open and no coordinator
@@ -149,7 +146,6 @@ class TransactionObserved(Observation):
     """
 
     kind: ClassVar[str] = "transaction"
-    channel: ClassVar[Channel] = Channel.OFFSETS
 
     transactional_id: Annotated[str | None, "transactional id, where a coordinator knows it"] = None
     producer_id: Annotated[Long, "producer id"]
@@ -166,11 +162,10 @@ class TransactionObserved(Observation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogDirectoryObserved(Observation):
+class LogDirectoryObserved(Sample):
     """One log directory of one broker (KIP-113, KIP-827). Bytes are None where the broker does not report them."""
 
     kind: ClassVar[str] = "log_directory"
-    channel: ClassVar[Channel] = Channel.OFFSETS
 
     broker: Annotated[BrokerId, "broker id"]
     log_dir: Annotated[str, "path on the broker"]
@@ -182,11 +177,10 @@ class LogDirectoryObserved(Observation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumMemberObserved(Observation):
+class QuorumMemberObserved(Sample):
     """One member of the metadata quorum, as its leader reports it (DescribeQuorum, KIP-836)."""
 
     kind: ClassVar[str] = "quorum_member"
-    channel: ClassVar[Channel] = Channel.OFFSETS
 
     node: Annotated[int, "controller or broker id"]
     is_voter: Annotated[bool, "a voter, or an observer"]
@@ -199,7 +193,7 @@ class QuorumMemberObserved(Observation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSpeedObserved(Observation):
+class BrokerSpeedObserved(Sample):
     """How fast one broker responded in a round, and with which others replication was behind.
 
     ``response_micros`` is the median time of a request that touches no log, ``slowest_response_micros`` the longest.
@@ -212,7 +206,6 @@ class BrokerSpeedObserved(Observation):
 
     kind: ClassVar[str] = "broker_speed"
     format: ClassVar[int] = 4
-    channel: ClassVar[Channel] = Channel.OFFSETS
 
     broker: Annotated[BrokerId, "broker id"]
     response_micros: Annotated[int, "median time of a request that touches no log"]
@@ -229,11 +222,10 @@ class BrokerSpeedObserved(Observation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerMetricObserved(Observation):
+class BrokerMetricObserved(Sample):
     """One sample of a broker's own metric, under its JMX-exporter name in lower case (dialect A)."""
 
     kind: ClassVar[str] = "broker_metric"
-    channel: ClassVar[Channel] = Channel.METRICS
 
     broker: Annotated[BrokerId, "broker id"]
     metric: Annotated[str, "JMX exporter name in lower case: kafka_server_replicamanager_leadercount"]

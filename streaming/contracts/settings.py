@@ -7,11 +7,11 @@ from typing import Annotated, ClassVar
 
 from streaming.contracts.columns import Long
 from streaming.contracts.identifiers import BrokerId, TopicId
-from streaming.contracts.observations import Channel, Observation
+from streaming.contracts.observations import Sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSettingsObserved(Observation):
+class TopicSettingsObserved(Sample):
     """The settings of a topic that durability and throttles depend on (DescribeConfigs). None: not reported.
 
     ``broker`` was asked; any other would say the same. ``replication_factor`` is that of its smallest partition.
@@ -19,7 +19,6 @@ class TopicSettingsObserved(Observation):
 
     kind: ClassVar[str] = "topic_settings"
     format: ClassVar[int] = 4
-    channel: ClassVar[Channel] = Channel.OFFSETS
 
     broker: BrokerId
     topic_id: Annotated[TopicId, "topic id, as Kafka's tools print it"]
@@ -34,7 +33,7 @@ class TopicSettingsObserved(Observation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSettingsObserved(Observation):
+class BrokerSettingsObserved(Sample):
     """The settings of a broker that matter to replication (DescribeConfigs). None: not set, or not reported.
 
     The rates are bytes per second (KIP-73).
@@ -42,7 +41,6 @@ class BrokerSettingsObserved(Observation):
 
     kind: ClassVar[str] = "broker_settings"
     format: ClassVar[int] = 4
-    channel: ClassVar[Channel] = Channel.OFFSETS
 
     broker: Annotated[BrokerId, "broker id"]
     leader_throttled_rate: Annotated[
@@ -57,12 +55,11 @@ class BrokerSettingsObserved(Observation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerFeatureObserved(Observation):
+class BrokerFeatureObserved(Sample):
     """The highest level of a feature that a broker supports, and the level that the cluster uses (KIP-584)."""
 
     kind: ClassVar[str] = "broker_feature"
     format: ClassVar[int] = 4
-    channel: ClassVar[Channel] = Channel.OFFSETS
 
     broker: Annotated[BrokerId, "broker id"]
     feature: Annotated[str, "name, such as metadata.version"]

@@ -1,5 +1,8 @@
 """The rows of one channel in ``source_progress``. Each channel is a partition of that table with a writer of its own.
 
+How far samples were applied stands here alone: their tables are many, and each holds whatever was written before this.
+The commits of the change log say how far replication was applied.
+
 A write replaces the channel's rows and nothing else, so the queries of several jobs can write concurrently: who comes
 second looks again, and writes on top of the others. Of two writers of one channel, one is refused.
 """
@@ -12,6 +15,7 @@ from streaming.contracts.state import SourceLag, SourceState
 from streaming.contracts.tables import PARTITION_CHANGES, SOURCE_PROGRESS
 from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
+from streaming.delta.log.positions import NO_LOG_IDS
 from streaming.delta.log.queries import select
 from streaming.delta.log.table_log import has_entry
 from streaming.delta.log.writer import Writer
@@ -19,7 +23,7 @@ from streaming.delta.state import as_of_version, states_of
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
@@ -55,12 +59,23 @@ class ProgressTable:
         """Read how far the channel's sources were applied."""
         return list(states_of(SourceState, select(self._writer.table, SOURCE_PROGRESS, f"channel = '{self._channel}'")))
 
-    def replace(self, rows: Sequence[tuple[SourceState, SourceLag]], as_of_version: int | None) -> None:
+    def offset(self, name: str) -> int:
+        """Return the offset of the bus that was stored under a name, -1 for none."""
+        offset = self._writer.transaction_version(name)
+        return -1 if offset is None else offset
+
+    def replace(
+        self,
+        rows: Sequence[tuple[SourceState, SourceLag]],
+        as_of_version: int | None,
+        offsets: Mapping[str, int] = NO_LOG_IDS,
+    ) -> None:
         """Replace the channel's rows.
 
         Args:
             rows: how far each source was applied, and how far it is behind.
             as_of_version: the version of ``partition_changes`` they are computed up to; None if from samples.
+            offsets: of the bus, by name, up to which the sources were applied.
 
         Raises:
             TableRefused: another job has written this channel meanwhile; the next call sees what it wrote.
@@ -71,7 +86,7 @@ class ProgressTable:
         beside = {"channel": self._channel, "as_of_version": as_of_version}
         data = rows_to_arrow([{**state._asdict(), **lag._asdict(), **beside} for state, lag in rows], _SCHEMA)
         transactions = {} if as_of_version is None else {PARTITION_CHANGES.name: as_of_version}
-        self._exchange(data, transactions)
+        self._exchange(data, {**transactions, **offsets})
         self._maintenance.after_commit()
 
     def _exchange(self, data: pa.Table, transactions: dict[str, int]) -> None:

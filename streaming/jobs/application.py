@@ -247,7 +247,6 @@ SAMPLES_BATCH_FACTOR: Final = 4
 INCIDENTS_TRIGGER_SECONDS: Final = 1.0
 REPLICATION: Final = "replication"
 INCIDENTS: Final = "incidents"
-_SAMPLE_COLUMNS: Final = {bus_options.SAMPLE_COLUMNS: "true"}
 
 
 def register_sources(spark: SparkSession) -> None:
@@ -269,17 +268,17 @@ def _bus(
         bus_options.MAX_BYTES: str(settings.batch_bytes * factor),
         bus_options.STARTING_POSITIONS: json.dumps({} if progress is None else unapplied(channel, places, progress)),
     }
-    if not is_replication:  # they have a trigger interval
+    if is_replication:
+        options[bus_options.REPEATED] = str(_repeated_blocks(places))
+    else:  # it has a trigger interval
         options[bus_options.WAIT_SECONDS] = "0"
-    options |= {bus_options.REPEATED: str(_repeated_blocks(places))} if is_replication else _SAMPLE_COLUMNS
     return spark.readStream.format(bus_source.FORMAT).options(**options).load()
 
 
 def unapplied(channel: Channel, places: JobLocations, progress: BusProgress) -> dict[str, LogPosition]:
     """Return where to continue in each log: at the last record that was applied, whose end the tables do not know.
 
-    That is behind its begin, but in a log that is not there now: when it comes, it is another one. Of that one a
-    channel may have applied records, and one of its tables none (``at`` has only the log's identity).
+    That is behind its begin, but in a log that is not there now: when it comes, it is another one.
     """
     bus = DirectoryReader(places.bus)
     names = {*bus.logs(channel), *(state.source for state in progress.sources()[0])}
@@ -290,7 +289,7 @@ def unapplied(channel: Channel, places: JobLocations, progress: BusProgress) -> 
     return {
         source: max(begins.get(source, LogPosition(0, at.log_id)), at, key=itemgetter(0))
         for source, at in applied.items()
-        if source in begins or at.position >= 0 or at.log_id is not None
+        if source in begins or at.position >= 0
     }
 
 
@@ -329,8 +328,8 @@ def _repeated_blocks(places: JobLocations) -> Path:
     return places.checkpoint / "repeated_blocks"
 
 
-def _open_newest(channel: Channel, places: JobLocations, _settings: JobSettings) -> OpenedQuery:
-    batch = NewestBatch(places.tables, channel, places.retention)
+def _open_samples(places: JobLocations, _settings: JobSettings) -> OpenedQuery:
+    batch = NewestBatch(places.tables, places.retention)
     return OpenedQuery(batch=batch, progress=batch)
 
 
@@ -361,15 +360,6 @@ def _note(channel: Channel, source: str, now_at: LogPosition) -> str:
     )
 
 
-def _samples(channel: Channel) -> QueryDefinition:
-    return QueryDefinition(
-        stream=partial(_bus, channel),
-        open=partial(_open_on_same_bus, channel, partial(_open_newest, channel)),
-        trigger_seconds=lambda _: SAMPLES_TRIGGER_SECONDS,
-        channel=channel,
-    )
-
-
 QUERIES: Final[dict[str, QueryDefinition]] = {
     REPLICATION: QueryDefinition(
         stream=partial(_bus, Channel.REPLICATION),
@@ -377,8 +367,12 @@ QUERIES: Final[dict[str, QueryDefinition]] = {
         trigger_seconds=lambda settings: settings.trigger_seconds,
         channel=Channel.REPLICATION,
     ),
-    "offsets": _samples(Channel.OFFSETS),
-    "metrics": _samples(Channel.METRICS),
+    "samples": QueryDefinition(
+        stream=partial(_bus, Channel.SAMPLES),
+        open=partial(_open_on_same_bus, Channel.SAMPLES, _open_samples),
+        trigger_seconds=lambda _: SAMPLES_TRIGGER_SECONDS,
+        channel=Channel.SAMPLES,
+    ),
     INCIDENTS: QueryDefinition(stream=None, open=_open_incidents, trigger_seconds=lambda _: INCIDENTS_TRIGGER_SECONDS),
 }
 

@@ -240,6 +240,7 @@ class Reporter(threading.Thread):
         channel, progress = query.definition.channel, query.progress
         if channel is None or progress is None or query.is_superseded:
             return {}  # another job applies the channel now, and reports its own progress
+        offsets = progress.offsets  # before the sources: what stands between both comes again, and changes nothing
         states, version = progress.sources()
         state_of = {state.source: state for state in states}
         lags = {
@@ -248,13 +249,11 @@ class Reporter(threading.Thread):
         }
         rows = [(state, _source_lag(query, lags.get(state.source))) for state in states]
         if rows or self._has_rows.get(query.name, True):
-            self._tables[query.name].replace(rows, version)
+            self._tables[query.name].replace(rows, version, offsets)
             self._has_rows[query.name] = bool(rows)
         return {(channel, source): lag for source, lag in lags.items()}
 
     def _lag(self, channel: Channel, source: str, applied: int, state: SourceState | None) -> LogLag:
-        if state is not None:  # a sample table that got no row in a batch keeps its old position
-            applied = max(applied, state.position)
         end, behind = self._bus.bytes_behind(channel, source, applied)
         return LogLag(bus_end=end, behind_bytes=behind, observed_until=state.observed_until if state else None)
 

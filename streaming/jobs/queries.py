@@ -98,6 +98,10 @@ class BusProgress(Protocol):
     def offset(self, name: str) -> int:
         """Return the offset of the bus that was committed under a name, -1 for none."""
 
+    @property
+    def offsets(self) -> Mapping[str, int]:
+        """Offsets of the bus by name that are to be stored with the sources."""
+
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
         """Go back to the last record that both have where a log is another one now; return where those sources were."""
 

@@ -22,6 +22,7 @@ from streaming.bus.frames import encode_frame
 from streaming.bus.log import WritableLog
 from streaming.contracts.observations import Channel, Heartbeat
 from streaming.delta.log.positions import StoredPositions
+from streaming.delta.log.queries import plain, query
 from streaming.delta.log.storage import open_table
 from tests.benchmarks._cluster import SOURCE, Cluster, open_log
 from tests.benchmarks._processes import cpu_seconds
@@ -31,7 +32,7 @@ from tests.plugins.pipeline import Pipeline
 
 SECOND: Final = 1_000_000
 SAMPLES: Final = "admin:bench"
-TABLES: Final = {Channel.REPLICATION: ("partition_changes", SOURCE), Channel.OFFSETS: ("replica_offsets", SAMPLES)}
+TABLES: Final = {Channel.REPLICATION: ("partition_changes", SOURCE), Channel.SAMPLES: ("replica_offsets", SAMPLES)}
 HEARTBEAT_SECONDS, OFFSETS_SECONDS, REPORT_SECONDS, DEATH_SECONDS = 5, 10, 300, 600
 PATIENCE_SECONDS: Final = 1_800.0
 
@@ -43,6 +44,7 @@ class Backlog:
     cluster: Cluster
     samples: WritableLog
     now: int
+    sampled_at: int = 0
     records: dict[Channel, int] = field(default_factory=lambda: dict.fromkeys(TABLES, 0))
     held: dict[Channel, int] = field(default_factory=lambda: dict.fromkeys(TABLES, 0))
 
@@ -66,22 +68,27 @@ class Backlog:
         self.held[Channel.REPLICATION] += changes
 
     def _send_offsets(self) -> None:
+        self.sampled_at = self.now
         every = range(self.cluster.partitions)
-        for payload, samples in self.cluster.offsets(SAMPLES, every, self.records[Channel.OFFSETS]):
+        for payload, samples in self.cluster.offsets(SAMPLES, every, self.records[Channel.SAMPLES]):
             self.samples.append(encode_frame(payload))
-            self.records[Channel.OFFSETS] += 1
-            self.held[Channel.OFFSETS] += samples
+            self.records[Channel.SAMPLES] += 1
+            self.held[Channel.SAMPLES] += samples
 
 
-def unapplied(pipeline: Pipeline, reader: DirectoryReader, channel: Channel) -> int:
-    """Give the bytes of a channel that are not committed."""
+def is_behind(pipeline: Pipeline, reader: DirectoryReader, channel: Channel, sampled_at: int) -> bool:
+    """Return whether something of a channel is not committed; samples are by the time of the last ones."""
     name, source = TABLES[channel]
     table = open_table(pipeline.tables / name)
-    position = -1 if table is None else StoredPositions(table).position(source)
-    return reader.bytes_behind(channel, source, position)[1]
+    if table is None:
+        return True
+    if channel is Channel.REPLICATION:
+        return reader.bytes_behind(channel, source, StoredPositions(table).position(source))[1] > 0
+    newest = plain(query(table, "SELECT max(collected_at) AS newest FROM rows"))["newest"][0].as_py()
+    return newest is None or newest < sampled_at
 
 
-def caught_up(pipeline: Pipeline) -> dict[Channel, float]:
+def caught_up(pipeline: Pipeline, sampled_at: int) -> dict[Channel, float]:
     """Wait until each channel has nothing more to apply; give the moments."""
     reader, moments = DirectoryReader(pipeline.bus), dict[Channel, float]()
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -89,7 +96,7 @@ def caught_up(pipeline: Pipeline) -> dict[Channel, float]:
         if time.monotonic() > deadline:
             raise SystemExit(f"not caught up after {PATIENCE_SECONDS:.0f} s: {pipeline.programs[-1].text()[-2000:]}")
         for channel in TABLES:
-            if channel not in moments and not unapplied(pipeline, reader, channel):
+            if channel not in moments and not is_behind(pipeline, reader, channel, sampled_at):
                 moments[channel] = time.time()
         time.sleep(0.2)
     return moments
@@ -100,7 +107,7 @@ def measure(partitions: int, minutes: int) -> None:
     with ExitStack() as stack:
         pipeline = stack.enter_context(installation())
         log = open_log(pipeline.bus, Channel.REPLICATION, SOURCE)
-        samples = open_log(pipeline.bus, Channel.OFFSETS, SAMPLES)
+        samples = open_log(pipeline.bus, Channel.SAMPLES, SAMPLES)
         for each in (log, samples):
             stack.callback(each.close)
         backlog = Backlog(Cluster(log, partitions, BROKERS.get(partitions, 10), away=BROKER), samples, now)
@@ -109,7 +116,7 @@ def measure(partitions: int, minutes: int) -> None:
         hosted, dice = backlog.cluster.hosted_by(BROKER), random.Random(1)
         backlog.second(0, dice, hosted)
         before = pipeline.job()
-        caught_up(pipeline)
+        caught_up(pipeline, backlog.sampled_at)
         before.stop()
         backlog.records, backlog.held = dict.fromkeys(TABLES, 0), dict.fromkeys(TABLES, 0)
         sizes = ends(pipeline)
@@ -120,7 +127,7 @@ def measure(partitions: int, minutes: int) -> None:
         job = pipeline.start("restarted", "job", *pipeline.job_arguments())
         pipeline.eventually(lambda: "running" in job.text(), "the job runs", job)
         started = time.time()
-        moments = caught_up(pipeline)
+        moments = caught_up(pipeline, backlog.sampled_at)
         spent = cpu_seconds(job.pid).total()
     print(f"{partitions:,} partitions, a backlog of {minutes} minutes; the job runs after {started - began:.1f} s")
     for channel, moment in moments.items():

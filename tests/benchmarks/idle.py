@@ -54,7 +54,7 @@ class Traffic:
     """What a quiet cluster of many partitions sends."""
 
     def __init__(self, pipeline: Pipeline, partitions: int) -> None:
-        logs = ((Channel.REPLICATION, SOURCE), (Channel.OFFSETS, OFFSETS_SOURCE))
+        logs = ((Channel.REPLICATION, SOURCE), (Channel.SAMPLES, OFFSETS_SOURCE))
         self.replication, self.offsets = (open_log(pipeline.bus, channel, source) for channel, source in logs)
         self.cluster = Cluster(self.replication, partitions)
         self.rounds = 0

@@ -26,7 +26,6 @@ from streaming.bus.segments import folder_of, segment_name
 from streaming.contracts.codec import encode
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK, BrokerOffsetsObserved
-from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.jobs.application import QUERIES, register_sources
 from streaming.jobs.driver import samples
 from streaming.jobs.driver.samples import NewestBatch, read_samples
@@ -85,7 +84,7 @@ class Bus:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.folder = directory / Channel.OFFSETS / folder_of(SOURCE)
+        self.folder = directory / Channel.SAMPLES / folder_of(SOURCE)
         self.folder.mkdir(parents=True)
         self.end = 0
         self.last = -1
@@ -118,7 +117,7 @@ class Timed(NewestBatch):
     """Says what its batches cost."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__(directory, Channel.OFFSETS)
+        super().__init__(directory)
         self.batches = 0
         self.applying = 0.0
         self.decoding = 0.0
@@ -138,10 +137,10 @@ class Timed(NewestBatch):
 def timed_reading(timed: Timed) -> Iterator[None]:
     """Time the reading of payloads within a batch."""
 
-    def reading(*arguments: Any) -> Any:
+    def reading(rows: pa.Table) -> Any:
         began = time.perf_counter()
         try:
-            return read_samples(*arguments)
+            return read_samples(rows)
         finally:
             timed.decoding += time.perf_counter() - began
 
@@ -185,9 +184,9 @@ def one_round(bus: Bus, batch: Timed, values: Iterator[bytes], what: str) -> flo
 def alone(bus: Bus) -> float:
     """Read and decode everything on the bus in this process, without Spark and without a table."""
     began = time.perf_counter()
-    items = DirectoryReader(bus.directory).read(Channel.OFFSETS, SOURCE, 0, bus.end)
+    items = DirectoryReader(bus.directory).read(Channel.SAMPLES, SOURCE, 0, bus.end)
     rows = pa.Table.from_batches(arrow_batches(SOURCE, items))
-    samples = read_samples(rows, [ReplicaOffsetsObserved], Channel.OFFSETS)
+    samples = read_samples(rows)
     seconds = time.perf_counter() - began
     assert not samples.refused
     return seconds
@@ -197,8 +196,8 @@ def measure(spark: SparkSession, replicas: int, directory: Path) -> None:
     print(f"{replicas:,} replicas", flush=True)
     places = JobLocations(bus=directory / "bus", tables=directory / "tables", checkpoint=directory / "checkpoint")
     bus, batch = Bus(places.bus), Timed(places.tables)
-    rows = QUERIES["offsets"].stream(spark, places, JobSettings(), None)
-    run = QueryRun("offsets", rows, batch, lambda *_: None, checkpoint=places.checkpoint, trigger_seconds=0.0)
+    rows = QUERIES["samples"].stream(spark, places, JobSettings(), None)
+    run = QueryRun("samples", rows, batch, lambda *_: None, checkpoint=places.checkpoint, trigger_seconds=0.0)
     for number in range(5):  # the JVM of a fresh query compiles its hot code
         one = one_sample(bus, batch, MOMENT + number)
     first = one_round(bus, batch, payloads(replicas, MOMENT + 1_000_000), "first round")

@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.starts [--runs 5]
 
-Begins at the command, on the bus of a cluster of 1,000 partitions; ends when all four queries run, and again when the
+Begins at the command, on the bus of a cluster of 1,000 partitions; ends when all three queries run, and again when the
 first rows are in the tables. The job without the archive has an empty ``SPARK_CONF_DIR``, with which no archive is
 used. The two take turns; medians.
 """

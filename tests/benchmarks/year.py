@@ -140,7 +140,7 @@ class Year:
         policy = RetentionPolicy(self.size.history_days, reader_minutes=READER_MINUTES, clock=lambda: self.cluster.now)
         self.replication = ReplicationBatch(self.directory, policy)
         self.incidents = IncidentsBatch(self.directory, 60.0, 900.0, policy)
-        self.offsets = NewestBatch(self.directory, Channel.OFFSETS, policy)
+        self.offsets = NewestBatch(self.directory, policy)
         self.progress = ProgressTable(self.directory, Channel.REPLICATION, policy)
 
     def day(self, number: int) -> None:
@@ -253,7 +253,7 @@ def start(pipe: Pipe, directory: Path, history_days: int) -> None:
     began = time.perf_counter()
     ReplicationBatch(directory, policy)
     IncidentsBatch(directory, 60.0, 900.0, policy)
-    NewestBatch(directory, Channel.OFFSETS, policy)
+    NewestBatch(directory, policy)
     TablesReader(directory).refresh()
     pipe.send((time.perf_counter() - began, peak()))
 

@@ -110,11 +110,10 @@ def test_every_source_and_every_channel_has_a_log_of_its_own(bus: Any, heartbeat
     )  # fmt: skip
     bus.publisher.publish([heartbeat(1), metric, heartbeat(2, source="../b/ß"), heartbeat(3)])
     assert sorted(bus.reader.logs(REPLICATION), reverse=True) == [A, "../b/ß"]
-    assert bus.reader.logs(Channel.METRICS) == [A]
-    assert bus.reader.logs(Channel.OFFSETS) == []
+    assert bus.reader.logs(Channel.SAMPLES) == [A]
     assert [decode(payload).sequence for payload in bus.payloads()] == [1, 2]
     assert [decode(payload).sequence for payload in bus.payloads(source="../b/ß")] == [1]
-    assert [replace(metric, sequence=1)] == [decode(payload) for payload in bus.payloads(Channel.METRICS)]
+    assert [replace(metric, sequence=1)] == [decode(payload) for payload in bus.payloads(Channel.SAMPLES)]
 
 
 def test_an_empty_bus_has_no_logs_and_no_positions(bus: Any) -> None:

@@ -39,10 +39,7 @@ def limited(directory: Path, max_bytes: int = LIMIT) -> DirectoryPublisher:
 
 
 def sizes(directory: Path) -> dict[str, int]:
-    return {
-        channel: sum(file.stat().st_size for file in (directory / channel).glob("*/*.log"))
-        for channel in ("replication", "offsets", "metrics")
-    }
+    return {channel: sum(file.stat().st_size for file in (directory / channel).glob("*/*.log")) for channel in Channel}
 
 
 def test_samples_that_nobody_applies_take_no_more_than_their_share(tmp_path: Path, heartbeat: Heartbeats) -> None:
@@ -51,12 +48,12 @@ def test_samples_that_nobody_applies_take_no_more_than_their_share(tmp_path: Pat
         for moment in range(1, 1_000):
             publisher.publish([metric(moment)])
         removed = publisher.take_removed()
-    assert sizes(tmp_path)["metrics"] < LIMIT // 4 + MARGIN
+    assert sizes(tmp_path)["samples"] < LIMIT // 4 + MARGIN
     assert sizes(tmp_path)["replication"] > 0
     assert removed.samples > 100_000
     assert removed.replication == 0
     assert publisher.take_removed() == (0, 0)
-    assert decode(payloads(tmp_path, Channel.METRICS)[-1]).collected_at == 999
+    assert decode(payloads(tmp_path, Channel.SAMPLES)[-1]).collected_at == 999
 
 
 def test_replication_goes_last_and_oldest_first_and_the_numbers_of_the_rest_say_so(
@@ -70,7 +67,7 @@ def test_replication_goes_last_and_oldest_first_and_the_numbers_of_the_rest_say_
             publisher.publish([heartbeat(moment)])
         removed = publisher.take_removed()
     assert sum(sizes(tmp_path).values()) < LIMIT + MARGIN
-    assert sizes(tmp_path)["metrics"] < MARGIN, "there are only the newest"
+    assert sizes(tmp_path)["samples"] < MARGIN, "there are only the newest"
     assert removed.replication > 0
     sequences = [decode(payload).sequence for payload in payloads(tmp_path)]
     assert sequences == list(range(sequences[0], 1_000))
@@ -94,7 +91,7 @@ def test_a_full_disk_is_an_error_of_its_own_and_costs_old_samples_only(
         monkeypatch.setattr(BusCapacity, "has_space", lambda _: False)
         with pytest.raises(BusFull, match=r"the disk of the bus .* is full; free space, or give the job time"):
             publisher.publish([heartbeat(300)])
-        assert sizes(tmp_path)["metrics"] < before["metrics"] // 2
+        assert sizes(tmp_path)["samples"] < before["samples"] // 2
         assert sizes(tmp_path)["replication"] == before["replication"]
         monkeypatch.undo()
         publisher.publish([heartbeat(300)])

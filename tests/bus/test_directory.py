@@ -184,7 +184,7 @@ def test_whether_a_channel_has_moved_is_told_after_each_kind_of_write(tmp_path: 
         """Return whether the channel moved since the last look, and look."""
         news = reader.has_moved(REPLICATION)
         reader.end_positions(REPLICATION)
-        reader.end_positions(Channel.OFFSETS)  # another channel's look is not this one's
+        reader.end_positions(Channel.SAMPLES)  # another channel's look is not this one's
         return news
 
     assert moved()

@@ -26,7 +26,7 @@ SOURCE = "metadata_log:collector-1"
 
 def shipped_bytes(payload: bytes, limit: int) -> int:
     record = record_of(BusFrame(2**62, payload), LOG_ID, limit)
-    headers = headers_of(SOURCE, Channel.REPLICATION, record, [LOG_ID] * 100)
+    headers = headers_of(SOURCE, record, [LOG_ID] * 100)
     return len(record.payload) + sum(len(name) + len(value) for name, value in headers) + len("cluster-id")
 
 
@@ -49,13 +49,13 @@ def test_our_own_topics_take_whatever_the_directory_takes() -> None:
 
 def test_damage_travels_as_damage() -> None:
     record = record_of(DamagedRange(10, b"raw", "checksum mismatch", 40), LOG_ID, 4_096)
-    headers = dict(headers_of(SOURCE, Channel.REPLICATION, record, [LOG_ID]))
+    headers = dict(headers_of(SOURCE, record, [LOG_ID]))
     assert (headers["damage"], headers["position"], headers["end"]) == (b"checksum mismatch", b"10", b"40")
 
 
 def test_only_the_newest_runs_are_named() -> None:
     record = record_of(BusFrame(0, b""), LOG_ID, 4_096)
-    headers = dict(headers_of(SOURCE, Channel.REPLICATION, record, [*range(100)]))
+    headers = dict(headers_of(SOURCE, record, [*range(100)]))
     assert headers["runs"].split(b",") == [b"%d" % run for run in range(100 - MOST_RUNS, 100)]
 
 
@@ -64,7 +64,7 @@ def test_the_sources_of_a_cluster_share_a_partition_and_a_log_of_samples_has_one
     assert cluster == "c"
     keys = {key_of(Channel.REPLICATION, source, cluster) for source in ("metadata_log:a", "admin:a", "admin:b")}
     assert keys == {"c"}
-    assert key_of(Channel.OFFSETS, "samples:a", cluster) == "c/samples:a"
+    assert key_of(Channel.SAMPLES, "samples:a", cluster) == "c/samples:a"
     assert key_of(Channel.REPLICATION, "admin:a", cluster_id_in([b"\x00"])) == "admin:a"
     assert {partition_of(f"key-{number}", 6) for number in range(100)} == set(range(6))
 

@@ -56,8 +56,7 @@ def undisturbed(bus: Path, tables: Path) -> None:
     settings = JobSettings()
     incidents = IncidentsBatch(tables, settings.incident_gap_seconds, settings.incident_rolling_gap_seconds)
     incidents.apply(rows_between(tables / PARTITION_CHANGES.name, BEFORE_FIRST, replication.shared.version))
-    for channel in (Channel.OFFSETS, Channel.METRICS):
-        NewestBatch(tables, channel).apply(_whole(bus, channel))
+    NewestBatch(tables).apply(_whole(bus, Channel.SAMPLES))
 
 
 def _whole(bus: Path, channel: Channel) -> pa.Table:

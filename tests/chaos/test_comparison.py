@@ -81,6 +81,6 @@ def test_a_lost_row_is_found(stage: ChaosStage, expected: Path, table: str) -> N
 
 
 def test_what_was_refused_and_is_not_in_quarantine_is_found(stage: ChaosStage, expected: Path) -> None:
-    stage.publish_refused(Channel.METRICS, b"refused, and never applied")
+    stage.publish_refused(Channel.SAMPLES, b"refused, and never applied")
     found = list(differences(stage, expected))
     assert [sentence.partition(":")[0] for sentence in found] == ["how much was refused"]

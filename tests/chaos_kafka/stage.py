@@ -87,7 +87,7 @@ class Side:
             f'[cluster]\nname = "chaos"\nbootstrap_servers = "{sandbox.bootstrap_servers}"\n'
             f'[collect]\nprimary_source = "{PRIMARY[name]}"\nheartbeat_seconds = 1\n'
             f"config_seconds = 5\n{SAMPLES if name == LOG else ''}"
-            f"[job]\nqueries = {['replication', 'offsets'] if name == LOG else ['replication']}\n"
+            f"[job]\nqueries = {['replication', 'samples'] if name == LOG else ['replication']}\n"
             "[cluster.controllers.addresses]\n"
             + "".join(f'"{node}" = "{address}"\n' for node, address in addresses.items())
         )
@@ -126,9 +126,9 @@ class Side:
 
     def fold_samples(self) -> None:
         """Apply the samples on the bus in the same way."""
-        reader, samples = DirectoryReader(self.pipeline.bus), NewestBatch(self.pipeline.tables, Channel.OFFSETS)
-        for source in reader.end_positions(Channel.OFFSETS):
-            if batches := list(rows_of_log(reader, Channel.OFFSETS, source)):
+        reader, samples = DirectoryReader(self.pipeline.bus), NewestBatch(self.pipeline.tables)
+        for source in reader.end_positions(Channel.SAMPLES):
+            if batches := list(rows_of_log(reader, Channel.SAMPLES, source)):
                 samples.apply(pa.Table.from_batches(batches))
 
     def rows(self, table: str) -> list[dict[str, Any]]:

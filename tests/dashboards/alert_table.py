@@ -51,7 +51,7 @@ PAGES: Final = (
     AlertCase("page KafkaUncleanElection", (cluster("unclean_elections_total"),), *COUNT, goes_on=None),
     AlertCase("page KafkaNoController", (f"source_age_seconds{{{PROD}, {LOG}}}", cluster("state_age_seconds")),
               *over(60), 1, goes_on=None,
-              beside={f'source_age_seconds{{{PROD}, channel="offsets", source="offsets:c1"}}': 3,
+              beside={f'source_age_seconds{{{PROD}, channel="samples", source="offsets:c1"}}': 3,
                       f"source_query_up{{{PROD}, {LOG}}}": 1, f"source_behind_bytes{{{PROD}, {LOG}}}": 0}),
     AlertCase(f"page KafkaBrokerLost{OF_BROKER}", (broker("missing_at_min_isr_partitions"),), *COUNT, 5,
               beside=UP | {broker("fenced"): 1}),

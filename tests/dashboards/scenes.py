@@ -24,7 +24,7 @@ BROKERS = ("1", "2", "3")
 CAUSES = ("lag", "fenced", "controlled_shutdown")  # promtool holds 10,000 samples of a query, not those of all causes
 ORDER = [RECORDING, ALERTING]
 LOG = 'channel="replication", source="metadata_log:c1"'
-OFFSETS = 'channel="offsets", source="offsets:c1"'
+OFFSETS = 'channel="samples", source="offsets:c1"'
 DAY = 86_400  # scenes begin at the epoch
 LISTENER_CERTIFICATE = "isrwatch_collector_listener_certificate_expiry_timestamp_seconds"
 CLIENT_CERTIFICATE = "isrwatch_collector_client_certificate_expiry_timestamp_seconds"

@@ -63,7 +63,7 @@ def test_in_any_batches_and_restarts_the_rule_sees_rounds_singly(tmp_path: Path,
         if restarts:
             table = NewestRows(tmp_path, BROKER_SPEED)
         rounds = [columns(samples, (begin + place) * ROUND) for place, samples in enumerate(ROUNDS[begin:][:batch])]
-        table.put(pa.concat_tables(rounds), {"samples:a": begin})
+        table.put(pa.concat_tables(rounds))
         if begin + batch == LEAST_HISTORY + 6 or batch == 1:
             assert concluded(tmp_path) == expected(ROUNDS[: begin + batch])
     assert concluded(tmp_path) == expected(ROUNDS)
@@ -73,7 +73,7 @@ def test_in_any_batches_and_restarts_the_rule_sees_rounds_singly(tmp_path: Path,
 def test_a_slow_broker_is_in_the_table_with_its_reasons_and_since_when(tmp_path: Path) -> None:
     table = NewestRows(tmp_path, BROKER_SPEED)
     for number, samples in enumerate(ROUNDS[: LEAST_HISTORY + 6]):
-        table.put(columns(samples, number * ROUND), {"samples:a": number})
+        table.put(columns(samples, number * ROUND))
     one, *others = sorted(rows_of(tmp_path, BROKER_SPEED.name), key=lambda row: row["broker"])
     assert (one["is_slow"], round(one["slow_since"].timestamp())) == (True, LEAST_HISTORY * 10)
     assert one["slow_reasons"][0] == "responds in 600 ms, usually in 4 ms, its peers in 4 ms"
@@ -83,30 +83,30 @@ def test_a_slow_broker_is_in_the_table_with_its_reasons_and_since_when(tmp_path:
 def test_a_round_that_comes_again_or_is_older_changes_nothing(tmp_path: Path) -> None:
     table = NewestRows(tmp_path, BROKER_SPEED)
     for number, samples in enumerate(ROUNDS[:14]):
-        table.put(columns(samples, number * ROUND), {"samples:a": number})
+        table.put(columns(samples, number * ROUND))
     before = concluded(tmp_path)
     for number in (13, 2):
-        table.put(columns(ROUNDS[number], number * ROUND), {"samples:a": 20})
+        table.put(columns(ROUNDS[number], number * ROUND))
     assert concluded(tmp_path) == before
 
 
 def test_another_source_takes_over_only_when_the_first_one_is_silent_and_clusters_are_apart(tmp_path: Path) -> None:
     table = NewestRows(tmp_path, BROKER_SPEED)
-    table.put(columns(ROUNDS[0], 0), {"samples:a": 0})
-    table.put(columns(ROUNDS[0], SECOND, source="samples:b"), {"samples:b": 0})
+    table.put(columns(ROUNDS[0], 0))
+    table.put(columns(ROUNDS[0], SECOND, source="samples:b"))
     assert {len(row[4]) for row in concluded(tmp_path).values()} == {1}
-    table.put(columns(ROUNDS[0], SECOND, source="samples:b", cluster_id="d"), {"samples:b": 1})
-    table.put(columns(ROUNDS[0], TAKES_OVER_AFTER + 1, source="samples:b"), {"samples:b": 2})
+    table.put(columns(ROUNDS[0], SECOND, source="samples:b", cluster_id="d"))
+    table.put(columns(ROUNDS[0], TAKES_OVER_AFTER + 1, source="samples:b"))
     assert {len(row[4]) for row in concluded(tmp_path).values()} == {2}
     assert {len(row[4]) for row in concluded(tmp_path, "d").values()} == {1}
 
 
 def test_a_broker_that_is_not_measured_for_long_is_forgotten_with_its_history(tmp_path: Path) -> None:
     table = NewestRows(tmp_path, BROKER_SPEED)
-    table.put(columns(ROUNDS[0], 0), {"samples:a": 0})
+    table.put(columns(ROUNDS[0], 0))
     others = {broker: USUAL for broker in BROKERS if broker != ONE}
     for number in range(1, 9):
-        table.put(columns(others, number * ROUND), {"samples:a": number})
+        table.put(columns(others, number * ROUND))
         assert (ONE in concluded(tmp_path)) == (number <= 6)
 
 
@@ -115,18 +115,16 @@ def test_who_was_away_for_long_begins_anew_however_rounds_are_cut(tmp_path: Path
     others = {broker: USUAL for broker in BROKERS if broker != ONE}
     rounds = [columns(ROUNDS[0] if number in (0, 8) else others, number * ROUND) for number in range(9)]
     table = NewestRows(tmp_path, BROKER_SPEED)
-    for number, batch in enumerate([pa.concat_tables(rounds)] if is_one_batch else rounds):
-        table.put(batch, {"samples:a": number})
+    for batch in [pa.concat_tables(rounds)] if is_one_batch else rounds:
+        table.put(batch)
     assert {broker: len(row[4]) for broker, row in concluded(tmp_path).items()} == {1: 1, 2: 9, 3: 9, 4: 9, 5: 9}
 
 
 def test_a_round_that_comes_again_counts_as_it_came_first_in_one_batch_and_in_two(tmp_path: Path) -> None:
     """A collector that was killed measures a round anew."""
     first, again = ({broker: USUAL._replace(response_micros=micros) for broker in BROKERS} for micros in (4_000, 6_000))
-    NewestRows(tmp_path / "one", BROKER_SPEED).put(
-        pa.concat_tables([columns(first, ROUND), columns(again, ROUND)]), {"samples:a": 1}
-    )
+    NewestRows(tmp_path / "one", BROKER_SPEED).put(pa.concat_tables([columns(first, ROUND), columns(again, ROUND)]))
     in_two = NewestRows(tmp_path / "two", BROKER_SPEED)
-    for position, samples in enumerate((first, again)):
-        in_two.put(columns(samples, ROUND), {"samples:a": position})
+    for samples in (first, again):
+        in_two.put(columns(samples, ROUND))
     assert concluded(tmp_path / "one") == concluded(tmp_path / "two") == expected([first])

@@ -74,12 +74,12 @@ class Life:
         self.directory = directory
         self.source = source()
         self._replication = ReplicationBatch(directory)
-        self._metrics = NewestBatch(directory, Channel.METRICS)
+        self._metrics = NewestBatch(directory)
         self._positions: Counter[Channel] = Counter()
 
     def restart(self) -> None:
         self._replication = ReplicationBatch(self.directory)
-        self._metrics = NewestBatch(self.directory, Channel.METRICS)
+        self._metrics = NewestBatch(self.directory)
 
     def replicate(self, observations: Iterable[Observation]) -> None:
         told = list(observations)
@@ -88,10 +88,10 @@ class Life:
 
     def measure(self, observations: Iterable[Observation]) -> None:
         told = list(observations)
-        start = self._positions[Channel.METRICS]
+        start = self._positions[Channel.SAMPLES]
         self._metrics.apply(published(told, start=start))
         self._metrics.apply(published(told, start=start))
-        self._positions[Channel.METRICS] += len(told)
+        self._positions[Channel.SAMPLES] += len(told)
 
     def reconciled(self) -> dict[tuple[int, str], dict[str, Any]]:
         found = rows(self.directory, "isr_reconciliation")

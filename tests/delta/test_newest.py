@@ -31,6 +31,7 @@ SAMPLES = st.lists(
         "log_end_offset": OFFSETS,
         "leader_log_end_offset": OFFSETS,
     }),
+    min_size=1,
     max_size=30,
 )  # fmt: skip
 Row = dict[str, Any]
@@ -105,10 +106,10 @@ def test_the_newest_of_each_key_stays_and_tells_since_when_it_is_behind(
 ) -> None:
     directory = tmp_path_factory.mktemp("newest")
     newest = NewestRows(directory, REPLICA_OFFSETS)
-    for number, batch in enumerate(batches):
+    for batch in batches:
         newest = NewestRows(directory, REPLICA_OFFSETS) if restarts else newest
-        newest.put(columns(batch), {"admin:a": number})
-        newest.put(columns(batch), {"admin:a": number})
+        newest.put(columns(batch))
+        newest.put(columns(batch))
     assert table(directory) == expected(batches)
 
 
@@ -125,7 +126,7 @@ def test_a_clock_that_was_ahead_gives_the_same_rows_in_any_cut(tmp_path: Path, c
     samples = [{**of_replica, **sample} for sample in JUMP]
     newest = NewestRows(tmp_path, REPLICA_OFFSETS)
     for begin, end in pairwise((0, *cuts, len(samples))):
-        newest.put(columns(samples[begin:end]), {"admin:a": end})
+        newest.put(columns(samples[begin:end]))
     assert table(tmp_path) == {("a", "t", 0, 1): (60, 1, 3, 10, 10, 3, None, None)}
 
 
@@ -136,11 +137,10 @@ def test_what_its_source_left_out_is_forgotten_in_its_own_cluster_only(tmp_path:
     newest.put(columns([
         {**sample, "cluster_id": "a", "partition": 0, "collected_at": old},
         {**sample, "cluster_id": "b", "partition": 0, "collected_at": old},
-    ]), {"admin:a": 1})  # fmt: skip
-    newest.put(columns([{**sample, "cluster_id": "a", "partition": 1, "collected_at": new}]), {"admin:a": 2})
+    ]))  # fmt: skip
+    newest.put(columns([{**sample, "cluster_id": "a", "partition": 1, "collected_at": new}]))
     assert {key[:3] for key in table(tmp_path)} == {("a", "t", 1), ("b", "t", 0)}
     assert len(newest) == 2
-    assert NewestRows(tmp_path, REPLICA_OFFSETS).position("admin:a") == 2
 
 
 @given(st.lists(st.tuples(st.text(max_size=2), st.integers(-(2**31), 2**31 - 1), st.none() | st.text(max_size=1))))
@@ -161,7 +161,7 @@ def test_a_directory_is_full_when_its_free_bytes_are_gone_at_the_pace_of_the_las
     found = []
     for number, used in enumerate((100_000, 130_000, 160_000, 190_000, 220_000, 50_000, 50_000)):
         sample = {**of_directory, "usable_bytes": 1_000_000 - used, "collected_at": BYTES_WINDOW * 8 + number * step}
-        NewestRows(tmp_path, LOG_DIRECTORIES).put(pa.Table.from_pylist([sample]), {"samples:a": number})
+        NewestRows(tmp_path, LOG_DIRECTORIES).put(pa.Table.from_pylist([sample]))
         (row,) = rows_of(tmp_path, LOG_DIRECTORIES.name)
         assert row["used_bytes"] == used
         found.append((row["bytes_per_second"], row["seconds_until_full"]))

@@ -69,7 +69,7 @@ def kept(directory: Path, channel: str) -> list[int]:
 
 def test_log_and_files_stay_few_and_each_record_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / QUARANTINE.name
-    quarantine = Quarantine(tmp_path, Channel.OFFSETS, A_MINUTE)
+    quarantine = Quarantine(tmp_path, Channel.SAMPLES, A_MINUTE)
     began = time.time()
     for number in range(RECORDS):
         age(path, seconds=20)
@@ -79,20 +79,20 @@ def test_log_and_files_stay_few_and_each_record_is_counted(tmp_path: Path, monke
     assert versions_in_log(path)[0] > 0
     assert len(versions_in_log(path)) < 70, "of a minute, and back to a checkpoint"
     assert len(data_files(path)) < RECORDS + 60 + 2 * 5, "what was never committed is swept a minute later"
-    assert quarantined(tmp_path) == {"offsets": RECORDS}
+    assert quarantined(tmp_path) == {"samples": RECORDS}
 
 
 def test_a_writer_that_was_suspended_until_the_log_it_has_read_expired_goes_on(tmp_path: Path) -> None:
     suspended = Quarantine(tmp_path, Channel.REPLICATION, AT_ONCE)
     assert suspended.add([record(0)], Micros(1)).total() == 1
     read = DeltaTable(str(tmp_path / QUARANTINE.name)).version()
-    busy = Quarantine(tmp_path, Channel.OFFSETS, AT_ONCE)
+    busy = Quarantine(tmp_path, Channel.SAMPLES, AT_ONCE)
     for number in range(RECORDS):
         busy.add([record(number)], Micros(1))
     assert versions_in_log(tmp_path / QUARANTINE.name)[0] > read
     assert suspended.add([record(0), record(1)], Micros(1)).total() == 1
     assert busy.add([record(RECORDS - 1), record(RECORDS)], Micros(1)).total() == 1
-    assert quarantined(tmp_path) == {"offsets": RECORDS + 1, "replication": 2}
+    assert quarantined(tmp_path) == {"samples": RECORDS + 1, "replication": 2}
 
 
 def test_streams_that_append_and_tidy_up_at_once_count_every_record_once(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_streams_that_append_and_tidy_up_at_once_count_every_record_once(tmp_pat
 
 
 def test_a_writer_whose_version_was_taken_and_expired_since_is_refused_like_any_other(tmp_path: Path) -> None:
-    quarantine = Quarantine(tmp_path, Channel.OFFSETS, AT_ONCE)
+    quarantine = Quarantine(tmp_path, Channel.SAMPLES, AT_ONCE)
     quarantine.add([record(0)], Micros(1))
     late = Writer.opened(tmp_path, QUARANTINE)
     for number in range(1, RECORDS):
@@ -117,11 +117,11 @@ def test_a_writer_whose_version_was_taken_and_expired_since_is_refused_like_any_
     assert versions_in_log(tmp_path / QUARANTINE.name)[0] > late.version
     with pytest.raises(TableRefused, match="another job writes"):
         late.write(arrow_schema(QUARANTINE).empty_table(), APPEND, {})
-    assert quarantined(tmp_path) == {"offsets": RECORDS}
+    assert quarantined(tmp_path) == {"samples": RECORDS}
 
 
 def test_files_that_expire_before_they_are_read_are_read_as_they_are_now(tmp_path: Path) -> None:
-    late, other = (Quarantine(tmp_path, channel, AT_ONCE) for channel in (Channel.OFFSETS, Channel.METRICS))
+    late, other = (Quarantine(tmp_path, channel, AT_ONCE) for channel in (Channel.SAMPLES, Channel.REPLICATION))
     late.add([record(0)], Micros(1))
     for number in range(RECORDS):
         other.add([record(number)], Micros(1))
@@ -129,7 +129,7 @@ def test_files_that_expire_before_they_are_read_are_read_as_they_are_now(tmp_pat
 
 
 def test_a_log_that_expires_between_looks_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    late, other = (Quarantine(tmp_path, channel, AT_ONCE) for channel in (Channel.OFFSETS, Channel.METRICS))
+    late, other = (Quarantine(tmp_path, channel, AT_ONCE) for channel in (Channel.SAMPLES, Channel.REPLICATION))
     late.add([record(0)], Micros(1))
     look = quarantine.applied_position
 
@@ -142,7 +142,7 @@ def test_a_log_that_expires_between_looks_is_read_again(tmp_path: Path, monkeypa
     monkeypatch.setattr(quarantine, "applied_position", interrupted)
 
     assert late.add([record(1)], Micros(1)).total() == 1
-    assert quarantined(tmp_path) == {"offsets": 2, "metrics": RECORDS}
+    assert quarantined(tmp_path) == {"samples": 2, "replication": RECORDS}
 
 
 DAY = 86_400_000_000

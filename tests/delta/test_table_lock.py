@@ -18,7 +18,7 @@ from streaming.errors import ConfigurationError, IsrwatchError, TableRefused, Ta
 HOLD = """
 import pathlib, sys
 from streaming.delta.log.table_lock import sole_writer
-with sole_writer(pathlib.Path(sys.argv[1]), ["offsets", "replication"]):
+with sole_writer(pathlib.Path(sys.argv[1]), ["samples", "replication"]):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -31,7 +31,7 @@ def test_a_second_process_is_refused_until_the_first_is_gone_even_killed(tmp_pat
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(TableRefused, match="another job writes the tables"), sole_writer(tmp_path, ["replication"]):
             pass
-        with sole_writer(tmp_path, ["metrics"]):
+        with sole_writer(tmp_path, ["incidents"]):
             pass
         holder.kill()
     with sole_writer(tmp_path, ["replication"]):

@@ -29,7 +29,7 @@ def sample(position: int) -> pa.Table:
 
 
 def test_the_second_writer_of_a_table_of_samples_stops_and_writes_nothing(tmp_path: Path) -> None:
-    first, second = NewestBatch(tmp_path, Channel.OFFSETS), NewestBatch(tmp_path, Channel.OFFSETS)
+    first, second = NewestBatch(tmp_path), NewestBatch(tmp_path)
     first.apply(sample(1))
     with pytest.raises(TableRefused, match=r"another job writes .*replica_offsets"):
         second.apply(sample(2))
@@ -38,9 +38,9 @@ def test_the_second_writer_of_a_table_of_samples_stops_and_writes_nothing(tmp_pa
 
 
 def test_a_sample_writer_that_was_followed_by_another_one_must_not_open_again(tmp_path: Path) -> None:
-    first = NewestBatch(tmp_path, Channel.OFFSETS)
+    first = NewestBatch(tmp_path)
     first.apply(sample(1))
-    NewestBatch(tmp_path, Channel.OFFSETS).apply(sample(2))
+    NewestBatch(tmp_path).apply(sample(2))
     with pytest.raises(TableRefused, match="another job writes"):
         first.check_ours()
 
@@ -64,7 +64,7 @@ def test_a_commit_with_a_late_error_counts(tmp_path: Path, monkeypatch: pytest.M
         create(place, content)
         raise error
 
-    batch = NewestBatch(tmp_path / "a table", Channel.OFFSETS)
+    batch = NewestBatch(tmp_path / "a table")
     with monkeypatch.context() as failing:
         failing.setattr(writer, "create", committed_and_failed)
         batch.apply(sample(1))
@@ -76,7 +76,7 @@ def test_a_commit_that_failed_is_none(tmp_path: Path, monkeypatch: pytest.Monkey
     def failed(_place: Path, _content: bytes) -> bool:
         raise OSError(errno.EIO, "Input/output error")
 
-    batch = NewestBatch(tmp_path, Channel.OFFSETS)
+    batch = NewestBatch(tmp_path)
     batch.apply(sample(1))
     monkeypatch.setattr(writer, "create", failed)
     with pytest.raises(IsrwatchError, match="Input/output error"):
@@ -100,13 +100,13 @@ def positions(directory: Path) -> dict[str, list[int]]:
 
 
 def test_a_channel_replaces_its_own_rows_only(tmp_path: Path) -> None:
-    offsets, metrics = ProgressTable(tmp_path, Channel.OFFSETS), ProgressTable(tmp_path, Channel.METRICS)
-    offsets.replace([row(1)], None)
-    metrics.replace([row(2)], None)
-    offsets.replace([row(3)], None)
-    assert positions(tmp_path) == {"metrics": [2], "offsets": [3]}
-    assert ProgressTable(tmp_path, Channel.OFFSETS).sources() == [row(3)[0]]
-    assert [found["restarts"] for found in rows(tmp_path, "source_progress") if found["channel"] == "offsets"] == [3]
+    samples, replication = ProgressTable(tmp_path, Channel.SAMPLES), ProgressTable(tmp_path, Channel.REPLICATION)
+    samples.replace([row(1)], None)
+    replication.replace([row(2)], None)
+    samples.replace([row(3)], None)
+    assert positions(tmp_path) == {"replication": [2], "samples": [3]}
+    assert ProgressTable(tmp_path, Channel.SAMPLES).sources() == [row(3)[0]]
+    assert [found["restarts"] for found in rows(tmp_path, "source_progress") if found["channel"] == "samples"] == [3]
 
 
 def test_channels_written_at_once_by_several_jobs_lose_nothing(tmp_path: Path) -> None:
@@ -122,18 +122,18 @@ def test_channels_written_at_once_by_several_jobs_lose_nothing(tmp_path: Path) -
 
 
 def test_of_two_writers_of_one_channel_the_second_is_told(tmp_path: Path) -> None:
-    first, second = ProgressTable(tmp_path, Channel.OFFSETS), ProgressTable(tmp_path, Channel.OFFSETS)
+    first, second = ProgressTable(tmp_path, Channel.SAMPLES), ProgressTable(tmp_path, Channel.SAMPLES)
     first.replace([row(1)], None)
     first.replace([row(2)], None)
-    with pytest.raises(TableRefused, match="another job writes the channel offsets"):
+    with pytest.raises(TableRefused, match="another job writes the channel samples"):
         second.replace([row(9)], None)
-    assert positions(tmp_path) == {"offsets": [2]}
+    assert positions(tmp_path) == {"samples": [2]}
 
 
 def test_a_writer_suspended_until_its_log_expired_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming.delta.log.maintenance.COMMITS_BETWEEN_ROUNDS", 5)
     keep = RetentionPolicy(reader_minutes=0)
-    suspended, busy = ProgressTable(tmp_path, Channel.OFFSETS, keep), ProgressTable(tmp_path, Channel.METRICS, keep)
+    suspended, busy = ProgressTable(tmp_path, Channel.SAMPLES, keep), ProgressTable(tmp_path, Channel.REPLICATION, keep)
     suspended.replace([row(1)], None)
     for number in range(30):
         busy.replace([row(number)], None)
@@ -141,4 +141,4 @@ def test_a_writer_suspended_until_its_log_expired_goes_on(tmp_path: Path, monkey
     assert not (entries / f"{1:020}.json").exists()
     suspended.replace([row(2)], None)
     busy.replace([row(30)], None)
-    assert positions(tmp_path) == {"metrics": [30], "offsets": [2]}
+    assert positions(tmp_path) == {"replication": [30], "samples": [2]}

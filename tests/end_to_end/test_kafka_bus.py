@@ -10,21 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
 from deploy.sandbox import Sandbox
 from streaming.bus.directory import DirectoryReader
 from streaming.bus.frames import BusFrame
 from streaming.contracts.observations import Channel
 from streaming.settings import KafkaBusSettings
-from tests.chaos.comparison import SAMPLED, all_differences, undisturbed
+from tests.chaos.comparison import all_differences, undisturbed
 from tests.plugins.kafka_bus import bus_settings, stored
 from tests.plugins.pipeline import Pipeline, Program
 from tests.plugins.sandbox import MakeSandbox
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
-
-TABLES_OF = {Channel.REPLICATION: ("partition_changes",), Channel.OFFSETS: SAMPLED, Channel.METRICS: SAMPLED}
 
 
 @pytest.fixture(scope="module")
@@ -76,13 +73,8 @@ class KafkaPipeline(Pipeline):
         )
 
     def applied(self, channel: Channel, source: str) -> int:
-        paths = [str(self.tables / name) for name in TABLES_OF[channel]]
-        found = [
-            DeltaTable(path).transaction_version(f"position/{source}")
-            for path in paths
-            if DeltaTable.is_deltatable(path)
-        ]
-        return max((each for each in found if each is not None), default=-1)
+        found = {(row["channel"], row["source"]): row["position"] for row in self.rows("source_progress")}
+        return int(found.get((channel, source), -1))
 
 
 @pytest.fixture

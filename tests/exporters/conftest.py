@@ -390,6 +390,6 @@ def put_metrics_and_progress(tables: Tables, rows: Rows) -> None:
     window = {"since": rows.start, "until": rows.start + 28 * SECOND}
     tables.put("isr_reconciliation", {**rows.owner, "broker": 1, "meter": "isr_shrinks", **counted, **window})
     progress = {**rows.owner, "reported_at": rows.start + 29 * SECOND, "is_query_up": True, "restarts": 2}
-    progress |= {"channel": "offsets", "source": "offsets:collector-1", "authority": "none"}
+    progress |= {"channel": "samples", "source": "offsets:collector-1", "authority": "none"}
     progress |= {"observed_until": rows.start + 28 * SECOND, "bus_end": 900, "behind_bytes": 300, "quarantined": 1}
     tables.put("source_progress", progress)

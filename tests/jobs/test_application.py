@@ -40,12 +40,12 @@ def test_only_the_wanted_queries_are_opened(places: JobLocations) -> None:
     def names(*queries: str) -> list[str]:
         return [query.name for query in Application(JobSettings(listen="", queries=queries), places, print).queries]
 
-    assert names("offsets", "replication") == ["replication", "offsets"]
+    assert names("samples", "replication") == ["replication", "samples"]
     assert names() == list(QUERIES)
 
 
 def test_a_query_that_does_not_exist_is_refused_by_name(places: JobLocations) -> None:
-    with pytest.raises(ConfigurationError, match="there is no query 'dreams'; choose of replication, offsets"):
+    with pytest.raises(ConfigurationError, match="there is no query 'dreams'; choose of replication, samples"):
         Application(JobSettings(listen="", queries=("dreams",)), places, print)
 
 
@@ -141,7 +141,7 @@ def query_of(stream: Any, tmp_path: Path, said: list[str]) -> SupervisedQuery:
         stream=stream, open=lambda *_: OpenedQuery(batch=cast("Any", Batch())), trigger_seconds=lambda _: 0.0
     )
     places = JobLocations(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path)
-    return SupervisedQuery("metrics", definition, JobSettings(), places, said.append)
+    return SupervisedQuery("samples", definition, JobSettings(), places, said.append)
 
 
 def test_a_failure_and_its_end_are_a_line_each_and_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,9 +161,9 @@ def test_a_failure_and_its_end_are_a_line_each_and_a_file(tmp_path: Path, monkey
     for _ in range(4):
         query.check(SPARK)
 
-    failed = "the query metrics failed: Python worker failed to connect back; it starts again in 0 s"
-    file = tmp_path / "metrics-failure.txt"
-    assert said == [failed, f"where that came from is in {file}", failed, "the query metrics runs again"]
+    failed = "the query samples failed: Python worker failed to connect back; it starts again in 0 s"
+    file = tmp_path / "samples-failure.txt"
+    assert said == [failed, f"where that came from is in {file}", failed, "the query samples runs again"]
     assert "JVM stacktrace:" in file.read_text()
     assert (query.restarts, query.last_error) == (2, "Python worker failed to connect back")
 
@@ -182,7 +182,7 @@ def test_a_bus_that_does_not_answer_at_the_start_is_asked_again(
 
     query = query_of(stream, tmp_path, said)
     query.start(SPARK)
-    assert said == ["the query metrics failed: the bus at nowhere does not answer; it starts again in 0 s"]
+    assert said == ["the query samples failed: the bus at nowhere does not answer; it starts again in 0 s"]
     query.check(SPARK)
     assert (query.is_up, query.is_lost) == (True, False)
 
@@ -194,5 +194,5 @@ def test_without_a_file_for_it_the_trace_is_in_the_log(tmp_path: Path) -> None:
         raise PySparkException("no")
 
     query_of(stream, tmp_path / "missing", said).start(SPARK)
-    assert said[0] == "the query metrics failed: no; it starts again in 1 s"
+    assert said[0] == "the query samples failed: no; it starts again in 1 s"
     assert said[1].startswith("Traceback (most recent call last):")

@@ -89,7 +89,7 @@ def test_each_query_takes_its_tasks_from_a_pool_of_its_name(spark: SparkSession,
         eventually(lambda: samples(places) and rows(places.tables, "broker_metrics"))
         eventually(lambda: rows(places.tables, "partition_changes"))
     assert spark.sparkContext.getConf().get("spark.scheduler.mode") == "FAIR"
-    assert {"replication", "offsets", "metrics"} <= pools_used(spark)
+    assert {"replication", "samples"} <= pools_used(spark)
 
 
 def test_a_query_that_fails_starts_again_and_leaves_the_others_alone(
@@ -109,34 +109,34 @@ def test_a_query_that_fails_starts_again_and_leaves_the_others_alone(
                 raise OSError(reason)
             return self.batch.apply(rows)
 
-    plain = QUERIES["offsets"]
+    plain = QUERIES["samples"]
 
     def open_flaky(places: JobLocations, settings: JobSettings) -> OpenedQuery:
         opened = plain.open(places, settings)
         return replace(opened, batch=Flaky(opened.batch))
 
     flaky = replace(plain, open=open_flaky)
-    monkeypatch.setitem(QUERIES, "offsets", flaky)
+    monkeypatch.setitem(QUERIES, "samples", flaky)
     monkeypatch.setattr(supervised, "FIRST_PAUSE_SECONDS", 0.2)
     monkeypatch.setattr(supervised, "RUNS_AGAIN_AFTER_SECONDS", 0.5)
     logged: list[str] = []
     application = Application(JobSettings(listen=""), places, logged.append)
-    replication, offsets, *_ = application.queries
-    file = places.checkpoint / "offsets-failure.txt"
+    replication, of_samples, *_ = application.queries
+    file = places.checkpoint / "samples-failure.txt"
     with running(application, spark) as ended:
         publish(places.bus)
-        eventually(lambda: "still no space left" in failures_of("offsets", logged).reasons)
+        eventually(lambda: "still no space left" in failures_of("samples", logged).reasons)
         eventually(lambda: file.read_text().endswith("OSError: still no space left\n"))
         eventually(lambda: samples(places) == [1])
         eventually(lambda: rows(places.tables, "partition_state"))
-        eventually(lambda: logged[-1] == "the query offsets runs again")
+        eventually(lambda: logged[-1] == "the query samples runs again")
 
     assert ended == []
     assert failures_of("replication", logged) == ([], replication.restarts), logged
-    reasons, late = failures_of("offsets", logged)
+    reasons, late = failures_of("samples", logged)
     assert reasons == ["no space left", "no space left", "still no space left"]
-    assert offsets.restarts == 3 + late
-    pauses = [line.rpartition(" in ")[2] for line in logged if line.startswith("the query offsets failed")]
+    assert of_samples.restarts == 3 + late
+    pauses = [line.rpartition(" in ")[2] for line in logged if line.startswith("the query samples failed")]
     assert pauses == ["0.2 s", "0.4 s", "0.8 s", "1.6 s", "3.2 s", "6.4 s"][: 3 + late]
     assert logged.count(f"where that came from is in {file}") == 2 + bool(late)
 
@@ -148,13 +148,13 @@ def test_a_query_whose_tables_another_job_writes_stops_for_good_and_the_end_says
         def apply(self, _rows: pa.Table) -> BatchResult:
             raise TableRefused("another job writes replica_offsets")
 
-    lost = replace(QUERIES["offsets"], open=lambda *_: OpenedQuery(batch=Loser()))
-    monkeypatch.setitem(QUERIES, "offsets", lost)
-    application = Application(JobSettings(listen="", queries=("offsets", "metrics")), places, print)
+    lost = replace(QUERIES["samples"], open=lambda *_: OpenedQuery(batch=Loser()))
+    monkeypatch.setitem(QUERIES, "samples", lost)
+    application = Application(JobSettings(listen="", queries=("samples", "replication")), places, print)
     with running(application, spark) as ended:
         publish(places.bus)
-        eventually(lambda: application.queries[0].is_lost)
-        eventually(lambda: rows(places.tables, "broker_metrics"))
+        eventually(lambda: application.queries[1].is_lost)
+        eventually(lambda: rows(places.tables, "partition_changes"))
         assert ended == []
 
-    assert [str(error) for error in ended] == ["the query offsets was stopped by: another job writes replica_offsets"]
+    assert [str(error) for error in ended] == ["the query samples was stopped by: another job writes replica_offsets"]

@@ -59,8 +59,8 @@ def test_names_and_help_are_as_agreed(
     applied = BatchResult(
         observations=1, changes=1, refused=1, version=1, seconds=0.1, stages={"fold": 0.1}, reasons={"json": 1}
     )
-    application.metrics.applied("offsets", applied, {"toArrow": 0.1})
-    application.metrics.progressed("offsets", 1, 10.0, {"addBatch": 100, "triggerExecution": 120})
+    application.metrics.applied("samples", applied, {"toArrow": 0.1})
+    application.metrics.progressed("samples", 1, 10.0, {"addBatch": 100, "triggerExecution": 120})
     told = ask(address, "/metrics")[1]
     golden("job_metrics.txt", "\n".join(line for line in told.splitlines() if line.startswith("#")) + "\n")
 
@@ -69,8 +69,8 @@ def test_a_query_that_is_down_is_unhealthy_and_told_in_a_sentence(application: A
     assert ask(address, "/-/healthy")[0] == 503
     application.queries[1]._fail(TableRefused("another job writes it"))
     code, told = ask(address, "/-/healthy")
-    assert (code, "the query offsets is down: another job writes it" in told.splitlines()) == (503, True)
-    assert samples(address)['isrwatch_job_query_lost{query="offsets"}'] == 1
+    assert (code, "the query samples is down: another job writes it" in told.splitlines()) == (503, True)
+    assert samples(address)['isrwatch_job_query_lost{query="samples"}'] == 1
 
 
 def test_an_address_that_is_taken_is_refused_before_spark_starts(places: JobLocations) -> None:
@@ -89,21 +89,21 @@ def test_the_front_page_leads_to_the_others_and_no_further(application: Applicat
 
 def test_what_spark_reports_of_a_batch_is_taken_over(application: Application, address: str) -> None:
     told: dict[str, Any] = {
-        "id": str(UUID(int=1)), "runId": str(UUID(int=2)), "name": "metrics", "timestamp": "", "batchId": 7,
+        "id": str(UUID(int=1)), "runId": str(UUID(int=2)), "name": "samples", "timestamp": "", "batchId": 7,
         "batchDuration": 40, "durationMs": {"triggerExecution": 40, "addBatch": 30}, "stateOperators": [],
         "sources": [], "sink": {"description": "", "numOutputRows": -1}, "numInputRows": 5,
         "inputRowsPerSecond": 1.0, "processedRowsPerSecond": 125.0,
     }  # fmt: skip
     reports = iter([StreamingQueryProgress.fromJson(told)])
-    application.metrics.queries["metrics"].new_report = lambda: next(reports, None)  # type: ignore[method-assign]
+    application.metrics.queries["samples"].new_report = lambda: next(reports, None)  # type: ignore[method-assign]
 
     samples(address)
     found = samples(address)
 
-    assert found['isrwatch_job_rows_total{query="metrics"}'] == 5
-    assert found['isrwatch_job_processed_rows_per_second{query="metrics"}'] == 125
-    assert found['isrwatch_job_batch_duration_seconds_sum{query="metrics"}'] == 0.04
-    assert found['isrwatch_job_batch_stage_seconds_sum{query="metrics",stage="addBatch"}'] == 0.03
+    assert found['isrwatch_job_rows_total{query="samples"}'] == 5
+    assert found['isrwatch_job_processed_rows_per_second{query="samples"}'] == 125
+    assert found['isrwatch_job_batch_duration_seconds_sum{query="samples"}'] == 0.04
+    assert found['isrwatch_job_batch_stage_seconds_sum{query="samples",stage="addBatch"}'] == 0.03
 
 
 @pytest.mark.spark
@@ -128,4 +128,4 @@ def test_real_spark_tells_every_stage_of_a_batch(
 
     assert found['isrwatch_job_rows_total{query="replication"}'] > 20
     assert found['isrwatch_job_table_version{table="partition_changes"}'] >= 1
-    assert found['isrwatch_job_query_up{query="offsets"}'] == 1
+    assert found['isrwatch_job_query_up{query="samples"}'] == 1

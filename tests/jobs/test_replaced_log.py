@@ -19,6 +19,7 @@ from streaming.contracts.observations import Channel, Observation, SourceKind
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import IsrwatchError
 from streaming.jobs.application import QUERIES, unapplied
+from streaming.jobs.metrics import Reporter
 from streaming.jobs.queries import JobLocations
 from streaming.jobs.streams.bus_source import BusStreamReader
 from streaming.jobs.supervised import SupervisedQuery
@@ -50,8 +51,13 @@ def restore(places: JobLocations) -> None:
     places.bus.with_name("copy").rename(places.bus)
 
 
-def applied(places: JobLocations, channel: Channel = REPLICATION, query: str = "replication") -> list[str]:
-    """Open the tables as a start does, apply what a query without a checkpoint would read; return what is reported."""
+def applied(
+    places: JobLocations, channel: Channel = REPLICATION, query: str = "replication", *, is_killed: bool = False
+) -> list[str]:
+    """Open the tables as a start does, apply what a query without a checkpoint would read; return what is reported.
+
+    The job stores how far its sources are, unless it is killed before.
+    """
     reported: list[str] = []
     opened = SupervisedQuery(query, QUERIES[query], JobSettings(listen=""), places, reported.append)
     assert opened.progress is not None
@@ -65,6 +71,8 @@ def applied(places: JobLocations, channel: Channel = REPLICATION, query: str = "
     ]
     if batches:
         opened.batch.apply(pa.Table.from_batches(batches))  # type: ignore[union-attr]
+    if not is_killed:
+        Reporter([opened], places).report()
     return reported
 
 
@@ -217,7 +225,7 @@ def test_the_last_common_record_is_the_applied_one_unless_the_log_lacks_it(place
 
 of_both_queries = pytest.mark.parametrize(
     ("channel", "query", "source"),
-    [(REPLICATION, "replication", "metadata_log:a"), (Channel.OFFSETS, "offsets", "admin:a")],
+    [(REPLICATION, "replication", "metadata_log:a"), (Channel.SAMPLES, "samples", "admin:a")],
 )
 
 
@@ -231,7 +239,7 @@ def refuse(places: JobLocations, channel: Channel, source: str, count: int, mark
 def test_what_is_refused_of_another_log_is_quarantined_though_its_positions_are_lower(
     places: JobLocations, channel: Channel, query: str, source: str
 ) -> None:
-    before: list[Observation] = [offsets_sample(7)] if channel is Channel.OFFSETS else long_story(seed=19, steps=30)
+    before: list[Observation] = [offsets_sample(7)] if channel is Channel.SAMPLES else long_story(seed=19, steps=30)
     publish(places, before)
     refuse(places, channel, source, 4, b"old")
     applied(places, channel, query)
@@ -252,7 +260,7 @@ def test_what_was_refused_of_a_log_that_is_restored_from_a_copy_counts_once(
     def publish_more() -> None:
         sample = offsets_sample(7, story=story)
         story.heartbeat()
-        publish(places, [sample if channel is Channel.OFFSETS else story.seen[-1]])
+        publish(places, [sample if channel is Channel.SAMPLES else story.seen[-1]])
 
     publish_more()
     refuse(places, channel, source, 3, b"odd")
@@ -267,20 +275,16 @@ def test_what_was_refused_of_a_log_that_is_restored_from_a_copy_counts_once(
     assert raws == [b"odd0", b"odd1", b"odd2"]
 
 
-@pytest.mark.parametrize(
-    ("channel", "source"),
-    [(Channel.METRICS, "metrics:a"), (Channel.OFFSETS, "admin:a")],
-    ids=["into one table", "into one of several tables, the others at none of its records"],
-)
-def test_samples_of_a_log_that_comes_late_are_no_old_ones(places: JobLocations, channel: Channel, source: str) -> None:
-    """The job was killed before it reported its sources, and the bus was lost meanwhile."""
-    query, story = str(channel), Story(source)
+@pytest.mark.parametrize("source", ["metrics:a", "admin:a"])
+def test_samples_of_a_log_that_comes_late_are_no_old_ones(places: JobLocations, source: str) -> None:
+    """The bus was lost, and what begins it again is not there yet when the job starts."""
+    channel, query, story = Channel.SAMPLES, "samples", Story(source)
 
     def published(values: range) -> None:
         of_metric: dict[str, Any] = {"broker": 1, "metric": "messages_in_total"}
         samples = [
             BrokerMetricObserved(**story.later().envelope(), metric_value=value, **of_metric)
-            if channel is Channel.METRICS
+            if source == "metrics:a"
             else offsets_sample(value, story=story.later())
             for value in values
         ]
@@ -299,8 +303,11 @@ def test_samples_of_a_log_that_comes_late_are_no_old_ones(places: JobLocations, 
         reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
 
 
-def test_samples_of_a_clock_that_was_ahead_stand_in_the_way_of_no_bus_that_is_begun_again(places: JobLocations) -> None:
-    channel, story = Channel.METRICS, Story("metrics:a")
+@pytest.mark.parametrize("is_killed", [False, True], ids=["stored", "killed before it stored how far it was"])
+def test_samples_of_a_clock_that_was_ahead_stand_in_the_way_of_no_bus_that_is_begun_again(
+    places: JobLocations, *, is_killed: bool
+) -> None:
+    channel, story = Channel.SAMPLES, Story("metrics:a")
     sample = {"broker": 1, "metric": "messages_in_total"}
 
     def published(value: int, ahead: int) -> None:
@@ -309,11 +316,11 @@ def test_samples_of_a_clock_that_was_ahead_stand_in_the_way_of_no_bus_that_is_be
         publish(places, [BrokerMetricObserved(**envelope, metric_value=value, **sample)])
 
     published(1, 3_000_000_000)
-    applied(places, channel, "metrics")
+    applied(places, channel, "samples", is_killed=is_killed)
     shutil.rmtree(places.bus)
     published(2, 0)
 
-    applied(places, channel, "metrics")
+    applied(places, channel, "samples")
 
     (row,) = rows(places.tables, "broker_metrics")
     assert row["metric_value"] == 2

@@ -43,14 +43,14 @@ def told(places: JobLocations) -> dict[tuple[str, str], dict[str, Any]]:
 
 def test_a_channel_without_sources_is_written_once(places: JobLocations) -> None:
     publish(places, [offsets_sample(1)])
-    offsets, metrics = query("offsets", places), query("metrics", places)
-    offsets.batch.apply(from_bus(places, Channel.OFFSETS, "admin:a"))
-    reporter = Reporter([offsets, metrics], places)
+    samples, replication = query("samples", places), query("replication", places)
+    samples.batch.apply(from_bus(places, Channel.SAMPLES, "admin:a"))
+    reporter = Reporter([samples, replication], places)
     reporter.report()
     before = newest_version(places.tables / "source_progress")
     reporter.report()
     assert newest_version(places.tables / "source_progress") == before + 1
-    assert told(places).keys() == {("offsets", "admin:a")}
+    assert told(places).keys() == {("samples", "admin:a")}
 
 
 def test_what_is_not_applied_yet_is_told_in_bytes_and_nothing_once_it_is(places: JobLocations) -> None:
@@ -78,13 +78,13 @@ def test_what_is_not_applied_yet_is_told_in_bytes_and_nothing_once_it_is(places:
 def test_sources_of_samples_are_told_too_and_go_on_after_a_start(places: JobLocations) -> None:
     publish(places, [offsets_sample(7)])
     with closing(DirectoryPublisher(places.bus, segment_bytes=2_000)) as publisher:
-        publisher.publish_raw(Channel.OFFSETS, "admin:a", b"?")
-    offsets = query("offsets", places)
-    offsets.batch.apply(from_bus(places, Channel.OFFSETS, "admin:a"))
-    Reporter([offsets], places).report()
-    again = query("offsets", places)
+        publisher.publish_raw(Channel.SAMPLES, "admin:a", b"?")
+    samples = query("samples", places)
+    samples.batch.apply(from_bus(places, Channel.SAMPLES, "admin:a"))
+    Reporter([samples], places).report()
+    again = query("samples", places)
     Reporter([again], places).report()
-    row = told(places)["offsets", "admin:a"]
+    row = told(places)["samples", "admin:a"]
     assert (row["observed_until"].timestamp() * 1_000_000, row["quarantined"], row["behind_bytes"]) == (7, 1, 0)
     assert (row["cluster"], row["as_of_version"], row["authority"]) == ("orders-eu", None, "none")
 
@@ -105,9 +105,9 @@ def test_segments_that_were_deleted_count_as_applied(places: JobLocations) -> No
 
 def test_whoever_lost_a_channel_to_another_job_reports_no_more_on_it(places: JobLocations) -> None:
     publish(places, [offsets_sample(7)])
-    offsets = query("offsets", places)
-    offsets.batch.apply(from_bus(places, Channel.OFFSETS, "admin:a"))
-    offsets._fail(TableRefused("another job writes it"))
-    Reporter([offsets], places).report()
-    assert offsets.is_lost
+    samples = query("samples", places)
+    samples.batch.apply(from_bus(places, Channel.SAMPLES, "admin:a"))
+    samples._fail(TableRefused("another job writes it"))
+    Reporter([samples], places).report()
+    assert samples.is_lost
     assert told(places) == {}

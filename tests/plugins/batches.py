@@ -10,12 +10,20 @@ import pyarrow as pa
 
 from streaming.bus.directory import DirectoryReader
 from streaming.contracts.observations import Channel
+from streaming.contracts.state import SourceLag
+from streaming.delta.progress import ProgressTable
 from streaming.jobs.driver.replication import ReplicationBatch
 from streaming.jobs.driver.samples import NewestBatch
 from streaming.jobs.streams.bus_source import SCHEMA, arrow_batches
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+def store_progress(tables: Path, samples: NewestBatch) -> None:
+    """Store how far samples were applied, as the job does every few seconds and when it stops."""
+    offsets, sources = samples.offsets, samples.sources()[0]
+    ProgressTable(tables, Channel.SAMPLES).replace([(source, SourceLag()) for source in sources], None, offsets)
 
 
 class Batches(threading.Thread):
@@ -27,8 +35,8 @@ class Batches(threading.Thread):
         self._ended = threading.Event()
         self._bus = DirectoryReader(bus)
         self._replication = ReplicationBatch(tables)
-        samples = NewestBatch(tables, Channel.OFFSETS)
-        self._batches: dict[Channel, Any] = {Channel.REPLICATION: self._replication, Channel.OFFSETS: samples}
+        samples = NewestBatch(tables)
+        self._batches: dict[Channel, Any] = {Channel.REPLICATION: self._replication, Channel.SAMPLES: samples}
         self._read: Counter[tuple[Channel, str]] = Counter()
 
     def run(self) -> None:

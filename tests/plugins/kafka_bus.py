@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from confluent_kafka import Consumer, TopicPartition
 
 from streaming.bus.frames import BusFrame
+from streaming.bus.kafka.records import topic_of
 from streaming.bus.kafka.topics import administrator, described
 from streaming.contracts.observations import Channel
 from streaming.settings import KafkaBusSettings
@@ -88,7 +89,7 @@ def _records(consumer: Consumer, settings: KafkaBusSettings) -> Iterator[Stored]
         headers = {name: value.decode() for name, value in message.headers() or []}
         yield Stored(
             headers["source"],
-            headers["channel"],
+            next(channel for channel in Channel if topic_of(settings, channel) == message.topic()),
             int(headers["position"]),
             int(headers["end"]),
             int(headers["log_id"]),

@@ -46,8 +46,7 @@ class PlayedJob:
 
     def __init__(self, tables: Path) -> None:
         self.replication = ReplicationBatch(tables)
-        self.batches: dict[Channel, Any] = {Channel.REPLICATION: self.replication}
-        self.batches |= {channel: NewestBatch(tables, channel) for channel in (Channel.OFFSETS, Channel.METRICS)}
+        self.batches: dict[Channel, Any] = {Channel.REPLICATION: self.replication, Channel.SAMPLES: NewestBatch(tables)}
         self.position = 0
 
     def apply(self, now: int, *sources: SimulatedSource) -> None:

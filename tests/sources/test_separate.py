@@ -224,8 +224,8 @@ def test_what_agents_say_of_appends_is_in_the_rounds_that_another_process_publis
             assert time.monotonic() < deadline
             time.sleep(0.2)
             reader = DirectoryReader(bus)
-            for source, end in reader.end_positions(Channel.OFFSETS).items():
-                for frame in reader.read(Channel.OFFSETS, source, 0, end):
+            for source, end in reader.end_positions(Channel.SAMPLES).items():
+                for frame in reader.read(Channel.SAMPLES, source, 0, end):
                     block = decode(frame.payload) if isinstance(frame, BusFrame) else None
                     if isinstance(block, BrokerSpeedsObserved):
                         found.append({broker: each.append_micros for broker, each in speeds_of(block).items()})

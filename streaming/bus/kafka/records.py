@@ -2,7 +2,6 @@
 
     key        cluster id; of samples with "/" and the source
     source     whose log it is of
-    channel    of which channel that log is
     position   where the record begins in its log, and ``end`` behind it
     log_id     of the run of its collector that wrote it
     runs       the log ids of that log that its shipper knows, oldest first: who has applied a record of one of them has
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from streaming.settings import KafkaBusSettings
 
 SOURCE: Final = "source"
-CHANNEL: Final = "channel"
 POSITION: Final = "position"
 END: Final = "end"
 LOG_ID: Final = "log_id"
@@ -84,11 +82,10 @@ def record_of(item: BusFrame | DamagedRange, log_id: int, limit: int) -> LogReco
     return LogRecord(item.position, item.end, log_id, item.payload[:KEPT_BYTES], damage)
 
 
-def headers_of(source: str, channel: Channel, record: LogRecord, runs: Sequence[int]) -> list[tuple[str, bytes]]:
+def headers_of(source: str, record: LogRecord, runs: Sequence[int]) -> list[tuple[str, bytes]]:
     """Return the headers of a record."""
     headers = {
         SOURCE: source,
-        CHANNEL: channel.value,
         POSITION: str(record.position),
         END: str(record.end),
         LOG_ID: str(record.log_id),

@@ -387,7 +387,7 @@ class Shipper:
                         record.payload,
                         key=shipped.key,
                         partition=shipped.partition,
-                        headers=headers_of(source, channel, record, runs),  # type: ignore[arg-type]  # a list of pairs
+                        headers=headers_of(source, record, runs),  # type: ignore[arg-type]  # a list of pairs
                         on_delivery=delivered,
                     )
                     break

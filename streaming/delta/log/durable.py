@@ -88,7 +88,10 @@ ORDER: Final = (
     *(name for name in TABLES if name not in {*_FIRST, SOURCE_PROGRESS.name}),
     SOURCE_PROGRESS.name,
 )
-"""All tables, each behind those that it follows from. Refused records are written before the positions behind them."""
+"""All tables, each behind those that it follows from. Refused records are written before the positions behind them.
+
+The last one says how far samples were applied: at the marks all of their tables have at least that.
+"""
 
 
 class Mark(NamedTuple):

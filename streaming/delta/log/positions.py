@@ -32,7 +32,7 @@ NO_LOG_IDS: Final[Mapping[str, int]] = MappingProxyType({})
 _NO_LOG_ID: Final = 0  # where nothing of a log is applied any more
 
 
-def _changed_logs(applied: Mapping[str, LogPosition], last_common: LastCommon) -> dict[str, LogPosition]:
+def changed_logs(applied: Mapping[str, LogPosition], last_common: LastCommon) -> dict[str, LogPosition]:
     """Return the last common record of each log that is not the one of which a record was applied last."""
     common = {source: last_common(source, at) for source, at in applied.items()}
     return {source: at for source, at in common.items() if at != applied[source]}
@@ -88,6 +88,6 @@ class StoredPositions:
             where the last applied record stood, of each source that went back.
         """
         before = {source: self.at(source) for source in sources}
-        changed = _changed_logs(before, last_common)
+        changed = changed_logs(before, last_common)
         self._positions |= changed
         return {source: before[source] for source in changed}

@@ -1,9 +1,8 @@
 """Tables that keep the newest row of a key: replica offsets, broker metrics.
 
-The rows live in memory, as Arrow, and the table is overwritten, with the positions of the sources in the same commit.
-They are samples: the next one replaces them, so no history is kept here. Of two samples of one moment the first stays,
-so what comes again changes nothing. A sample that is older than one before it in its log, because a clock was set back,
-is left out, however the log is cut into batches.
+The rows live in memory, as Arrow, and the table is overwritten. They are samples: the next one replaces them, so no
+history is kept here. Of two samples of one moment the first stays, so what comes again changes nothing. A sample that
+is older than one before it in its log, because a clock was set back, is left out, however the log is cut into batches.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from streaming.contracts.topic_roles import consequence, role_of
 from streaming.delta.log.arrow_types import NAME
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
-from streaming.delta.log.positions import NO_LOG_IDS, StoredPositions
 from streaming.delta.log.queries import plain_type, read_all
 from streaming.delta.log.writer import OVERWRITE, Writer
 
@@ -42,7 +40,6 @@ class NewestRows:
     def __init__(self, directory: Place, table: Table, policy: RetentionPolicy = KEEP_ALL) -> None:
         self._definition = table
         self._writer = Writer.opened(directory, table)
-        self.applied = StoredPositions(self._writer)
         self._maintenance = Maintenance(self._writer, policy)
         # Names are numbered, times are microseconds.
         schema = arrow_schema(table)
@@ -68,15 +65,6 @@ class NewestRows:
         """The sources of its rows."""
         return set(pc.unique(self._rows["source"]).to_pylist())
 
-    @property
-    def positions(self) -> dict[str, int]:
-        """The positions of the sources that reported since the start."""
-        return self.applied.positions
-
-    def position(self, source: str) -> int:
-        """Return the position of the last applied observation of a source, -1 for none."""
-        return self.applied.position(source)
-
     def check_ours(self) -> None:
         """Check that no other writer has claimed the table.
 
@@ -90,30 +78,19 @@ class NewestRows:
         is_theirs = pc.is_in(self._rows["source"].cast(pa.string()), pa.array([*sources], pa.string()))
         self._rows = self._rows.filter(pc.invert(is_theirs))
 
-    def store_positions(self, sources: Iterable[str]) -> None:
-        """Write the table as it is, with the positions that these sources have gone back to."""
-        now_at = {source: self.applied.at(source) for source in sources}
-        log_ids = {source: at.log_id for source, at in now_at.items() if at.log_id is not None}
-        moved = self.applied.transactions({source: at.position for source, at in now_at.items()}, log_ids)
-        self._writer.write(self._rows.cast(self._on_disk), OVERWRITE, moved)
-
-    def put(self, samples: pa.Table, positions: Mapping[str, int], log_ids: Mapping[str, int] = NO_LOG_IDS) -> None:
-        """Apply newer samples and write the whole table; without any, remember the positions until the next time.
+    def put(self, samples: pa.Table) -> None:
+        """Apply newer samples and write the whole table.
 
         Args:
             samples: columns of the table by name, times in microseconds; what is absent is null.
-            positions: last position of every source in them.
-            log_ids: of the logs that have one.
         """
-        if samples.num_rows:
-            reported = pa.table(_all_columns(samples, self._definition.name, self._schema), schema=self._schema)
-            rows = self._merged(reported)
-            self._rows = remembered(rows, reported, self._definition.forgotten_after * _SECOND)
-            if len(self) < rows.num_rows:
-                self._rows = self._rows.cast(self._plain).cast(self._schema)  # drops the names of what was forgotten
-            self._writer.write(self._rows.cast(self._on_disk), OVERWRITE, self.applied.transactions(positions, log_ids))
-            self._maintenance.after_commit()
-        self.applied.move(positions, log_ids)
+        reported = pa.table(_all_columns(samples, self._definition.name, self._schema), schema=self._schema)
+        rows = self._merged(reported)
+        self._rows = remembered(rows, reported, self._definition.forgotten_after * _SECOND)
+        if len(self) < rows.num_rows:
+            self._rows = self._rows.cast(self._plain).cast(self._schema)  # drops the names of what was forgotten
+        self._writer.write(self._rows.cast(self._on_disk), OVERWRITE, {})
+        self._maintenance.after_commit()
 
     def _merged(self, reported: pa.Table) -> pa.Table:
         """Return the newest row of each key, without what is gone; a row without a key says that there is nothing."""

@@ -14,11 +14,9 @@
 #   - unless the log is one that was left before, in this process: then two collectors have one name, and their records
 #     alternate. Those of the log that was left are refused, and that is said; the other log continues.
 #
-# A topic has two channels of samples, and a query each. Rows of the other channel only say how far was read.
-#
 # Offsets. With the changes of a batch the offsets behind it are committed, so after a crash reading continues there.
-# The tables of samples are many, each with commits of its own: they hold the offsets where the newest batch began,
-# because it may be in some of the tables only; what comes again is not newer, and changes nothing.
+# The tables of samples are many, each with commits of its own: ``source_progress`` holds their offsets, with the
+# positions that go with them. What was applied since it was written comes again, and changes nothing.
 
 from __future__ import annotations
 
@@ -81,7 +79,7 @@ class KafkaBatch:
         """
         self._bus.check_same(self._channel)
         rows = with_foreign(rows, self._topic)
-        results = [self._applied(piece) for piece in self._pieces(rows.filter(rows["is_of_channel"]))]
+        results = [self._applied(piece) for piece in self._pieces(rows)]
         self._note(rows)
         return summed(results)
 
@@ -106,29 +104,24 @@ class KafkaBatch:
         self._batch.go_back([run.source], lambda _source, _at: NOWHERE)
 
     def _applied(self, rows: pa.Table) -> BatchResult:
-        """Apply rows of the bus with the offsets that go with them."""
-        return self._batch.apply(as_bus_rows(rows), self._offsets(rows))
-
-    def _offsets(self, rows: pa.Table) -> dict[str, int]:
-        is_replication = self._channel is Channel.REPLICATION
+        """Apply rows of the bus with the offsets behind them."""
         identity = self._bus.identity(self._channel)
-        read = rows.group_by("partition").aggregate([("offset", "max"), ("offset", "min")])
-        return {
-            offset_name(self._topic, identity, row["partition"]): (
-                row["offset_max"] + 1 if is_replication else row["offset_min"]
-            )
-            for row in read.to_pylist()
-        }
+        offsets = {offset_name(self._topic, identity, number): offset for number, offset in _behind(rows).items()}
+        return self._batch.apply(as_bus_rows(rows), offsets)
 
     def _note(self, rows: pa.Table) -> None:
         """Note how far was read, for the lag."""
-        own = rows.filter(rows["is_of_channel"])
-        logs = own.group_by(["source", "partition"]).aggregate([("end", "max")]).to_pylist()
-        offsets = rows.group_by("partition").aggregate([("offset", "max")]).to_pylist()
+        logs = rows.group_by(["source", "partition"]).aggregate([("end", "max")]).to_pylist()
         self._bus.note(
             self._channel,
             {row["source"]: Consumed(row["partition"], row["end_max"]) for row in logs},
-            {row["partition"]: row["offset_max"] + 1 for row in offsets},
-            len(own),
-            pc.sum(pc.binary_length(own["payload"])).as_py() or 0,
+            _behind(rows),
+            len(rows),
+            pc.sum(pc.binary_length(rows["payload"])).as_py() or 0,
         )
+
+
+def _behind(rows: pa.Table) -> dict[int, int]:
+    """Return the offset behind the rows of each partition."""
+    read = rows.group_by("partition").aggregate([("offset", "max")]).to_pylist()
+    return {row["partition"]: row["offset_max"] + 1 for row in read}

@@ -95,6 +95,11 @@ class ReplicationBatch:
         """Return the offset that the newest commit holds under a name, -1 for none."""
         return self._change_log.position(name)
 
+    @property
+    def offsets(self) -> Mapping[str, int]:
+        """None: the commits of the change log have them."""
+        return NO_LOG_IDS
+
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
         """Go back where a log is another one now, and commit that; return where its last applied record stood."""
         before = self._change_log.go_back(sources, last_common)

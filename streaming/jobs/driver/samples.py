@@ -9,16 +9,14 @@ import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from itertools import groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streaming.changes.state import SourceKey
 from streaming.contracts import sample_tables as tables
-from streaming.contracts.identifiers import Micros
-from streaming.contracts.observations import SourceKind
+from streaming.contracts.identifiers import NOWHERE, LogPosition, Micros
+from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.sample_blocks import SamplesBlock
 from streaming.contracts.samples import (
     BrokerMetricObserved,
@@ -33,7 +31,7 @@ from streaming.contracts.samples import (
 from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved, TopicSettingsObserved
 from streaming.contracts.state import SourceState
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
-from streaming.delta.log.positions import NO_LOG_IDS
+from streaming.delta.log.positions import NO_LOG_IDS, changed_logs
 from streaming.delta.progress import ProgressTable
 from streaming.delta.quarantine import Quarantine, RefusedRecord
 from streaming.delta.samples.isr_reconciliation import ReconciliationTable
@@ -47,8 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from streaming.contracts.columns import Table
-    from streaming.contracts.identifiers import LogPosition
-    from streaming.contracts.observations import Channel, Observation
+    from streaming.contracts.observations import Observation
     from streaming.delta.log.positions import LastCommon
     from streaming.delta.store.place import Place
 
@@ -67,79 +64,55 @@ TABLE_OF: Final[dict[type[Observation], Table]] = {
     BrokerMetricObserved: tables.BROKER_METRICS,
 }
 
-# Tables are written whole. After a batch of less than this share of a table the query rests for three times as long as
-# writing took, so that small batches do not keep it writing all the time.
+# Tables are written whole. The query rests for three times as long as it took to write those tables of which less than
+# this share was new, so that small batches do not keep it writing all the time. Other tables of the batch do not count:
+# what is small and quickly written makes nobody wait.
 SMALL_SHARE: Final = 0.1
 REST_PER_WORK: Final = 3.0
 LONGEST_REST_SECONDS: Final = 5.0
 
 
 class NewestBatch:
-    """Writes the newest row per key to the tables of a channel. Their one writer."""
+    """Writes the newest row per key to the tables of samples. Their one writer."""
 
-    def __init__(self, directory: Place, channel: Channel, policy: RetentionPolicy = KEEP_ALL) -> None:
+    def __init__(self, directory: Place, policy: RetentionPolicy = KEEP_ALL) -> None:
         """Open the tables and read what they hold.
 
         Raises:
             TableRefused: a table is not ours, or newer than this program.
         """
-        self._channel, self._clock = channel, policy.clock
-        self._rows = {
-            kind: NewestRows(directory, table, policy) for kind, table in TABLE_OF.items() if kind.channel is channel
-        }
-        self._quarantine = Quarantine(directory, channel, policy)
-        self._sources = SampleSources(directory, channel)
-        self._add_unreported()
+        self._clock, self._offsets = policy.clock, dict[str, int]()
+        self._rows = {kind: NewestRows(directory, table, policy) for kind, table in TABLE_OF.items()}
+        self._quarantine = Quarantine(directory, Channel.SAMPLES, policy)
+        self._sources = SampleSources(directory)
         self._sources.count_at_least(self._quarantine.by_source())
-        self._reconciled: ReconciliationTable | None = None
-        if BrokerMetricObserved in self._rows:
-            self._reconciled = ReconciliationTable(directory, policy)
-            self._reconciled.hold(self._rows[BrokerMetricObserved].rows)
-
-    def _add_unreported(self) -> None:
-        """Know the sources that were applied after the last report, before the job was killed, too.
-
-        If the log of one is another one now, or is not there yet, it must not be read by the old one's positions.
-        """
-        in_tables = set[str]().union(*(rows.sources for rows in self._rows.values()))
-        others = sorted(in_tables - {state.source for state in self._sources.states()})
-        if not others:
-            return
-        samples = [
-            table.filter(pc.is_in(table["source"], pa.array(others)))
-            for table in (rows.rows for rows in self._rows.values())
-        ]
-        applied = {source: self.at(source) for source in others}
-        positions = {source: at.position for source, at in applied.items() if at.position >= 0}
-        log_ids = {source: at.log_id for source, at in applied.items() if at.log_id is not None}
-        self._sources.advance(samples, {}, positions, log_ids)
+        for table in self._rows.values():
+            # The job was killed before it stored how far it was: they come again, or their log is another one now.
+            table.forget(table.sources - self._sources.positions.keys())
+        self._reconciled = ReconciliationTable(directory, policy)
+        self._reconciled.hold(self._rows[BrokerMetricObserved].rows)
 
     @property
     def positions(self) -> dict[str, int]:
-        """Position up to which every table holds each source."""
-        sources = {source for rows in self._rows.values() for source in rows.positions}
-        return {source: self.position(source) for source in sources}
+        """Position up to which the tables hold each source."""
+        return self._sources.positions
 
     def position(self, source: str) -> int:
-        """Return the position up to which every table holds a source, -1 for none. Newer records may come again."""
+        """Return the position up to which the tables hold a source, -1 for none. Newer records may come again."""
         return self.at(source).position
 
     def at(self, source: str) -> LogPosition:
-        """Return where the record stands up to which every table holds a source.
-
-        A table that never had a sample of it is at none of its records: then at none, but of the log that the others
-        hold, so that another one in its place is recognised.
-        """
-        held = [rows.applied.at(source) for rows in self._rows.values()]
-        oldest, newest = min(held, key=itemgetter(0)), max(held, key=itemgetter(0))
-        return oldest if oldest.position >= 0 else oldest._replace(log_id=newest.log_id)
+        """Return where the record stands up to which the tables hold a source."""
+        return self._sources.at(source)
 
     def offset(self, name: str) -> int:
-        """Return the offset that the newest commit of any table holds under a name, -1 for none.
+        """Return the offset of the bus that is stored under a name, -1 for none."""
+        return self._sources.stored_offset(name)
 
-        Batches come one after the other: before that of the newest commit, every batch is in every table.
-        """
-        return max(rows.applied.position(name) for rows in self._rows.values())
+    @property
+    def offsets(self) -> Mapping[str, int]:
+        """Offsets of the bus by name up to which the tables hold it, to be stored with the sources."""
+        return self._offsets
 
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
         """Go back where a log is another one now; return where its last applied record stood, by source.
@@ -147,23 +120,15 @@ class NewestBatch:
         Samples of a log that has no record in common with the one before are forgotten: their collector's clock may
         have been ahead, and then no sample of the new log would replace them.
         """
-        names = list(sources)
-        before: dict[str, LogPosition] = {}
-        for rows in self._rows.values():
-            before |= rows.applied.go_back(names, last_common)
-        now_at = {source: self.at(source) for source in before}
+        before = {source: self.at(source) for source in sources}
+        now_at = changed_logs(before, last_common)
         if now_at:
-            # A table that never had a sample of a source is at none of its records; the log is common up to the latest.
-            common = {
-                source: max(rows.applied.at(source).position for rows in self._rows.values()) for source in now_at
-            }
-            self._quarantine.go_back(common)
-            begun_again = [source for source, at in now_at.items() if at.position < 0]
-            for rows in self._rows.values():
-                rows.forget(begun_again)
-                rows.store_positions(now_at)
-        self._sources.go_back(now_at)
-        return before
+            self._quarantine.go_back({source: at.position for source, at in now_at.items()})
+            begun_again = {source for source, at in now_at.items() if at.position < 0}
+            for table in self._rows.values():
+                table.forget(begun_again)
+            self._sources.go_back(now_at)
+        return {source: before[source] for source in now_at}
 
     def sources(self) -> tuple[list[SourceState], None]:
         """Return the state of every source, and None: samples follow from no version of the change log."""
@@ -177,8 +142,7 @@ class NewestBatch:
         """
         for rows in self._rows.values():
             rows.check_ours()
-        if self._reconciled is not None:
-            self._reconciled.check_ours()
+        self._reconciled.check_ours()
 
     def apply(self, rows: pa.Table, offsets: Mapping[str, int] = NO_LOG_IDS) -> BatchResult:
         """Apply one batch; samples that are older than what the tables hold change nothing.
@@ -187,25 +151,21 @@ class NewestBatch:
 
         Args:
             rows: as in ``schemas.bus_schema``.
-            offsets: what the commits hold besides positions, by name: where this batch began.
+            offsets: of the bus, by name: behind this batch.
         """
         watch = Stopwatch()
         fresh = fresh_rows(rows, self)
-        samples = read_samples(fresh, self._rows, self._channel)
+        samples = read_samples(fresh)
         watch.lap("decode")
         refused = self._quarantine.add(samples.refused, Micros(self._clock()))
         positions, log_ids = newest_positions(fresh), newest_log_ids(fresh)
         counts = {kind: len(table) for kind, table in samples.columns.items()}
-        if any(counts.values()):
-            for kind, table in self._rows.items():
-                table.put(samples.columns[kind], {**positions, **offsets}, log_ids)
-            if self._reconciled is not None:
-                self._reconciled.put(samples.columns[BrokerMetricObserved])
+        small = self._write(samples)
         self._sources.advance(samples.columns.values(), refused, positions, log_ids)
+        self._offsets = {**self._offsets, **offsets}
         watch.lap("commit")
         seconds = watch.seconds
-        if any(0 < counts[kind] < len(table) * SMALL_SHARE for kind, table in self._rows.items()):
-            time.sleep(min(seconds * REST_PER_WORK, LONGEST_REST_SECONDS))
+        time.sleep(min(small * REST_PER_WORK, LONGEST_REST_SECONDS))
         return BatchResult(
             observations=sum(counts.values()),
             changes=sum(counts.values()),
@@ -215,6 +175,18 @@ class NewestBatch:
             stages=watch.stages,
             reasons=count_reasons(samples.refused),
         )
+
+    def _write(self, samples: Samples) -> float:
+        """Write the tables that have samples; return the seconds that those took of which a small share was new."""
+        small = 0.0
+        for kind, table in self._rows.items():
+            if count := len(samples.columns[kind]):
+                began = time.perf_counter()
+                table.put(samples.columns[kind])
+                small += time.perf_counter() - began if count < len(table) * SMALL_SHARE else 0.0
+        if len(samples.columns[BrokerMetricObserved]):
+            self._reconciled.put(samples.columns[BrokerMetricObserved])
+        return small
 
 
 # Payloads of samples as Arrow columns.
@@ -231,13 +203,11 @@ class Samples:
     refused: tuple[RefusedRecord, ...]
 
 
-def read_samples(rows: pa.Table, kinds: Iterable[type[Observation]], channel: Channel) -> Samples:
-    """Read every row of a batch.
+def read_samples(rows: pa.Table) -> Samples:
+    """Read every row of a batch; a block is of the kind of its samples, and what is no sample is refused.
 
     Args:
         rows: as in ``schemas.bus_schema``.
-        kinds: the kinds of the channel; a block is of the kind of its samples.
-        channel: where they were read; a sample of another channel is refused.
 
     Raises:
         NewerFormat: a newer program wrote one of them.
@@ -247,16 +217,16 @@ def read_samples(rows: pa.Table, kinds: Iterable[type[Observation]], channel: Ch
     columns = (rows[name].to_pylist() for name in ("source", "position", "payload", "damage", "samples"))
     for source, position, payload, damage, stream in zip(*columns, strict=True):
         try:
-            kind, read = _read(payload, damage, channel) if stream is None else from_stream(stream)
+            kind, read = _read(payload, damage) if stream is None else from_stream(stream)
         except InvalidObservation as reason:
             refused.append(RefusedRecord(source=source, position=position, reason=str(reason), raw=payload))
         else:
             samples[kind].append(read)
-    return Samples({kind: _table(kind, samples[kind]) for kind in kinds}, tuple(refused))
+    return Samples({kind: _table(kind, samples[kind]) for kind in TABLE_OF}, tuple(refused))
 
 
-def _read(payload: bytes, damage: str | None, channel: Channel) -> tuple[type[Observation], Observation | pa.Table]:
-    observed = decode_row(payload, damage, channel)
+def _read(payload: bytes, damage: str | None) -> tuple[type[Observation], Observation | pa.Table]:
+    observed = decode_row(payload, damage, Channel.SAMPLES)
     return (observed.sample, columns_of(observed)) if isinstance(observed, SamplesBlock) else (type(observed), observed)
 
 
@@ -273,17 +243,32 @@ def _table(kind: type[Observation], samples: Iterable[Observation | pa.Table]) -
     return pa.concat_tables(pieces).unify_dictionaries()
 
 
-# Applied positions of the sources of a channel of samples: the state that the fold keeps of replication sources.
+# Applied positions of the sources of samples: the state that the fold keeps of replication sources.
 
 
 class SampleSources:
-    """The sources of one channel."""
+    """The sources of samples."""
 
-    def __init__(self, directory: Place, channel: Channel) -> None:
+    def __init__(self, directory: Place) -> None:
         """Read the state that the table holds."""
-        sources = ProgressTable(directory, channel).sources()
+        self._progress = ProgressTable(directory, Channel.SAMPLES)
+        sources = self._progress.sources()
+        self._at = {source.source: LogPosition(source.position, source.log_id) for source in sources}
         self._quarantined = Counter({source.source: source.quarantined for source in sources})
         self._states: dict[SourceKey, SourceState] = {(source.cluster_id, source.source): source for source in sources}
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """Position of the last applied record of each source."""
+        return {source: at.position for source, at in self._at.items()}
+
+    def at(self, source: str) -> LogPosition:
+        """Return where the last applied record of a source stands."""
+        return self._at.get(source, NOWHERE)
+
+    def stored_offset(self, name: str) -> int:
+        """Return the offset of the bus that is stored with the sources under a name, -1 for none."""
+        return self._progress.offset(name)
 
     def count_at_least(self, quarantined: Mapping[str, int]) -> None:
         """Count records of each source that are in ``quarantine``.
@@ -302,6 +287,7 @@ class SampleSources:
 
         Of a log that has no record in common with the one before, its first sample says when it was collected.
         """
+        self._at |= now_at
         for key, state in self._states.items():
             if (at := now_at.get(state.source)) is not None:
                 gone_back = state if at.position >= 0 else state._replace(observed_until=None, collected_at=None)
@@ -327,11 +313,10 @@ class SampleSources:
             newest = table.group_by(["cluster_id", "cluster", "source"]).aggregate([("collected_at", "max")])
             for row in newest.to_pylist():
                 self._observe(row["cluster_id"], row["cluster"], row["source"], row["collected_at_max"])
+        self._at |= {source: LogPosition(position, log_ids.get(source)) for source, position in positions.items()}
         for key, state in self._states.items():
-            if state.source in positions:
-                position, log_id = positions[state.source], log_ids.get(state.source)
-                self._states[key] = state._replace(position=position, log_id=log_id)
-            self._states[key] = self._counted(self._states[key])
+            at = self.at(state.source)
+            self._states[key] = self._counted(state._replace(position=at.position, log_id=at.log_id))
 
     def _counted(self, state: SourceState) -> SourceState:
         """Count what was refused, also before the first sample said which cluster the source is of."""

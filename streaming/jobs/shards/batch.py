@@ -25,6 +25,7 @@ from streaming.delta.changes.log import ChangeLog, changes_to_arrow
 from streaming.delta.changes.reader import SECONDS_BETWEEN_HEARTBEATS, ChangeReader
 from streaming.delta.incidents.table import IncidentsTable
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
+from streaming.delta.log.positions import NO_LOG_IDS
 from streaming.delta.projections.of_clusters import Derived, DerivedTables, recovered_sources
 from streaming.delta.quarantine import Quarantine
 from streaming.jobs.queries import BatchResult, Stopwatch, summed
@@ -133,6 +134,11 @@ class ShardedBatch:
     def offset(self, name: str) -> int:
         """Return the offset that the newest commit holds under a name, -1 for none."""
         return self._change_log.position(name)
+
+    @property
+    def offsets(self) -> Mapping[str, int]:
+        """None: the commits of the change log have them."""
+        return NO_LOG_IDS
 
     def sources(self) -> tuple[list[SourceState], int]:
         """Return the state of every source, and the change log version it follows from."""

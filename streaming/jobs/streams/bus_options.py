@@ -6,7 +6,6 @@ Besides ``directory``, ``channel`` and ``maxBytesPerTrigger``:
 - ``waitSeconds``: how long to wait for new records before there are none; 0 for a query with a trigger interval.
 - ``startingPositions``: where a query begins: position and log id by source, as JSON. All other
   logs are read from their oldest record.
-- ``sampleColumns``: ``true`` for blocks of samples as columns (``sample_columns``) in place of their records.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ DIRECTORY: Final = "directory"
 CHANNEL: Final = "channel"
 MAX_BYTES: Final = "maxBytesPerTrigger"
 REPEATED: Final = "repeatedBlocks"
-SAMPLE_COLUMNS: Final = "sampleColumns"
 WAIT_SECONDS: Final = "waitSeconds"
 STARTING_POSITIONS: Final = "startingPositions"
 DEFAULT_MAX_BYTES: Final = 32 * 1024 * 1024
@@ -55,16 +53,12 @@ def checked_options(options: Mapping[str, str]) -> dict[str, Any]:
     wait = options.get(WAIT_SECONDS, str(DEFAULT_WAIT_SECONDS))
     if not re.fullmatch(r"\d+(\.\d+)?", wait):
         raise ConfigurationError(f"{WAIT_SECONDS} is {wait!r}; use a number of seconds, 0 or more")
-    sample_columns = options.get(SAMPLE_COLUMNS, "false")
-    if sample_columns not in {"true", "false"}:
-        raise ConfigurationError(f"{SAMPLE_COLUMNS} is {sample_columns!r}; use true or false")
     return {
         "starting_positions": _positions(options.get(STARTING_POSITIONS, "{}")),
         "directory": Path(options[DIRECTORY]),
         "channel": Channel(channel),
         "max_bytes": int(limit),
         "repeated": Path(options[REPEATED]) if REPEATED in options else None,
-        "sample_columns": sample_columns == "true",
         "wait_seconds": float(wait),
     }
 

@@ -96,7 +96,6 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         max_bytes: int,
         repeated: Path | None = None,
         *,
-        sample_columns: bool = False,
         wait_seconds: float = DEFAULT_WAIT_SECONDS,
         starting_positions: Mapping[str, LogPosition] | None = None,
     ) -> None:
@@ -104,7 +103,6 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._channel = channel
         self._max_bytes = max_bytes
         self._repeated = repeated
-        self._sample_columns = sample_columns
         self._wait_seconds = wait_seconds
         self._starting = dict(starting_positions or {})
         # Planned last: a reader that continues must find the same log there.
@@ -156,7 +154,7 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if published is not None:
                 rows: Iterator[BusRow] = published.leave_out(items)
             else:
-                rows = in_columns(items, self._channel) if self._sample_columns else items
+                rows = in_columns(items) if self._channel is Channel.SAMPLES else items
             yield from arrow_batches(piece.source, rows, piece.log_id)
 
     def commit(self, end: dict[str, int]) -> None:

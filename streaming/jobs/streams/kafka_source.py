@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import AnalysisException
 
-from streaming.bus.kafka.records import CHANNEL, DAMAGE, END, LOG_ID, POSITION, RUNS, SOURCE, topic_of
+from streaming.bus.kafka.records import DAMAGE, END, LOG_ID, POSITION, RUNS, SOURCE, topic_of
 from streaming.bus.kafka.topics import JAVA
 from streaming.errors import ConfigurationError
 
@@ -54,8 +54,6 @@ def kafka_stream(
 ) -> DataFrame:
     """Return the records of a channel: what its topic says of each, and where it stands there.
 
-    A record of another channel comes without its payload: its offset was read.
-
     Args:
         spark: with the connector on its class path.
         settings: with their secrets.
@@ -76,16 +74,14 @@ def kafka_stream(
             f"Spark has no connector to Kafka, which bus.kafka needs: add --packages {PACKAGES}:{spark.version} to "
             "spark-submit, or --jars with those of isrwatch jars fetch spark-kafka"
         ) from None
-    is_of_channel = f"coalesce({_header(CHANNEL)}, '{channel}') = '{channel}'"
     return rows.selectExpr(
         f"{_header(SOURCE)} as source",
-        f"{is_of_channel} as is_of_channel",
         f"try_cast({_header(POSITION)} as bigint) as position",
         f"try_cast({_header(END)} as bigint) as end",
         f"try_cast({_header(LOG_ID)} as bigint) as log_id",
         f"{_header(RUNS)} as runs",
         f"{_header(DAMAGE)} as damage",
-        f"coalesce(case when {is_of_channel} then value end, x'') as payload",
+        "coalesce(value, x'') as payload",
         "partition",
         "offset",
     )

@@ -1,8 +1,8 @@
 """Blocks of samples as Arrow columns, on the workers that read the bus: the driver merges and writes columns.
 
-A worker replaces the payload of a block by its columns, as an Arrow stream. Whatever is no valid block of the channel
-stays a record, so the driver alone says what is wrong with it. So does a single sample: its columns would be larger
-than it is. Knows Arrow and the contracts, no Spark.
+A worker replaces the payload of a block by its columns, as an Arrow stream. Whatever is no valid block stays a
+record, so the driver alone says what is wrong with it. So does a single sample: its columns would be larger than it is.
+Knows Arrow and the contracts, no Spark.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from streaming.errors import InvalidObservation
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from streaming.contracts.observations import Channel, Observation
+    from streaming.contracts.observations import Observation
 
 _BLOCKS: Final = tuple(kind for kind in KINDS.values() if issubclass(kind, SamplesBlock))
 # As the codec begins them. A block that begins otherwise is one for the driver.
@@ -45,12 +45,10 @@ class BlockColumns(NamedTuple):
     samples: bytes
 
 
-def in_columns(
-    items: Iterable[BusFrame | DamagedRange], channel: Channel
-) -> Iterator[BusFrame | DamagedRange | BlockColumns]:
-    """Put columns in place of each block of samples of a channel."""
+def in_columns(items: Iterable[BusFrame | DamagedRange]) -> Iterator[BusFrame | DamagedRange | BlockColumns]:
+    """Put columns in place of each block of samples."""
     for item in items:
-        block = _block_of(item.payload, channel) if isinstance(item, BusFrame) else None
+        block = _block_of(item.payload) if isinstance(item, BusFrame) else None
         yield item if block is None else BlockColumns(item.position, _as_stream(columns_of(block)))
 
 
@@ -89,7 +87,7 @@ def from_stream(samples: bytes) -> tuple[type[Observation], pa.Table]:
     return KINDS[table.schema.metadata[_KIND].decode()], table
 
 
-def _block_of(payload: bytes, channel: Channel) -> SamplesBlock | None:
+def _block_of(payload: bytes) -> SamplesBlock | None:
     if not payload.startswith(_PREFIXES):
         return None
     try:
@@ -98,7 +96,7 @@ def _block_of(payload: bytes, channel: Channel) -> SamplesBlock | None:
         return None
     if not isinstance(observed, SamplesBlock) or is_ahead(observed, time.time_ns() // 1000):
         return None
-    return observed if observed.channel is channel else None
+    return observed
 
 
 def _as_stream(columns: pa.Table) -> bytes:

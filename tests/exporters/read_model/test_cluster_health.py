@@ -219,7 +219,7 @@ def test_a_table_that_cannot_be_read_leaves_unknown_what_only_it_shows_and_what_
 def test_a_log_that_stands_still_while_its_collector_reads_brokers_has_no_controller() -> None:
     silent = NOW - 70 * SECOND
     log = source(LOG, SourceKind.METADATA_LOG, silent)
-    samples = source(OFFSETS, SourceKind.NONE, NOW - SECOND, "offsets")
+    samples = source(OFFSETS, SourceKind.NONE, NOW - SECOND, "samples")
     stale = {"state": {"authority_watermark": silent}}
 
     def with_sources(*sources: Any) -> ClusterSnapshot:
@@ -230,7 +230,7 @@ def test_a_log_that_stands_still_while_its_collector_reads_brokers_has_no_contro
     assert kinds(with_sources(log)) == ("unknown", {"stale"})
     behind = source(LOG, SourceKind.METADATA_LOG, silent, behind_bytes=3)
     assert kinds(with_sources(behind, samples)) == ("unknown", {"stale"})
-    elsewhere = source("offsets:collector-2", SourceKind.NONE, NOW - SECOND, "offsets")
+    elsewhere = source("offsets:collector-2", SourceKind.NONE, NOW - SECOND, "samples")
     assert kinds(with_sources(log, elsewhere)) == ("unknown", {"stale"})
 
 

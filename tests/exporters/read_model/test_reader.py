@@ -219,7 +219,7 @@ def test_offsets_and_broker_metrics_are_read_again_when_their_table_has_another_
         cluster = reader.refresh().clusters["id-of-main"]
         assert cluster.offsets["id-of-orders"] == {0: (ReplicaOffsets(1, 5, offset),)}
         assert [metric.metric_value for metric in cluster.samples.broker_metrics] == [float(offset)]
-        assert cluster.sources["offsets", "offsets:1"].state.observed_until == rows.start + at
+        assert cluster.sources["samples", "offsets:1"].state.observed_until == rows.start + at
         assert cluster.watermark == rows.start
 
 

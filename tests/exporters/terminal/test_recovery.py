@@ -128,7 +128,7 @@ def catching_up(directory: Path, released_at: int, records_per_second: int) -> I
                              name="metadata_log:main", epoch=Micros(START))  # fmt: skip
     batches: dict[Channel, Any] = {
         Channel.REPLICATION: ReplicationBatch(directory),
-        Channel.OFFSETS: NewestBatch(directory, Channel.OFFSETS),
+        Channel.SAMPLES: NewestBatch(directory),
     }
     reader, position = TablesReader(directory), 0
     for second in range(600):

@@ -348,7 +348,7 @@ def test_spark_deltalake_pyarrow_and_duckdb_read_the_same_rows_of_every_table(
         values = {plain: cycle(some) for plain, some in VALUES.items()}
         rows = [filled(table.columns, values, with_nulls=number == 1) for number in range(4)]
         for row in rows if "channel" in table.partitioned_by else ():
-            row["channel"] = "offsets"  # the name of a folder
+            row["channel"] = "samples"  # the name of a folder
         write_deltalake(
             create_or_upgrade(tmp_path, table), pa.Table.from_pylist(rows, schema=arrow_schema(table)), mode="append"
         )

@@ -248,12 +248,12 @@ def test_what_was_refused_of_samples_counts_once_whenever_the_job_is_killed(tmp_
     ], schema=SCHEMA)  # fmt: skip
     counts = []
     for end, is_reported in ((2, True), (3, False), (3, True), (3, False), (5, False), (5, True)):
-        batch = NewestBatch(tmp_path, Channel.METRICS)
+        batch = NewestBatch(tmp_path)
         batch.apply(log.slice(0, end))
         sources, _ = batch.sources()
         counts += [source.quarantined for source in sources]
         if is_reported:
-            ProgressTable(tmp_path, Channel.METRICS).replace([(source, SourceLag()) for source in sources], None)
+            ProgressTable(tmp_path, Channel.SAMPLES).replace([(source, SourceLag()) for source in sources], None)
 
     assert counts == [1, 2, 2, 2, 3, 3]
 
@@ -262,7 +262,8 @@ def test_what_was_refused_of_samples_counts_once_whenever_the_job_is_killed(tmp_
 def test_a_meter_that_is_no_count_does_not_stop_the_query(tmp_path: Path, value: float) -> None:
     ReplicationBatch(tmp_path)
     sample = replace(metrics_sample("jmx:a"), metric=METRIC_OF[Meter.ISR_SHRINKS], metric_value=value)
-    first, again = (NewestBatch(tmp_path, Channel.METRICS).apply(published([sample])) for _ in range(2))
+    batch = NewestBatch(tmp_path)
+    first, again = (batch.apply(published([sample])) for _ in range(2))
     assert (first.observations, first.refused) == (math.isfinite(value), not math.isfinite(value))
     assert again.observations == 0
 
@@ -282,7 +283,7 @@ def test_every_kind_of_sample_has_its_table_and_a_group_its_lag(tmp_path: Path) 
         QuorumMemberObserved(**envelope, node=100, is_voter=True, controller=100, controller_epoch=3),
     ]
 
-    batch = NewestBatch(tmp_path, Channel.OFFSETS)
+    batch = NewestBatch(tmp_path)
     batch.apply(published(samples))
 
     groups = [(row["partition"], row["lag"], row["records_lost"]) for row in rows(tmp_path, "group_offsets")]
@@ -311,7 +312,7 @@ def test_settings_have_their_tables_and_topics_what_follows_from_theirs(tmp_path
     broker = BrokerSettingsObserved(**envelope, leader_throttled_rate=2**40, broker_session_timeout_ms=9000)
     feature = BrokerFeatureObserved(**envelope, feature="metadata.version", supported_level=30, finalized_level=27)
 
-    batch = NewestBatch(tmp_path, Channel.OFFSETS)
+    batch = NewestBatch(tmp_path)
     batch.apply(published([topics, single, broker, feature]))
 
     found = {row["topic"]: row for row in rows(tmp_path, "topic_settings")}
@@ -347,9 +348,9 @@ def test_settings_have_their_tables_and_topics_what_follows_from_theirs(tmp_path
 def test_what_belongs_on_another_channel_is_refused(tmp_path: Path) -> None:
     story = Story()
     story.snapshot()
-    applied = NewestBatch(tmp_path, Channel.OFFSETS).apply(published(story.seen))
+    applied = NewestBatch(tmp_path).apply(published(story.seen))
     assert (applied.observations, applied.refused) == (0, len(story.seen))
-    assert "does not belong on the channel offsets" in rows(tmp_path, "quarantine")[0]["reason"]
+    assert "does not belong on the channel samples" in rows(tmp_path, "quarantine")[0]["reason"]
 
 
 def test_refusals_of_a_source_that_nobody_knows_yet_count_once_in_any_cut_and_kill(tmp_path: Path) -> None:

@@ -102,8 +102,8 @@ def test_samples_that_are_ahead_are_refused_blocks_included(tmp_path: Path, ahea
         for n in range(3)
     ]
     (block,) = offsets_in_blocks(samples)
-    (item,) = in_columns([BusFrame(0, encode(block))], Channel.OFFSETS)
+    (item,) = in_columns([BusFrame(0, encode(block))])
     assert isinstance(item, BlockColumns) is (ahead == 0)
-    batch = NewestBatch(tmp_path, Channel.OFFSETS)
+    batch = NewestBatch(tmp_path)
     applied = batch.apply(published([samples[0], block]))
     assert (applied.refused, len(rows(tmp_path, "replica_offsets"))) == ((2, 0) if ahead else (0, 3))

@@ -30,6 +30,7 @@ from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.settings import KafkaBusSettings
 from tests.end_to_end.stories import essence, expected_changes, long_story
 from tests.examples import examples
+from tests.plugins.batches import store_progress
 from tests.plugins.executors import Executors, OnExecutors
 from tests.plugins.pipeline import rows_of
 
@@ -42,7 +43,6 @@ class Sent(NamedTuple):
     """A record as Spark gives it."""
 
     source: str | None
-    is_of_channel: bool
     position: int | None
     end: int | None
     log_id: int | None
@@ -54,8 +54,7 @@ class Sent(NamedTuple):
 
 
 TYPES = (
-    pa.string(), pa.bool_(), pa.int64(), pa.int64(), pa.int64(), pa.string(), pa.string(), pa.binary(), pa.int32(),
-    pa.int64(),
+    pa.string(), pa.int64(), pa.int64(), pa.int64(), pa.string(), pa.string(), pa.binary(), pa.int32(), pa.int64(),
 )  # fmt: skip
 
 
@@ -76,7 +75,7 @@ def log(
         positions.append(positions[-1] + 12 + len(payload))
     text = ",".join(map(str, runs or [log_id]))
     return [
-        Sent(SOURCE, True, begin, end, log_id, text, None, payload, partition, 0)
+        Sent(SOURCE, begin, end, log_id, text, None, payload, partition, 0)
         for (begin, end), payload in zip(pairwise(positions), payloads, strict=True)
     ]
 
@@ -104,7 +103,7 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> Reader:
     monkeypatch.setattr("streaming.bus.kafka.reader.ensure", lambda *_: {})
     made = Reader()
     made.start(Channel.REPLICATION, lambda _: -1)
-    made.start(Channel.OFFSETS, lambda _: -1)
+    made.start(Channel.SAMPLES, lambda _: -1)
     return made
 
 
@@ -279,7 +278,7 @@ def as_directory(records: Sequence[Sent]) -> pa.Table:
 def test_a_record_that_no_collector_has_written_is_in_quarantine_and_keeps_nothing_up(
     tmp_path: Path, reader: Reader, open_batch: OpenBatch
 ) -> None:
-    foreign = Sent(None, True, None, None, None, None, None, b"hello", 1, 0)
+    foreign = Sent(None, None, None, None, None, None, b"hello", 1, 0)
     records = [*log(STORY, new_log_id(None)), foreign, foreign._replace(partition=0)]
     open_batch(tmp_path, reader).apply(rows(sent(records)))
     assert changes(tmp_path) == expected_changes(STORY)
@@ -325,8 +324,8 @@ def test_the_lag_counts_the_records_of_the_partition_that_were_not_read(
     assert reader.bytes_behind(Channel.REPLICATION, SOURCE, 0) == (records[-1].end, (1_000 - 10) * mean)
 
 
-def test_tables_of_samples_hold_where_the_newest_batch_began(tmp_path: Path, reader: Reader) -> None:
-    """A batch may be in some of the tables only; rows of the other channel of the topic say how far was read."""
+def test_samples_since_the_sources_were_stored_come_again_and_change_nothing(tmp_path: Path, reader: Reader) -> None:
+    """Offsets and positions are stored together, so both lead to the same record."""
     from streaming.contracts.observations import SourceKind  # noqa: PLC0415
     from streaming.contracts.samples import LogDirectoryObserved  # noqa: PLC0415
 
@@ -337,12 +336,14 @@ def test_tables_of_samples_hold_where_the_newest_batch_began(tmp_path: Path, rea
             is_online=True, hosted_replicas=1, replica_bytes=1, **times,
         )  # type: ignore[arg-type]  # fmt: skip
 
-    batch = KafkaBatch(NewestBatch(tmp_path, Channel.OFFSETS), Channel.OFFSETS, reader)
-    records = log([sample(moment) for moment in range(1, 7)], new_log_id(None))
-    other = Sent(SOURCE, False, 5, 6, 7, "7", None, b"", 0, 0)
-    batch.apply(rows(sent([*records[:3], other])))
-    batch.apply(rows(sent([other, *records[3:]], first=4)))
-    again = NewestBatch(tmp_path, Channel.OFFSETS)
-    assert reader.start(Channel.OFFSETS, again.offset) == {0: 4, 1: 0}
+    samples = NewestBatch(tmp_path)
+    records = sent(log([sample(moment) for moment in range(1, 7)], new_log_id(None)))
+    KafkaBatch(samples, Channel.SAMPLES, reader).apply(rows(records[:3]))
+    store_progress(tmp_path, samples)
+    KafkaBatch(samples, Channel.SAMPLES, reader).apply(rows(records[3:5]))
+    again = NewestBatch(tmp_path)
+    assert again.at(SOURCE) == LogPosition(cast("int", records[2].position), records[2].log_id)
+    assert reader.start(Channel.SAMPLES, again.offset) == {0: 3, 1: 0}
+    KafkaBatch(again, Channel.SAMPLES, reader).apply(rows(records[3:]))
     (row,) = rows_of(tmp_path, "log_directories")
-    assert row["collected_at"].microsecond == 6
+    assert (row["collected_at"].microsecond, reader.said) == (6, [])

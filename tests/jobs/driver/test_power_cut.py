@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,8 +27,11 @@ from streaming.delta.log.table_log import newest_version
 from streaming.errors import TableRefused, TableUnreadable
 from streaming.jobs.driver.incidents import IncidentsBatch
 from streaming.jobs.driver.replication import ReplicationBatch
+from streaming.jobs.driver.samples import NewestBatch
 from tests.end_to_end.stories import essence, expected_changes, long_story
 from tests.jobs.driver.test_batch import published, rows
+from tests.jobs.driver.test_sample_tables import ASKED, metric, offsets, records, tables
+from tests.plugins.batches import store_progress
 
 POLICY = RetentionPolicy(reader_minutes=0.0)  # maintenance deletes whatever it may
 
@@ -157,6 +162,57 @@ def incidents(disk: Disk) -> list[dict[str, object]]:
     return sorted(found, key=lambda row: str(row["incident_id"]))
 
 
+class Samples:
+    """The job with a log of samples, from wherever its tables say that they are."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.disk = disk
+        cut_unflushed(disk.tables)
+        disk.remember()
+        self.batch = NewestBatch(disk.tables, POLICY)
+
+    def apply(self, size: int, deleted: int) -> None:
+        begin = max(self.batch.position(ASKED), deleted) + 1
+        self.batch.apply(SAMPLED.slice(begin, size))
+
+
+# Each of a key of its own, so that none replaces one that was lost.
+SAMPLED = records(*(
+    sample for at in range(1, 21) for sample in (offsets(at, at), replace(metric(at, f"m{at}"), source=ASKED))
+))  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 8))])
+def test_after_power_cuts_no_table_lacks_a_sample_that_is_said_to_be_applied(
+    tmp_path: Path, seed: int, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flush that the cut has interrupted has moved some marks only; how far samples are is told by the last table."""
+    dice, disk = random.Random(seed), Disk(tmp_path, random.Random(seed))
+    job, noted, deleted, cuts = Samples(disk), -1, -1, 0
+    store_progress(disk.tables, job.batch)
+    disk.flush()
+    while cuts < 6 or job.batch.position(ASKED) < len(SAMPLED) - 1:
+        match dice.choice(["apply", "apply", "apply", "store", "flush", "cut"]):
+            case "apply":
+                job.apply(dice.randrange(1, 7), deleted)
+            case "store":
+                store_progress(disk.tables, job.batch)
+            case "flush":
+                disk.flush()
+                noted, deleted = job.batch.position(ASKED), noted  # the bus deletes what had been applied the last time
+            case _:
+                write_mark, left = durable._write_mark, iter(range(dice.randrange(4)))
+                with monkeypatch.context() as interrupted, suppress(StopIteration):
+                    interrupted.setattr(durable, "_write_mark", lambda *mark: (next(left), write_mark(*mark)))  # noqa: B023
+                    flush(disk.tables)
+                machine.boots += 1
+                job, cuts = Samples(disk), cuts + 1
+
+    plain = NewestBatch(tmp_path / "plain")
+    plain.apply(SAMPLED)
+    assert tables(disk.tables) == tables(tmp_path / "plain")
+
+
 def test_all_tables_are_flushed_each_behind_those_that_it_follows_from() -> None:
     assert sorted(ORDER) == sorted(TABLES)
     assert ORDER.index("quarantine") < ORDER.index("partition_changes") < ORDER.index("partition_state")
@@ -270,9 +326,9 @@ def test_tables_that_another_job_writes_are_not_cut(tmp_path: Path, machine: Mac
     disk.flush()
     job.apply(5)
     machine.boots += 1
-    with sole_writer(disk.tables, ["offsets"]), pytest.raises(TableRefused, match="another job writes the tables"):
-        cut_unflushed(disk.tables, ["replication", "offsets"])
-    assert cut_unflushed(disk.tables, ["replication", "offsets"])
+    with sole_writer(disk.tables, ["samples"]), pytest.raises(TableRefused, match="another job writes the tables"):
+        cut_unflushed(disk.tables, ["replication", "samples"])
+    assert cut_unflushed(disk.tables, ["replication", "samples"])
 
 
 def test_a_damaged_mark_is_a_sentence(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -64,16 +63,12 @@ def batch(values: Sequence[bytes], damage: Sequence[str | None] = ()) -> pa.Tabl
     ], schema=SCHEMA)  # fmt: skip
 
 
-def kinds_of(channel: Channel) -> list[type[Observation]]:
-    return [kind for kind in TABLE_OF if kind.channel is channel]
-
-
-def exactly(rows: pa.Table, channel: Channel) -> tuple[dict[type[Observation], list[Any]], list[Any]]:
-    found: dict[type[Observation], list[Any]] = {kind: [] for kind in kinds_of(channel)}
+def exactly(rows: pa.Table) -> tuple[dict[type[Observation], list[Any]], list[Any]]:
+    found: dict[type[Observation], list[Any]] = {kind: [] for kind in TABLE_OF}
     refused = []
     for row in rows.to_pylist():
         try:
-            observed = decode_row(row["payload"], row["damage"], channel)
+            observed = decode_row(row["payload"], row["damage"], Channel.SAMPLES)
             if isinstance(observed, SamplesBlock) and not len(observed):
                 nothing = dict.fromkeys(item.name for item in fields(observed.sample))
                 found[observed.sample].append(SimpleNamespace(**nothing | observed.shared()))
@@ -84,7 +79,7 @@ def exactly(rows: pa.Table, channel: Channel) -> tuple[dict[type[Observation], l
     return found, refused
 
 
-def from_workers(rows: pa.Table, channel: Channel) -> pa.Table:
+def from_workers(rows: pa.Table) -> pa.Table:
     """Give the rows as Spark's workers send them: blocks as columns."""
     items = [
         BusFrame(row["position"], row["payload"])
@@ -92,18 +87,18 @@ def from_workers(rows: pa.Table, channel: Channel) -> pa.Table:
         else DamagedRange(row["position"], row["payload"], row["damage"], row["position"] + 1)
         for row in rows.to_pylist()
     ]
-    return pa.Table.from_batches(arrow_batches("s", in_columns(items, channel)), schema=SCHEMA)
+    return pa.Table.from_batches(arrow_batches("s", in_columns(items)), schema=SCHEMA)
 
 
-def assert_equal(rows: pa.Table, channel: Channel) -> Samples:
-    samples = assert_equal_to_observations(rows, rows, channel)
-    assert_equal_to_observations(from_workers(rows, channel), rows, channel)
+def assert_equal(rows: pa.Table) -> Samples:
+    samples = assert_equal_to_observations(rows, rows)
+    assert_equal_to_observations(from_workers(rows), rows)
     return samples
 
 
-def assert_equal_to_observations(read: pa.Table, rows: pa.Table, channel: Channel) -> Samples:
-    samples = read_samples(read, kinds_of(channel), channel)
-    found, refused = exactly(rows, channel)
+def assert_equal_to_observations(read: pa.Table, rows: pa.Table) -> Samples:
+    samples = read_samples(read)
+    found, refused = exactly(rows)
     for kind, table in samples.columns.items():
         plain = [{name: _plain(getattr(it, name)) for name in table.column_names} for it in found[kind]]
         assert [repr(row) for row in table.to_pylist()] == [repr(row) for row in plain]
@@ -119,18 +114,16 @@ SAMPLED = st.one_of([observations_of(kind) for kind in (*TABLE_OF, *BLOCKS)]).ma
 ANYTHING = st.one_of(SAMPLED, SAMPLED, SAMPLED, damaged_bytes(), damaged_records(), payloads())
 
 
-@pytest.mark.parametrize("channel", [Channel.OFFSETS, Channel.METRICS])
 @settings(max_examples=examples(20))
 @example(values=[encode(METRIC)[:-1] + b"}{", encode(METRIC), b" ", encode(OFFSETS) + b"\n"])
 @example(values=[encode(METRIC)[:-2], b"}" + encode(METRIC), encode(METRIC) + encode(METRIC)])
 @given(values=st.lists(ANYTHING, max_size=12))
-def test_columns_say_what_observations_say_of_any_payloads(channel: Channel, values: list[bytes]) -> None:
-    assert_equal(batch(values), channel)
+def test_columns_say_what_observations_say_of_any_payloads(values: list[bytes]) -> None:
+    assert_equal(batch(values))
 
 
-@pytest.mark.parametrize("channel", [Channel.OFFSETS, Channel.METRICS])
-def test_columns_say_what_observations_say_of_hundreds_of_payloads(channel: Channel) -> None:
-    assert_equal(batch(generated(ANYTHING, 400)), channel)
+def test_columns_say_what_observations_say_of_hundreds_of_payloads() -> None:
+    assert_equal(batch(generated(ANYTHING, 400)))
 
 
 @st.composite
@@ -146,18 +139,17 @@ def near_misses(draw: st.DrawFn) -> bytes:
     return json.dumps(record, separators=(",", ":"), ensure_ascii=draw(st.booleans())).encode(errors="surrogatepass")
 
 
-@pytest.mark.parametrize("channel", [Channel.OFFSETS, Channel.METRICS])
-def test_columns_say_what_observations_say_at_every_edge(channel: Channel) -> None:
-    assert_equal(batch(generated(near_misses().filter(is_not_newer), 800)), channel)
+def test_columns_say_what_observations_say_at_every_edge() -> None:
+    assert_equal(batch(generated(near_misses().filter(is_not_newer), 800)))
 
 
 def test_a_number_is_read_to_the_last_bit() -> None:
     floats = generated(st.floats(allow_nan=False, allow_infinity=False), 400)
-    assert_equal(batch([encode(replace(METRIC, metric_value=value)) for value in floats]), Channel.METRICS)
+    assert_equal(batch([encode(replace(METRIC, metric_value=value)) for value in floats]))
 
 
 def test_a_damaged_record_is_refused_even_where_its_bytes_look_well() -> None:
-    samples = assert_equal(batch([encode(METRIC), encode(METRIC)], [None, "checksum"]), Channel.METRICS)
+    samples = assert_equal(batch([encode(METRIC), encode(METRIC)], [None, "checksum"]))
     assert [it.reason for it in samples.refused] == ["checksum"]
 
 
@@ -167,27 +159,25 @@ def test_samples_in_blocks_and_singly_stay_in_the_order_of_the_log() -> None:
         (made,) = offsets_in_blocks(samples)
         return encode(made)
 
-    samples = assert_equal(batch([block(1, 2), encode(OFFSETS), block(3), block(5, 6)]), Channel.OFFSETS)
+    samples = assert_equal(batch([block(1, 2), encode(OFFSETS), block(3), block(5, 6)]))
     assert samples.columns[ReplicaOffsetsObserved]["log_end_offset"].to_pylist() == [1, 2, 4, 3, 5, 6]
 
 
 def test_a_block_without_samples_is_one_row_of_who_has_none() -> None:
     empty: Any = BrokerGroupOffsetsObserved(**ENVELOPE, broker=4, samples_by_topic=())
     rows = batch([encode(empty)])
-    for read in (rows, from_workers(rows, Channel.OFFSETS)):
-        (row,) = read_samples(read, kinds_of(Channel.OFFSETS), Channel.OFFSETS).columns[empty.sample].to_pylist()
+    for read in (rows, from_workers(rows)):
+        (row,) = read_samples(read).columns[empty.sample].to_pylist()
         assert {name: value for name, value in row.items() if value is not None} == {
             "cluster_id": "c", "cluster": "prod", "source": "admin:a", "collected_at": 3, "coordinator": 4,
         }  # fmt: skip
 
 
-def test_workers_decode_every_block_of_their_channel_and_nothing_else() -> None:
+def test_workers_decode_every_block_and_nothing_else() -> None:
     (block,) = offsets_in_blocks([OFFSETS])
     rows = batch([encode(block), encode(OFFSETS), encode(block).replace(b'"v":', b'"v": ')])
-    decoded = from_workers(rows, Channel.OFFSETS)["samples"]
-    elsewhere = from_workers(rows, Channel.METRICS)["samples"]
+    decoded = from_workers(rows)["samples"]
     assert [each.is_valid for each in decoded.combine_chunks()] == [True, False, False]
-    assert elsewhere.null_count == len(elsewhere)
 
 
 def test_a_worker_decodes_without_delta_rs() -> None:

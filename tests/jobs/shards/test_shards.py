@@ -73,7 +73,7 @@ def shipped(clusters: Sequence[Sequence[Observation]]) -> list[list[Sent]]:
             payload = encode(each)
             end = at + 12 + len(payload)
             partition = partition_of(each.cluster_id, PARTITIONS)
-            records.append(Sent(each.source, True, at, end, run, str(run), None, payload, partition, 0))
+            records.append(Sent(each.source, at, end, run, str(run), None, payload, partition, 0))
             at = end
         found.append(records)
     return found

@@ -230,16 +230,15 @@ def test_damage_is_a_row_with_its_bytes_and_its_reason() -> None:
     [
         ({"directory": None}, "the bus needs the option 'directory'"),
         ({"channel": None}, "the bus needs the option 'channel'"),
-        ({"channel": "gossip"}, "no channel 'gossip'; use replication, offsets, metrics"),
+        ({"channel": "gossip"}, "no channel 'gossip'; use replication, samples"),
         ({"maxBytesPerTrigger": "0"}, "maxBytesPerTrigger is '0'"),
         ({"maxBytesPerTrigger": "1g"}, "maxBytesPerTrigger is '1g'"),
         ({"waitSeconds": "-1"}, "waitSeconds is '-1'; use a number of seconds"),
-        ({"sampleColumns": "yes"}, "sampleColumns is 'yes'; use true or false"),
         ({"startingPositions": "[3]"}, "startingPositions is '.3.'; use a JSON object"),
     ],
 )
 def test_a_wrong_option_is_told_in_words(options: dict[str, str | None], sentence: str) -> None:
-    given = {name: value for name, value in ({"directory": "bus", "channel": "offsets"} | options).items() if value}
+    given = {name: value for name, value in ({"directory": "bus", "channel": "samples"} | options).items() if value}
     with pytest.raises(ConfigurationError, match=sentence):
         checked_options(given)
 

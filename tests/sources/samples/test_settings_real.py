@@ -26,7 +26,6 @@ from streaming.contracts.durability import (
     versions_of,
 )
 from streaming.contracts.identifiers import Micros, partition_for
-from streaming.contracts.observations import Channel
 from streaming.contracts.topic_roles import TopicRole
 from streaming.jobs.driver.samples import NewestBatch
 from streaming.sources.samples.settings import SettingsKind
@@ -54,7 +53,7 @@ class Sampled:
     """Samples a cluster into tables, as the collector and the job do."""
 
     def __init__(self, cluster: Sandbox, folder: Path) -> None:
-        self._folder, self._batch, self._count = folder, NewestBatch(folder, Channel.OFFSETS), 0
+        self._folder, self._batch, self._count = folder, NewestBatch(folder), 0
         self.source = open_samples(cluster.bootstrap_servers, lambda: [SettingsKind(PERIOD)], PERIOD)
 
     def until(self, holds: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
