@@ -23,7 +23,7 @@ import pyarrow as pa
 from streaming.bus.kafka.reader import KafkaReader, TopicOffsets
 from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.contracts.observations import Channel
-from streaming.jobs.shards import task
+from streaming.jobs.shards import reading
 from streaming.jobs.shards.batch import ShardedBatch
 from streaming.runtime.memory import return_freed_memory
 from streaming.settings import KafkaBusSettings
@@ -102,7 +102,7 @@ def execute(pipe: Pipe, number: int, partitions: int) -> None:
             (result,) = work(iter(rows.to_batches()))
             seconds = time.process_time() - began
             del rows
-            pipe.send(Told(memory() - before, seconds, result[task.RESULT][0].as_py()))
+            pipe.send(Told(memory() - before, seconds, result[reading.RESULT][0].as_py()))
 
 
 class Frame:
@@ -121,7 +121,7 @@ class Frame:
 
     def toArrow(self) -> pa.Table:  # noqa: N802 - as Spark names it
         self.told = self._pipe.recv()
-        return pa.table({task.RESULT: pa.array([self.told.content], pa.binary())})
+        return pa.table({reading.RESULT: pa.array([self.told.content], pa.binary())})
 
     @property
     def result(self) -> ShardResult:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.jobs.shards import task
+from streaming.jobs.shards import reading, task
 
 if TYPE_CHECKING:
     from streaming.jobs.shards.batch import ShardedBatch
@@ -71,7 +71,7 @@ class Frame:
         for number in pc.unique(self._rows[self._by]).to_pylist():
             own = self._rows.filter(pc.equal(self._rows[self._by], number))
             found += self._executors.run(self._work, own, number)
-        return pa.Table.from_batches(found, schema=pa.schema([pa.field(task.RESULT, pa.binary())]))
+        return pa.Table.from_batches(found, schema=pa.schema([pa.field(reading.RESULT, pa.binary())]))
 
 
 class OnExecutors:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from pyspark.sql import SparkSession
 
-from streaming.bus.kafka.reader import offset_name
-from streaming.bus.kafka.records import topic_of
 from streaming.changes.sources import of_replaced_logs
 from streaming.contracts.identifiers import NOWHERE, Micros
 from streaming.contracts.observations import Channel
@@ -29,15 +27,14 @@ from streaming.delta.log.positions import NO_LOG_IDS
 from streaming.delta.projections.of_clusters import Derived, DerivedTables, recovered_sources
 from streaming.delta.quarantine import Quarantine
 from streaming.jobs.queries import BatchResult, Stopwatch, summed
+from streaming.jobs.shards.rounds import Rounds, merged, ran
 from streaming.jobs.shards.task import (
-    RESULT_SCHEMA,
     OpenIncidents,
     Projection,
     ShardResult,
     ShardTask,
     fold_partitions,
     project_clusters,
-    unpacked,
 )
 
 if TYPE_CHECKING:
@@ -50,9 +47,7 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import ClusterId, LogPosition
     from streaming.contracts.state import SourceState
     from streaming.delta.log.positions import LastCommon
-    from streaming.delta.quarantine import RefusedRecord
     from streaming.delta.store.place import Place
-    from streaming.jobs.shards.kafka_rows import LogRun
 
 _OVERDUE: Final = 3
 _VERSIONS_AT_ONCE: Final = 10
@@ -90,8 +85,10 @@ class ShardedBatch:
         Raises:
             TableRefused: a table is not ours, or newer than this program.
         """
-        self._directory, self._bus, self._clock = directory, bus, policy.clock
-        self._topic = topic_of(bus.settings, Channel.REPLICATION)
+        self._directory, self._clock = directory, policy.clock
+        self._rounds = Rounds[ShardResult](
+            bus, Channel.REPLICATION, self.at, lambda source: self.go_back([source], lambda _source, _at: NOWHERE)
+        )
         self._change_log = ChangeLog(directory, policy)
         self._quarantine = Quarantine(directory, Channel.REPLICATION, policy)
         self._tables = DerivedTables(directory, policy)
@@ -101,8 +98,6 @@ class ShardedBatch:
         names = {*(state.source for state in states), *self._quarantine.by_source()}
         self._refused = +Counter({name: self._change_log.unreported(name) for name in names})
         self._applied = {name: self._change_log.at(name) for name in names}
-        self._tokens: dict[int, str] = {}
-        self._newest: dict[str, LogRun] = {}
         self._lock = threading.Lock()
         self._pause, self._projected_at = project_seconds, time.monotonic()
         self._stepped = self._change_log.version
@@ -162,49 +157,38 @@ class ShardedBatch:
             TableRefused: another job writes the same tables; nothing was written.
             IsrwatchError: the topic is not the one that the query began to read.
         """
-        self._bus.check_same(Channel.REPLICATION)
         with self._lock:
+            self._rounds.check_same()
             return self._outcome(frame)
 
     def _outcome(self, frame: DataFrame) -> BatchResult:
-        watch, results = Stopwatch(), list[ShardResult]()
+        watch, results, are_left = Stopwatch(), list[ShardResult](), True
         projection = self._projection()
-        begins: dict[int, int] = {}
-        while True:
-            task = self._task(begins, projection)
-            some = cast("list[ShardResult]", _ran(frame.mapInArrow(partial(fold_partitions, task), RESULT_SCHEMA)))
+        while are_left:
+            task = self._task(projection)
+            some = self._rounds.run(frame, fold_partitions, task)
             watch.lap("shards")
             if projection is not None:
-                self._project(
-                    frame.sparkSession, task, projection, [each.derived for each in some if each.derived is not None]
-                )
+                computed = [each.derived for each in some if each.derived is not None]
+                self._project(frame.sparkSession, task, projection, computed)
                 projection = None
                 watch.lap("projections")
             self._commit(some)
             watch.lap("commit")
             results += some
-            begins |= {each.partition: each.next_offset for each in some}
-            if not self._left(some):
-                break
-        self._note(results)
+            are_left = bool(self._rounds.leave(some)) or self._rounds.is_waiting
+        self._rounds.note(results)
         done = summed([each.result for each in results])
         return replace(done, version=self._change_log.version, seconds=watch.seconds, stages=watch.stages)
 
-    def _task(self, begins: Mapping[int, int], projection: Projection | None) -> ShardTask:
-        clusters: defaultdict[str, set[ClusterId]] = defaultdict(set)
-        for cluster_id, source in self._sources:
-            clusters[source].add(cluster_id)
+    def _task(self, projection: Projection | None) -> ShardTask:
         return ShardTask(
+            **self._rounds.told(self._sources),
             tables=self._directory,
-            topic=self._topic,
+            applied=dict(self._applied),
             base=self._change_log.version,
             committed_at=self._clock(),
-            tokens=dict(self._tokens),
-            begins=dict(begins),
-            applied=dict(self._applied),
-            left={source: set(ids) for (channel, source), ids in self._bus.left.items() if channel == _CHANNEL},
             refused=dict(self._refused),
-            clusters={source: frozenset(ids) for source, ids in clusters.items()},
             projection=projection,
             incidents=self._open_incidents(),
         )
@@ -216,17 +200,15 @@ class ShardedBatch:
 
     def _commit(self, results: Sequence[ShardResult]) -> None:
         """Commit the changes of all shards at the version that their rows carry."""
-        for run in {run for each in results for run in each.piece.refused}:
-            self._bus.report_two(Channel.REPLICATION, run.source, run.log_id)
         refused = [record for each in results for record in each.refused]
-        self._quarantine.add(cast("Sequence[RefusedRecord]", refused), Micros(self._clock()))
-        unreported = {source: count for each in results for source, count in each.unreported.items()}
+        self._quarantine.add(refused, Micros(self._clock()))
+        unreported = merged(each.unreported for each in results)
         self._refused = +Counter({**self._refused, **unreported})
-        positions = {source: at for each in results for source, at in each.positions.items()}
-        log_ids = {source: log_id for each in results for source, log_id in each.log_ids.items()}
+        positions = merged(each.positions for each in results)
+        log_ids = merged(each.log_ids for each in results)
         if positions:
             added = [add for each in results for add in each.added]
-            moved = {**positions, **self._offsets(results)}
+            moved = {**positions, **self._rounds.offsets(results)}
             version = self._change_log.commit_files(added, moved, log_ids, unreported)
             self._applied |= {source: self._change_log.at(source) for source in positions}
             self._sources |= {(state.cluster_id, state.source): state for each in results for state in each.sources}
@@ -236,32 +218,7 @@ class ShardedBatch:
             self._pending = Pending(version, self._pending.clusters | changed)
             if self._incidents is not None:
                 self._incidents.put((incident for each in results for incident in each.incidents), version)
-        self._tokens |= {each.partition: each.token for each in results}
-
-    def _offsets(self, results: Iterable[ShardResult]) -> dict[str, int]:
-        identity = self._bus.identity(Channel.REPLICATION)
-        return {offset_name(self._topic, identity, each.partition): each.next_offset for each in results}
-
-    def _note(self, results: Sequence[ShardResult]) -> None:
-        """Note how far was read, for the lag."""
-        consumed = {source: at for each in results for source, at in each.consumed.items()}
-        offsets = {each.partition: each.next_offset for each in results}
-        records = sum(each.records for each in results)
-        self._bus.note(Channel.REPLICATION, consumed, offsets, records, sum(each.size for each in results))
-
-    # Logs that are other ones now (the theory is that of ``driver.kafka_batch``).
-
-    def _left(self, results: Iterable[ShardResult]) -> bool:
-        """Go back for the logs that are other ones now; return whether there are rows behind that."""
-        others = [(each.partition, each.piece.other) for each in results if each.piece.other is not None]
-        for each in results:
-            self._newest |= each.piece.newest
-        for partition, run in others:
-            before = self._newest.get(run.source)
-            self._bus.leave(_CHANNEL, run.source, () if before is None else before.runs, self.at(run.source), run.runs)
-            self.go_back([run.source], lambda _source, _at: NOWHERE)
-            self._tokens.pop(partition, None)  # its state of the source is another one now
-        return bool(others)
+        self._rounds.commit(results)
 
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
         """Go back where a log is another one now, and commit that; return where its last applied record stood."""
@@ -305,7 +262,7 @@ class ShardedBatch:
             groups = [others[number::_GROUPS] for number in range(min(_GROUPS, len(others)))]
             numbers = spark.range(0, len(groups), 1, len(groups))
             work = partial(project_clusters, task, projection, groups)
-            pieces += cast("list[Derived]", _ran(numbers.mapInArrow(work, RESULT_SCHEMA)))
+            pieces += cast("list[Derived]", ran(numbers, work))
         self._tables.commit(pieces, task.base)
         if self._incidents is not None:
             self._incidents.save()
@@ -322,12 +279,4 @@ class ShardedBatch:
             if self._pending.clusters:
                 projection = self._present()
                 running = spark or SparkSession.builder.getOrCreate()
-                self._project(running, self._task({}, projection), projection, [])
-
-
-_CHANNEL: Final = Channel.REPLICATION
-
-
-def _ran(frame: DataFrame) -> list[object]:
-    """Run a Spark job, and return the results of its tasks."""
-    return list(unpacked(frame.toArrow()))
+                self._project(running, self._task(projection), projection, [])

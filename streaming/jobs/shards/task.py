@@ -21,17 +21,13 @@ Runs in Spark's Python workers. Knows Arrow and the tables; what Spark is asked 
 
 from __future__ import annotations
 
-import pickle
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from streaming.bus.kafka.reader import Consumed
-from streaming.contracts.identifiers import NOWHERE, ClusterId, LogPosition
+from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.log import in_commit
 from streaming.delta.incidents.table import IncidentRows
@@ -40,7 +36,7 @@ from streaming.delta.log.definitions import file_layout
 from streaming.delta.projections.of_clusters import ClustersState, derived, recovered
 from streaming.delta.projections.shared_state import SharedState
 from streaming.jobs.queries import Stopwatch
-from streaming.jobs.shards.kafka_rows import Piece, as_bus_rows, piece_of, runs_of, with_foreign
+from streaming.jobs.shards.reading import Reading, Task, by_partition, packed, read_rows
 from streaming.jobs.shards.shard import Shard
 from streaming.runtime.memory import collected_after
 
@@ -48,10 +44,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    import pyarrow as pa
+
     from streaming.changes.incidents.grouping import IncidentGaps
     from streaming.contracts.state import SourceState
     from streaming.delta.incidents.table import ChangedIncident
     from streaming.delta.projections.of_clusters import Adds, Derived, DerivedUpto
+    from streaming.delta.quarantine import RefusedRecord
     from streaming.delta.store.place import Place
     from streaming.jobs.queries import BatchResult
     from streaming.jobs.shards.shard import Folded
@@ -82,44 +81,22 @@ class OpenIncidents:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShardTask:
-    """What the driver says of a batch, to every shard.
+class ShardTask(Task):
+    """What the driver says of a batch of replication.
 
     Attributes:
-        tables: their place.
-        topic: that is read.
         base: the version of the change log that the batch builds on.
         committed_at: the time of its commit, microseconds.
-        tokens: by partition, of the newest result that is committed.
-        begins: by partition, the offset from which on rows are applied, where that is not the first.
-        applied: where the last applied record of each source stands.
-        left: the log ids that were left, by source.
         refused: applied records that were refused and that no state of their source counts, by source.
-        clusters: those that each source has reported of.
         projection: the derived tables are written as of ``base`` with this batch; None: they are not.
         incidents: None: another job folds them, or none.
     """
 
-    tables: Place
-    topic: str
     base: int
     committed_at: int
-    tokens: Mapping[int, str] = field(default_factory=dict)
-    begins: Mapping[int, int] = field(default_factory=dict)
-    applied: Mapping[str, LogPosition] = field(default_factory=dict)
-    left: Mapping[str, AbstractSet[int]] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
-    clusters: Mapping[str, frozenset[ClusterId]] = field(default_factory=dict)
     projection: Projection | None = None
     incidents: OpenIncidents | None = None
-
-    def at(self, source: str) -> LogPosition:
-        """Return where the last applied record of a source stands."""
-        return self.applied.get(source, NOWHERE)
-
-    def position(self, source: str) -> int:
-        """Return the position of the last applied record of a source, -1 for none."""
-        return self.at(source).position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,38 +104,32 @@ class ShardResult:
     """What a shard has folded.
 
     Attributes:
-        partition: of the bus.
+        reading: what was read.
         token: of this result.
-        clusters: that its observations are of.
+        clusters: that its sources and observations are of.
         added: files of ``partition_changes``.
-        folded: what the batch changes, without its rows and its state.
+        positions: newest position of each source.
+        log_ids: of the logs that have one.
+        unreported: refused records that no state of their source counts, by source.
+        refused: the records that were refused.
+        only_sources: nothing changed but how far sources were read.
         sources: the new state of sources.
         result: for the metrics of the job.
-        piece: what was read: the runs of the logs, and where another log begins, without its rows.
-        next_offset: of the row behind those that were applied.
-        consumed: the end of each log.
-        records: how many were read.
-        size: their bytes.
         derived: of the clusters that the worker had before the batch; None where nothing was asked for.
         incidents: those that changed.
     """
 
-    partition: int
+    reading: Reading
     token: str
     clusters: frozenset[ClusterId]
     added: Adds
     positions: Mapping[str, int]
     log_ids: Mapping[str, int]
     unreported: Mapping[str, int]
-    refused: Sequence[object]
+    refused: Sequence[RefusedRecord]
     only_sources: bool
     sources: Sequence[SourceState]
     result: BatchResult
-    piece: Piece
-    next_offset: int
-    consumed: Mapping[str, Consumed]
-    records: int
-    size: int
     derived: Derived | None
     incidents: Sequence[ChangedIncident]
 
@@ -211,46 +182,34 @@ def shard_of(task: ShardTask, partition: int) -> ClustersShard:
 
 
 def fold_partitions(task: ShardTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Fold the rows of a task of Spark, which are of one partition of the bus; yield the result.
+    """Fold the rows of a task of Spark; yield the result.
 
     Args:
         task: what the driver says of the batch.
-        batches: rows as :func:`streaming.jobs.streams.kafka_source.kafka_stream` has them.
+        batches: rows of one partition of the bus.
     """
     with collected_after():
-        pieces = list(batches)
-        if not pieces:
-            return
-        rows = pa.Table.from_batches(pieces)
-        for partition in pc.unique(rows["partition"]).to_pylist():
-            own = rows.filter(pc.equal(rows["partition"], partition)).sort_by("offset")
-            yield packed(folded_partition(task, partition, own))
+        yield from by_partition(batches, partial(folded_partition, task))
 
 
 def folded_partition(task: ShardTask, partition: int, rows: pa.Table) -> ShardResult:
-    """Fold the rows of one partition.
-
-    Args:
-        task: what the driver says of the batch.
-        partition: of the bus.
-        rows: in the order of their offsets.
-    """
+    """Fold the rows of one partition, in the order of their offsets."""
     watch, shard = Stopwatch(), shard_of(task, partition)
-    rows = with_foreign(rows.filter(pc.greater_equal(rows["offset"], task.begins.get(partition, 0))), task.topic)
-    piece = piece_of(rows, runs_of(rows), 0, task.at, lambda source: task.left.get(source, ()))
-    sources = set(pc.unique(piece.rows["source"]).to_pylist())
+    rows, reading = read_rows(task, partition, rows)
+    sources = set(reading.consumed)
     shard.refused = Counter({source: count for source, count in task.refused.items() if source in sources})
-    shard.prepare({each for source in sources for each in task.clusters.get(source, ())})
-    folded = shard.fold(as_bus_rows(piece.rows), task, watch)
+    known = task.clusters_of(sources)
+    shard.prepare(known)
+    folded = shard.fold(rows, task, watch)
     computed = None if task.projection is None else _derived(task, task.projection, shard)
     watch.lap("projections")
     added, incidents = _written(task, partition, shard, folded) if folded.decoded.positions else ([], [])
     watch.lap("write")
     shard.token = uuid.uuid4().hex
     return ShardResult(
-        partition=partition,
+        reading=reading,
         token=shard.token,
-        clusters=frozenset(observed.cluster_id for observed in folded.decoded.observations),
+        clusters=frozenset(known | {observed.cluster_id for observed in folded.decoded.observations}),
         added=added,
         positions=folded.decoded.positions,
         log_ids=folded.decoded.log_ids,
@@ -259,11 +218,6 @@ def folded_partition(task: ShardTask, partition: int, rows: pa.Table) -> ShardRe
         only_sources=folded.only_sources,
         sources=tuple(folded.touched.sources.values()),
         result=folded.result(task.base, watch),
-        piece=piece._replace(rows=None),
-        next_offset=_offset_after(rows, piece.end, task.begins.get(partition, 0)),
-        consumed=_consumed(piece.rows, partition),
-        records=len(piece.rows),
-        size=pc.sum(pc.binary_length(piece.rows["payload"])).as_py() or 0,
         derived=computed,
         incidents=incidents,
     )
@@ -301,36 +255,3 @@ def project_clusters(
             clusters = groups[number]
             state = recovered(task.tables, task.base, clusters)
             yield packed(derived(task.tables, state, clusters, projection.upto, projection.files))
-
-
-def _offset_after(rows: pa.Table, end: int, begin: int) -> int:
-    """Return the offset of the row at ``end``, or behind the last one; ``begin`` if there are no rows."""
-    if end < len(rows):
-        return int(rows["offset"][end].as_py())
-    return int(rows["offset"][-1].as_py()) + 1 if len(rows) else begin
-
-
-def _consumed(rows: pa.Table, partition: int) -> dict[str, Consumed]:
-    ends = rows.group_by("source").aggregate([("end", "max")])
-    return {
-        source: Consumed(partition, end)
-        for source, end in zip(ends["source"].to_pylist(), ends["end_max"].to_pylist(), strict=True)
-    }
-
-
-# Results on their way to the driver: few and small, whatever the clusters.
-
-
-RESULT: Final = "result"
-RESULT_SCHEMA: Final = f"{RESULT} binary"
-
-
-def packed(result: object) -> pa.RecordBatch:
-    """Return a result as a row of its own, which only :func:`unpacked` of the same program reads."""
-    return pa.RecordBatch.from_pydict({RESULT: pa.array([pickle.dumps(result)], pa.binary())})
-
-
-def unpacked(rows: pa.Table) -> Iterator[object]:
-    """Yield the results of rows."""
-    for content in rows[RESULT].to_pylist():
-        yield pickle.loads(content)  # noqa: S301 - from our own workers

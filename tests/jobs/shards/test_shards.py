@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import cast
@@ -51,17 +51,17 @@ def of_cluster(told: Iterable[Observation], number: int) -> list[Observation]:
     """Give what was observed as if it was of another cluster, by a collector of its own."""
     first = next(iter(told))
     names = {
-        f'"cluster_id":"{first.cluster_id}"': f'"cluster_id":"cluster/{number}"',
-        f'"cluster":"{first.cluster}"': f'"cluster":"prod-{number}"',
-        f'"source":"{first.source}"': f'"source":"metadata_log:{number}"',
+        f'"cluster_id":"{first.cluster_id}"'.encode(): f'"cluster_id":"cluster/{number}"'.encode(),
+        f'"cluster":"{first.cluster}"'.encode(): f'"cluster":"prod-{number}"'.encode(),
+        f'"source":"{first.source}"'.encode(): f'"source":"metadata_log:{number}"'.encode(),
     }
+    return [decode(renamed(encode(each), names)) for each in told]
 
-    def renamed(payload: bytes) -> bytes:
-        for old, new in names.items():
-            payload = payload.replace(old.encode(), new.encode())
-        return payload
 
-    return [decode(renamed(encode(each))) for each in told]
+def renamed(payload: bytes, names: Mapping[bytes, bytes]) -> bytes:
+    for old, new in names.items():
+        payload = payload.replace(old, new)
+    return payload
 
 
 def shipped(clusters: Sequence[Sequence[Observation]]) -> list[list[Sent]]:
@@ -234,3 +234,20 @@ def test_sources_are_known_after_a_start_before_anything_comes(tmp_path: Path) -
 def test_rows_in_arrow_are_those_of_the_bus() -> None:
     (records,) = shipped([of_cluster(long_story(1, steps=1), 0)])
     assert as_directory(records).schema == pa.schema(SCHEMA)
+
+
+def test_a_cluster_with_records_in_two_partitions_is_folded_one_after_the_other(tmp_path: Path) -> None:
+    """As where a topic got more partitions, or a log began before its cluster was known."""
+    told = of_cluster(long_story(3, steps=40), 0)
+    (whole,) = shipped([told])
+    names = {b'"source":"metadata_log:0"': b'"source":"metadata_log:1"'}
+    (other,) = shipped([[decode(renamed(encode(each), names)) for each in told]])
+    other = [each._replace(partition=(each.partition + 1) % PARTITIONS) for each in other]
+    executors = Executors(chance=random.Random(2))
+    batch = open_sharded(tmp_path / "tables", executors)
+    for begin in range(0, len(whole), 12):
+        batch.apply(rows([*sent(whole[begin : begin + 12], begin), *sent(other[begin : begin + 12], begin)]))
+    batch.project()
+    report(tmp_path / "tables", *batch.batch.sources())
+    by_one_driver(tmp_path / "driver", [whole, other])
+    assert compared(tmp_path / "tables", tmp_path / "driver") == []

@@ -1,0 +1,151 @@
+"""What every task on an executor has: what the driver says of a batch, what was read, and the way of results back."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.bus.kafka.reader import Consumed
+from streaming.contracts.identifiers import NOWHERE, ClusterId, LogPosition
+from streaming.jobs.shards.kafka_rows import LogRun, as_bus_rows, piece_of, runs_of, with_foreign
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
+
+    from streaming.delta.store.place import Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What the driver says of a batch, to every shard.
+
+    Attributes:
+        tables: their place.
+        topic: that is read.
+        tokens: by partition, of the newest result that is committed.
+        begins: by partition, the offset from which on rows are applied, where that is not the first.
+        applied: where the last applied record of each source stands.
+        left: the log ids that were left, by source.
+        clusters: those that each source has reported of.
+    """
+
+    tables: Place
+    topic: str
+    tokens: Mapping[int, str] = field(default_factory=dict)
+    begins: Mapping[int, int] = field(default_factory=dict)
+    applied: Mapping[str, LogPosition] = field(default_factory=dict)
+    left: Mapping[str, AbstractSet[int]] = field(default_factory=dict)
+    clusters: Mapping[str, AbstractSet[ClusterId]] = field(default_factory=dict)
+
+    def at(self, source: str) -> LogPosition:
+        """Return where the last applied record of a source stands."""
+        return self.applied.get(source, NOWHERE)
+
+    def position(self, source: str) -> int:
+        """Return the position of the last applied record of a source, -1 for none."""
+        return self.at(source).position
+
+    def clusters_of(self, sources: AbstractSet[str]) -> set[ClusterId]:
+        """Return the clusters that sources have reported of."""
+        return {each for source in sources for each in self.clusters.get(source, ())}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What was read of a partition, without the rows.
+
+    Attributes:
+        partition: of the bus.
+        newest: the newest run of each log, by source.
+        refused: the runs of logs that were left before: two collectors have one name.
+        other: the run of another log, whose first row comes next; None: everything was read.
+        next_offset: of the row behind those that were read.
+        consumed: the end of each log.
+        records: how many.
+        size: their bytes.
+    """
+
+    partition: int
+    newest: Mapping[str, LogRun]
+    refused: AbstractSet[LogRun]
+    other: LogRun | None
+    next_offset: int
+    consumed: Mapping[str, Consumed]
+    records: int
+    size: int
+
+
+def read_rows(task: Task, partition: int, rows: pa.Table) -> tuple[pa.Table, Reading]:
+    """Return the rows of a partition that can be applied before a log is left, as rows of a bus.
+
+    Args:
+        task: what the driver says of the batch.
+        partition: of the bus.
+        rows: of the batch, in the order of their offsets.
+    """
+    begin = task.begins.get(partition, 0)
+    rows = with_foreign(rows.filter(pc.greater_equal(rows["offset"], begin)), task.topic)
+    piece = piece_of(rows, runs_of(rows), 0, task.at, lambda source: task.left.get(source, ()))
+    ends = piece.rows.group_by("source").aggregate([("end", "max")])
+    reading = Reading(
+        partition=partition,
+        newest=piece.newest,
+        refused=piece.refused,
+        other=piece.other,
+        next_offset=_offset_after(rows, piece.end, begin),
+        consumed={
+            source: Consumed(partition, end)
+            for source, end in zip(ends["source"].to_pylist(), ends["end_max"].to_pylist(), strict=True)
+        },
+        records=len(piece.rows),
+        size=pc.sum(pc.binary_length(piece.rows["payload"])).as_py() or 0,
+    )
+    return as_bus_rows(piece.rows), reading
+
+
+def _offset_after(rows: pa.Table, end: int, begin: int) -> int:
+    """Return the offset of the row at ``end``, or behind the last one; ``begin`` if there are no rows."""
+    if end < len(rows):
+        return int(rows["offset"][end].as_py())
+    return int(rows["offset"][-1].as_py()) + 1 if len(rows) else begin
+
+
+def by_partition(
+    batches: Iterator[pa.RecordBatch], work: Callable[[int, pa.Table], object]
+) -> Iterator[pa.RecordBatch]:
+    """Do some work on the rows of each partition, in the order of their offsets; yield the results.
+
+    Args:
+        batches: rows as :func:`streaming.jobs.streams.kafka_source.kafka_stream` has them; those of a task of Spark are
+            of one partition.
+        work: on the rows of a partition.
+    """
+    pieces = list(batches)
+    if not pieces:
+        return
+    rows = pa.Table.from_batches(pieces)
+    for partition in pc.unique(rows["partition"]).to_pylist():
+        yield packed(work(partition, rows.filter(pc.equal(rows["partition"], partition)).sort_by("offset")))
+
+
+# Results on their way to the driver: few and small, whatever the clusters.
+
+
+RESULT: Final = "result"
+RESULT_SCHEMA: Final = f"{RESULT} binary"
+
+
+def packed(result: object) -> pa.RecordBatch:
+    """Return a result as a row of its own, which only :func:`unpacked` of the same program reads."""
+    return pa.RecordBatch.from_pydict({RESULT: pa.array([pickle.dumps(result)], pa.binary())})
+
+
+def unpacked(rows: pa.Table) -> Iterator[object]:
+    """Yield the results of rows."""
+    for content in rows[RESULT].to_pylist():
+        yield pickle.loads(content)  # noqa: S301 - from our own workers
