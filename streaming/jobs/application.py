@@ -32,6 +32,7 @@ from streaming.jobs.driver.samples import NewestBatch
 from streaming.jobs.metrics import PREFIX, JobMetrics, Reporter
 from streaming.jobs.queries import FrameBatch, OpenedQuery, QueryDefinition
 from streaming.jobs.shards.batch import ShardedBatch
+from streaming.jobs.shards.samples import ShardedSamples
 from streaming.jobs.streams import bus_options, bus_source
 from streaming.jobs.streams.kafka_source import kafka_stream
 from streaming.jobs.supervised import SupervisedQuery
@@ -329,6 +330,9 @@ def _repeated_blocks(places: JobLocations) -> Path:
 
 
 def _open_samples(places: JobLocations, _settings: JobSettings) -> OpenedQuery:
+    if places.kafka is not None and places.on_executors:
+        sharded = ShardedSamples(places.tables, places.kafka, places.retention)
+        return OpenedQuery(batch=sharded, progress=sharded)
     batch = NewestBatch(places.tables, places.retention)
     return OpenedQuery(batch=batch, progress=batch)
 

@@ -17,7 +17,6 @@ from streaming.bus.kafka.records import (
 )
 from streaming.bus.kafka.topics import LARGEST_RECORD
 from streaming.contracts.codec import encode
-from streaming.contracts.observations import Channel
 from tests.bus.conftest import Heartbeats
 
 LOG_ID = 2**63 - 1
@@ -62,10 +61,9 @@ def test_only_the_newest_runs_are_named() -> None:
 def test_the_sources_of_a_cluster_share_a_partition_and_a_log_of_samples_has_one(heartbeat: Heartbeats) -> None:
     cluster = cluster_id_in([b"no observation", encode(heartbeat(5))])
     assert cluster == "c"
-    keys = {key_of(Channel.REPLICATION, source, cluster) for source in ("metadata_log:a", "admin:a", "admin:b")}
+    keys = {key_of(source, cluster) for source in ("metadata_log:a", "admin:a", "samples:b")}
     assert keys == {"c"}
-    assert key_of(Channel.SAMPLES, "samples:a", cluster) == "c/samples:a"
-    assert key_of(Channel.REPLICATION, "admin:a", cluster_id_in([b"\x00"])) == "admin:a"
+    assert key_of("admin:a", cluster_id_in([b"\x00"])) == "admin:a"
     assert {partition_of(f"key-{number}", 6) for number in range(100)} == set(range(6))
 
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.jobs.shards import reading, task
+from streaming.jobs.shards import reading, samples, task
+from streaming.jobs.shards.batch import ShardedBatch
 
 if TYPE_CHECKING:
-    from streaming.jobs.shards.batch import ShardedBatch
-    from streaming.jobs.shards.task import ClustersShard
+    from streaming.jobs.shards.samples import ShardedSamples
 
 Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -27,7 +27,7 @@ class Executors:
     """Some workers. ``chance``: None for one steady worker per partition, to which nothing happens."""
 
     def __init__(self, workers: int = 3, chance: random.Random | None = None) -> None:
-        self._memories: list[dict[tuple[str, int], ClustersShard]] = [{} for _ in range(workers)]
+        self._memories: list[list[dict[Any, Any]]] = [[{}, {}] for _ in range(workers)]
         self._chance = chance
         self.loaded = 0
 
@@ -38,14 +38,17 @@ class Executors:
 
     def _tried(self, work: Work, rows: pa.Table, partition: int) -> list[pa.RecordBatch]:
         number = partition if self._chance is None else self._chance.randrange(len(self._memories))
+        number %= len(self._memories)
         if self._chance is not None and self._chance.random() < 0.1:
-            self._memories[number % len(self._memories)] = {}
+            self._memories[number] = [{}, {}]
         # What a worker gets was pickled, and what it holds is another worker's for nobody.
         copied = pickle.loads(pickle.dumps(work))  # noqa: S301 - our own
-        task._shards.clear()
-        task._shards.update(self._memories[number % len(self._memories)])
+        of_process = (task._shards, samples._shards)
+        for shards, memory in zip(of_process, self._memories[number], strict=True):
+            shards.clear()  # type: ignore[attr-defined]
+            shards.update(memory)  # type: ignore[attr-defined]
         result = list(copied(iter(rows.combine_chunks().to_batches())))
-        self._memories[number % len(self._memories)] = dict(task._shards)
+        self._memories[number] = [dict(shards) for shards in of_process]  # type: ignore[call-overload]
         return result
 
 
@@ -77,7 +80,7 @@ class Frame:
 class OnExecutors:
     """A sharded batch that is given rows, as the batches of the driver are."""
 
-    def __init__(self, batch: ShardedBatch, executors: Executors | None = None) -> None:
+    def __init__(self, batch: ShardedBatch | ShardedSamples, executors: Executors | None = None) -> None:
         self.batch, self.executors = batch, executors or Executors()
 
     def apply(self, rows: pa.Table) -> Any:
@@ -86,6 +89,7 @@ class OnExecutors:
 
     def project(self) -> None:
         """Write the derived tables, without a batch."""
+        assert isinstance(self.batch, ShardedBatch)
         self.batch.project(Frame(pa.table({}), self.executors))  # type: ignore[arg-type]
 
     def check_ours(self) -> None:

@@ -1,6 +1,6 @@
 """One record of the bus in Kafka: the payload as it is, and in headers what the directory says by its place.
 
-    key        cluster id; of samples with "/" and the source
+    key        cluster id
     source     whose log it is of
     position   where the record begins in its log, and ``end`` behind it
     log_id     of the run of its collector that wrote it
@@ -107,10 +107,12 @@ def collected_at(payload: bytes) -> int | None:
     return None if match is None else int(match[1])
 
 
-def key_of(channel: Channel, source: str, cluster_id: str | None) -> str:
-    """Return the key of a log's records; of a log without any observation its source stands for the cluster."""
-    cluster = cluster_id or source
-    return cluster if channel is Channel.REPLICATION else f"{cluster}/{source}"
+def key_of(source: str, cluster_id: str | None) -> str:
+    """Return the key of a log's records: its cluster, so a partition has whole clusters.
+
+    Of a log without any observation its source stands for the cluster.
+    """
+    return cluster_id or source
 
 
 def partition_of(key: str, partitions: int) -> int:

@@ -374,7 +374,7 @@ class Shipper:
         shipped = self._logs[log]
         topic = self._topics[topic_of(self._settings, channel)]
         if shipped.partition is None or shipped.partition >= topic.partitions:
-            shipped.key = key_of(channel, source, cluster_id_in(record.payload for record in records))
+            shipped.key = key_of(source, cluster_id_in(record.payload for record in records))
             shipped.partition = partition_of(shipped.key, topic.partitions)
         here = [segment.log_id for segment in self._reader.segments(channel, source)]
         before = [*shipped.runs, *([] if shipped.log_id is None else [shipped.log_id]), *here]

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,11 +28,18 @@ from streaming.contracts.tables import (
 from streaming.delta.changes.events import events_of
 from streaming.delta.changes.history import expire_days
 from streaming.delta.changes.reader import rows_between
+from streaming.delta.log.cluster_files import (
+    Adds,
+    files_by_cluster,
+    give_each_its_files,
+    of_clusters,
+    read_files,
+    write_cluster,
+)
 from streaming.delta.log.commit import written
 from streaming.delta.log.definitions import arrow_schema, file_layout, rows_to_arrow
 from streaming.delta.log.maintenance import KEEP_ALL, AppendMaintenance, Maintenance, RetentionPolicy
 from streaming.delta.log.queries import select, where_in
-from streaming.delta.log.storage import read_file
 from streaming.delta.log.writer import OVERWRITE, Writer
 from streaming.delta.progress import ProgressTable
 from streaming.delta.projections.projections import (
@@ -57,19 +63,7 @@ if TYPE_CHECKING:
 
 _PARTITIONS: Final = PARTITION_STATE_TABLE
 _ROWS: Final = (CLUSTER_STATE_TABLE, BROKER_STATE_TABLE)
-_OF: Final = "of-"
 _NEVER: Final = -1
-Adds = list[dict[str, Any]]
-
-
-def of_clusters(rows: pa.Table, clusters: Collection[ClusterId]) -> pa.Table:
-    """Return the rows of clusters."""
-    return rows.filter(pc.is_in(rows["cluster_id"], pa.array(sorted(clusters), pa.string())))
-
-
-def folder_of(cluster_id: ClusterId) -> str:
-    """Return the folder of a cluster's files within a table, as the log spells it."""
-    return f"{_OF}{quote(cluster_id, safe='')}/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,17 +173,15 @@ def _partitions(
     directory: Place, state: ClustersState, after: pa.Table, files: Mapping[ClusterId, Sequence[str]]
 ) -> Iterator[tuple[ClusterId, Adds]]:
     """Yield the new files of each cluster whose partitions changed, or whose tombstones expired."""
-    path, schema, layout = directory / _PARTITIONS.name, arrow_schema(_PARTITIONS), file_layout(_PARTITIONS)
     for cluster_id, cluster in state.shared.state.clusters.items():
         changed = of_clusters(after, (cluster_id,))
         if not changed.num_rows and state.dropped.get(cluster_id, _NEVER) == cluster.tombstones_until:
             continue
-        parts = [schema.empty_table(), *(read_file(path, name) for name in files.get(cluster_id, ()))]
-        before = pa.concat_tables(parts, promote_options="permissive").select(schema.names).cast(schema)
+        before = read_files(directory / _PARTITIONS.name, _PARTITIONS, files.get(cluster_id, ()))
         rows = without_tombstones(newest_partitions(before, changed, state.shared.version), [cluster])
         state.dropped[cluster_id] = cluster.tombstones_until
         if changed.num_rows or rows.num_rows < before.num_rows:
-            yield cluster_id, list(written(path, rows, layout, folder=folder_of(cluster_id)))
+            yield cluster_id, write_cluster(directory, _PARTITIONS, cluster_id, rows)
 
 
 # The driver commits what the shards have computed.
@@ -210,25 +202,7 @@ class DerivedTables:
         self._maintenance = {table.name: Maintenance(self._writers[table.name], policy) for table in tables[1:]}
         events = self._writers[REPLICATION_EVENTS.name]
         self._maintenance[REPLICATION_EVENTS.name] = AppendMaintenance(events, expire_days, policy)
-        self._give_each_its_files()
-
-    def _give_each_its_files(self) -> None:
-        """Write the files anew that hold partitions of several clusters: a driver that folds alone makes such files."""
-        writer = self._writers[_PARTITIONS.name]
-        mixed = [name for name in writer.files() if not name.startswith(_OF)]
-        if not mixed:
-            return
-        schema = arrow_schema(_PARTITIONS)
-        parts = [schema.empty_table(), *(read_file(writer.path, name) for name in mixed)]
-        rows = pa.concat_tables(parts, promote_options="permissive").select(schema.names).cast(schema)
-        added = [
-            add
-            for cluster_id in pc.unique(rows["cluster_id"]).to_pylist()
-            for add in written(
-                writer.path, of_clusters(rows, (cluster_id,)), file_layout(_PARTITIONS), folder=folder_of(cluster_id)
-            )
-        ]
-        writer.add_files(added, mixed, {})
+        give_each_its_files(directory, self._writers[_PARTITIONS.name], _PARTITIONS)
 
     def check_ours(self) -> None:
         """Check that no other writer has claimed the tables.
@@ -251,10 +225,7 @@ class DerivedTables:
 
     def files(self) -> dict[ClusterId, list[str]]:
         """Return the files of each cluster in ``partition_state``."""
-        found: dict[ClusterId, list[str]] = {}
-        for name in self._writers[_PARTITIONS.name].files():
-            found.setdefault(ClusterId(unquote(name.partition("/")[0].removeprefix(_OF))), []).append(name)
-        return found
+        return files_by_cluster(self._writers[_PARTITIONS.name])
 
     def commit(self, pieces: Sequence[Derived], version: int) -> None:
         """Commit what was computed of all clusters with changes since ``version`` of the tables.

@@ -34,22 +34,21 @@ BEHIND_SINCE: Final = "behind_since"
 _LARGEST: Final = 1 << 62
 
 
-class NewestRows:
-    """The one writer of such a table."""
+class Newest:
+    """The newest rows of a table, in memory: those of all clusters, or of some."""
 
-    def __init__(self, directory: Place, table: Table, policy: RetentionPolicy = KEEP_ALL) -> None:
-        self._definition = table
-        self._writer = Writer.opened(directory, table)
-        self._maintenance = Maintenance(self._writer, policy)
+    def __init__(self, definition: Table, rows: pa.Table) -> None:
+        """Begin with the rows that the table has; times are microseconds."""
+        self.definition = definition
         # Names are numbered, times are microseconds.
-        schema = arrow_schema(table)
+        schema = arrow_schema(definition)
         self._schema = pa.schema([_in_memory(item) for item in schema])
         self._plain = pa.schema([pa.field(item.name, plain_type(item.type)) for item in schema])
         self._on_disk = pa.schema([
             memory.with_nullable(item.nullable) if pa.types.is_dictionary(memory.type) else item
             for item, memory in zip(schema, self._schema, strict=True)
         ])  # fmt: skip
-        self._rows = read_all(self._writer.table).select(self._schema.names).cast(self._schema)
+        self._rows = rows.select(self._schema.names).cast(self._schema)
 
     def __len__(self) -> int:
         """Count the rows."""
@@ -57,13 +56,58 @@ class NewestRows:
 
     @property
     def rows(self) -> pa.Table:
-        """Rows of the table, times in microseconds."""
+        """The rows, times in microseconds."""
         return self._rows.cast(self._plain)
 
     @property
+    def on_disk(self) -> pa.Table:
+        """The rows in the schema of the table, but for names, which are numbered."""
+        return self._rows.cast(self._on_disk)
+
+    @property
     def sources(self) -> set[str]:
-        """The sources of its rows."""
+        """The sources of the rows."""
         return set(pc.unique(self._rows["source"]).to_pylist())
+
+    def forget(self, sources: Iterable[str]) -> None:
+        """Drop the rows of sources; the next write leaves them out."""
+        is_theirs = pc.is_in(self._rows["source"].cast(pa.string()), pa.array([*sources], pa.string()))
+        self._rows = self._rows.filter(pc.invert(is_theirs))
+
+    def take(self, samples: pa.Table) -> None:
+        """Apply newer samples.
+
+        Args:
+            samples: columns of the table by name, times in microseconds; what is absent is null.
+        """
+        reported = pa.table(_all_columns(samples, self.definition.name, self._schema), schema=self._schema)
+        rows = self._merged(reported)
+        self._rows = remembered(rows, reported, self.definition.forgotten_after * _SECOND)
+        if len(self) < rows.num_rows:
+            self._rows = self._rows.cast(self._plain).cast(self._schema)  # drops the names of what was forgotten
+
+    def _merged(self, reported: pa.Table) -> pa.Table:
+        """Return the newest row of each key, without what is gone; a row without a key says that there is nothing."""
+        key, reporter = self.definition.key, self.definition.reporter
+        if not reporter:
+            return merged(self._rows, reported, self.definition)
+        samples = reported.filter(reported[key[-1]].is_valid())
+        rows = newest(self._rows, samples, key) if samples.num_rows else self._rows
+        return without_gone(rows, reported, reporter)
+
+
+class NewestRows(Newest):
+    """The one writer of such a table, which has the rows of all clusters."""
+
+    def __init__(self, directory: Place, table: Table, policy: RetentionPolicy = KEEP_ALL) -> None:
+        """Open the table and read what it holds.
+
+        Raises:
+            TableRefused: the table is not ours, or newer than this program.
+        """
+        self._writer = Writer.opened(directory, table)
+        self._maintenance = Maintenance(self._writer, policy)
+        super().__init__(table, read_all(self._writer.table))
 
     def check_ours(self) -> None:
         """Check that no other writer has claimed the table.
@@ -73,33 +117,11 @@ class NewestRows:
         """
         self._writer.check_ours()
 
-    def forget(self, sources: Iterable[str]) -> None:
-        """Drop the rows of sources; the next write leaves them out."""
-        is_theirs = pc.is_in(self._rows["source"].cast(pa.string()), pa.array([*sources], pa.string()))
-        self._rows = self._rows.filter(pc.invert(is_theirs))
-
     def put(self, samples: pa.Table) -> None:
-        """Apply newer samples and write the whole table.
-
-        Args:
-            samples: columns of the table by name, times in microseconds; what is absent is null.
-        """
-        reported = pa.table(_all_columns(samples, self._definition.name, self._schema), schema=self._schema)
-        rows = self._merged(reported)
-        self._rows = remembered(rows, reported, self._definition.forgotten_after * _SECOND)
-        if len(self) < rows.num_rows:
-            self._rows = self._rows.cast(self._plain).cast(self._schema)  # drops the names of what was forgotten
-        self._writer.write(self._rows.cast(self._on_disk), OVERWRITE, {})
+        """Apply newer samples and write the whole table; samples as for :meth:`take`."""
+        self.take(samples)
+        self._writer.write(self.on_disk, OVERWRITE, {})
         self._maintenance.after_commit()
-
-    def _merged(self, reported: pa.Table) -> pa.Table:
-        """Return the newest row of each key, without what is gone; a row without a key says that there is nothing."""
-        key, reporter = self._definition.key, self._definition.reporter
-        if not reporter:
-            return merged(self._rows, reported, self._definition)
-        samples = reported.filter(reported[key[-1]].is_valid())
-        rows = newest(self._rows, samples, key) if samples.num_rows else self._rows
-        return without_gone(rows, reported, reporter)
 
 
 def without_gone(rows: pa.Table, reported: pa.Table, reporter: str) -> pa.Table:

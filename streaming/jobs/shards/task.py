@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     from streaming.changes.incidents.grouping import IncidentGaps
     from streaming.contracts.state import SourceState
     from streaming.delta.incidents.table import ChangedIncident
-    from streaming.delta.projections.of_clusters import Adds, Derived, DerivedUpto
+    from streaming.delta.log.cluster_files import Adds
+    from streaming.delta.projections.of_clusters import Derived, DerivedUpto
     from streaming.delta.quarantine import RefusedRecord
     from streaming.delta.store.place import Place
     from streaming.jobs.queries import BatchResult

@@ -1,0 +1,79 @@
+"""Files of a table that hold the rows of one Kafka cluster each, in a folder of its own.
+
+So a shard replaces what its clusters have, and what other clusters have stays as it is. Readers need not know.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.contracts.identifiers import ClusterId
+from streaming.delta.log.commit import written
+from streaming.delta.log.definitions import arrow_schema, file_layout
+from streaming.delta.log.storage import read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from streaming.contracts.columns import Table
+    from streaming.delta.log.writer import Writer
+    from streaming.delta.store.place import Place
+
+Adds = list[dict[str, Any]]
+"""``add`` actions of files that were written and that no commit names yet."""
+_OF: Final = "of-"
+
+
+def of_clusters(rows: pa.Table, clusters: Collection[ClusterId]) -> pa.Table:
+    """Return the rows of clusters."""
+    return rows.filter(pc.is_in(rows["cluster_id"].cast(pa.string()), pa.array(sorted(clusters), pa.string())))
+
+
+def write_cluster(directory: Place, definition: Table, cluster_id: ClusterId, rows: pa.Table) -> Adds:
+    """Write all rows that a cluster has in a table as files in its folder.
+
+    Args:
+        directory: of the tables.
+        definition: of the table.
+        cluster_id: of the cluster.
+        rows: in the table's schema.
+    """
+    folder = f"{_OF}{quote(cluster_id, safe='')}/"
+    return list(written(directory / definition.name, rows, file_layout(definition), folder=folder))
+
+
+def read_files(path: Place, definition: Table, files: Iterable[str]) -> pa.Table:
+    """Read files of a table, by their names in its log; columns that were added after they were written are null."""
+    schema = arrow_schema(definition)
+    parts = [schema.empty_table(), *(read_file(path, name) for name in files)]
+    return pa.concat_tables(parts, promote_options="permissive").select(schema.names).cast(schema)
+
+
+def files_by_cluster(writer: Writer) -> dict[ClusterId, list[str]]:
+    """Return the names of the files of each cluster."""
+    found: dict[ClusterId, list[str]] = {}
+    for name in writer.files():
+        found.setdefault(ClusterId(unquote(name.partition("/")[0].removeprefix(_OF))), []).append(name)
+    return found
+
+
+def give_each_its_files(directory: Place, writer: Writer, definition: Table) -> None:
+    """Write those files of a table again that hold rows of any cluster: a driver that folds alone makes such files.
+
+    Raises:
+        TableRefused: another writer came first; nothing was done.
+    """
+    mixed = [name for name in writer.files() if not name.startswith(_OF)]
+    if not mixed:
+        return
+    rows = read_files(writer.path, definition, mixed)
+    added = [
+        add
+        for cluster_id in pc.unique(rows["cluster_id"]).to_pylist()
+        for add in write_cluster(directory, definition, cluster_id, of_clusters(rows, (cluster_id,)))
+    ]
+    writer.add_files(added, mixed, {})

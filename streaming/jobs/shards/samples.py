@@ -1,0 +1,342 @@
+"""Samples where executors apply them: the newest rows of whole clusters in a worker, the commits in the driver.
+
+A task writes what its clusters have in each table that has news, in files of theirs; the driver commits one entry for
+each table. How far the sources were read is stored with their progress, as where one driver applies samples; so a batch
+that was committed in some of the tables only comes again, and changes nothing there.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.changes.advice.reconciliation import METRIC_OF
+from streaming.contracts.identifiers import NOWHERE, Micros
+from streaming.contracts.observations import Channel
+from streaming.contracts.sample_tables import BROKER_METRICS
+from streaming.contracts.samples import BrokerMetricObserved
+from streaming.delta.log.cluster_files import files_by_cluster, give_each_its_files, of_clusters, write_cluster
+from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
+from streaming.delta.log.positions import changed_logs
+from streaming.delta.log.queries import open_ours, plain, select, where_in
+from streaming.delta.log.writer import Writer
+from streaming.delta.quarantine import Quarantine, RefusedRecord
+from streaming.delta.samples.isr_reconciliation import ReconciliationTable
+from streaming.delta.samples.newest import Newest
+from streaming.jobs.driver.samples import (
+    LONGEST_REST_SECONDS,
+    REST_PER_WORK,
+    SMALL_SHARE,
+    TABLE_OF,
+    SampleSources,
+    read_samples,
+)
+from streaming.jobs.queries import BatchResult, Stopwatch, count_reasons, summed
+from streaming.jobs.shards.decoded_batch import fresh_rows, newest_log_ids, newest_positions
+from streaming.jobs.shards.reading import Reading, Task, by_partition, read_rows
+from streaming.jobs.shards.rounds import Rounds, merged
+from streaming.runtime.memory import collected_after
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from pyspark.sql import DataFrame
+
+    from streaming.bus.kafka.reader import KafkaReader
+    from streaming.contracts.identifiers import ClusterId, LogPosition
+    from streaming.contracts.observations import Observation
+    from streaming.contracts.state import SourceState
+    from streaming.delta.log.cluster_files import Adds
+    from streaming.delta.log.positions import LastCommon
+    from streaming.delta.store.place import Place
+    from streaming.jobs.driver.samples import Samples
+
+_IS_METER: Final = "metric IN ({})".format(", ".join(f"'{metric}'" for metric in METRIC_OF.values()))
+_OF_SOURCE: Final = ["cluster_id", "cluster", "source", "collected_at"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleTask(Task):
+    """What the driver says of a batch of samples; ``forgotten``: sources whose log begins again."""
+
+    forgotten: frozenset[str] = frozenset()
+
+
+class WrittenTable(NamedTuple):
+    """The files of each cluster in one table, and the seconds that it took if little of it was new."""
+
+    files: Mapping[ClusterId, Adds]
+    small_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleResult:
+    """What a shard has applied.
+
+    Attributes:
+        reading: what was read.
+        token: of this result.
+        clusters: that its sources and samples are of.
+        tables: those that were written, by name.
+        sources: when the newest sample of each source was collected.
+        meters: the samples that are compared with the change log.
+        positions: newest position of each source.
+        log_ids: of the logs that have one.
+        refused: the records that were refused.
+        result: for the metrics of the job.
+    """
+
+    reading: Reading
+    token: str
+    clusters: frozenset[ClusterId]
+    tables: Mapping[str, WrittenTable]
+    sources: pa.Table
+    meters: pa.Table
+    positions: Mapping[str, int]
+    log_ids: Mapping[str, int]
+    refused: Sequence[RefusedRecord]
+    result: BatchResult
+
+
+class SampleShard:
+    """The newest rows of some clusters, in a worker."""
+
+    def __init__(self, tables: Place) -> None:
+        self._tables = tables
+        self.token = ""
+        self.clusters: set[ClusterId] = set()
+        self._rows: dict[type[Observation], Newest] = {}
+
+    def prepare(self, clusters: AbstractSet[ClusterId], sources: AbstractSet[str]) -> None:
+        """Read the rows of clusters that are not here; those that are, too.
+
+        Args:
+            clusters: whose samples come.
+            sources: that were applied; rows of others are forgotten, as ``driver.samples`` forgets them at its start.
+        """
+        if clusters <= self.clusters:
+            return
+        self.clusters |= clusters
+        for kind, definition in TABLE_OF.items():
+            rows = select(open_ours(self._tables, definition), definition, where_in(self.clusters))
+            self._rows[kind] = Newest(definition, plain(rows))
+            self._rows[kind].forget(self._rows[kind].sources - sources)
+
+    def apply(self, samples: Samples, forgotten: AbstractSet[str]) -> dict[str, WrittenTable]:
+        """Apply samples, and write the rows of their clusters; return what was written by table."""
+        written = {}
+        for kind, table in self._rows.items():
+            news, began = samples.columns[kind], time.perf_counter()
+            lost = table.sources & forgotten
+            if not len(news) and not lost:
+                continue
+            clusters = set(pc.unique(news["cluster_id"]).to_pylist())
+            if lost:
+                clusters |= self.clusters
+                table.forget(lost)
+            if len(news):
+                table.take(news)
+            rows = table.on_disk
+            files = {
+                cluster_id: write_cluster(self._tables, table.definition, cluster_id, of_clusters(rows, {cluster_id}))
+                for cluster_id in sorted(clusters)
+            }
+            is_small = len(news) < len(table) * SMALL_SHARE
+            written[table.definition.name] = WrittenTable(files, (time.perf_counter() - began) * is_small)
+        return written
+
+
+_shards: Final[dict[tuple[str, int], SampleShard]] = {}
+"""The shards of this worker, by tables and partition."""
+
+
+def shard_of(task: SampleTask, partition: int) -> SampleShard:
+    """Return the shard of a partition; drop those that another worker has applied since."""
+    tables = str(task.tables)
+    for key, shard in list(_shards.items()):
+        if key[0] == tables and shard.token != task.tokens.get(key[1]):
+            del _shards[key]
+    shard = _shards.setdefault((tables, partition), SampleShard(task.tables))
+    shard.token = ""  # until this task has ended: its rows are half done if it fails
+    return shard
+
+
+def apply_partitions(task: SampleTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Apply the rows of a task of Spark; yield the result."""
+    with collected_after():
+        yield from by_partition(batches, partial(applied_partition, task))
+
+
+def applied_partition(task: SampleTask, partition: int, rows: pa.Table) -> SampleResult:
+    """Apply the rows of one partition, in the order of their offsets."""
+    watch, shard = Stopwatch(), shard_of(task, partition)
+    rows, reading = read_rows(task, partition, rows)
+    fresh = fresh_rows(rows, task)
+    samples = read_samples(fresh)
+    watch.lap("decode")
+    sources = pa.concat_tables([
+        table.select(_OF_SOURCE).cast(_SOURCES) for table in samples.columns.values()
+    ]).group_by(_OF_SOURCE[:3]).aggregate([(_OF_SOURCE[3], "max")])  # fmt: skip
+    known = task.clusters_of(set(reading.consumed))
+    clusters = frozenset(known | set(sources["cluster_id"].to_pylist()))
+    shard.prepare(clusters, task.applied.keys())
+    tables = shard.apply(samples, task.forgotten)
+    watch.lap("write")
+    metrics = samples.columns[BrokerMetricObserved]
+    shard.token = uuid.uuid4().hex
+    count = sum(len(table) for table in samples.columns.values())
+    return SampleResult(
+        reading=reading,
+        token=shard.token,
+        clusters=clusters,
+        tables=tables,
+        sources=sources,
+        meters=metrics.filter(pc.is_in(metrics["metric"].cast(pa.string()), pa.array(list(METRIC_OF.values())))),
+        positions=newest_positions(fresh),
+        log_ids=newest_log_ids(fresh),
+        refused=samples.refused,
+        result=BatchResult(
+            observations=count,
+            changes=count,
+            refused=len(samples.refused),
+            version=-1,
+            seconds=watch.seconds,
+            stages=watch.stages,
+            reasons=count_reasons(samples.refused),
+        ),
+    )
+
+
+_SOURCES: Final = pa.schema([*((name, pa.string()) for name in _OF_SOURCE[:3]), (_OF_SOURCE[3], pa.int64())])
+
+
+class ShardedSamples:
+    """Commits what executors have applied. The only writer of the tables of samples."""
+
+    def __init__(self, directory: Place, bus: KafkaReader, policy: RetentionPolicy = KEEP_ALL) -> None:
+        """Open the tables.
+
+        Raises:
+            TableRefused: a table is not ours, or newer than this program.
+        """
+        self._directory, self._clock = directory, policy.clock
+        self._rounds = Rounds[SampleResult](
+            bus, Channel.SAMPLES, self.at, lambda source: self.go_back([source], lambda _source, _at: NOWHERE)
+        )
+        self._writers = {table.name: Writer.opened(directory, table) for table in TABLE_OF.values()}
+        self._maintenance = {name: Maintenance(writer, policy) for name, writer in self._writers.items()}
+        for table in TABLE_OF.values():
+            give_each_its_files(directory, self._writers[table.name], table)
+        self._quarantine = Quarantine(directory, Channel.SAMPLES, policy)
+        self._sources = SampleSources(directory)
+        self._sources.count_at_least(self._quarantine.by_source())
+        self._reconciled = ReconciliationTable(directory, policy)
+        self._reconciled.hold(plain(select(self._writers[BROKER_METRICS.name].table, BROKER_METRICS, _IS_METER)))
+        self._offsets: dict[str, int] = {}
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """Position up to which the tables hold each source."""
+        return self._sources.positions
+
+    def position(self, source: str) -> int:
+        """Return the position up to which the tables hold a source, -1 for none. Newer records may come again."""
+        return self.at(source).position
+
+    def at(self, source: str) -> LogPosition:
+        """Return where the record stands up to which the tables hold a source."""
+        return self._sources.at(source)
+
+    def offset(self, name: str) -> int:
+        """Return the offset of the bus that is stored under a name, -1 for none."""
+        return self._sources.stored_offset(name)
+
+    @property
+    def offsets(self) -> Mapping[str, int]:
+        """Offsets of the bus by name up to which the tables hold it, to be stored with the sources."""
+        return self._offsets
+
+    def sources(self) -> tuple[list[SourceState], None]:
+        """Return the state of every source, and None: samples follow from no version of the change log."""
+        return self._sources.states(), None
+
+    def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
+        """Go back where a log is another one now; return where its last applied record stood, by source.
+
+        Their samples are forgotten with the next round, as ``driver.samples`` forgets them.
+        """
+        before = {source: self.at(source) for source in sources}
+        now_at = changed_logs(before, last_common)
+        if now_at:
+            self._quarantine.go_back({source: at.position for source, at in now_at.items()})
+            self._sources.go_back(now_at)
+        return {source: before[source] for source in now_at}
+
+    def check_ours(self) -> None:
+        """Check that no other writer has claimed the tables.
+
+        Raises:
+            TableRefused: another one has.
+        """
+        for writer in self._writers.values():
+            writer.check_ours()
+        self._reconciled.check_ours()
+
+    def outcome(self, frame: DataFrame) -> BatchResult:
+        """Apply one micro-batch: rows as :func:`streaming.jobs.streams.kafka_source.kafka_stream` has them.
+
+        Raises:
+            TableRefused: another job writes the same tables.
+            IsrwatchError: the topic is not the one that the query began to read.
+        """
+        self._rounds.check_same()
+        watch, results, are_left, forgotten = Stopwatch(), list[SampleResult](), True, frozenset[str]()
+        while are_left:
+            some = self._rounds.run(frame, apply_partitions, self._task(forgotten))
+            watch.lap("shards")
+            self._commit(some)
+            watch.lap("commit")
+            results += some
+            forgotten = frozenset(self._rounds.leave(some))
+            are_left = bool(forgotten) or self._rounds.is_waiting
+        self._rounds.note(results)
+        self._offsets = {**self._offsets, **self._rounds.offsets(results)}
+        seconds = watch.seconds
+        small = max((sum(each.small_seconds for each in one.tables.values()) for one in results), default=0.0)
+        time.sleep(min(small * REST_PER_WORK, LONGEST_REST_SECONDS))
+        return replace(summed([each.result for each in results]), seconds=seconds, stages=watch.stages)
+
+    def _task(self, forgotten: frozenset[str]) -> SampleTask:
+        states = self._sources.states()
+        return SampleTask(
+            **self._rounds.told((state.cluster_id, state.source) for state in states),
+            tables=self._directory,
+            applied={source: self.at(source) for source in self.positions},
+            forgotten=forgotten,
+        )
+
+    def _commit(self, results: Sequence[SampleResult]) -> None:
+        """Commit the files of all shards, table by table."""
+        refused = self._quarantine.add([each for one in results for each in one.refused], Micros(self._clock()))
+        for name, writer in self._writers.items():
+            files = [one.tables[name].files for one in results if name in one.tables]
+            before = files_by_cluster(writer) if files else {}
+            added = [add for of_clusters in files for adds in of_clusters.values() for add in adds]
+            gone = [file for of_clusters in files for cluster_id in of_clusters for file in before.get(cluster_id, ())]
+            if added or gone:
+                writer.add_files(added, gone, {})
+                self._maintenance[name].after_commit()
+        positions, log_ids = (merged(getattr(one, name) for one in results) for name in ("positions", "log_ids"))
+        sources = [one.sources.rename_columns(_OF_SOURCE) for one in results]
+        self._sources.advance(sources, refused, positions, log_ids)
+        meters = pa.concat_tables([one.meters for one in results]) if results else None
+        if meters is not None and len(meters):
+            self._reconciled.put(meters)
+        self._rounds.commit(results)

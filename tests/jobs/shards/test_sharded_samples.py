@@ -1,0 +1,98 @@
+"""Samples that executors apply: every table equals that of one driver, whatever happens to workers and driver."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from streaming.bus.segments import new_log_id
+from streaming.contracts.codec import decode, encode
+from streaming.contracts.observations import Channel, Observation
+from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.shards.samples import ShardedSamples
+from tests.chaos.comparison import SAMPLED, all_differences
+from tests.jobs.driver.test_kafka_batch import as_directory, rows, sent
+from tests.jobs.shards.test_shards import Bus, batches, of_cluster, renamed, shipped, topics
+from tests.plays import observations
+from tests.plugins.batches import store_progress
+from tests.plugins.executors import Executors, OnExecutors
+from tests.plugins.pipeline import rows_of
+
+__all__ = ["topics"]
+SCENARIOS = ("broker_loss", "consumer_groups", "hanging_transaction")
+TABLES = {*SAMPLED, "broker_speed", "isr_reconciliation"}
+
+
+def sampled(name: str) -> list[Observation]:
+    return [each for each in observations(name) if each.channel is Channel.SAMPLES]
+
+
+def of_collector(told: Sequence[Observation], number: int) -> list[Observation]:
+    """Give the samples of a cluster as if another collector had taken them a moment later."""
+    source = told[0].source.encode()
+    names = {b'"source":"%s"' % source: b'"source":"%s/%d"' % (source, number)}
+    return [decode(renamed(encode(each), names)) for each in told]
+
+
+def open_samples(tables: Path, executors: Executors) -> OnExecutors:
+    bus = Bus()
+    batch = ShardedSamples(tables, bus)
+    bus.start(Channel.SAMPLES, batch.offset)
+    return OnExecutors(batch, executors)
+
+
+def compared(tables: Path, expected: Path) -> list[str]:
+    return [each for each in all_differences(tables, expected) if each.partition(":")[0] in TABLES]
+
+
+@pytest.fixture(autouse=True)
+def no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    for room in ("driver.samples", "shards.samples"):
+        monkeypatch.setattr(f"streaming.jobs.{room}.LONGEST_REST_SECONDS", 0.0)
+
+
+def test_every_table_is_that_of_one_driver_whatever_happens_to_workers_and_to_the_driver(tmp_path: Path) -> None:
+    chance = random.Random(5)
+    clusters = [of_cluster(sampled(name), number) for number, name in enumerate(SCENARIOS)]
+    clusters.append(of_collector(clusters[0][: len(clusters[0]) // 2], 2))
+    logs = shipped(clusters)
+    executors = Executors(chance=chance)
+    batch = open_samples(tmp_path / "tables", executors)
+    pieces = batches(logs, chance)
+    for piece in pieces[:-2]:
+        batch.apply(rows(piece))
+        if chance.random() < 0.3:
+            batch.apply(rows(piece))
+        if chance.random() < 0.5:
+            store_progress(tmp_path / "tables", batch.batch)
+            batch = open_samples(tmp_path / "tables", executors)
+    one = NewestBatch(tmp_path / "driver")
+    for piece in pieces[:-2]:
+        one.apply(as_directory(piece))
+    assert compared(tmp_path / "tables", tmp_path / "driver") == []
+    assert {name for name in TABLES if len({row["cluster_id"] for row in rows_of(tmp_path / "driver", name)}) > 1} >= {
+        "replica_offsets", "log_directories", "broker_metrics", "broker_speed", "topic_settings",
+    }  # fmt: skip
+    # One driver goes on where they were.
+    store_progress(tmp_path / "tables", batch.batch)
+    again = NewestBatch(tmp_path / "tables")
+    for piece in pieces[-2:]:
+        again.apply(as_directory(piece))
+        one.apply(as_directory(piece))
+    assert compared(tmp_path / "tables", tmp_path / "driver") == []
+
+
+def test_a_log_that_begins_again_takes_its_samples_with_it(tmp_path: Path) -> None:
+    told = of_cluster(sampled("broker_loss"), 0)
+    (before,), (after,) = shipped([told[-40:]]), shipped([told[:40]])
+    after = [each._replace(log_id=new_log_id(None)) for each in after]
+    after = [each._replace(runs=str(after[0].log_id), log_id=after[0].log_id) for each in after]
+    executors = Executors()
+    batch = open_samples(tmp_path / "tables", executors)
+    batch.apply(rows(sent([*before, *after])))
+    one = NewestBatch(tmp_path / "driver")
+    one.apply(as_directory(after))
+    assert compared(tmp_path / "tables", tmp_path / "driver") == []
