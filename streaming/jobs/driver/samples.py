@@ -65,8 +65,8 @@ TABLE_OF: Final[dict[type[Observation], Table]] = {
 }
 
 # Tables are written whole. The query rests for three times as long as it took to write those tables of which less than
-# this share was new, so that small batches do not keep it writing all the time. Other tables of the batch do not count:
-# what is small and quickly written makes nobody wait.
+# this share was new, so that small batches do not keep it writing all the time. Other tables of the batch do not count,
+# so samples that are written quickly delay no others.
 SMALL_SHARE: Final = 0.1
 REST_PER_WORK: Final = 3.0
 LONGEST_REST_SECONDS: Final = 5.0
