@@ -114,7 +114,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample(Observation):
-    """What is sampled: the next one of its key replaces it, and it orders nothing."""
+    """Sample: the next one of its key replaces it, and it says nothing about the order of changes."""
 
     channel: ClassVar[Channel] = Channel.SAMPLES
 

@@ -111,7 +111,7 @@ def _essence(name: str, rows: list[dict[str, Any]], but: frozenset[str]) -> list
 def _is_compared(row: dict[str, Any]) -> bool:
     """Leave out what depends on cuts and interleaving: rows of sources, and of clusters without an event.
 
-    Progress on the channels of samples is written by the job as it runs, not by their batches.
+    Progress of samples is written by the job as it runs, not by their batches.
     """
     if "subject" in row and "event_id" in row:
         return bool(row["subject"] != "source")

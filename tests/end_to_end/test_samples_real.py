@@ -105,7 +105,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             f"[export]\nstale_after_seconds = {STALE}\n[collect]\nheartbeat_seconds = 1\n{keys}"
         )
         pipeline.collect("--config", str(config))
-        pipeline.eventually(lambda: list(pipeline.bus.glob("offsets/*")), "there are samples", seconds=PATIENCE)
+        pipeline.eventually(lambda: list(pipeline.bus.glob("samples/*")), "there are samples", seconds=PATIENCE)
         batches = Batches(pipeline.bus, pipeline.tables)
         batches.start()
         stack.callback(batches.end)

@@ -65,8 +65,8 @@ TABLE_OF: Final[dict[type[Observation], Table]] = {
 }
 
 # Tables are written whole. The query rests for three times as long as it took to write those tables of which less than
-# this share was new, so that small batches do not keep it writing all the time. Other tables of the batch do not count:
-# what is small and quickly written makes nobody wait.
+# this share was new, so that small batches do not keep it writing all the time. Other tables of the batch do not count,
+# so samples that are written quickly delay no others.
 SMALL_SHARE: Final = 0.1
 REST_PER_WORK: Final = 3.0
 LONGEST_REST_SECONDS: Final = 5.0
@@ -84,8 +84,8 @@ class NewestBatch:
         self._clock, self._offsets = policy.clock, dict[str, int]()
         self._rows = {kind: NewestRows(directory, table, policy) for kind, table in TABLE_OF.items()}
         self._quarantine = Quarantine(directory, Channel.SAMPLES, policy)
-        self._sources = SampleSources(directory)
-        self._sources.count_at_least(self._quarantine.by_source())
+        self._progress = ProgressTable(directory, Channel.SAMPLES)
+        self._sources = SampleSources(self._progress.sources(), self._quarantine.by_source())
         for table in self._rows.values():
             # The job was killed before it stored how far it was: they come again, or their log is another one now.
             table.forget(table.sources - self._sources.positions.keys())
@@ -107,7 +107,7 @@ class NewestBatch:
 
     def offset(self, name: str) -> int:
         """Return the offset of the bus that is stored under a name, -1 for none."""
-        return self._sources.stored_offset(name)
+        return self._progress.offset(name)
 
     @property
     def offsets(self) -> Mapping[str, int]:
@@ -247,15 +247,24 @@ def _table(kind: type[Observation], samples: Iterable[Observation | pa.Table]) -
 
 
 class SampleSources:
-    """The sources of samples."""
+    """The sources of samples; their positions are stored with them, and nowhere else.
 
-    def __init__(self, directory: Place) -> None:
-        """Read the state that the table holds."""
-        self._progress = ProgressTable(directory, Channel.SAMPLES)
-        sources = self._progress.sources()
-        self._at = {source.source: LogPosition(source.position, source.log_id) for source in sources}
-        self._quarantined = Counter({source.source: source.quarantined for source in sources})
-        self._states: dict[SourceKey, SourceState] = {(source.cluster_id, source.source): source for source in sources}
+    Another thread may ask for them while a batch is applied: at no moment is one ahead of the tables.
+    """
+
+    def __init__(self, stored: Iterable[SourceState], quarantined: Mapping[str, int]) -> None:
+        """Begin with what is stored.
+
+        Args:
+            stored: in ``source_progress``.
+            quarantined: records of each source that are in ``quarantine``. Some may have come there after the last
+                report of the sources, and before the job was killed.
+        """
+        states = {(state.cluster_id, state.source): state for state in stored}
+        self._at = {state.source: LogPosition(state.position, state.log_id) for state in states.values()}
+        self._quarantined = Counter({state.source: state.quarantined for state in states.values()})
+        self._quarantined |= Counter(quarantined)
+        self._states: dict[SourceKey, SourceState] = {key: self._current(state) for key, state in states.items()}
 
     @property
     def positions(self) -> dict[str, int]:
@@ -265,18 +274,6 @@ class SampleSources:
     def at(self, source: str) -> LogPosition:
         """Return where the last applied record of a source stands."""
         return self._at.get(source, NOWHERE)
-
-    def stored_offset(self, name: str) -> int:
-        """Return the offset of the bus that is stored with the sources under a name, -1 for none."""
-        return self._progress.offset(name)
-
-    def count_at_least(self, quarantined: Mapping[str, int]) -> None:
-        """Count records of each source that are in ``quarantine``.
-
-        Some may have come there after the last report of the sources, and before the job was killed.
-        """
-        self._quarantined |= Counter(quarantined)
-        self._states = {key: self._counted(state) for key, state in self._states.items()}
 
     def states(self) -> list[SourceState]:
         """Return every source; safe to call from another thread while a batch is applied."""
@@ -289,9 +286,9 @@ class SampleSources:
         """
         self._at |= now_at
         for key, state in self._states.items():
-            if (at := now_at.get(state.source)) is not None:
-                gone_back = state if at.position >= 0 else state._replace(observed_until=None, collected_at=None)
-                self._states[key] = gone_back._replace(position=at.position, log_id=at.log_id)
+            is_begun_again = state.source in now_at and now_at[state.source].position < 0
+            unheard = state._replace(observed_until=None, collected_at=None)
+            self._states[key] = self._current(unheard if is_begun_again else state)
 
     def advance(
         self,
@@ -309,22 +306,23 @@ class SampleSources:
             log_ids: of the logs that have one.
         """
         self._quarantined.update(refused)
+        self._at |= {source: LogPosition(position, log_ids.get(source)) for source, position in positions.items()}
         for table in samples:
             newest = table.group_by(["cluster_id", "cluster", "source"]).aggregate([("collected_at", "max")])
             for row in newest.to_pylist():
                 self._observe(row["cluster_id"], row["cluster"], row["source"], row["collected_at_max"])
-        self._at |= {source: LogPosition(position, log_ids.get(source)) for source, position in positions.items()}
         for key, state in self._states.items():
-            at = self.at(state.source)
-            self._states[key] = self._counted(state._replace(position=at.position, log_id=at.log_id))
+            self._states[key] = self._current(state)
 
-    def _counted(self, state: SourceState) -> SourceState:
-        """Count what was refused, also before the first sample said which cluster the source is of."""
-        return state._replace(quarantined=self._quarantined[state.source])
+    def _current(self, state: SourceState) -> SourceState:
+        """Return a state with where its source is; what was refused counts also before its first sample."""
+        at, quarantined = self.at(state.source), self._quarantined[state.source]
+        return state._replace(position=at.position, log_id=at.log_id, quarantined=quarantined)
 
     def _observe(self, cluster_id: Any, cluster: str, source: str, moment: Any) -> None:  # noqa: ANN401 - columns of Arrow
         state = self._states.get((cluster_id, source)) or SourceState(
             cluster_id=cluster_id, cluster=cluster, source=source, authority=SourceKind.NONE
         )
         newest = max(moment, state.collected_at or moment)
-        self._states[cluster_id, source] = state._replace(cluster=cluster, observed_until=newest, collected_at=newest)
+        state = state._replace(cluster=cluster, observed_until=newest, collected_at=newest)
+        self._states[cluster_id, source] = self._current(state)

@@ -17,13 +17,14 @@ from streaming.contracts.samples import BrokerMetricObserved, LogDirectoryObserv
 from streaming.delta.samples.newest import NewestRows
 from streaming.errors import TableUnreadable
 from streaming.jobs.driver import samples
-from streaming.jobs.driver.samples import LONGEST_REST_SECONDS, REST_PER_WORK, NewestBatch
+from streaming.jobs.driver.samples import LONGEST_REST_SECONDS, REST_PER_WORK, NewestBatch, SampleSources
 from streaming.jobs.streams.bus_source import SCHEMA
 from tests.plugins.batches import store_progress
 from tests.plugins.pipeline import rows_of
 
 ASKED, SCRAPED = "samples:a", "broker_metrics:a"
 LOG_ID = 7
+CLUSTER = ("cluster_id", "cluster")
 
 
 def envelope(source: str, at: int) -> dict[str, Any]:
@@ -112,6 +113,21 @@ def test_a_start_continues_behind_the_last_record_whichever_tables_a_source_feed
         SCRAPED: LogPosition(9, LOG_ID),
     }
     assert again.apply(LOGS).observations == 0
+
+
+def test_whoever_asks_while_sources_advance_sees_no_position_that_was_not_applied() -> None:
+    """A new source has its position at once: one at 0 would be stored, and the first record never be read."""
+    sources, seen = SampleSources([], {}), list[int]()
+
+    def samples() -> Iterator[pa.Table]:
+        for at in (1, 2):
+            observed = offsets(at)
+            yield pa.table({name: [getattr(observed, name)] for name in (*CLUSTER, "source", "collected_at")})
+            seen.extend(state.position for state in sources.states())
+
+    sources.advance(samples(), {}, {ASKED: 5}, {ASKED: LOG_ID})
+    assert seen == [5, 5]
+    assert [(state.position, state.log_id) for state in sources.states()] == [(5, LOG_ID)]
 
 
 @pytest.fixture
