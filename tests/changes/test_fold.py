@@ -82,6 +82,20 @@ def test_durations_are_told_from_the_times_of_the_log_alone(story: Story) -> Non
     assert partition.under_replicated_since is None
 
 
+@pytest.mark.parametrize(("others", "named"), [((1, 2), 3), ((1,), None)])
+def test_the_event_of_an_isr_change_names_its_broker_if_it_is_one(
+    story: Story, others: tuple[int, ...], named: int | None
+) -> None:
+    story.snapshot()
+    story.later().partition(isr=others, partition_epoch=1, **LAG)
+    story.later().partition(partition_epoch=2, **EXPAND)
+    events = [event for change in run(story.seen)[1] for event in change.events]
+    assert [(event.event, event.event_broker) for event in events if event.event.startswith("isr_")] == [
+        (EventKind.ISR_SHRINK, named),
+        (EventKind.ISR_EXPAND, named),
+    ]
+
+
 def test_an_epoch_jump_after_lost_history_counts_what_was_missed_and_invents_nothing(story: Story) -> None:
     story.snapshot()
     story.later(1).partition(isr=(1, 2), partition_epoch=1, **LAG)
@@ -405,3 +419,5 @@ def test_times_that_brokers_report_replace_the_defaults_of_kafka_and_nothing_els
     assert defaults.configured(None, 0) == defaults
     reported = defaults.configured(10_000, 18_000)
     assert (reported.replica_lag_time, reported.broker_session) == (10_000_000, 18_000_000)
+    assert reported.session_after_lag == 13_000_000, "8 s later, as seen by a leader that looks every 5 s"
+    assert defaults.configured(30_000, 9_000).session_after_lag == 15_000_000, "its session ended first"

@@ -16,7 +16,7 @@ from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Observation
 from streaming.contracts.records import RecordBatch
 from streaming.sources.metadata_log.image import ClusterImage
-from tests.changes.conftest import LAG, Story
+from tests.changes.conftest import LAG, Story, only, state_after
 from tests.examples import examples
 from tests.plays import SCENARIOS, observations
 
@@ -52,6 +52,7 @@ def test_each_rule_can_be_broken_and_a_breach_is_an_event(story: Story, fields: 
     story.snapshot([BEFORE])
     story.later().partition(**{**BEFORE, "partition_epoch": 8, **fields}, **LAG)
     assert breaches(story.seen) == [sentence]
+    assert only(state_after(story.seen)).missed_changes == 0
 
 
 def test_a_partition_that_appears_is_checked_too(story: Story) -> None:

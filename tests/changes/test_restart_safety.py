@@ -161,6 +161,20 @@ def test_no_broker_of_a_partition_under_its_minimum_is_safe(story: Story) -> Non
     assert advised(story.seen)[3].restart_reason.startswith(waiting)
 
 
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (1, "1 partition it has a replica of is offline: bring it back first"),
+        (2, "2 partitions it has a replica of are offline: bring them back first"),
+    ],
+)
+def test_no_broker_of_a_partition_that_is_offline_is_safe(story: Story, count: int, said: str) -> None:
+    story.config("1")
+    story.snapshot([{"isr": (2,), "leader": NO_LEADER}] * count)
+    assert advice(story.seen)[0][1] is False
+    assert advised(story.seen)[1].restart_reason.split("; ")[0] == said
+
+
 def test_partitions_that_would_newly_refuse_writes_are_named_beside_those_that_do(story: Story) -> None:
     story.config("2")
     refusing, alone = {"isr": (1,)}, {"replicas": (1,), "isr": (1,)}

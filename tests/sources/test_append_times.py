@@ -148,6 +148,14 @@ def test_who_lacks_what_its_leader_had_a_round_ago_is_behind_and_who_lacks_less_
     assert counts[BrokerId(2)] == PairCounts(followers=1)
 
 
+def test_a_follower_may_have_a_lower_id_than_its_leader() -> None:
+    pairs, topics = ReplicationPairs(), {"t": {0: led_by(4, 1)}}
+    pairs.take(ALIVE, topics, {"t": {0: 100}}, of(1, 100))
+    counts = pairs.take(ALIVE, topics, {"t": {0: 200}}, of(1, 99))
+    assert counts[BrokerId(1)] == PairCounts(followed_leaders=1, followed_leaders_behind=1, replicas_behind=1)
+    assert counts[BrokerId(4)] == PairCounts(followers=1, followers_behind=1)
+
+
 def test_a_pair_with_nothing_to_replicate_does_not_count_unless_it_is_behind() -> None:
     pairs = ReplicationPairs()
     pairs.take(ALIVE, TOPICS, ends(100), of(4, 100, 100, 90))

@@ -22,6 +22,7 @@ from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.liveness import BROKER_STATE, HEARTBEAT_AGE_MS, LOGS_LEFT, REGISTRATION_STATE
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.sources import broker_metrics
 from streaming.sources.broker_metrics import (
     FAILED_PARTITIONS,
     MAX_LAG,
@@ -251,6 +252,20 @@ def test_what_a_controller_says_of_a_broker_is_a_sample_of_that_broker(serve: Se
     assert {item.metric for item in found if item.broker == 2} == {HEARTBEAT_AGE_MS, REGISTRATION_STATE}
 
 
+def test_a_sample_is_no_older_than_the_poll_that_has_waited_for_it(serve: Serve, source_of: SourceOf) -> None:
+    asked = threading.Event()
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        asked.wait(PATIENCE_SECONDS)
+        answer(EXPOSITION)(request)
+
+    source = source_of({1: serve(handle)}, block_seconds=PATIENCE_SECONDS)
+    threading.Timer(0.1, asked.set).start()
+    now = Micros(time.time_ns() // 1000)
+    (block,) = source.poll(now)
+    assert now <= block.occurred_not_before < block.occurred_not_after == block.collected_at
+
+
 def test_scrapes_come_once_a_period(serve: Serve, source_of: SourceOf) -> None:
     asked: list[float] = []
 
@@ -428,6 +443,12 @@ def test_an_answer_that_drips_is_cut_off(serve: Serve) -> None:
 
     with pytest.raises(TimeoutError, match=r"no complete response within 0.2 s"):
         scrape(serve(drip), 0.2, client_from({}))
+
+
+def test_a_page_without_end_is_cut_off(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_metrics, "_MAX_BODY_BYTES", len(EXPOSITION) - 1)
+    with pytest.raises(TimeoutError, match=r"no complete response"):
+        scrape(serve(answer(EXPOSITION)), PATIENCE_SECONDS, client_from({}))
 
 
 def test_a_response_that_breaks_off_is_reported(serve: Serve, source_of: SourceOf) -> None:

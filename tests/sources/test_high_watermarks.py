@@ -173,5 +173,14 @@ def test_each_leader_is_read_in_its_own_time() -> None:
     assert lags(history, {0: 9, 1: 9}, {0: 10, 1: 10}, 3) == {0: pytest.approx(20.5), 1: pytest.approx(16.5)}
 
 
+def test_the_leaders_of_one_round_share_its_row() -> None:
+    together, apart = after({0: 5, 1: 7}, {0: 6, 1: 8}), HighWatermarks(APART)
+    for number in range(2):
+        for partition in range(2):
+            at = Micros(number * INTERVAL)
+            apart.put(IDS, {"orders": {partition: 5 + number + 2 * partition}}, at, at)
+    assert len(pickle.dumps(apart)) == len(pickle.dumps(together))
+
+
 def test_an_offset_that_is_beyond_all_sense_is_left_out() -> None:
     assert lags(after({0: 1, 1: 2**63 - 1}, {0: 9, 1: 2**63 - 1}), {0: 5, 1: 5}, {0: 9, 1: 2**63 - 1}, 2).keys() == {0}

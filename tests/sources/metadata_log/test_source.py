@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -22,18 +23,19 @@ from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Observation, SnapshotBegin, SnapshotReason
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources import checkpoint
-from streaming.sources.metadata_log.decoding import EncodedBatch, decode, split
+from streaming.sources.metadata_log.decoding import NEWEST_METADATA_VERSION, EncodedBatch, decode, split
 from streaming.sources.metadata_log.image import ClusterImage
-from streaming.sources.metadata_log.messages import LogEnd
+from streaming.sources.metadata_log.messages import FetchResponseFields, LogEnd
 from streaming.sources.metadata_log.opening import checkpoint_path
 from streaming.sources.metadata_log.quorum import AS_ADVERTISED, Bootstrap, ControllerAddresses
-from streaming.sources.metadata_log.source import MetadataLogSource
+from streaming.sources.metadata_log.source import MetadataLogSource, NewerRecords
+from streaming.sources.metadata_log.tail import Position, Progress
 from streaming.sources.protocol.addresses import Address, parse_servers
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import Security
 from tests.blocks import singly
 from tests.examples import examples
-from tests.sources.metadata_log.conftest import CLUSTER_ID, FRAMES, NO_OP, SNAPSHOT, batch
+from tests.sources.metadata_log.conftest import CLUSTER_ID, FRAMES, NO_OP, SNAPSHOT, Hang, Node, batch
 
 NAME = "metadata_log:test"
 PATIENCE = 30.0
@@ -212,6 +214,38 @@ def test_uncommitted_batches_that_a_new_leader_does_not_have_are_dropped(quorum:
     seen.follow(*in_epoch(2, *FRAMES[80:]))
     assert expected(80) == seen.changes()
     assert seen.tail.position.applied == LogEnd(192, 2)
+
+
+def test_of_uncommitted_batches_those_before_the_divergence_are_kept() -> None:
+    written = [batch(at, epoch, NO_OP) for at, epoch in enumerate([1, 1, 1, 1, 2])]
+    position = Position()
+    position.receive(FetchResponseFields(high_watermark=0, records=b"".join(one.data for one in written)))
+    assert position.end == LogEnd(5, 2)
+    position.receive(FetchResponseFields(diverging=LogEnd(3, 1)))
+    assert (position.applied, position.end) == (LogEnd(0, 0), LogEnd(3, 1))
+    released = position.receive(FetchResponseFields(high_watermark=3)).batches
+    assert [one.base_offset for one in released] == [0, 1, 2]
+
+
+def test_a_controller_may_have_the_id_0(quorum: Any, watch: Any) -> None:
+    quorum.nodes[0] = Node(quorum, 0)
+    quorum.elect(leader=0, epoch=1)
+    seen = watch(FRAMES)
+    assert seen.lines[-1].startswith("reading the metadata log from controller 0 ")
+
+
+def test_connecting_waits_for_a_leader_as_long_as_it_may(quorum: Any, watch: Any) -> None:
+    def hang(*_: Any) -> None:
+        raise Hang
+
+    seen = watch()
+    quorum.append(*FRAMES)
+    quorum.faults.extend([hang] * len(quorum.nodes))
+    quorum.quorum_error = 5
+    threading.Timer(0.2, setattr, (quorum, "quorum_error", 0)).start()
+    seen.source.connect(seconds=PATIENCE)
+    seen.reach()
+    assert not quorum.faults
 
 
 @pytest.mark.parametrize("is_dead", [False, True])
@@ -474,6 +508,15 @@ def test_a_collector_that_is_killed_right_after_its_first_report_goes_on_from_th
     assert not second.snapshots()
 
 
+def test_a_program_that_stops_writes_what_was_acknowledged(watch: Any, tmp_path: Path) -> None:
+    seen = watch(FRAMES[:50])
+    seen.source.acknowledge()
+    seen.follow(*FRAMES[50:])
+    seen.end()
+    written = json.loads((tmp_path / "checkpoint.json").read_text())
+    assert written["checkpoint"]["image"]["offset"] == FRAMES[-1].last_offset
+
+
 def test_a_checkpoint_is_not_written_more_often_than_needed(watch: Any, tmp_path: Path) -> None:
     path = tmp_path / "checkpoint.json"
 
@@ -642,7 +685,9 @@ def test_a_log_without_permission_is_not_current_and_reports_everything_afterwar
     quorum.fetch_error = 0
     quorum.append(*FRAMES[100:])
     seen.until(lambda: seen.source.is_primary)
-    seen.poll(12)
+    seen.poll(5)
+    assert [reason for reason, _ in seen.snapshots()] == [SnapshotReason.START], "not before a poller's last is older"
+    seen.poll(7)
     assert [reason for reason, _ in seen.snapshots()] == [SnapshotReason.START, SnapshotReason.PERIODIC]
 
 
@@ -805,6 +850,12 @@ def test_a_newer_metadata_version_is_warned_of_once_before_its_records_come(watc
     assert seen.count("newer Kafka") == 2
     assert seen.source._image.metadata_version == 32
     assert not seen.source.take_undecodable()
+
+
+def test_an_older_metadata_version_is_none_to_warn_of() -> None:
+    warned: list[str] = []
+    NewerRecords(warned.append).warn(NEWEST_METADATA_VERSION - 1, Progress())
+    assert warned == []
 
 
 def test_an_address_where_nobody_listens_is_one_sentence(quorum: Any, watch: Any) -> None:

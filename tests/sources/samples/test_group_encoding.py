@@ -194,6 +194,18 @@ def test_groups_of_every_protocol_are_described_as_a_broker_does_it() -> None:
     }
 
 
+def test_a_member_before_kafka_4_0_does_not_say_which_protocol_it_speaks() -> None:
+    """Version 0 of ConsumerGroupDescribe ends a member with its target assignment (KIP-1099)."""
+    older = CONSUMER.replace(b"\3\0\0\1\0\x17", b"\3\0\0\0\x17").replace(b"\1\0\0\1\0\x80", b"\1\0\0\0\x80")
+    assert len(older) == len(CONSUMER) - 2
+    listed = {"g-consumer": DescribedGroup("consumer", "Empty")}
+    groups = [
+        describe_groups(Coordinator({15: 6, 69: version}, {15: described(6, []), 69: data}), listed)  # type: ignore[arg-type]
+        for version, data in enumerate((older, CONSUMER))
+    ]
+    assert groups[0] == groups[1]
+
+
 def test_a_broker_without_a_way_to_describe_them_is_not_asked() -> None:
     """Kafka 4.0 had another ShareGroupDescribe."""
     listed = {"s": DescribedGroup("share", "Empty"), "c": DescribedGroup("consumer", "Stable")}

@@ -118,7 +118,7 @@ def test_two_rounds_with_another_one_between_them_prove_nothing() -> None:
 def test_a_partition_is_held_as_long_as_its_last_stable_offset_does_not_move() -> None:
     now = [Micros(10)]
     held, ids = HeldPartitions(lambda: now[0]), {"orders": TopicId("a")}
-    held.put(ids, {"orders": {0: 9, 1: 5, 2: 4}}, {"orders": {0: 4, 1: 5, 2: 3}})
+    held.put(ids, {"orders": {0: 9, 1: 5, 2: 4}}, {"created since": {0: 0}, "orders": {0: 4, 1: 5, 2: 3}})
     now[0] = Micros(20)
     held.put(ids, {"orders": {0: 30}}, {"orders": {0: 4}})  # of another leader
     held.put(ids, {"orders": {2: 7}}, {"orders": {2: 5}})

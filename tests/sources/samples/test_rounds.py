@@ -201,6 +201,16 @@ def test_every_coordinator_is_asked_and_then_the_leaders_of_held_partitions() ->
     assert cluster.ask(seconds=20) == []
 
 
+def test_leaders_wait_for_a_coordinator_that_does_not_answer_for_half_a_short_period() -> None:
+    _, held = transactions(view())
+    cluster = Cluster(TransactionsKind(Micros(6 * SECOND), held), view())
+    cluster.ask()
+    for broker in (ONE, TWO):
+        cluster.answer(COORDINATORS, broker, answered())
+    assert cluster.ask(seconds=2) == []
+    assert cluster.ask(seconds=2) == [(PRODUCERS, ONE)]
+
+
 def test_where_no_partition_is_held_no_leader_is_asked() -> None:
     cluster, _ = transactions(view(), held=0)
     answered_by_all(cluster)
