@@ -121,7 +121,7 @@ def _run_alone(settings: JobSettings, places: JobLocations) -> None:
 def run_until_stopped(settings: JobSettings, places: JobLocations) -> None:
     """Run the job in a Spark session until a signal ends it."""
     from streaming.jobs.application import Application
-    from streaming.jobs.session import build_session, end_session
+    from streaming.jobs.session import build_session, end_session, tasks_at_once
     from streaming.jobs.streams.kafka_source import POLLING_DELAY
     from streaming.runtime.jars import SPARK_KAFKA, jar_paths
     from streaming.runtime.java import java_environment
@@ -138,6 +138,11 @@ def run_until_stopped(settings: JobSettings, places: JobLocations) -> None:
     else:
         spark = build_session("isrwatch", jars=jar_paths(SPARK_KAFKA, progress=say), extra=POLLING_DELAY)
     _stop_on_signal(application)  # Spark has put its own in their place
+    if places.on_executors and tasks_at_once(spark) != 1:
+        warn(
+            "executors run several tasks at once, so the processes of one take turns with the clusters, and read their "
+            "state from the tables each time: set spark.executor.cores=1 (--executor-cores 1), and take more executors"
+        )
     application.start(spark)
     names = ", ".join(query.name for query in application.queries)
     say(f"running {names}; tables in {places.tables}; Ctrl-C stops it cleanly")

@@ -96,6 +96,13 @@ def is_local() -> bool:
     return _given().get("spark.master", measured_configuration()["spark.master"]).startswith(_LOCAL)
 
 
+def tasks_at_once(spark: SparkSession) -> int | None:
+    """Return how many tasks an executor runs at once; None where Spark decides, by the cores of its machine."""
+    configuration = spark.sparkContext.getConf()
+    cores = configuration.get("spark.executor.cores")
+    return None if cores is None else int(cores) // int(configuration.get("spark.task.cpus", "1") or 1)
+
+
 def end_session(spark: SparkSession) -> None:
     """Stop Spark, which may have been stopped together with this process."""
     with suppress(Py4JError, ConnectionError):
