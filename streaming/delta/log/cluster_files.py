@@ -55,10 +55,10 @@ def read_files(path: Place, definition: Table, files: Iterable[str]) -> pa.Table
 
 def files_by_cluster(writer: Writer) -> dict[ClusterId, list[str]]:
     """Return the names of the files of each cluster."""
-    found: dict[ClusterId, list[str]] = {}
+    names: dict[ClusterId, list[str]] = {}
     for name in writer.files():
-        found.setdefault(ClusterId(unquote(name.partition("/")[0].removeprefix(_OF))), []).append(name)
-    return found
+        names.setdefault(ClusterId(unquote(name.partition("/")[0].removeprefix(_OF))), []).append(name)
+    return names
 
 
 def give_each_its_files(directory: Place, writer: Writer, definition: Table) -> None:

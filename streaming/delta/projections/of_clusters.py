@@ -122,7 +122,7 @@ class DerivedUpto(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derived:
-    """What derived tables get of some clusters.
+    """Content of the derived tables for some clusters.
 
     Attributes:
         clusters: all of them.

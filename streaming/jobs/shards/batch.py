@@ -56,7 +56,7 @@ _GROUPS: Final = 4
 
 
 class Pending(NamedTuple):
-    """What the derived tables lack: the newest version that they need, and which clusters it is of."""
+    """Work that the derived tables lack: up to which version, and of which clusters."""
 
     version: int
     clusters: frozenset[ClusterId]
@@ -183,7 +183,7 @@ class ShardedBatch:
 
     def _task(self, projection: Projection | None) -> ShardTask:
         return ShardTask(
-            **self._rounds.told(self._sources),
+            **self._rounds.given(self._sources),
             tables=self._directory,
             applied=dict(self._applied),
             base=self._change_log.version,

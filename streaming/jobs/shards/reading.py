@@ -1,4 +1,4 @@
-"""What every task on an executor has: what the driver says of a batch, what was read, and the way of results back."""
+"""Tasks on executors: their input, the rows that they read, and the way of their results back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What the driver says of a batch, to every shard.
+    """Input of every task of a batch.
 
     Attributes:
         tables: their place.
@@ -57,7 +57,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What was read of a partition, without the rows.
+    """Account of the rows that were read of a partition, without them.
 
     Attributes:
         partition: of the bus.
@@ -84,7 +84,7 @@ def read_rows(task: Task, partition: int, rows: pa.Table) -> tuple[pa.Table, Rea
     """Return the rows of a partition that can be applied before a log is left, as rows of a bus.
 
     Args:
-        task: what the driver says of the batch.
+        task: its input.
         partition: of the bus.
         rows: of the batch, in the order of their offsets.
     """

@@ -32,7 +32,7 @@ class Result(Protocol):
 
     @property
     def reading(self) -> Reading:
-        """What was read."""
+        """The account of the rows that were read."""
 
     @property
     def token(self) -> str:
@@ -82,8 +82,8 @@ class Rounds(Generic[R]):
         self._bus.check_same(self._channel)
         self._begins = {}
 
-    def told(self, sources: Iterable[tuple[ClusterId, str]]) -> dict[str, Any]:
-        """Return what a task is told besides what its query adds; ``sources``: with the clusters they report of."""
+    def given(self, sources: Iterable[tuple[ClusterId, str]]) -> dict[str, Any]:
+        """Return what every task is given, whatever its query adds; ``sources``: with the clusters they report of."""
         clusters: defaultdict[str, set[ClusterId]] = defaultdict(set)
         for cluster_id, source in sources:
             clusters[source].add(cluster_id)
@@ -134,8 +134,8 @@ class Rounds(Generic[R]):
             if (run := each.reading.other) is None:
                 continue
             before = self._newest.get(run.source)
-            known = () if before is None else before.runs
-            self._bus.leave(self._channel, run.source, known, self._at(run.source), run.runs)
+            runs = () if before is None else before.runs
+            self._bus.leave(self._channel, run.source, runs, self._at(run.source), run.runs)
             self._go_back(run.source)
             self._tokens.pop(each.reading.partition, None)  # its state of the source is another one now
             left.add(run.source)

@@ -26,10 +26,15 @@ from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPoli
 from streaming.delta.log.positions import changed_logs
 from streaming.delta.log.queries import open_ours, plain, select, where_in
 from streaming.delta.log.writer import Writer
+from streaming.delta.progress import ProgressTable
 from streaming.delta.quarantine import Quarantine, RefusedRecord
 from streaming.delta.samples.isr_reconciliation import ReconciliationTable
 from streaming.delta.samples.newest import Newest
-from streaming.jobs.driver.samples import (
+from streaming.jobs.queries import BatchResult, Stopwatch, count_reasons, summed
+from streaming.jobs.shards.decoded_batch import fresh_rows, newest_log_ids, newest_positions
+from streaming.jobs.shards.reading import Reading, Task, by_partition, read_rows
+from streaming.jobs.shards.rounds import Rounds, merged
+from streaming.jobs.shards.sample_rows import (
     LONGEST_REST_SECONDS,
     REST_PER_WORK,
     SMALL_SHARE,
@@ -37,10 +42,6 @@ from streaming.jobs.driver.samples import (
     SampleSources,
     read_samples,
 )
-from streaming.jobs.queries import BatchResult, Stopwatch, count_reasons, summed
-from streaming.jobs.shards.decoded_batch import fresh_rows, newest_log_ids, newest_positions
-from streaming.jobs.shards.reading import Reading, Task, by_partition, read_rows
-from streaming.jobs.shards.rounds import Rounds, merged
 from streaming.runtime.memory import collected_after
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from streaming.delta.log.cluster_files import Adds
     from streaming.delta.log.positions import LastCommon
     from streaming.delta.store.place import Place
-    from streaming.jobs.driver.samples import Samples
+    from streaming.jobs.shards.sample_rows import Samples
 
 _IS_METER: Final = "metric IN ({})".format(", ".join(f"'{metric}'" for metric in METRIC_OF.values()))
 _OF_SOURCE: Final = ["cluster_id", "cluster", "source", "collected_at"]
@@ -64,7 +65,7 @@ _OF_SOURCE: Final = ["cluster_id", "cluster", "source", "collected_at"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleTask(Task):
-    """What the driver says of a batch of samples; ``forgotten``: sources whose log begins again."""
+    """Input of a task on samples; ``forgotten``: sources whose log begins again."""
 
     forgotten: frozenset[str] = frozenset()
 
@@ -78,7 +79,7 @@ class WrittenTable(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleResult:
-    """What a shard has applied.
+    """Result of a task on samples.
 
     Attributes:
         reading: what was read.
@@ -153,17 +154,17 @@ class SampleShard:
         return written
 
 
-_shards: Final[dict[tuple[str, int], SampleShard]] = {}
+HELD: Final[dict[tuple[str, int], SampleShard]] = {}
 """The shards of this worker, by tables and partition."""
 
 
 def shard_of(task: SampleTask, partition: int) -> SampleShard:
     """Return the shard of a partition; drop those that another worker has applied since."""
     tables = str(task.tables)
-    for key, shard in list(_shards.items()):
+    for key, shard in list(HELD.items()):
         if key[0] == tables and shard.token != task.tokens.get(key[1]):
-            del _shards[key]
-    shard = _shards.setdefault((tables, partition), SampleShard(task.tables))
+            del HELD[key]
+    shard = HELD.setdefault((tables, partition), SampleShard(task.tables))
     shard.token = ""  # until this task has ended: its rows are half done if it fails
     return shard
 
@@ -184,8 +185,7 @@ def applied_partition(task: SampleTask, partition: int, rows: pa.Table) -> Sampl
     sources = pa.concat_tables([
         table.select(_OF_SOURCE).cast(_SOURCES) for table in samples.columns.values()
     ]).group_by(_OF_SOURCE[:3]).aggregate([(_OF_SOURCE[3], "max")])  # fmt: skip
-    known = task.clusters_of(set(reading.consumed))
-    clusters = frozenset(known | set(sources["cluster_id"].to_pylist()))
+    clusters = frozenset(task.clusters_of(set(reading.consumed)) | set(sources["cluster_id"].to_pylist()))
     shard.prepare(clusters, task.applied.keys())
     tables = shard.apply(samples, task.forgotten)
     watch.lap("write")
@@ -235,8 +235,8 @@ class ShardedSamples:
         for table in TABLE_OF.values():
             give_each_its_files(directory, self._writers[table.name], table)
         self._quarantine = Quarantine(directory, Channel.SAMPLES, policy)
-        self._sources = SampleSources(directory)
-        self._sources.count_at_least(self._quarantine.by_source())
+        self._progress = ProgressTable(directory, Channel.SAMPLES)
+        self._sources = SampleSources(self._progress.sources(), self._quarantine.by_source())
         self._reconciled = ReconciliationTable(directory, policy)
         self._reconciled.hold(plain(select(self._writers[BROKER_METRICS.name].table, BROKER_METRICS, _IS_METER)))
         self._offsets: dict[str, int] = {}
@@ -256,7 +256,7 @@ class ShardedSamples:
 
     def offset(self, name: str) -> int:
         """Return the offset of the bus that is stored under a name, -1 for none."""
-        return self._sources.stored_offset(name)
+        return self._progress.offset(name)
 
     @property
     def offsets(self) -> Mapping[str, int]:
@@ -316,7 +316,7 @@ class ShardedSamples:
     def _task(self, forgotten: frozenset[str]) -> SampleTask:
         states = self._sources.states()
         return SampleTask(
-            **self._rounds.told((state.cluster_id, state.source) for state in states),
+            **self._rounds.given((state.cluster_id, state.source) for state in states),
             tables=self._directory,
             applied={source: self.at(source) for source in self.positions},
             forgotten=forgotten,

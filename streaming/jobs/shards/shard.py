@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
-    """What one batch changes, before it is committed.
+    """Changes of one batch, before they are committed.
 
     Attributes:
         rows: of ``partition_changes``, without what only their commit knows.

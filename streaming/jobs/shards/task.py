@@ -62,7 +62,7 @@ ROWS_OF_A_SHARD: Final = 1 << 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projection:
-    """What the derived tables have before a round.
+    """State of the derived tables before a round.
 
     Attributes:
         upto: the versions up to which they are computed.
@@ -75,7 +75,7 @@ class Projection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenIncidents:
-    """The incidents that may still change at the version of a task, and how incidents are told apart."""
+    """The incidents that may still change at the version of a task, and the gaps between incidents."""
 
     gaps: IncidentGaps
     carried: Sequence[str]
@@ -83,7 +83,7 @@ class OpenIncidents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardTask(Task):
-    """What the driver says of a batch of replication.
+    """Input of a task on replication.
 
     Attributes:
         base: the version of the change log that the batch builds on.
@@ -102,7 +102,7 @@ class ShardTask(Task):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardResult:
-    """What a shard has folded.
+    """Result of a task on replication.
 
     Attributes:
         reading: what was read.
@@ -161,23 +161,23 @@ class ClustersShard(Shard):
         self.clusters |= clusters
         self.state = recovered(self._tables, self.shared.version, self.clusters)
         self.shared = self.state.shared
-        if (told := self._open) is not None:
+        if (incidents := self._open) is not None:
             self.incidents = IncidentRows(
-                self._tables, told.gaps, self.shared.version, told.carried, clusters=self.clusters
+                self._tables, incidents.gaps, self.shared.version, incidents.carried, clusters=self.clusters
             )
 
 
-_shards: Final[dict[tuple[str, int], ClustersShard]] = {}
+HELD: Final[dict[tuple[str, int], ClustersShard]] = {}
 """The shards of this worker, by tables and partition."""
 
 
 def shard_of(task: ShardTask, partition: int) -> ClustersShard:
     """Return the shard of a partition at the version of a task; drop those that another worker has folded since."""
     tables = str(task.tables)
-    for key, shard in list(_shards.items()):
+    for key, shard in list(HELD.items()):
         if key[0] == tables and shard.token != task.tokens.get(key[1]):
-            del _shards[key]
-    shard = _shards.setdefault((tables, partition), ClustersShard(task.tables, task.base))
+            del HELD[key]
+    shard = HELD.setdefault((tables, partition), ClustersShard(task.tables, task.base))
     shard.begin(task)
     return shard
 
@@ -186,7 +186,7 @@ def fold_partitions(task: ShardTask, batches: Iterator[pa.RecordBatch]) -> Itera
     """Fold the rows of a task of Spark; yield the result.
 
     Args:
-        task: what the driver says of the batch.
+        task: its input.
         batches: rows of one partition of the bus.
     """
     with collected_after():
@@ -199,8 +199,8 @@ def folded_partition(task: ShardTask, partition: int, rows: pa.Table) -> ShardRe
     rows, reading = read_rows(task, partition, rows)
     sources = set(reading.consumed)
     shard.refused = Counter({source: count for source, count in task.refused.items() if source in sources})
-    known = task.clusters_of(sources)
-    shard.prepare(known)
+    clusters = task.clusters_of(sources)
+    shard.prepare(clusters)
     folded = shard.fold(rows, task, watch)
     computed = None if task.projection is None else _derived(task, task.projection, shard)
     watch.lap("projections")
@@ -210,7 +210,7 @@ def folded_partition(task: ShardTask, partition: int, rows: pa.Table) -> ShardRe
     return ShardResult(
         reading=reading,
         token=shard.token,
-        clusters=frozenset(known | {observed.cluster_id for observed in folded.decoded.observations}),
+        clusters=frozenset(clusters | {observed.cluster_id for observed in folded.decoded.observations}),
         added=added,
         positions=folded.decoded.positions,
         log_ids=folded.decoded.log_ids,

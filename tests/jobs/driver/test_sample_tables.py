@@ -17,7 +17,8 @@ from streaming.contracts.samples import BrokerMetricObserved, LogDirectoryObserv
 from streaming.delta.samples.newest import NewestRows
 from streaming.errors import TableUnreadable
 from streaming.jobs.driver import samples
-from streaming.jobs.driver.samples import LONGEST_REST_SECONDS, REST_PER_WORK, NewestBatch, SampleSources
+from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.shards.sample_rows import LONGEST_REST_SECONDS, REST_PER_WORK, SampleSources
 from streaming.jobs.streams.bus_source import SCHEMA
 from tests.plugins.batches import store_progress
 from tests.plugins.pipeline import rows_of
