@@ -54,6 +54,7 @@ from streaming.jobs.streams.bus_source import SCHEMA
 from tests.benchmarks._cluster import SOURCE, Cluster
 from tests.benchmarks._processes import peak
 from tests.benchmarks._running import child, timed
+from tests.plugins.batches import store_progress
 
 SECOND: Final = 1_000_000
 DAY: Final = 86_400 * SECOND
@@ -230,6 +231,7 @@ class Year:
             self.cluster.now += SECOND
             self.apply(self.cluster.changes([nth, nth + 1]))
             self.derive()
+        store_progress(self.directory, self.offsets)
         self.open()
         starts = [started(self.directory, self.size.history_days) for _ in range(STARTS_MEASURED)]
         return Measured(
