@@ -9,9 +9,11 @@ import pytest
 
 from streaming.changes.incidents.context import ChangeRow
 from streaming.changes.incidents.grouping import IncidentGaps
+from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.maintenance import IN_ITS_TAIL, MaintenanceObserved
 from streaming.contracts.observations import SourceKind
+from tests.changes.conftest import Story
 from tests.changes.faults import Fault, observed, of, rows_from
 from tests.changes.test_incidents import SECOND, START, named, standing, table_of
 
@@ -82,6 +84,30 @@ def test_what_an_announced_crash_cost_until_it_was_noticed_is_said() -> None:
         "info",
         "any partition that broker 3 led had no leader until its session expired",
     )
+
+
+@pytest.mark.parametrize(
+    ("brokers", "said"),
+    [
+        ((3,), "unless it was stopped cleanly, any partition that broker 3 led"),
+        ((2, 3), "unless they were stopped cleanly, any partition that brokers 2 and 3 led"),
+    ],
+)
+def test_where_a_clean_stop_is_only_inferred_what_a_crash_would_have_cost_is_said(
+    brokers: tuple[int, ...], said: str
+) -> None:
+    poll = Story("admin:a", SourceKind.POLL)
+    poll.config("1")
+    poll.snapshot([{"partition_epoch": None}])
+    for broker in brokers:
+        poll.add(poll.lease(broker, lease=f"of {broker}"))
+    left = tuple(broker for broker in (1, 2, 3) if broker not in brokers)
+    stopped = {"cause": Cause.CONTROLLED_SHUTDOWN, "evidence": Evidence.INFERRED}
+    poll.later().partition(isr=left, partition_epoch=None, **stopped)
+    for broker in brokers:
+        poll.broker(broker, fenced=True)
+    (row,) = standing(rows_from(poll.seen))
+    assert row["consequence"].startswith(f"{said} had no leader until ")
 
 
 @pytest.mark.parametrize(("back_at", "said"), [(None, "was lost"), (150, "was lost and came back late")])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.observations import CauseRevised
 from tests.changes.conftest import Story
@@ -54,8 +56,13 @@ def test_a_broker_that_crashes_after_its_restart_before_it_has_caught_up_is_lost
     assert [each["broker"] for each in incidents(story)[0]["suspects"]] == [1]
 
 
-def test_a_disk_that_is_lost_after_a_restart_before_its_replicas_have_caught_up_is_no_planned_work() -> None:
+@pytest.mark.parametrize("is_announced", [False, True])
+def test_a_disk_that_is_lost_after_a_restart_before_its_replicas_have_caught_up_is_no_planned_work(
+    *, is_announced: bool
+) -> None:
     story = Orders()
+    if is_announced:
+        story.add(story.lease(1))
     story.broker(1, log_dirs=("d1", "d2"))
     story.stop(1)
     story.later(20).broker(1, broker_epoch=50, fenced=True, log_dirs=("d1", "d2"))

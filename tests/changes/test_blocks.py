@@ -115,6 +115,8 @@ def test_a_gap_before_a_run_is_told_and_a_replayed_part_of_it_is_not(story: Stor
     last = story.seen[-1]
     replayed = replace(run_of([last]), first_sequence=last.sequence - 2, sequence=last.sequence + 3)
     gapped = replace(replayed, first_sequence=last.sequence + 2)
+    firsts = (run.first_after(last.sequence) for run in (replayed, gapped))
+    assert [first.sequence - last.sequence for first in firsts] == [1, 2], "each has the number of what is new in it"
     assert _events(fold(state, [replayed])) == []
     assert fold(state, [replayed]).touched.sources["cluster-1", story.source].sequence == last.sequence + 3
     assert _events(fold(state, [gapped])) == [

@@ -233,6 +233,7 @@ def test_the_return_of_a_broker_is_part_of_the_incident_that_waits_for_it() -> N
     back = next(row for row in rows if row.broker == 3 and row.time > START + 40 * SECOND)
     (lost,) = standing(rows)
     assert set(back.event_ids) <= set(lost["event_ids"])
+    assert lost["suspects"] == [{"broker": 3, "score": 1.0}], "it explains every removal"
 
 
 def test_two_brokers_that_do_not_reach_each_other_have_lost_their_link() -> None:

@@ -9,9 +9,9 @@ import pytest
 from streaming.changes.fold import fold
 from streaming.changes.state import Change, ConfiguredTimes, ReplicationState
 from streaming.contracts.events import Cause, EventKind, Evidence, Subject
-from streaming.contracts.identifiers import ClusterId
+from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import ConfigOrigin, Observation, SnapshotReason, SourceKind
-from streaming.contracts.state import ConfigKey
+from streaming.contracts.state import ClusterState, ConfigKey, SourceState
 from streaming.delta.changes.log import changes_to_arrow
 from tests.changes.conftest import EXPAND, LAG, Story, folded, only, state_after
 
@@ -162,6 +162,14 @@ def test_a_poller_corroborates_while_the_log_is_heard_and_takes_over_later(story
     assert [change.cause for change in steps(changes)] == [Cause.UNKNOWN]
     assert kinds(changes[0]) == [EventKind.AUTHORITY_CHANGE]
     assert SourceKind.POLL is state.clusters["cluster-1"].authority
+
+
+def test_how_far_the_primary_source_is_may_be_read_before_the_row_that_says_which_one_it_is() -> None:
+    owner = {"cluster_id": ClusterId("cluster-1"), "cluster": "orders-eu"}
+    state = ReplicationState()
+    state.put_source(SourceState(**owner, source="b", authority=SourceKind.POLL, observed_until=Micros(9)))
+    state.put_cluster(ClusterState(**owner, authority=SourceKind.POLL))
+    assert state.clusters[ClusterId("cluster-1")].authority_watermark == 9
 
 
 def test_a_broker_no_more_listed_is_fenced_to_a_poll_and_unregistered_to_a_log(story: Story, poll: Story) -> None:

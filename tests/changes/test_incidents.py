@@ -211,6 +211,8 @@ def test_a_slow_broker_that_is_restarted_cleanly_is_no_turn_of_an_earlier_crash(
 def test_brokers_that_lag_before_they_are_lost_together_are_one_incident() -> None:
     """Its lag limit is below its session."""
     assert [told[:2] for told in found_in("flapping_follower+rack_loss")] == [("rack_loss", (3, 4))]
+    table = table_of([changes_of("flapping_follower+rack_loss")], IncidentGaps()).values()
+    assert {row["under_replicated_now"] for row in table if row["merged_into"] is not None} == {0}
 
 
 @settings(max_examples=examples(20))

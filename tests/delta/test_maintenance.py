@@ -22,6 +22,7 @@ from streaming.delta.changes.reader import ChangeReader, rows_between
 from streaming.delta.log import maintenance as upkeep
 from streaming.delta.log import table_log
 from streaming.delta.log.definitions import arrow_schema
+from streaming.delta.log.durable import flush
 from streaming.delta.log.maintenance import AppendMaintenance, Maintenance, RetentionPolicy
 from streaming.delta.log.queries import read_all
 from streaming.delta.log.table_log import delete_log_before, log_entries, newest_checkpoint
@@ -135,6 +136,23 @@ def test_entries_go_once_they_were_superseded_for_longer_than_readers_may_take(t
     keeper.expire_log()
     assert versions_in_log(path) == list(range(9, 13)), "the checkpoint that readers are pointed at stays"
     assert read_all(DeltaTable(str(path))).num_rows == 12 * changed()[1].num_rows
+
+
+@pytest.mark.parametrize("commits", [12, 13])
+def test_of_what_was_flushed_the_newest_entries_stay_and_one_before_them(tmp_path: Path, commits: int) -> None:
+    """Its checkpoint may be torn where the power is cut."""
+    log, path = ChangeLog(tmp_path), tmp_path / PARTITION_CHANGES.name
+    commit(log, tmp_path, times=commits)
+    keeper = Maintenance(Writer.opened(tmp_path, PARTITION_CHANGES), RetentionPolicy(reader_minutes=10))
+    for version in range(log.version + 1):
+        DeltaTable(str(path), version=version).create_checkpoint()
+        _date(path, version, 60)
+    flush(tmp_path)
+    keeper.expire_log()
+    assert versions_in_log(path) == [log.version - 1, log.version]
+    (path / "_flushed.json").unlink()
+    keeper.expire_log()
+    assert versions_in_log(path) == [log.version], "nothing holds it back"
 
 
 def _date(path: Path, version: int, minutes: float) -> None:

@@ -113,6 +113,12 @@ def test_the_newest_of_each_key_stays_and_tells_since_when_it_is_behind(
     assert table(directory) == expected(batches)
 
 
+def test_a_key_with_a_null_is_none_of_the_others() -> None:
+    keys = [(one, other) for one in (*"abcd", None) for other in (*"xyz", None)]
+    rows = pa.table({"one": [one for one, _ in keys], "other": [other for _, other in keys]})
+    assert len(set(key_numbers(rows, ["one", "other"]).to_pylist())) == len(keys)
+
+
 BEHIND = {"log_end_offset": 1, "leader_log_end_offset": 4}
 CAUGHT_UP = {"log_end_offset": 4, "leader_log_end_offset": 4}
 # The clock of the collector was ahead for one sample.

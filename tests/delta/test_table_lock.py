@@ -38,8 +38,12 @@ def test_a_second_process_is_refused_until_the_first_is_gone_even_killed(tmp_pat
         pass
 
 
-def test_a_file_where_the_tables_belong_is_refused_by_the_name_of_its_key(tmp_path: Path) -> None:
-    (tmp_path / "tables").touch()
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_where_the_tables_cannot_be_written_the_name_of_the_key_is_said(tmp_path: Path, *, is_folder: bool) -> None:
+    if is_folder:
+        (tmp_path / "tables" / ".replication.lock").mkdir(parents=True)
+    else:
+        (tmp_path / "tables").touch()
     with (
         pytest.raises(ConfigurationError, match=r"point tables\.directory"),
         sole_writer(tmp_path / "tables", ["replication"]),

@@ -120,7 +120,9 @@ def has_minimum(topic: str) -> Enough:
 def test_the_first_poll_is_a_whole_snapshot(fake_kafka: MakeKafka, source_of: SourceOf) -> None:
     cluster = fake_kafka(3, orders=4)
     cluster.create_topic("loose", partitions=1, replicas=2)
+    began = now()
     found = until(source_of(cluster.bootstrap_servers), has(SnapshotEnd))
+    assert all(began <= item.collected_at <= now() for item in found)
     (begin,), (end,) = of(SnapshotBegin, found), of(SnapshotEnd, found)
     parts = of(PartitionObserved, [*singly(found)])
     assert begin.reason is SnapshotReason.START

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from contextlib import closing
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
@@ -155,6 +156,18 @@ def test_what_is_described_later_is_newer_than_what_was_listed(fake_kafka: MakeK
     cluster.listed = listed
     (seen,) = answered(cluster).view.topics["orders"].values()
     assert (seen.isr, seen.elr, seen.leader, seen.leader_epoch, seen.offline) == ((2,), (1, 3), 2, 5, (3,))
+
+
+def test_what_is_described_of_another_topic_under_the_same_name_is_not_of_the_one_that_was_listed(
+    fake_kafka: MakeKafka,
+) -> None:
+    cluster = fake_kafka(3, orders=1)
+    degrade(cluster, "orders", 0)
+    cluster.listed = deepcopy(cluster.view)
+    again = cluster.view.topics["orders"]
+    again.id, again.parts[0].isr = uuid.UUID(int=1), [2]
+    view = answered(cluster).view
+    assert (view.topics["orders"][0].isr, view.has_elr) == ((1, 2), False)
 
 
 @pytest.mark.parametrize(

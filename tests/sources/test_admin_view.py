@@ -17,6 +17,7 @@ from streaming.contracts.observations import PartitionObserved, SnapshotReason
 from streaming.sources.polling.view import (
     ClusterView,
     PartitionView,
+    Uncertainty,
     goes_back,
     has_same_members,
     in_order,
@@ -113,6 +114,13 @@ def test_an_answer_that_may_be_old_gets_a_second_look(answer: ClusterView, *, do
     Good news by another broker than before may be old news.
     """
     assert may_be_stale(cast(1, (1, 2), 3, 1), answer) is doubtful
+
+
+@pytest.mark.parametrize(("brokers", "rechecks"), [((2,), 3), ((2, 3), 6)])
+def test_a_view_is_believed_after_more_rechecks_where_brokers_disagree(brokers: tuple[int, ...], rechecks: int) -> None:
+    before, doubt = cast(1, (1, 2, 3), 3), Uncertainty()
+    answers = [cast(broker, (1, 2, 3), broker) for _ in range(4) for broker in brokers]
+    assert [doubt.ends_with(before, answer) for answer in answers[: rechecks + 1]] == [False] * rechecks + [True]
 
 
 def one_topic(answered_by: int, partition: PartitionView, topic_id: str = "x") -> ClusterView:

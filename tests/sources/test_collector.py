@@ -17,6 +17,7 @@ from streaming.bus.log import RemovedBytes
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel, Heartbeat, Observation, SourceKind
 from streaming.errors import BusFull, ConnectionRefused, IsrwatchError
+from streaming.sources.collector import collector
 from streaming.sources.collector.collector import Collector, Collectors
 from streaming.sources.protocol.connection import ServiceRefused
 from streaming.sources.source import PacedSource
@@ -231,9 +232,14 @@ class Reporting(Scripted):
         self.events.append("full report requested")
 
 
-def test_while_the_disk_of_the_bus_is_full_a_source_waits_and_nothing_is_lost() -> None:
+def test_while_the_disk_of_the_bus_is_full_a_source_waits_longer_each_time_and_nothing_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(collector, "_PAUSES", (0.0, 0.0, 0.2))
+    began = time.monotonic()
     source = Scripted("a", [heartbeat("a", 1), heartbeat("a", 2)], [heartbeat("a", 3)])
     bus, lines = run(source, bus=FullForAWhile(3))
+    assert time.monotonic() - began >= 0.2
     assert told(bus, "a") == [1, 1, 1, 1, 2, 3], "what is there twice, the job recognises"
     assert source.events[:4] == ["polled", "acknowledged", "polled", "acknowledged"]
     assert lines == ["a: the disk of the bus is full; trying again", "a: writes the bus again"]

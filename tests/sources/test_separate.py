@@ -124,6 +124,14 @@ def test_it_publishes_and_reports_in_a_process_of_its_own(start: Start, tmp_path
     assert sorted(reader.logs(Channel.REPLICATION)) == ["admin:a", NAME]
 
 
+def test_a_process_that_ends_again_and_again_is_started_later_each_time_until_it_has_run_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(source, "PAUSES", (1.0, 2.0, 5.0))
+    pauses, long = source.RestartPauses(), source.STABLE_SECONDS + 1
+    assert [pauses.after(seconds) for seconds in (0, 0, 0, 0, long, 0)] == [1.0, 2.0, 5.0, 5.0, 1.0, 2.0]
+
+
 def test_what_ends_it_is_said_and_it_is_started_again(start: Start, tmp_path: Path) -> None:
     collector, peers, lines = start(partial(open_after_a_failure, tmp_path / "marker"))
     until(lambda: "opened" in lines)

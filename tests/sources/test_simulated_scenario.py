@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dashboards.alerts import PLANNED_CAUSES, AlertSettings, rule_file
+from streaming.contracts.identifiers import BrokerId
 from streaming.errors import ConfigurationError
 from streaming.resources import conf_path
 from streaming.sources.simulated import TraceEntry
@@ -53,6 +54,7 @@ def test_a_minimal_file_is_enough(tmp_path: Path) -> None:
         (GOOD + '[[faults]]\nat = 99\naction = "kill"\nbroker = 1', "at is 99.0; it must lie within the duration"),
         (GOOD + '[[faults]]\nat = 1\naction = "kill"', "kill needs broker or rack"),
         (GOOD + '[[faults]]\nat = 1\naction = "hold"\nbroker = 1', "hold needs link"),
+        (f"duration = 9\n{GOOD}[[faults]]\nat = 9\naction = 'kill'\nbroker = 1", "it must lie within the duration, 9"),
         (GOOD + '[[faults]]\nat = 1\naction = "slow"\nlink = [1, 2]', "slow needs records_per_second"),
         (f"repeat = true\n{GOOD}[[faults]]\nat = 1\naction = 'pause'\nbroker = 1", "add a fault resume for broker"),
         (GOOD + "[constants]\nreplica_lag_time_max_ms = 0", "replica_lag_time_max_ms is 0"),
@@ -96,6 +98,15 @@ def test_a_scenario_with_clients_is_played_beside_another_one_with_its_own_topic
     assert both.producers
     assert all(set(group.topics) <= names for group in both.groups)
     assert {producer.topic for producer in both.producers} <= names
+
+
+def test_scenarios_that_are_played_together_are_placed_as_the_first_of_them() -> None:
+    for names, placement in (("rack_loss+broker_loss", "striped"), ("broker_loss+rack_loss", "round_robin")):
+        assert load_scenario(names).placement == placement
+
+
+def test_the_controller_in_a_link_is_called_so() -> None:
+    assert Fault(at=1.0, action=Action.HOLD, link=(BrokerId(-1), BrokerId(2))).sentence() == "hold link controller,2"
 
 
 def departures(trace: tuple[TraceEntry, ...]) -> Iterator[tuple[TraceEntry, int]]:

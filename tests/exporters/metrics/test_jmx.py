@@ -170,6 +170,8 @@ def test_leaders_are_counted_by_the_changes_that_they_asked_for_since_the_proces
         assert by_instance(values, f"{MANAGER}isrshrinks_total") == {"1": 1, "2": 0, "3": 0, "4": 0}
         assert by_instance(values, f"{MANAGER}isrexpands_total") == {"1": 2, "2": 0, "3": 0, "4": 0}
         fail_once(reader)
+    tables.commit(rows.partition("orders", 0, whole, **back))
+    assert by_instance(shown(reader, rows.start), f"{MANAGER}isrexpands_total") == {"1": 3, "2": 0, "3": 0, "4": 0}
     anew = shown(TablesReader(tables.directory), rows.start)
     assert set(by_instance(anew, f"{MANAGER}isrexpands_total").values()) == {0}
 

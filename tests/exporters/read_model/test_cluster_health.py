@@ -113,6 +113,12 @@ def test_a_diskless_partition_is_no_reason_and_neither_is_one_that_moves() -> No
     assert kinds(cluster(moving, partition(1, (1,), is_diskless=True))) == ("healthy", set())
 
 
+def test_the_trouble_of_one_partition_hides_none_of_another() -> None:
+    offline, diskless = partition(0, (1, 2, 3), leader=-1), partition(1, (1,), is_diskless=True)
+    expected = ("unhealthy", {"offline", "under_replicated", "at_min_isr"})
+    assert kinds(cluster(offline, diskless, partition(2, (1, 2)))) == expected
+
+
 def test_an_unknown_minimum_of_what_lacks_replicas_leaves_the_rest_unknown() -> None:
     ignoring = replace(BASIS, ignored=frozenset({"under_replicated"}))
     assert kinds(cluster(partition(0, (1, 2), min_isr=None)), ignoring)[0] == "unknown"

@@ -12,6 +12,7 @@ from exporters.metrics.exposition import Exposition
 from exporters.metrics.prepared import ScrapeRequest
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth, Refresher
+from exporters.read_model.snapshot import ReplicationSnapshot
 from streaming.changes.advice.restart_safety import restart_advice
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
@@ -107,11 +108,22 @@ def test_a_rolling_restart_has_no_suspect_at_any_time_and_none_after_the_job_sta
     assert shrunk > 1
 
 
+class CountingReader(TablesReader):
+    """Counts its refreshes."""
+
+    refreshes = 0
+
+    def refresh(self) -> ReplicationSnapshot:
+        self.refreshes += 1
+        return super().refresh()
+
+
 def test_changes_are_read_at_once_however_seldom_the_tables_are_checked(tmp_path: Path) -> None:
     job = Job(tmp_path, "broker_loss")
     for _ in range(3):
         job.batch()
-    refresher = Refresher(TablesReader(tmp_path), 3600.0, "1.2.3")
+    reader = CountingReader(tmp_path)
+    refresher = Refresher(reader, 3600.0, "1.2.3")
     refresher.start()
     try:
         wait_until(lambda: refresher.snapshot.version == job.shared.version, what="the first reading")
@@ -122,3 +134,4 @@ def test_changes_are_read_at_once_however_seldom_the_tables_are_checked(tmp_path
     finally:
         refresher.stop()
         refresher.join()
+    assert reader.refreshes <= 1 + job.shared.version, "none without news"

@@ -23,7 +23,7 @@ from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
 from exporters.web.server import Endpoints, serving
 from streaming.settings import ExportSettings
-from tests.exporters.conftest import SECOND, START, Rows, Tables, write_live_cluster
+from tests.exporters.conftest import SECOND, START, Rows, Stopwatch, Tables, write_live_cluster
 from tests.exporters.damages import DAMAGES, data_gone, log_entry_torn, log_is_a_file, newest_entry
 from tests.exporters.web.test_app import ask
 from tests.plugins.local_http import wait_until
@@ -121,6 +121,25 @@ def test_a_side_table_damaged_before_the_start_costs_its_own_series_only(
     assert 'isr_departures_total{cluster="main",broker="3",cause="fenced"} 1' in text
     assert f"without {name}: " in ready_page(endpoints)
     assert "Traceback" not in ready_page(endpoints)
+
+
+def test_that_a_table_cannot_be_read_is_logged_once_and_that_it_can_be_again(
+    copied: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "exporters.read_model.refresher")
+    at, away = copied / "incidents", tmp_path / "away"
+    refresher = Refresher(TablesReader(copied, rest_after_error=0.0, monotonic=Stopwatch()), 60.0, "1.2.3")
+    refresher.refresh_once()
+    assert not caplog.messages
+    at.rename(away)
+    for _ in range(3):
+        refresher.refresh_once()
+    (left_out,) = caplog.messages
+    assert left_out.startswith("incidents is left out, the other tables are served: ")
+    away.rename(at)
+    for _ in range(3):
+        refresher.refresh_once()
+    assert caplog.messages == [left_out, "the table incidents can be read again"]
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)

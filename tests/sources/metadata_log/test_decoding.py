@@ -138,6 +138,10 @@ def test_of_a_record_of_an_unknown_type_its_header_alone_is_kept() -> None:
     assert (decoded.reason, decoded.value) == ("unknown metadata record type 99 version 0", b"\x01\x63\x00")
 
 
+def _partition(replicas: str) -> bytes:
+    return bytes.fromhex(f"010300 00000000 {ID} {replicas} 02 00000001 01 01 00000001 {bytes(9).hex()}")
+
+
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
@@ -147,6 +151,8 @@ def test_of_a_record_of_an_unknown_type_its_header_alone_is_kept() -> None:
         (b"\x01\x02\x00\x05ab", "ends at byte 6, inside a value that begins at byte 4"),
         (b"\x01\x02\x00\x02\xff" + TOPIC_ID + b"\x00", "a string before byte 5 is not UTF-8"),
         (b"\x01\x02\x00\x00" + TOPIC_ID + b"\x00", "a string at byte 4 is null"),
+        (_partition("03 00000001 00000001"), "replicas are empty, or name a broker twice"),
+        (_partition("01"), "replicas are empty, or name a broker twice"),
         (b"\xff" * 12, "a varint at byte 10 does not end"),
         (b"", "ends at byte 0, inside a value that begins at byte 0"),
     ],

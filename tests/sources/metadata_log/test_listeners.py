@@ -109,6 +109,20 @@ def test_the_end_of_a_certificate_is_what_openssl_says(authority: Authority, day
     assert expiries_in(f"text before\n{pem.read_text()}{pem.read_text()}") == [authority.end(pem)] * 2
 
 
+def element(tag: int, *content: bytes) -> bytes:
+    return bytes([tag, sum(map(len, content))]) + b"".join(content)
+
+
+@pytest.mark.parametrize(
+    ("tag", "end", "year"), [(23, "491231", 2049), (23, "500101", 1950), (23, "991231", 1999), (24, "20500101", 2050)]
+)
+def test_two_digits_are_of_a_year_from_1950_on(tag: int, end: str, year: int) -> None:
+    """RFC 5280, 4.1.2.5.1."""
+    validity = element(0x30, element(23, b"490101000000Z"), element(tag, f"{end}000000Z".encode()))
+    certificate = element(0x30, element(0x30, element(2, b"\1"), element(0x30), element(0x30), validity))
+    assert time.gmtime(expires_at(certificate)).tm_year == year
+
+
 def test_a_certificate_that_is_cut_off_anywhere_is_none(authority: Authority) -> None:
     der = ssl.PEM_cert_to_DER_cert(authority.issue("a", 9).read_text())
     for size in range(len(der)):
