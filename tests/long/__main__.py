@@ -88,6 +88,7 @@ def ended(command: list[str], part: Part, log: Path) -> str:
     """Run a command, of a part of the whole for an hour at most, show what it prints, and return how it ended."""
     here = {**os.environ, "ISRWATCH_EXAMPLES": part.examples, "ISRWATCH_NO_SKIPS": "1", "PYTHONUNBUFFERED": "1"}
     is_late = threading.Event()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # else ignored where a shell runs it in the background
     with log.open("w", encoding="utf-8") as file:
         process = subprocess.Popen(
             command, cwd=ROOT, env=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

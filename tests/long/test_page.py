@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,8 +88,17 @@ def test_a_changed_checkout_writes_nothing(small: Path, monkeypatch: pytest.Monk
     assert not (small / "page.md").exists()
 
 
-def test_a_part_that_takes_longer_than_it_may_is_stopped(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN], ids=["in front", "in the background"])
+def test_a_part_that_takes_longer_than_it_may_is_stopped(
+    small: Path, monkeypatch: pytest.MonkeyPatch, handler: Any
+) -> None:
     monkeypatch.setattr(long, "LONGEST_SECONDS", 0.5)
-    (small / "counted.py").write_text("import time; time.sleep(60)")
-    assert long.ran("small", 5, resume=False, writes=True) == long.STOPPED
+    late = f"import pathlib, time; time.sleep(10); pathlib.Path({str(small / 'late')!r}).touch()"
+    (small / "counted.py").write_text(late)
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        assert long.ran("small", 5, resume=False, writes=True) == long.STOPPED
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not (small / "late").exists()
     assert not (small / "page.md").exists()
