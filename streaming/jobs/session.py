@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 JAVA_OPTIONS: Final = "spark.driver.defaultJavaOptions"
-# Set in local mode only: a Spark cluster has its own driver addresses and Java options, and object stores have no
-# atomic rename.
+# Set in local mode only: a Spark cluster has its own driver addresses and Java options, and decides itself about its pages
+# and plans; object stores have no atomic rename.
 LOCAL_ONLY: Final = frozenset({
+    "spark.ui.enabled",
+    "spark.sql.adaptive.enabled",
     "spark.driver.bindAddress",
     JAVA_OPTIONS,
     "spark.driver.host",

@@ -9,12 +9,21 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pyspark
 import pytest
 
-from streaming.jobs.session import DELTA, configuration, measured_configuration, parse_properties, submit_arguments
+from streaming.jobs.session import (
+    DELTA,
+    configuration,
+    is_local,
+    measured_configuration,
+    parse_properties,
+    submit_arguments,
+    tasks_at_once,
+)
 from streaming.resources import conf_path
 
 if TYPE_CHECKING:
@@ -58,13 +67,34 @@ def test_our_own_extra_wins_over_the_reference_file() -> None:
     assert unset["spark.sql.streaming.minBatchesToRetain"] == "8"
 
 
-def test_a_cluster_keeps_its_own_addresses_and_checkpoint_manager() -> None:
+def test_a_cluster_keeps_its_own_addresses_pages_plans_and_checkpoint_manager() -> None:
     unset = configuration("isrwatch", {"spark.master": "yarn"}, jars=(), extra={})
+    assert "spark.ui.enabled" not in unset
+    assert "spark.sql.adaptive.enabled" not in unset
     assert "spark.driver.bindAddress" not in unset
     assert "spark.driver.defaultJavaOptions" not in unset
     assert "spark.driver.host" not in unset
     assert "spark.sql.streaming.checkpointFileManagerClass" not in unset
     assert unset["spark.sql.session.timeZone"] == "UTC"
+
+
+@pytest.mark.parametrize("master", ["", "local[4]", "spark://host:7077", "yarn"])
+def test_executors_fold_unless_spark_runs_in_the_driver_alone(
+    master: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("streaming.jobs.session._is_submitted", lambda: False)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--master {master} pyspark-shell" if master else "")
+    assert is_local() is (master in {"", "local[4]"})
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [({}, None), ({"cores": "1"}, 1), ({"cores": "4"}, 4), ({"cores": "4", "cpus": "4"}, 1)]
+)
+def test_an_executor_with_several_cores_is_noticed(given: dict[str, str], expected: int | None) -> None:
+    names = {"cores": "spark.executor.cores", "cpus": "spark.task.cpus"}
+    context = SimpleNamespace(getConf=lambda: {names[name]: value for name, value in given.items()})
+    assert tasks_at_once(cast("SparkSession", SimpleNamespace(sparkContext=context))) == expected
 
 
 def test_delta_is_switched_on_only_with_its_jars() -> None:
