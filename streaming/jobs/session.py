@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 JAVA_OPTIONS: Final = "spark.driver.defaultJavaOptions"
-# Set in local mode only: a Spark cluster has its own driver addresses and Java options, and decides itself about its pages
-# and plans; object stores have no atomic rename.
+# Set in local mode only: a Spark cluster has its own driver addresses, Java options, pages and plans; object stores have
+# no atomic rename.
 LOCAL_ONLY: Final = frozenset({
     "spark.ui.enabled",
     "spark.sql.adaptive.enabled",
@@ -69,7 +69,7 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
     # It logs the trace of whatever a batch raises on its way to Spark; the job reports that when the query fails.
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
     given, archived = _given(), tuple[str, ...]()
-    if not _is_submitted():
+    if not is_submitted():
         os.environ.update(java_environment())
         archived = class_archive.using(spark_archive())
     unset: dict[str, bool | float | int | str | None] = {**configuration(app_name, given, jars, extra or {})}
@@ -80,14 +80,14 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
     return spark
 
 
-def _is_submitted() -> bool:
+def is_submitted() -> bool:
     """Return whether a JVM runs already, which spark-submit or the user has started."""
     return "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._jvm is not None  # noqa: SLF001 - SparkConf asks the same
 
 
 def _given() -> dict[str, str]:
     """Return what the user configured in Spark."""
-    if _is_submitted():
+    if is_submitted():
         SparkContext._ensure_initialized()  # noqa: SLF001 - under spark-submit only its JVM knows the command line
         return dict(SparkConf().getAll())
     return defaults_file() | submit_arguments(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))

@@ -82,7 +82,7 @@ def test_a_cluster_keeps_its_own_addresses_pages_plans_and_checkpoint_manager() 
 def test_executors_fold_unless_spark_runs_in_the_driver_alone(
     master: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("streaming.jobs.session._is_submitted", lambda: False)
+    monkeypatch.setattr("streaming.jobs.session.is_submitted", lambda: False)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--master {master} pyspark-shell" if master else "")
     assert is_local() is (master in {"", "local[4]"})
