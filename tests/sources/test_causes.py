@@ -259,6 +259,11 @@ RULES: dict[str, tuple[tuple[Partition, ...], list[tuple[MetadataRecord, ...]], 
     ),
     "a departure whose registration record is in a later batch names its candidates":
         (TWO, [(change(0, isr=(1, 2)), change(1, isr=(1, 2), leader=1))], [DEPARTED, DEPARTED]),
+    "a departure behind a change of other brokers is one, too": (
+        (partition(0, isr=(1, 2)), partition(1, leader=3)),
+        [(change(0, isr=(1, 2, 3)), change(1, isr=(1, 2), leader=1))],
+        [*proven(Cause.EXPAND), DEPARTED],
+    ),
     "the same holds where the last member stays in the ISR": ((ALONE,), [(change(leader=-1),)], [DEPARTED]),
     "a reassignment that replaces the leader is no departure":
         ((LED_BY_3,), [(change(isr=(1, 2), leader=1, replicas=(1, 2)),)], proven(Cause.REASSIGNMENT)),

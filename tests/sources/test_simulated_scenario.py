@@ -12,10 +12,12 @@ import pytest
 from dashboards.alerts import PLANNED_CAUSES, AlertSettings, rule_file
 from streaming.contracts.identifiers import BrokerId
 from streaming.errors import ConfigurationError
+from streaming.model.messages.registrations import PartitionRegistration
 from streaming.resources import conf_path
 from streaming.sources.simulated import TraceEntry
 from streaming.sources.simulated.scenario import Action, Fault, GroupPlan, ProducerPlan, TopicPlan, TrueIncident, Truth
 from streaming.sources.simulated.scenario_file import load_scenario
+from streaming.sources.simulated.timeline import partition
 from tests.plays import SCENARIOS, SECOND, START, played
 
 TOPIC = '[[topics]]\nname = "t"\npartitions = 2\n'
@@ -107,6 +109,12 @@ def test_scenarios_that_are_played_together_are_placed_as_the_first_of_them() ->
 
 def test_the_controller_in_a_link_is_called_so() -> None:
     assert Fault(at=1.0, action=Action.HOLD, link=(BrokerId(-1), BrokerId(2))).sentence() == "hold link controller,2"
+
+
+def test_of_a_partition_everything_is_told_that_is_not_empty() -> None:
+    one, two = BrokerId(1), BrokerId(2)
+    state = PartitionRegistration(replicas=(one, two), isr=(two,), leader=two, leader_epoch=3, elr=(one,))
+    assert partition(state) == "leader 2 (epoch 3); isr 2; replicas 1,2; elr 1"
 
 
 def departures(trace: tuple[TraceEntry, ...]) -> Iterator[tuple[TraceEntry, int]]:

@@ -79,7 +79,10 @@ def source(open_source: OpenSource, cluster: FakeKafka) -> SamplesSource:
 
 
 def test_every_replica_is_sampled_with_what_its_leader_has(open_source: OpenSource, cluster: FakeKafka) -> None:
+    began = time.time_ns() // 1000
     found = newest(until(open_source(cluster), is_whole))
+    times = [(item.occurred_not_before, item.occurred_not_after) for item in found.values()]
+    assert all(began <= asked <= answered for asked, answered in times)
     for number, part in enumerate(cluster.view.topics["orders"].parts):
         for broker, end in part.ends.items():
             sample = found[number, broker]
