@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 JAVA_OPTIONS: Final = "spark.driver.defaultJavaOptions"
-# Set in local mode only: a Spark cluster has its own driver addresses, Java options, pages and plans; object stores have
-# no atomic rename.
+# Set in local mode only: a Spark cluster has its own driver addresses, Java options, pages and plans, and object stores
+# have no atomic rename.
 LOCAL_ONLY: Final = frozenset({
     "spark.ui.enabled",
     "spark.sql.adaptive.enabled",

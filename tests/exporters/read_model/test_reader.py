@@ -223,9 +223,9 @@ def test_offsets_and_broker_metrics_are_read_again_when_their_table_has_another_
         assert cluster.watermark == rows.start
     assert {status.seconds for status in reader.statuses} == {0.0}, "the clock stands still"
     counted = {"position": 9, "sequence": 9, "observed_until": rows.start, "collected_at": rows.start}
-    progress = {**rows.owner, "channel": "offsets", "source": "offsets:1", "authority": "none", **counted}
+    progress = {**rows.owner, "channel": "samples", "source": "offsets:1", "authority": "none", **counted}
     tables.put("source_progress", {**progress, "duplicates": 0, "quarantined": 0})
-    known = reader.refresh().clusters["id-of-main"].sources["offsets", "offsets:1"].state
+    known = reader.refresh().clusters["id-of-main"].sources["samples", "offsets:1"].state
     assert (known.position, known.observed_until) == (9, rows.start + 2), "the table of the samples is ahead"
 
 
