@@ -1,9 +1,9 @@
-"""``python -m tests.drill``: ten faults of a real Kafka cluster, and whether each is told as what it was.
+"""``python -m tests.drill``: ten faults of a real Kafka cluster, and whether each is reported as what it was.
 
 --faults A,B  only these, in this order
 --keep DIR    the folder to work in; it stays (without it: a temporary one)
 
-Prints one line per fault. The exit code is 1 if one was told as something else. About twenty minutes.
+Prints one line per fault. The exit code is 1 if one was reported as something else. About twenty minutes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def micros() -> int:
 
 
 def drilled(name: str, stage: DrillStage) -> str:
-    """Play one fault and print what was told of it; return what is wrong with that."""
+    """Play one fault and print what was reported of it; return what is wrong with that."""
     fault, began = FAULTS[name], micros()
     stage.wait_full()
     chosen = fault.act(stage)
@@ -61,8 +61,8 @@ def main() -> int:
             wrong += [name for name in names if drilled(name, stage)]
     if not given.keep:
         shutil.rmtree(directory, ignore_errors=True)
-    told = f", told as something else: {', '.join(wrong)}" if wrong else ", each told as what it was"
-    print(f"{len(given.faults.split(','))} faults{told}")
+    wrongly = f", reported as something else: {', '.join(wrong)}" if wrong else ", each reported as what it was"
+    print(f"{len(given.faults.split(','))} faults{wrongly}")
     return bool(wrong)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,10 @@ from confluent_kafka.admin import OffsetSpec
 
 from deploy.sandbox import Sandbox
 from streaming.bus.directory import DirectoryPublisher
-from streaming.bus.kafka.topics import administrator
+from streaming.bus.kafka.topics import administrator, described, ensure
 from streaming.contracts.events import EventKind
 from streaming.contracts.observations import Channel
+from streaming.errors import ConnectionRefused
 from tests.chaos.comparison import all_differences, undisturbed
 from tests.end_to_end.stories import long_story
 from tests.end_to_end.test_kafka_bus import KafkaPipeline
@@ -50,6 +52,21 @@ def goes_on(pipeline: KafkaPipeline) -> None:
     """Wait until what is collected from now on is applied, too."""
     at = pipeline.last_positions()[Channel.REPLICATION, SOURCE]
     pipeline.eventually(lambda: pipeline.applied(Channel.REPLICATION, SOURCE) > at + LITTLE, "what is new is applied")
+
+
+def test_a_client_whose_broker_for_topics_died_asks_another_one(brokers: Sandbox) -> None:
+    settings = bus_settings(brokers.bootstrap_servers, replication_factor=3, min_insync_replicas=2)
+    admin = administrator(settings)
+    ensure(admin, settings)
+    asked = admin.list_topics().controller_id  # with KRaft any broker; topics are asked for there
+    brokers.kill(asked)
+    deadline = time.monotonic() + 30.0
+    while True:
+        with suppress(ConnectionRefused):
+            assert len(described(admin, settings)) == 2
+            break
+        assert time.monotonic() < deadline, f"still only broker {asked} is asked"
+    brokers.start(asked)
 
 
 def test_nothing_is_lost_while_brokers_are_lost_or_away_or_the_topics_are_created_again(

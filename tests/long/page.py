@@ -59,6 +59,8 @@ def rendered(rows: Mapping[str, Row]) -> str:
     lines = []
     for name, part in PARTS.items():
         row = rows.get(name, Row())
+        if row.result == NOT_RUN:
+            row = Row()  # it may have another command by now
         command, seed, commit, *rest = astuple(row)
         code = (f"`{each}`" if each else "" for each in (command or f"python -m {part.command}", commit))
         cells = [name, part.shows, next(code), seed, next(code), *rest]

@@ -43,6 +43,10 @@ def test_a_row_is_read_as_it_was_written() -> None:
     assert page.rows_in(rendered({"fuzz": ROW}))["fuzz"] == ROW
 
 
+def test_a_part_that_was_not_run_has_the_command_of_today() -> None:
+    assert rendered({"fuzz": Row("python -m tests.fuzz --as-it-was")}) == rendered({})
+
+
 def test_the_weekly_run_has_each_part() -> None:
     text = (ROOT / ".github" / "workflows" / "long.yml").read_text()
     (listed,) = re.findall(r"part: \[(.*?)\]", text, re.DOTALL)

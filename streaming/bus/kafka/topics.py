@@ -26,6 +26,9 @@ LARGEST_RECORD: Final = MAX_PAYLOAD + (1 << 20)
 """``max.message.bytes``: whatever the directory takes."""
 _UNKNOWN_LIMIT: Final = 1_048_588  # Kafka's own default
 _MILLISECONDS: Final = 3_600_000
+_CONTROLLER_MILLISECONDS: Final = 3_000
+"""Time between two questions for the brokers and for the one to ask about topics. Until it has asked again, by default
+after five minutes, librdkafka waits for the one that was named to it, even if that is dead."""
 _ABSENT: Final = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001 - the client's own name
 _REFUSED: Final = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -76,7 +79,11 @@ def administrator(settings: KafkaBusSettings) -> AdminClient:
         ConfigurationError: a property is wrong.
     """
     try:
-        return AdminClient({**client_properties(settings), "logger": quiet_logger()})
+        return AdminClient({
+            "topic.metadata.refresh.interval.ms": _CONTROLLER_MILLISECONDS,
+            **client_properties(settings),
+            "logger": quiet_logger(),
+        })  # fmt: skip
     except KafkaException as refusal:
         raise ConfigurationError(f"bus.kafka.client: {error_of(refusal).str()}") from None
 
