@@ -32,7 +32,7 @@ def encode_incident(incident: Incident) -> str:
         **values,
         **{name: sorted(values[name]) for name in _SETS},
         **{name: sorted(values[name].items()) for name in (*_COUNTERS, "departures")},
-        "downs": [[down.broker, down.at, down.planned, down.back_at, down.restarted] for down in incident.downs],
+        "downs": [[down.broker, down.at, down.planned, down.back_at] for down in incident.downs],
         "episode": _written_episode(incident.episode),
         "touched": {topic_id: _runs(numbers) for topic_id, numbers in incident.touched.items()},
         "held": _written_held(incident),

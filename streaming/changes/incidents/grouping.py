@@ -199,7 +199,7 @@ class IncidentFold:
         """Apply the events of a broker."""
         for event in row.events:
             if event in (EventKind.REGISTERED, EventKind.UNFENCED, EventKind.UNREGISTERED):
-                self._broker_up(row, restarted=event == EventKind.REGISTERED, left=event == EventKind.UNREGISTERED)
+                self._broker_up(row, left=event == EventKind.UNREGISTERED)
             elif event == EventKind.MAINTENANCE_OVERRAN:
                 self._overran(row)
             elif (family := end_of_broker(event, row)) is not None:
@@ -235,12 +235,12 @@ class IncidentFold:
         incident.work |= context.announced_work((broker,), row.since, row.time)
         incident.rack = context.lost_rack(incident.lost)
 
-    def _broker_up(self, row: ChangeRow, *, restarted: bool, left: bool) -> None:
+    def _broker_up(self, row: ChangeRow, *, left: bool) -> None:
         for incident in list(self._incidents.of(row)):
             if incident.down_now(row.broker) is None:
                 continue
             if not left:
-                incident.record_up(row.broker, row.time if row.is_up else None, restarted=restarted)
+                incident.record_up(row.broker, row.time if row.is_up else None)
             note = self._incidents.record if incident.closed_at is None else self._incidents.mark_changed
             note(incident, row)
 

@@ -360,7 +360,7 @@ class Incident:
         if self.base is Family.LOSS and not self.lost:
             self.base = Family.PLANNED
 
-    def record_up(self, broker: int, moment: int | None, *, restarted: bool) -> None:
+    def record_up(self, broker: int, moment: int | None) -> None:
         """Record that a broker is back; None: it has only registered, and is still fenced."""
         if (down := self.down_now(broker)) is not None:
-            down.back_at, down.restarted = moment, down.restarted or restarted
+            down.back_at = moment

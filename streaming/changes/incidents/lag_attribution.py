@@ -297,7 +297,7 @@ def _weight(departures: Mapping[LagReport, int], broker: int) -> int:
 
 @dataclass(slots=True)
 class BrokerAbsence:
-    """A broker that was down or fenced. ``restarted``: it came back as a new process, not as one that had paused.
+    """A broker that was down or fenced.
 
     The order of the fields is that of the stored document (``incident_document``).
     """
@@ -306,7 +306,6 @@ class BrokerAbsence:
     at: int
     planned: bool
     back_at: int | None = None
-    restarted: bool = False
 
 
 def overdue(absences: Sequence[BrokerAbsence], moment: int, times: ConfiguredTimes) -> set[int]:
