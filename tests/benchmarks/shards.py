@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 HEADROOM: Final = 12
 ROUNDS: Final = 5
+NUMBERS: Final = pa.table({"id": pa.array([0], pa.int64())})
 PARTS: Final = {"decode": "read and decode", "fold": "fold", "write": "write Parquet, follow incidents"}
 
 
@@ -97,7 +98,7 @@ def execute(pipe: Pipe, number: int, partitions: int) -> None:
     with suppress(EOFError):
         while True:
             work, changed = pickle.loads(pipe.recv_bytes())  # noqa: S301 - from our own driver
-            rows = executor.rows(changed)
+            rows = NUMBERS if changed is None else executor.rows(changed)
             began, before = time.process_time(), memory() - rows.nbytes
             (result,) = work(iter(rows.to_batches()))
             seconds = time.process_time() - began
@@ -108,10 +109,15 @@ def execute(pipe: Pipe, number: int, partitions: int) -> None:
 class Frame:
     """One task, on the rows that its executor makes; counts what comes back."""
 
-    def __init__(self, pipe: Pipe, changed: int) -> None:
+    def __init__(self, pipe: Pipe, changed: int | None) -> None:
         self._pipe, self._changed = pipe, changed
         self.told = Told(0, 0.0, b"")
         self.sent = 0
+        self.sparkSession = self
+
+    def range(self, *_numbers: int) -> Frame:
+        """Give a frame for the clusters that no row is of: all that wait are one group."""
+        return Frame(self._pipe, None)
 
     def mapInArrow(self, work: Work, _schema: str) -> Frame:  # noqa: N802 - as Spark names it
         content = pickle.dumps((work, self._changed))
@@ -147,7 +153,7 @@ def main() -> None:
     arguments = options(__doc__, clusters=[1, 10, 50], partitions=100_000, changed=5_000)
     shown = set(arguments.clusters)
     with tempfile.TemporaryDirectory() as folder:
-        batch = ShardedBatch(Path(folder), Bus(), project_seconds=1e9, gaps=IncidentGaps())
+        batch = ShardedBatch(Path(folder), Bus(), project_seconds=0.0, gaps=IncidentGaps())
         print("clusters  partitions  to the executor  to the driver  driver's memory  a partition in its shard")
         for number in range(max(shown)):
             with ExitStack() as stack:

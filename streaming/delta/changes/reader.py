@@ -56,6 +56,8 @@ from streaming.delta.store.place import Url
 from streaming.errors import IsrwatchError, TableUnreadable
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from deltalake import DeltaTable
 
     from streaming.delta.store.place import Place
@@ -81,9 +83,16 @@ class ChangeReader:
     the statistics of all files show which of them may have later rows.
     """
 
-    def __init__(self, path: Place, after_version: int = BEFORE_FIRST) -> None:
-        """Start after a version; the folder of ``partition_changes`` need not exist yet."""
+    def __init__(self, path: Place, after_version: int = BEFORE_FIRST, clusters: Collection[str] | None = None) -> None:
+        """Start after a version; the folder of ``partition_changes`` need not exist yet.
+
+        Args:
+            path: of the table.
+            after_version: that was read last.
+            clusters: ids of those whose rows are read; None: all.
+        """
         self.path = path
+        self._clusters = None if clusters is None else pa.array(sorted(clusters), pa.string())
         # Of the table that was opened first; it never changes while the reader lives. None before.
         self._table_id: int | None = None
         self.created_at: int | None = None  # UTC microseconds; all counters of the tables were 0 then
@@ -168,6 +177,8 @@ class ChangeReader:
     def _rows_of(self, file: str, date: str, upto: int) -> pa.Table:
         try:
             rows = read_versions(self.path, file, self.version, upto)
+            if self._clusters is not None:  # file by file: those of all clusters together may be too many
+                rows = rows.filter(pc.is_in(rows["cluster_id"].cast(pa.string()), self._clusters))
         except FileNotFoundError:
             raise TableUnreadable(
                 f"cannot read the table {self.path}: its data file {file} is missing; bring back the whole folder of "
@@ -225,13 +236,19 @@ def by_version(rows: pa.Table) -> list[tuple[int, pa.Table]]:
     return parts
 
 
-def rows_between(path: Place, after_version: int, to_version: int) -> pa.Table:
+def rows_between(path: Place, after_version: int, to_version: int, clusters: Collection[str] | None = None) -> pa.Table:
     """Read the rows that the versions after ``after_version`` up to ``to_version`` added, in order.
+
+    Args:
+        path: of the table.
+        after_version: the newest one that is not read.
+        to_version: the newest one that is read.
+        clusters: ids of those whose rows are read; None: all.
 
     Raises:
         ChangesRestarted: the table does not reach ``to_version``.
     """
-    reader = ChangeReader(path, after_version)
+    reader = ChangeReader(path, after_version, clusters)
     rows = [part for _, part in reader.poll(to_version)]
     if reader.version < to_version:
         raise ChangesRestarted(f"{path} has no version {to_version}; it was restored from an older copy")

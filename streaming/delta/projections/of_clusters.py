@@ -94,8 +94,8 @@ def recovered(directory: Place, version: int, clusters: Collection[ClusterId]) -
     """
     state = RecoveredState()
     as_of = load_state(directory, state, where_in(clusters))
-    changes = rows_between(directory / PARTITION_CHANGES.name, as_of.oldest(), version)
-    state.follow(of_clusters(changes, clusters), as_of)
+    changes = rows_between(directory / PARTITION_CHANGES.name, as_of.oldest(), version, clusters)
+    state.follow(changes, as_of)
     return ClustersState(state.shared(version), state.isr_removals)
 
 
@@ -156,7 +156,7 @@ def derived(
         files: the files that each cluster has in ``partition_state``.
     """
     version = state.shared.version
-    changes = of_clusters(rows_between(directory / PARTITION_CHANGES.name, min(upto), version), clusters)
+    changes = rows_between(directory / PARTITION_CHANGES.name, min(upto), version, clusters)
     new_events = events_of(changes.filter(pc.greater(changes["version"], upto.events)))
     after = states_after(changes.filter(pc.greater(changes["version"], upto.partitions)), version)
     replication, tally = state.shared.state, state.shared.tally
