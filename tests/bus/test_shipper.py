@@ -13,6 +13,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,8 +21,9 @@ from hypothesis import strategies as st
 from deploy.sandbox import Sandbox
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.bus.frames import BusFrame
+from streaming.bus.kafka.records import LogRecord, headers_of
 from streaming.bus.kafka.shipper import STATE, Shipper
-from streaming.bus.kafka.topics import administrator, described, ensure
+from streaming.bus.kafka.topics import administrator, client_properties, described, ensure
 from streaming.contracts.observations import Channel
 from streaming.errors import ConnectionRefused, IsrwatchError
 from streaming.settings import KafkaBusSettings
@@ -165,6 +167,21 @@ def test_nothing_is_deleted_that_the_brokers_have_not_acknowledged(
     assert shipper.counts.waiting == {(Channel.REPLICATION, A): 0}
 
 
+def wait_until_refused(settings: KafkaBusSettings, payload: bytes) -> None:
+    """Wait until the broker applies the limit of its topic: the controller has answered before."""
+    refused: list[bool] = []
+    record = LogRecord(0, len(payload), 1, payload, None)
+    producer = Producer({**client_properties(settings), "message.max.bytes": 1_000_000})
+    while True not in refused:
+        producer.produce(
+            settings.replication_topic,
+            payload,
+            headers=headers_of("another", record, [1]),  # type: ignore[arg-type]  # a list of pairs
+            on_delivery=lambda error, _: refused.append(error is not None),
+        )
+        producer.flush(10)
+
+
 def test_a_record_that_the_topic_does_not_take_is_cut_and_the_rest_goes_on(
     settings: KafkaBusSettings, heartbeat: Heartbeats, tmp_path: Path
 ) -> None:
@@ -181,11 +198,12 @@ def test_a_record_that_the_topic_does_not_take_is_cut_and_the_rest_goes_on(
         admin = administrator(settings)
         admin.incremental_alter_configs([resource])[resource].result()
         noise = random.Random(1).randbytes(28_200)
+        wait_until_refused(settings, noise)
         publisher.publish_raw(Channel.REPLICATION, A, noise)
         publisher.publish([heartbeat(2)])
     ship_all(shipper)
     shipper.close()
-    _, cut, after = stored(settings)
+    _, cut, after = [each for each in stored(settings) if each.source == A]
     assert (cut.payload, cut.damage) == (
         noise[:1024],
         "a record of 28200 bytes is larger than its topic takes (max.message.bytes 10000)",

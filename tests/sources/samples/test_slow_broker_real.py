@@ -134,7 +134,7 @@ def test_a_broker_that_stands_still_again_and_again_is_found_by_its_response_tim
 ) -> None:
     with standing_still(cluster, 2):
         watched.until(lambda: watched.called)
-    assert watched.called == {2}
+    assert watched.called == {2}, watched.speeds
     assert watched.speeds[BrokerId(2)].reasons[0].startswith("responds in ")
 
 
@@ -142,7 +142,7 @@ def test_one_of_three_brokers_that_stands_still_is_found_although_it_is_in_most_
     with written_to(3) as cluster, watching(cluster) as watched:
         with standing_still(cluster, 2):
             watched.until(lambda: watched.called)
-        assert watched.called == {2}
+        assert watched.called == {2}, watched.speeds
 
 
 def test_a_broker_whose_replication_is_slow_is_found_by_who_it_is_behind(cluster: Sandbox, watched: Watched) -> None:
@@ -152,7 +152,7 @@ def test_a_broker_whose_replication_is_slow_is_found_by_who_it_is_behind(cluster
         watched.until(lambda: watched.called)
     finally:
         cluster.proxy.release_all()
-    assert watched.called == {3}
+    assert watched.called == {3}, watched.speeds
     assert watched.speeds[BrokerId(3)].reasons[-1].startswith("is behind ")
 
 
