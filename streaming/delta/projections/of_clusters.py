@@ -150,8 +150,8 @@ def derived(
 
     Args:
         directory: of the tables.
-        state: of these clusters.
-        clusters: their ids.
+        state: of these clusters, and perhaps others.
+        clusters: ids of the clusters to compute.
         upto: what the tables have already.
         files: the files that each cluster has in ``partition_state``.
     """
@@ -163,17 +163,27 @@ def derived(
     return Derived(
         clusters=frozenset(clusters),
         events=list(written(directory / REPLICATION_EVENTS.name, new_events, file_layout(REPLICATION_EVENTS))),
-        partitions=dict(_partitions(directory, state, after, files)),
-        brokers=broker_rows(replication, tally, state.removals, version),
-        own=cluster_rows(replication, tally, version),
+        partitions=dict(_partitions(directory, state, clusters, after, files)),
+        brokers=_of(broker_rows(replication, tally, state.removals, version), clusters),
+        own=_of(cluster_rows(replication, tally, version), clusters),
     )
 
 
+def _of(rows: list[dict[str, Any]], clusters: Collection[ClusterId]) -> list[dict[str, Any]]:
+    return [row for row in rows if row["cluster_id"] in clusters]
+
+
 def _partitions(
-    directory: Place, state: ClustersState, after: pa.Table, files: Mapping[ClusterId, Sequence[str]]
+    directory: Place,
+    state: ClustersState,
+    clusters: Collection[ClusterId],
+    after: pa.Table,
+    files: Mapping[ClusterId, Sequence[str]],
 ) -> Iterator[tuple[ClusterId, Adds]]:
     """Yield the new files of each cluster whose partitions changed, or whose tombstones expired."""
     for cluster_id, cluster in state.shared.state.clusters.items():
+        if cluster_id not in clusters:
+            continue
         changed = of_clusters(after, (cluster_id,))
         if not changed.num_rows and state.dropped.get(cluster_id, _NEVER) == cluster.tombstones_until:
             continue

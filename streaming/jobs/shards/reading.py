@@ -32,6 +32,7 @@ class Task:
         applied: where the last applied record of each source stands.
         left: the log ids that were left, by source.
         clusters: those that each source has reported of.
+        homes: the partition that each cluster was applied in last.
     """
 
     tables: Place
@@ -41,6 +42,7 @@ class Task:
     applied: Mapping[str, LogPosition] = field(default_factory=dict)
     left: Mapping[str, AbstractSet[int]] = field(default_factory=dict)
     clusters: Mapping[str, AbstractSet[ClusterId]] = field(default_factory=dict)
+    homes: Mapping[ClusterId, int] = field(default_factory=dict)
 
     def at(self, source: str) -> LogPosition:
         """Return where the last applied record of a source stands."""

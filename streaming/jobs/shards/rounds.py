@@ -94,6 +94,7 @@ class Rounds(Generic[R]):
             "begins": dict(self._begins),
             "left": left,
             "clusters": dict(clusters),
+            "homes": dict(self._partition_of),
         }
 
     def run(

@@ -202,7 +202,7 @@ def folded_partition(task: ShardTask, partition: int, rows: pa.Table) -> ShardRe
     clusters = task.clusters_of(sources)
     shard.prepare(clusters)
     folded = shard.fold(rows, task, watch)
-    computed = None if task.projection is None else _derived(task, task.projection, shard)
+    computed = None if task.projection is None else _derived(task, task.projection, partition, shard)
     watch.lap("projections")
     added, incidents = _written(task, partition, shard, folded) if folded.decoded.positions else ([], [])
     watch.lap("write")
@@ -236,8 +236,10 @@ def _written(
     return added, [] if shard.incidents is None else shard.incidents.fold([(version, rows)])
 
 
-def _derived(task: ShardTask, projection: Projection, shard: ClustersShard) -> Derived:
-    return derived(task.tables, shard.state, shard.clusters, projection.upto, projection.files)
+def _derived(task: ShardTask, projection: Projection, partition: int, shard: ClustersShard) -> Derived:
+    """Compute the derived tables of the clusters that are at home here: another shard may hold one of them, too."""
+    own = {cluster_id for cluster_id in shard.clusters if task.homes.get(cluster_id, partition) == partition}
+    return derived(task.tables, shard.state, own, projection.upto, projection.files)
 
 
 def project_clusters(

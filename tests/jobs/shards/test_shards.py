@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import cast
 
@@ -234,6 +234,22 @@ def test_sources_are_known_after_a_start_before_anything_comes(tmp_path: Path) -
 def test_rows_in_arrow_are_those_of_the_bus() -> None:
     (records,) = shipped([of_cluster(long_story(1, steps=1), 0)])
     assert as_directory(records).schema == pa.schema(SCHEMA)
+
+
+def test_a_cluster_that_moves_to_another_partition_is_in_each_derived_table_once(tmp_path: Path) -> None:
+    """The shard of its old partition still holds it, and has records of another cluster in the same batch."""
+    moving, staying = shipped([of_cluster(long_story(number, steps=40), number) for number in (0, 1)])
+    staying = [each._replace(partition=0) for each in staying]
+    moving = [each._replace(partition=0 if place < 30 else 1) for place, each in enumerate(moving)]
+    batch = open_sharded(tmp_path / "tables", Executors())
+    numbers = {partition: count() for partition in (0, 1)}
+    for begin in (0, 10, 20, 30, 40):
+        mixed = [*staying[begin : begin + 10], *moving[begin : begin + 10]]
+        batch.apply(rows([each._replace(offset=next(numbers[each.partition])) for each in mixed]))
+    batch.project()
+    report(tmp_path / "tables", *batch.batch.sources())
+    by_one_driver(tmp_path / "driver", [staying[:50], moving[:50]])
+    assert compared(tmp_path / "tables", tmp_path / "driver") == []
 
 
 def test_a_cluster_with_records_in_two_partitions_is_folded_one_after_the_other(tmp_path: Path) -> None:
