@@ -89,7 +89,7 @@ class ChangeReader:
         Args:
             path: of the table.
             after_version: that was read last.
-            clusters: ids of those whose rows are read; None: all.
+            clusters: ids of the clusters to read; None reads all.
         """
         self.path = path
         self._clusters = None if clusters is None else pa.array(sorted(clusters), pa.string())
@@ -243,7 +243,7 @@ def rows_between(path: Place, after_version: int, to_version: int, clusters: Col
         path: of the table.
         after_version: the newest one that is not read.
         to_version: the newest one that is read.
-        clusters: ids of those whose rows are read; None: all.
+        clusters: ids of the clusters to read; None reads all.
 
     Raises:
         ChangesRestarted: the table does not reach ``to_version``.

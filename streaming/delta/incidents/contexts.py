@@ -55,7 +55,7 @@ def read_contexts(directory: Place, version: int, clusters: Collection[str] | No
     Args:
         directory: of the tables; one that is not there yet adds nothing.
         version: of ``partition_changes``. If changes after it have expired, what the state tables hold has to do.
-        clusters: ids of those that are read; None: all.
+        clusters: ids of the clusters to read; None reads all.
     """
     contexts: defaultdict[str, ClusterContext] = defaultdict(ClusterContext)
     where = ALL if clusters is None else where_in(clusters)

@@ -224,7 +224,7 @@ class IncidentRows:
             gaps: between incidents.
             version: that was applied last.
             carried: the incidents that may still change, as :meth:`IncidentsTable.carried` has them.
-            clusters: ids of those whose changes will come; None: all.
+            clusters: ids of the clusters to fold; None folds all.
         """
         contexts = {} if version == BEFORE_FIRST else read_contexts(directory, version, clusters)
         continued = map(decode_incident, carried)

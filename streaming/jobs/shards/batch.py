@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from pyspark.sql import SparkSession
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from streaming.bus.kafka.reader import KafkaReader
     from streaming.changes.incidents.grouping import IncidentGaps
-    from streaming.contracts.identifiers import ClusterId, LogPosition
+    from streaming.contracts.identifiers import LogPosition
     from streaming.contracts.state import SourceState
     from streaming.delta.log.positions import LastCommon
     from streaming.delta.store.place import Place
@@ -53,13 +53,6 @@ _OVERDUE: Final = 3
 _VERSIONS_AT_ONCE: Final = 10
 _GROUPS: Final = 4
 """Tasks among which the clusters are divided of which no row came."""
-
-
-class Pending(NamedTuple):
-    """Work that the derived tables lack: up to which version, and of which clusters."""
-
-    version: int
-    clusters: frozenset[ClusterId]
 
 
 class ShardedBatch:
@@ -101,8 +94,9 @@ class ShardedBatch:
         self._lock = threading.Lock()
         self._pause, self._projected_at = project_seconds, time.monotonic()
         self._stepped = self._change_log.version
-        lacking = frozenset(state.cluster_id for state in states)
-        self._pending = Pending(self._stepped, lacking if self._tables.version < self._stepped else frozenset())
+        # The clusters whose derived tables lack something: after a kill it may be any of them.
+        is_behind = self._tables.version < self._stepped
+        self._pending = {state.cluster_id for state in states if is_behind}
 
     def _followed(self, gaps: IncidentGaps, policy: RetentionPolicy) -> IncidentsTable:
         """Open the incidents, and bring them up to the change log: a kill has left them a few versions behind."""
@@ -214,8 +208,7 @@ class ShardedBatch:
             self._sources |= {(state.cluster_id, state.source): state for each in results for state in each.sources}
             if not all(each.only_sources for each in results):
                 self._stepped = version
-            changed = {cluster_id for each in results if each.positions for cluster_id in each.clusters}
-            self._pending = Pending(version, self._pending.clusters | changed)
+            self._pending |= {cluster_id for each in results if each.positions for cluster_id in each.clusters}
             if self._incidents is not None:
                 self._incidents.put((incident for each in results for incident in each.incidents), version)
         self._rounds.commit(results)
@@ -233,15 +226,14 @@ class ShardedBatch:
             states = [change.source_after for change in changes if change.source_after is not None]
             self._sources |= {(state.cluster_id, state.source): state for state in states}
             self._applied |= now_at
-            touched = self._pending.clusters | {state.cluster_id for state in states}
-            self._pending = Pending(self._stepped, touched)
+            self._pending |= {state.cluster_id for state in states}
         return before
 
     # The derived tables: computed by the shards with a batch, and by other tasks for clusters that no row of it is of.
 
     def _projection(self) -> Projection | None:
         """Return what the derived tables have, if a round is due."""
-        return self._present() if self._pending.clusters and self._rested() >= self._rest else None
+        return self._present() if self._pending and self._rested() >= self._rest else None
 
     @property
     def _rest(self) -> float:
@@ -257,7 +249,7 @@ class ShardedBatch:
     def _project(self, spark: SparkSession, task: ShardTask, projection: Projection, pieces: list[Derived]) -> None:
         """Commit a round, with the clusters that no shard has computed."""
         computed = {cluster_id for piece in pieces for cluster_id in piece.clusters}
-        others = sorted(self._pending.clusters - computed)
+        others = sorted(self._pending - computed)
         if others:
             groups = [others[number::_GROUPS] for number in range(min(_GROUPS, len(others)))]
             numbers = spark.range(0, len(groups), 1, len(groups))
@@ -266,17 +258,17 @@ class ShardedBatch:
         self._tables.commit(pieces, task.base)
         if self._incidents is not None:
             self._incidents.save()
-        self._pending = Pending(task.base, frozenset())
+        self._pending = set()
         self._projected_at = time.monotonic()
 
     def is_overdue(self) -> bool:
         """Return whether a round is due that no batch brings: nothing has come from the bus."""
-        return bool(self._pending.clusters) and self._rested() >= _OVERDUE * self._rest
+        return bool(self._pending) and self._rested() >= _OVERDUE * self._rest
 
     def project(self, spark: SparkSession | None = None) -> None:
         """Write the derived tables without a batch; ``spark``: None for the running session."""
         with self._lock:
-            if self._pending.clusters:
+            if self._pending:
                 projection = self._present()
                 running = spark or SparkSession.builder.getOrCreate()
                 self._project(running, self._task(projection), projection, [])

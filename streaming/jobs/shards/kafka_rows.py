@@ -132,7 +132,7 @@ def _without(rows: pa.Table, runs: Sequence[LogRun], refused: set[LogRun]) -> pa
 
 
 def as_bus_rows(rows: pa.Table) -> pa.Table:
-    """Return rows as those of a bus; of those at one position of one log the first."""
+    """Return rows in the columns of the bus, the first row of each position of a log."""
     rows = _once(rows)
     count = len(rows)
     columns = [rows[field.name] if field.name in _OF_BUS else pa.nulls(count, field.type) for field in SCHEMA]

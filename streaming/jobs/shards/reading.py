@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -108,6 +108,33 @@ def read_rows(task: Task, partition: int, rows: pa.Table) -> tuple[pa.Table, Rea
         size=pc.sum(pc.binary_length(piece.rows["payload"])).as_py() or 0,
     )
     return as_bus_rows(piece.rows), reading
+
+
+class Keeper(Protocol):
+    """State of some clusters in a worker; ``token``: of the result that it follows from."""
+
+    token: str
+
+
+K = TypeVar("K", bound=Keeper)
+
+
+def held(shards: dict[tuple[str, int], K], task: Task, partition: int, make: Callable[[], K]) -> K:
+    """Return the state of a partition that a worker holds, or a new one; drop what other workers have applied since.
+
+    Args:
+        shards: held by this worker, by tables and partition.
+        task: its input.
+        partition: of the bus.
+        make: returns a state without any cluster.
+    """
+    tables = str(task.tables)
+    for key, shard in list(shards.items()):
+        if key[0] == tables and shard.token != task.tokens.get(key[1]):
+            del shards[key]
+    shard = shards.setdefault((tables, partition), make())
+    shard.token = ""  # until the task has ended: the state is half done if it fails
+    return shard
 
 
 def _offset_after(rows: pa.Table, end: int, begin: int) -> int:

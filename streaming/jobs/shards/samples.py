@@ -32,7 +32,7 @@ from streaming.delta.samples.isr_reconciliation import ReconciliationTable
 from streaming.delta.samples.newest import Newest
 from streaming.jobs.queries import BatchResult, Stopwatch, count_reasons, summed
 from streaming.jobs.shards.decoded_batch import fresh_rows, newest_log_ids, newest_positions
-from streaming.jobs.shards.reading import Reading, Task, by_partition, read_rows
+from streaming.jobs.shards.reading import Reading, Task, by_partition, held, read_rows
 from streaming.jobs.shards.rounds import Rounds, merged
 from streaming.jobs.shards.sample_rows import (
     LONGEST_REST_SECONDS,
@@ -158,17 +158,6 @@ HELD: Final[dict[tuple[str, int], SampleShard]] = {}
 """The shards of this worker, by tables and partition."""
 
 
-def shard_of(task: SampleTask, partition: int) -> SampleShard:
-    """Return the shard of a partition; drop those that another worker has applied since."""
-    tables = str(task.tables)
-    for key, shard in list(HELD.items()):
-        if key[0] == tables and shard.token != task.tokens.get(key[1]):
-            del HELD[key]
-    shard = HELD.setdefault((tables, partition), SampleShard(task.tables))
-    shard.token = ""  # until this task has ended: its rows are half done if it fails
-    return shard
-
-
 def apply_partitions(task: SampleTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Apply the rows of a task of Spark; yield the result."""
     with collected_after():
@@ -177,7 +166,7 @@ def apply_partitions(task: SampleTask, batches: Iterator[pa.RecordBatch]) -> Ite
 
 def applied_partition(task: SampleTask, partition: int, rows: pa.Table) -> SampleResult:
     """Apply the rows of one partition, in the order of their offsets."""
-    watch, shard = Stopwatch(), shard_of(task, partition)
+    watch, shard = Stopwatch(), held(HELD, task, partition, lambda: SampleShard(task.tables))
     rows, reading = read_rows(task, partition, rows)
     fresh = fresh_rows(rows, task)
     samples = read_samples(fresh)

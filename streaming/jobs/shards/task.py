@@ -36,7 +36,7 @@ from streaming.delta.log.definitions import file_layout
 from streaming.delta.projections.of_clusters import ClustersState, derived, recovered
 from streaming.delta.projections.shared_state import SharedState
 from streaming.jobs.queries import Stopwatch
-from streaming.jobs.shards.reading import Reading, Task, by_partition, packed, read_rows
+from streaming.jobs.shards.reading import Reading, Task, by_partition, held, packed, read_rows
 from streaming.jobs.shards.shard import Shard
 from streaming.runtime.memory import collected_after
 
@@ -152,7 +152,6 @@ class ClustersShard(Shard):
         """Begin a task. What was committed since the last one has changed nothing of these clusters."""
         self.shared.version = task.base
         self._open = task.incidents
-        self.token = ""  # until this task has ended: its state is half done if it fails
 
     def prepare(self, clusters: AbstractSet[ClusterId]) -> None:
         """Read the clusters that are not here; those that are, too, because a state is read as a whole."""
@@ -171,17 +170,6 @@ HELD: Final[dict[tuple[str, int], ClustersShard]] = {}
 """The shards of this worker, by tables and partition."""
 
 
-def shard_of(task: ShardTask, partition: int) -> ClustersShard:
-    """Return the shard of a partition at the version of a task; drop those that another worker has folded since."""
-    tables = str(task.tables)
-    for key, shard in list(HELD.items()):
-        if key[0] == tables and shard.token != task.tokens.get(key[1]):
-            del HELD[key]
-    shard = HELD.setdefault((tables, partition), ClustersShard(task.tables, task.base))
-    shard.begin(task)
-    return shard
-
-
 def fold_partitions(task: ShardTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Fold the rows of a task of Spark; yield the result.
 
@@ -195,7 +183,8 @@ def fold_partitions(task: ShardTask, batches: Iterator[pa.RecordBatch]) -> Itera
 
 def folded_partition(task: ShardTask, partition: int, rows: pa.Table) -> ShardResult:
     """Fold the rows of one partition, in the order of their offsets."""
-    watch, shard = Stopwatch(), shard_of(task, partition)
+    watch, shard = Stopwatch(), held(HELD, task, partition, lambda: ClustersShard(task.tables, task.base))
+    shard.begin(task)
     rows, reading = read_rows(task, partition, rows)
     sources = set(reading.consumed)
     shard.refused = Counter({source: count for source, count in task.refused.items() if source in sources})
