@@ -13,10 +13,8 @@ import pyarrow as pa
 from streaming.contracts.identifiers import LogPosition, Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.samples import BrokerMetricObserved
-from streaming.contracts.state import SourceState
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.log.positions import NO_LOG_IDS, changed_logs
-from streaming.delta.progress import ProgressTable
 from streaming.delta.quarantine import Quarantine
 from streaming.delta.samples.isr_reconciliation import ReconciliationTable
 from streaming.delta.samples.newest import NewestRows
@@ -27,8 +25,8 @@ from streaming.jobs.shards.sample_rows import (
     REST_PER_WORK,
     SMALL_SHARE,
     TABLE_OF,
+    SampleProgress,
     Samples,
-    SampleSources,
     read_samples,
 )
 
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     from streaming.delta.store.place import Place
 
 
-class NewestBatch:
+class NewestBatch(SampleProgress):
     """Writes the newest row per key to the tables of samples. Their one writer."""
 
     def __init__(self, directory: Place, policy: RetentionPolicy = KEEP_ALL) -> None:
@@ -48,38 +46,15 @@ class NewestBatch:
         Raises:
             TableRefused: a table is not ours, or newer than this program.
         """
-        self._clock, self._offsets = policy.clock, dict[str, int]()
+        self._clock = policy.clock
         self._rows = {kind: NewestRows(directory, table, policy) for kind, table in TABLE_OF.items()}
         self._quarantine = Quarantine(directory, Channel.SAMPLES, policy)
-        self._progress = ProgressTable(directory, Channel.SAMPLES)
-        self._sources = SampleSources(self._progress.sources(), self._quarantine.by_source())
+        super().__init__(directory, self._quarantine.by_source())
         for table in self._rows.values():
             # The job was killed before it stored how far it was: they come again, or their log is another one now.
             table.forget(table.sources - self._sources.positions.keys())
         self._reconciled = ReconciliationTable(directory, policy)
         self._reconciled.hold(self._rows[BrokerMetricObserved].rows)
-
-    @property
-    def positions(self) -> dict[str, int]:
-        """Position up to which the tables hold each source."""
-        return self._sources.positions
-
-    def position(self, source: str) -> int:
-        """Return the position up to which the tables hold a source, -1 for none. Newer records may come again."""
-        return self.at(source).position
-
-    def at(self, source: str) -> LogPosition:
-        """Return where the record stands up to which the tables hold a source."""
-        return self._sources.at(source)
-
-    def offset(self, name: str) -> int:
-        """Return the offset of the bus that is stored under a name, -1 for none."""
-        return self._progress.offset(name)
-
-    @property
-    def offsets(self) -> Mapping[str, int]:
-        """Offsets of the bus by name up to which the tables hold it, to be stored with the sources."""
-        return self._offsets
 
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
         """Go back where a log is another one now; return where its last applied record stood, by source.
@@ -96,10 +71,6 @@ class NewestBatch:
                 table.forget(begun_again)
             self._sources.go_back(now_at)
         return {source: before[source] for source in now_at}
-
-    def sources(self) -> tuple[list[SourceState], None]:
-        """Return the state of every source, and None: samples follow from no version of the change log."""
-        return self._sources.states(), None
 
     def check_ours(self) -> None:
         """Check that no other writer has claimed the tables.

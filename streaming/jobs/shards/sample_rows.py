@@ -31,6 +31,7 @@ from streaming.contracts.samples import (
 from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved, TopicSettingsObserved
 from streaming.contracts.state import SourceState
 from streaming.delta.log.positions import NO_LOG_IDS
+from streaming.delta.progress import ProgressTable
 from streaming.delta.quarantine import RefusedRecord
 from streaming.errors import InvalidObservation
 from streaming.jobs.shards.decoded_batch import decode_row
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from streaming.contracts.columns import Table
     from streaming.contracts.observations import Observation
+    from streaming.delta.store.place import Place
 
 # The table of each kind of sample.
 TABLE_OF: Final[dict[type[Observation], Table]] = {
@@ -196,3 +198,39 @@ class SampleSources:
         newest = max(moment, state.collected_at or moment)
         state = state._replace(cluster=cluster, observed_until=newest, collected_at=newest)
         self._states[cluster_id, source] = self._current(state)
+
+
+class SampleProgress:
+    """Progress of a batch of samples on the bus. Implements most of :class:`streaming.jobs.queries.BusProgress`."""
+
+    def __init__(self, directory: Place, quarantined: Mapping[str, int]) -> None:
+        """Begin with what is stored; ``quarantined``: as :class:`SampleSources` takes it."""
+        self._progress = ProgressTable(directory, Channel.SAMPLES)
+        self._sources = SampleSources(self._progress.sources(), quarantined)
+        self._offsets: dict[str, int] = {}
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """Position up to which the tables hold each source."""
+        return self._sources.positions
+
+    def position(self, source: str) -> int:
+        """Return the position up to which the tables hold a source, -1 for none. Newer records may come again."""
+        return self.at(source).position
+
+    def at(self, source: str) -> LogPosition:
+        """Return where the record stands up to which the tables hold a source."""
+        return self._sources.at(source)
+
+    def offset(self, name: str) -> int:
+        """Return the offset of the bus that is stored under a name, -1 for none."""
+        return self._progress.offset(name)
+
+    @property
+    def offsets(self) -> Mapping[str, int]:
+        """Offsets of the bus by name up to which the tables hold it, to be stored with the sources."""
+        return self._offsets
+
+    def sources(self) -> tuple[list[SourceState], None]:
+        """Return the state of every source, and None: samples follow from no version of the change log."""
+        return self._sources.states(), None

@@ -26,7 +26,6 @@ from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPoli
 from streaming.delta.log.positions import changed_logs
 from streaming.delta.log.queries import open_ours, plain, select, where_in
 from streaming.delta.log.writer import Writer
-from streaming.delta.progress import ProgressTable
 from streaming.delta.quarantine import Quarantine, RefusedRecord
 from streaming.delta.samples.isr_reconciliation import ReconciliationTable
 from streaming.delta.samples.newest import Newest
@@ -39,7 +38,7 @@ from streaming.jobs.shards.sample_rows import (
     REST_PER_WORK,
     SMALL_SHARE,
     TABLE_OF,
-    SampleSources,
+    SampleProgress,
     read_samples,
 )
 from streaming.runtime.memory import collected_after
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
     from streaming.bus.kafka.reader import KafkaReader
     from streaming.contracts.identifiers import ClusterId, LogPosition
     from streaming.contracts.observations import Observation
-    from streaming.contracts.state import SourceState
     from streaming.delta.log.cluster_files import Adds
     from streaming.delta.log.positions import LastCommon
     from streaming.delta.store.place import Place
@@ -206,7 +204,7 @@ def applied_partition(task: SampleTask, partition: int, rows: pa.Table) -> Sampl
 _SOURCES: Final = pa.schema([*((name, pa.string()) for name in _OF_SOURCE[:3]), (_OF_SOURCE[3], pa.int64())])
 
 
-class ShardedSamples:
+class ShardedSamples(SampleProgress):
     """Commits what executors have applied. The only writer of the tables of samples."""
 
     def __init__(self, directory: Place, bus: KafkaReader, policy: RetentionPolicy = KEEP_ALL) -> None:
@@ -224,37 +222,9 @@ class ShardedSamples:
         for table in TABLE_OF.values():
             give_each_its_files(directory, self._writers[table.name], table)
         self._quarantine = Quarantine(directory, Channel.SAMPLES, policy)
-        self._progress = ProgressTable(directory, Channel.SAMPLES)
-        self._sources = SampleSources(self._progress.sources(), self._quarantine.by_source())
+        super().__init__(directory, self._quarantine.by_source())
         self._reconciled = ReconciliationTable(directory, policy)
         self._reconciled.hold(plain(select(self._writers[BROKER_METRICS.name].table, BROKER_METRICS, _IS_METER)))
-        self._offsets: dict[str, int] = {}
-
-    @property
-    def positions(self) -> dict[str, int]:
-        """Position up to which the tables hold each source."""
-        return self._sources.positions
-
-    def position(self, source: str) -> int:
-        """Return the position up to which the tables hold a source, -1 for none. Newer records may come again."""
-        return self.at(source).position
-
-    def at(self, source: str) -> LogPosition:
-        """Return where the record stands up to which the tables hold a source."""
-        return self._sources.at(source)
-
-    def offset(self, name: str) -> int:
-        """Return the offset of the bus that is stored under a name, -1 for none."""
-        return self._progress.offset(name)
-
-    @property
-    def offsets(self) -> Mapping[str, int]:
-        """Offsets of the bus by name up to which the tables hold it, to be stored with the sources."""
-        return self._offsets
-
-    def sources(self) -> tuple[list[SourceState], None]:
-        """Return the state of every source, and None: samples follow from no version of the change log."""
-        return self._sources.states(), None
 
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
         """Go back where a log is another one now; return where its last applied record stood, by source.
