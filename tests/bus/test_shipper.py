@@ -317,6 +317,24 @@ def test_what_the_directory_deleted_at_its_bound_is_told(
     assert shipper.counts.lost_bytes == min(kept) - [*lost][1]
 
 
+def test_how_long_a_log_waits_is_there_at_every_moment_of_a_round_that_is_refused(
+    heartbeat: Heartbeats, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oldest: list[list[int]] = []
+    shipper = Shipper(tmp_path, bus_settings("127.0.0.1:1"), delivery_seconds=0.2)
+    monkeypatch.setattr(
+        "streaming.bus.kafka.shipper.sync_file", lambda _: oldest.append([*shipper.counts.oldest.values()])
+    )
+    with closing(publisher_of(tmp_path)) as publisher:
+        publisher.publish([heartbeat(1)])
+        assert shipper.lock()
+        for _ in range(2):
+            with pytest.raises(IsrwatchError):
+                shipper.round()
+    shipper.close()
+    assert [len(moments) for moments in oldest] == [0, 1]
+
+
 def test_of_one_directory_one_process_is_the_shipper(settings: KafkaBusSettings, tmp_path: Path) -> None:
     first, second = Shipper(tmp_path, settings), Shipper(tmp_path, settings)
     assert (first.lock(), second.lock()) == (True, False)

@@ -257,11 +257,18 @@ class Shipper:
                 self._begin_again_where_replaced(log, shipped)
             self._skip_deleted(log, shipped, end)
             self.counts.waiting[log] = max(end - shipped.end, 0)
-            self.counts.oldest.pop(log, None)
-            if end > shipped.end and (records := self._read(log, shipped, end)):
-                if (moment := collected_at(records[0].payload)) is not None:
-                    self.counts.oldest[log] = moment
+            records = self._read(log, shipped, end) if end > shipped.end else []
+            self._note_oldest(log, records)
+            if records:
                 yield log, records
+
+    def _note_oldest(self, log: Log, records: list[LogRecord]) -> None:
+        """Note since when a log waits, in one step: another thread may be asked at any moment."""
+        moment = collected_at(records[0].payload) if records else None
+        if moment is None:
+            self.counts.oldest.pop(log, None)
+        else:
+            self.counts.oldest[log] = moment
 
     def has_moved(self, channel: Channel) -> bool:
         """Return whether a log of a channel was begun, written or cut since the last round."""
