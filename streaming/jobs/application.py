@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
 
@@ -26,13 +26,13 @@ from streaming.delta.projections.rollback import roll_back
 from streaming.delta.store.exclusive import prove_exclusive
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.driver.incidents import IncidentsBatch
-from streaming.jobs.driver.kafka_batch import KafkaBatch
-from streaming.jobs.driver.replication import ProjectionThread, ReplicationBatch
-from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.driver.projection_thread import ProjectionThread
 from streaming.jobs.metrics import PREFIX, JobMetrics, Reporter
-from streaming.jobs.queries import FrameBatch, OpenedQuery, QueryDefinition
-from streaming.jobs.shards.batch import ShardedBatch
-from streaming.jobs.shards.samples import ShardedSamples
+from streaming.jobs.queries import OpenedQuery, QueryDefinition
+from streaming.jobs.shards.batch import ReplicationBatch
+from streaming.jobs.shards.deriving import FoldInDriver, FoldOnExecutors
+from streaming.jobs.shards.samples import SampleBatch, SampleResult, SampleTask, apply_partitions
+from streaming.jobs.shards.workers import OnExecutors
 from streaming.jobs.streams import bus_options, bus_source
 from streaming.jobs.streams.kafka_source import kafka_stream
 from streaming.jobs.supervised import SupervisedQuery
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from streaming.delta.store.place import Place
-    from streaming.jobs.driver.kafka_batch import OffsetBatch
     from streaming.jobs.queries import BusProgress, JobLocations
+    from streaming.jobs.shards.deriving import FoldWorkers
     from streaming.settings import JobSettings
 
 SECONDS_BETWEEN_CHECKS: Final = 0.2
@@ -307,21 +307,18 @@ def _open_incidents(places: JobLocations, settings: JobSettings) -> OpenedQuery:
 
 
 def _open_replication(places: JobLocations, settings: JobSettings) -> OpenedQuery:
-    if places.kafka is not None and places.on_executors:
-        gaps = None
-        if shards_fold_incidents(settings, places):
-            gaps = IncidentGaps.of_seconds(settings.incident_gap_seconds, settings.incident_rolling_gap_seconds)
-        sharded = ShardedBatch(places.tables, places.kafka, places.retention, settings.projection_seconds, gaps)
-        rest = ProjectionThread(sharded.project, settings.projection_seconds, sharded.is_overdue)
-        return OpenedQuery(batch=sharded, progress=sharded, background=rest)
-    read = partial(DirectoryReader(places.bus).read, Channel.REPLICATION)
-    published = _repeated_blocks(places) if places.kafka is None else None  # only our own source leaves blocks out
-    batch = ReplicationBatch(places.tables, places.retention, read, published)
-    tables, shared = batch.projections, batch.shared
-    background = ProjectionThread(
-        partial(tables.project, shared), settings.projection_seconds, partial(tables.is_due, shared)
-    )
-    return OpenedQuery(batch=batch, progress=batch, background=background)
+    workers: FoldWorkers
+    if places.on_executors:
+        workers = FoldOnExecutors(settings.projection_seconds)
+    else:
+        published = _repeated_blocks(places) if places.kafka is None else None  # only our own source leaves blocks out
+        workers = FoldInDriver(partial(DirectoryReader(places.bus).read, Channel.REPLICATION), published)
+    gaps = None
+    if shards_fold_incidents(settings, places):
+        gaps = IncidentGaps.of_seconds(settings.incident_gap_seconds, settings.incident_rolling_gap_seconds)
+    batch = ReplicationBatch(places.tables, places.retention, workers, places.kafka, gaps)
+    background = ProjectionThread(batch.project, settings.projection_seconds, batch.is_due)
+    return OpenedQuery(batch=batch, on_executors=places.on_executors, progress=batch, background=background)
 
 
 def _repeated_blocks(places: JobLocations) -> Path:
@@ -330,11 +327,9 @@ def _repeated_blocks(places: JobLocations) -> Path:
 
 
 def _open_samples(places: JobLocations, _settings: JobSettings) -> OpenedQuery:
-    if places.kafka is not None and places.on_executors:
-        sharded = ShardedSamples(places.tables, places.kafka, places.retention)
-        return OpenedQuery(batch=sharded, progress=sharded)
-    batch = NewestBatch(places.tables, places.retention)
-    return OpenedQuery(batch=batch, progress=batch)
+    workers = OnExecutors[SampleTask, SampleResult](apply_partitions) if places.on_executors else None
+    batch = SampleBatch(places.tables, places.retention, workers, places.kafka)
+    return OpenedQuery(batch=batch, on_executors=places.on_executors, progress=batch)
 
 
 def _open_on_same_bus(
@@ -345,12 +340,8 @@ def _open_on_same_bus(
 ) -> OpenedQuery:
     """Open, and go back where a log of the directory is another one than before: it must have what was applied last."""
     opened = open_query(places, settings)
-    if opened.progress is None:
+    if opened.progress is None or places.kafka is not None:  # records of Kafka say themselves of which log they are
         return opened
-    if isinstance(opened.batch, FrameBatch):
-        return opened
-    if places.kafka is not None:  # the records say themselves of which log they are
-        return replace(opened, batch=KafkaBatch(cast("OffsetBatch", opened.batch), channel, places.kafka))
     bus = DirectoryReader(places.bus)
     before = opened.progress.go_back(bus.logs(channel), partial(bus.last_common, channel))
     return replace(opened, notes=tuple(_note(channel, source, opened.progress.at(source)) for source in sorted(before)))

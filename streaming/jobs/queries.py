@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # ships no types
 from pyspark.errors import PySparkException
@@ -24,7 +24,6 @@ from streaming.jobs.spark_errors import spark_failure
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
@@ -110,9 +109,9 @@ class BusProgress(Protocol):
 
 
 class Batch(Protocol):
-    """Applies each micro-batch, in the driver. The only writer of the query's tables."""
+    """Applies each micro-batch. The only writer of the query's tables."""
 
-    def apply(self, rows: pa.Table) -> BatchResult:
+    def apply(self, rows: Any) -> BatchResult:  # noqa: ANN401 - an Arrow table, or a frame of Spark
         """Apply rows of the stream; a batch that comes again changes nothing."""
 
     def check_ours(self) -> None:
@@ -121,17 +120,6 @@ class Batch(Protocol):
         Raises:
             TableRefused: another one has.
         """
-
-
-@runtime_checkable
-class FrameBatch(Protocol):
-    """Applies each micro-batch where its rows are, on Spark's executors; only its driver writes the query's tables."""
-
-    def outcome(self, frame: DataFrame) -> BatchResult:
-        """Apply rows of the stream; a batch that comes again changes nothing."""
-
-    def check_ours(self) -> None:
-        """Check that no other writer has claimed the tables, as :meth:`Batch.check_ours`."""
 
 
 class BatchListener(Protocol):
@@ -165,13 +153,15 @@ class OpenedQuery:
 
     Attributes:
         batch: applies micro-batches.
+        on_executors: it is given frames of Spark, whose rows stay on executors; else the rows.
         progress: how far ``batch`` has applied the bus; None: the query reads no bus.
         background: the writer that runs behind the batches; None: nothing does.
         notes: what the user should know, one sentence each.
         after: the version of the change log that the tables have applied, if the query follows it.
     """
 
-    batch: Batch | FrameBatch
+    batch: Batch
+    on_executors: bool = False
     progress: BusProgress | None = None
     background: BackgroundWriter | None = None
     notes: tuple[str, ...] = ()
@@ -216,9 +206,10 @@ class QueryRun:
         self,
         name: str,
         rows: DataFrame,
-        batch: Batch | FrameBatch,
+        batch: Batch,
         applied: BatchListener,
         *,
+        on_executors: bool,
         checkpoint: Path,
         trigger_seconds: float,
     ) -> None:
@@ -231,6 +222,7 @@ class QueryRun:
             rows: the stream.
             batch: applies its micro-batches.
             applied: called for every batch that was applied.
+            on_executors: the batch is given frames, else rows.
             checkpoint: the folder of all checkpoints. What an earlier run left in it is deleted: the tables alone say
                 where reading starts, and an old checkpoint could only name another place.
             trigger_seconds: pause between micro-batches, 0 for none.
@@ -239,7 +231,7 @@ class QueryRun:
             SparkEnded: Spark cannot begin.
             ConfigurationError: an old checkpoint cannot be deleted.
         """
-        self._name, self._batch, self._applied = name, batch, applied
+        self._name, self._batch, self._applied, self._on_executors = name, batch, applied, on_executors
         self._raised: Exception | None = None
         self._reporting, self._reported = Lock(), -1
         _delete(checkpoint / name)
@@ -278,8 +270,8 @@ class QueryRun:
 
     def _outcome(self, frame: DataFrame) -> tuple[BatchResult, dict[str, float]]:
         """Apply a batch; return what it did, and the seconds of the stages before."""
-        if isinstance(self._batch, FrameBatch):
-            return self._batch.outcome(frame), {}
+        if self._on_executors:
+            return self._batch.apply(frame), {}
         began, rows = time.perf_counter(), frame.toArrow()
         seconds = time.perf_counter() - began
         return self._batch.apply(rows), {"toArrow": seconds}

@@ -8,7 +8,7 @@ Knows queries and time, nothing of what they do.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
 from pyspark.errors import PySparkException
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
     from streaming.contracts.identifiers import LogPosition
-    from streaming.jobs.queries import Batch, BatchListener, BatchResult, JobBus, JobLocations, QueryDefinition, Run
+    from streaming.jobs.queries import BatchListener, BatchResult, JobBus, JobLocations, QueryDefinition, Run
     from streaming.settings import JobSettings
 
 FIRST_PAUSE_SECONDS: Final = 1.0
@@ -90,7 +90,7 @@ class SupervisedQuery:
     def _open(self) -> None:
         opened = self.definition.open(self._places, self._settings)
         self.batch, self.progress, self.background = opened.batch, opened.progress, opened.background
-        self._after = opened.after
+        self._after, self._on_executors = opened.after, opened.on_executors
         for note in opened.notes:
             self._report(note)
 
@@ -139,14 +139,20 @@ class SupervisedQuery:
         pause = self.definition.trigger_seconds(self._settings)
         if self.definition.stream is None:
             path = self._places.tables / PARTITION_CHANGES.name
-            batch = cast("Batch", self.batch)
-            return ChangesRun(self.name, path, self._after, batch, self.applied, trigger_seconds=pause)
+            return ChangesRun(self.name, path, self._after, self.batch, self.applied, trigger_seconds=pause)
         try:
             rows = self.definition.stream(spark, self._places, self._settings, self.progress)
         except PySparkException as error:  # it starts a Python worker to ask for the schema
             raise spark_failure(error) from error
-        checkpoint = self._places.checkpoint
-        return QueryRun(self.name, rows, self.batch, self.applied, checkpoint=checkpoint, trigger_seconds=pause)
+        return QueryRun(
+            self.name,
+            rows,
+            self.batch,
+            self.applied,
+            on_executors=self._on_executors,
+            checkpoint=self._places.checkpoint,
+            trigger_seconds=pause,
+        )
 
     def check(self, spark: SparkSession) -> None:
         """Handle a failure; start again after the pause."""

@@ -28,10 +28,10 @@ from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK, BrokerOffsetsObserved
 from streaming.jobs.application import QUERIES, register_sources
 from streaming.jobs.driver import samples
-from streaming.jobs.driver.samples import NewestBatch
 from streaming.jobs.queries import JobLocations, QueryRun
 from streaming.jobs.session import build_session
 from streaming.jobs.shards.sample_rows import read_samples
+from streaming.jobs.shards.samples import SampleBatch
 from streaming.jobs.streams.bus_source import arrow_batches
 from streaming.settings import JobSettings
 from tests.benchmarks._cluster import SEGMENT_BYTES, Topics
@@ -114,7 +114,7 @@ class Bus:
             hidden.rename(path)
 
 
-class Timed(NewestBatch):
+class Timed(SampleBatch):
     """Says what its batches cost."""
 
     def __init__(self, directory: Path) -> None:

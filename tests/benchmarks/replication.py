@@ -26,9 +26,9 @@ from streaming.bus.frames import BusFrame
 from streaming.contracts.codec import decode
 from streaming.contracts.observations import Channel, Heartbeat
 from streaming.jobs.application import Application
-from streaming.jobs.driver.replication import ReplicationBatch
 from streaming.jobs.queries import JobLocations
 from streaming.jobs.session import build_session
+from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.runtime.jars import DELTA, jar_paths
 from streaming.settings import JobSettings
 from tests.benchmarks._cluster import SOURCE, Cluster, open_log
@@ -73,8 +73,7 @@ class Job:
 
     def committed(self, sequence: int) -> float:
         """Wait until an observation is applied; give when its commit became visible."""
-        shared = self.batch.shared
-        while max((source.sequence for source in list(shared.state.sources.values())), default=0) < sequence:
+        while max((source.sequence for source in self.batch.sources()[0]), default=0) < sequence:
             if not self.thread.is_alive():
                 raise SystemExit("the job ended")
             time.sleep(0.002)

@@ -24,7 +24,8 @@ from streaming.bus.kafka.reader import KafkaReader, TopicOffsets
 from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.contracts.observations import Channel
 from streaming.jobs.shards import reading
-from streaming.jobs.shards.batch import ShardedBatch
+from streaming.jobs.shards.batch import ReplicationBatch
+from streaming.jobs.shards.deriving import FoldOnExecutors
 from streaming.runtime.memory import return_freed_memory
 from streaming.settings import KafkaBusSettings
 from tests.benchmarks._cluster import CLUSTER, CLUSTER_ID, SOURCE, Cluster
@@ -153,13 +154,13 @@ def main() -> None:
     arguments = options(__doc__, clusters=[1, 10, 50], partitions=100_000, changed=5_000)
     shown = set(arguments.clusters)
     with tempfile.TemporaryDirectory() as folder:
-        batch = ShardedBatch(Path(folder), Bus(), project_seconds=0.0, gaps=IncidentGaps())
+        batch = ReplicationBatch(Path(folder), workers=FoldOnExecutors(0.0), bus=Bus(), gaps=IncidentGaps())
         print("clusters  partitions  to the executor  to the driver  driver's memory  a partition in its shard")
         for number in range(max(shown)):
             with ExitStack() as stack:
                 pipe, _ = stack.enter_context(child(execute, number, arguments.partitions))
                 frame = Frame(pipe, 0)
-                batch.outcome(cast("Any", frame))
+                batch.apply(cast("Any", frame))
                 if number + 1 in shown:
                     each = frame.told.memory / arguments.partitions
                     print(
@@ -171,14 +172,14 @@ def main() -> None:
                     changes(batch, pipe, arguments.changed)
 
 
-def changes(batch: ShardedBatch, pipe: Pipe, changed: int) -> None:
+def changes(batch: ReplicationBatch, pipe: Pipe, changed: int) -> None:
     """Print what changes of one cluster cost in each part, the mean of some batches."""
     stages: Counter[str] = Counter()
     driver = executor = 0.0
     for _ in range(ROUNDS):
         frame = Frame(pipe, changed)
         began = time.process_time()
-        batch.outcome(cast("Any", frame))
+        batch.apply(cast("Any", frame))
         driver += time.process_time() - began
         executor += frame.told.seconds
         stages.update(frame.result.result.stages)

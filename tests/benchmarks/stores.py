@@ -22,7 +22,7 @@ from deltalake import write_deltalake
 from exporters.read_model.reader import TablesReader
 from streaming.delta.changes.log import ChangeLog, in_commit
 from streaming.delta.log.storage import table_at
-from streaming.delta.projections.projections import Projections
+from streaming.delta.projections.tables import DerivedTables
 from streaming.delta.store.place import place_of
 from tests.benchmarks._running import options, spread
 from tests.delta.test_change_log import changed
@@ -61,7 +61,7 @@ def commits(place: Place, rows: pa.Table, count: int) -> None:
 def followed(place: Place, rows: pa.Table, count: int) -> None:
     """Print how long it takes from the beginning of a commit until an exporter has its rows."""
     log, delays = ChangeLog(place), list[float]()
-    Projections(place).recover(log.version)
+    DerivedTables(place)
     reader = TablesReader(place)
     reader.refresh()
     for number in range(count):

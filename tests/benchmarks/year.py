@@ -48,8 +48,8 @@ from streaming.delta.log import maintenance
 from streaming.delta.log.maintenance import RetentionPolicy
 from streaming.delta.progress import ProgressTable
 from streaming.jobs.driver.incidents import IncidentsBatch
-from streaming.jobs.driver.replication import ReplicationBatch
-from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.shards.batch import ReplicationBatch
+from streaming.jobs.shards.samples import SampleBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from tests.benchmarks._cluster import SOURCE, Cluster
 from tests.benchmarks._processes import peak
@@ -141,7 +141,7 @@ class Year:
         policy = RetentionPolicy(self.size.history_days, reader_minutes=READER_MINUTES, clock=lambda: self.cluster.now)
         self.replication = ReplicationBatch(self.directory, policy)
         self.incidents = IncidentsBatch(self.directory, 60.0, 900.0, policy)
-        self.offsets = NewestBatch(self.directory, policy)
+        self.offsets = SampleBatch(self.directory, policy)
         self.progress = ProgressTable(self.directory, Channel.REPLICATION, policy)
 
     def day(self, number: int) -> None:
@@ -211,11 +211,11 @@ class Year:
 
     def derive(self) -> None:
         """Bring every table up to the change log."""
-        shared = self.replication.shared
-        self.replication.projections.project(shared)
-        self.progress.replace([(source, SourceLag()) for source in shared.sources()[0]], shared.version)
+        self.replication.project()
+        sources, version = self.replication.sources()
+        self.progress.replace([(source, SourceLag()) for source in sources], version)
         path = self.directory / PARTITION_CHANGES.name
-        self.incidents.apply(rows_between(path, self.incidents.version, shared.version))
+        self.incidents.apply(rows_between(path, self.incidents.version, version))
 
     def measure(self) -> Measured:
         """Measure small commits, starts and what they take, and the disk after a round of maintenance."""
@@ -255,7 +255,7 @@ def start(pipe: Pipe, directory: Path, history_days: int) -> None:
     began = time.perf_counter()
     ReplicationBatch(directory, policy)
     IncidentsBatch(directory, 60.0, 900.0, policy)
-    NewestBatch(directory, policy)
+    SampleBatch(directory, policy)
     TablesReader(directory).refresh()
     pipe.send((time.perf_counter() - began, peak()))
 

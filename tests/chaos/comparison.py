@@ -19,8 +19,8 @@ from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.delta.log.writer import GENERATION
 from streaming.delta.progress import ProgressTable
 from streaming.jobs.driver.incidents import IncidentsBatch
-from streaming.jobs.driver.replication import ReplicationBatch
-from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.shards.batch import ReplicationBatch
+from streaming.jobs.shards.samples import SampleBatch
 from streaming.settings import JobSettings
 from tests.chaos.stage import ChaosStage
 from tests.end_to_end.model_trace import recorded, steps
@@ -50,13 +50,13 @@ def undisturbed(bus: Path, tables: Path) -> None:
     """Apply a whole bus at once, without Spark and without harm."""
     replication = ReplicationBatch(tables)
     replication.apply(_whole(bus, Channel.REPLICATION))
-    replication.projections.project(replication.shared)
+    replication.project()
     states, version = replication.sources()
     ProgressTable(tables, Channel.REPLICATION).replace([(state, SourceLag()) for state in states], version)
     settings = JobSettings()
     incidents = IncidentsBatch(tables, settings.incident_gap_seconds, settings.incident_rolling_gap_seconds)
-    incidents.apply(rows_between(tables / PARTITION_CHANGES.name, BEFORE_FIRST, replication.shared.version))
-    NewestBatch(tables).apply(_whole(bus, Channel.SAMPLES))
+    incidents.apply(rows_between(tables / PARTITION_CHANGES.name, BEFORE_FIRST, replication.version))
+    SampleBatch(tables).apply(_whole(bus, Channel.SAMPLES))
 
 
 def _whole(bus: Path, channel: Channel) -> pa.Table:

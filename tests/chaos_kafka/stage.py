@@ -24,8 +24,8 @@ from deploy.sandbox.waiting import wait_until
 from deploy.sandbox.writer import TopicWriter
 from streaming.bus.directory import DirectoryReader
 from streaming.contracts.observations import Channel
-from streaming.jobs.driver.replication import ReplicationBatch
-from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.shards.batch import ReplicationBatch
+from streaming.jobs.shards.samples import SampleBatch
 from streaming.sources.metadata_log.quorum import Bootstrap
 from streaming.sources.protocol.addresses import parse_servers
 from streaming.sources.protocol.connection import dialer
@@ -122,11 +122,11 @@ class Side:
         for source in reader.end_positions(Channel.REPLICATION):
             if batches := list(rows_of_log(reader, Channel.REPLICATION, source)):
                 replication.apply(pa.Table.from_batches(batches))
-        replication.projections.project(replication.shared)
+        replication.project()
 
     def fold_samples(self) -> None:
         """Apply the samples on the bus in the same way."""
-        reader, samples = DirectoryReader(self.pipeline.bus), NewestBatch(self.pipeline.tables)
+        reader, samples = DirectoryReader(self.pipeline.bus), SampleBatch(self.pipeline.tables)
         for source in reader.end_positions(Channel.SAMPLES):
             if batches := list(rows_of_log(reader, Channel.SAMPLES, source)):
                 samples.apply(pa.Table.from_batches(batches))

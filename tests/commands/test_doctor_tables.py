@@ -47,7 +47,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     publish(places.bus)
     query: Any = SupervisedQuery("replication", QUERIES["replication"], JobSettings(), places, print)
     query.batch.apply(pa.Table.from_batches(rows_of_log(DirectoryReader(places.bus), Channel.REPLICATION, LOG)))
-    query.batch.projections.project(query.batch.shared)
+    query.batch.project()
     Reporter([query], places).report()
     return folder
 

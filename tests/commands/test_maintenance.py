@@ -27,7 +27,7 @@ from streaming.contracts.observations import Channel, ControllerObserved, Source
 from streaming.contracts.state import SourceLag
 from streaming.delta.log.queries import read_all
 from streaming.delta.progress import ProgressTable
-from streaming.jobs.driver.replication import ReplicationBatch
+from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from tests.changes.conftest import SECOND, Story
 
@@ -72,7 +72,7 @@ def apply(folder: Path) -> None:
     tables = folder / "tables"
     batch = ReplicationBatch(tables)
     batch.apply(pa.Table.from_pylist(frames(folder), schema=SCHEMA))
-    batch.projections.project(batch.shared)
+    batch.project()
     states, version = batch.sources()
     ProgressTable(tables, Channel.REPLICATION).replace([(state, SourceLag()) for state in states], version)
 

@@ -11,8 +11,9 @@ import pytest
 from streaming.changes.advice.slow_brokers import LEAST_HISTORY, BrokerSpeed, SpeedSample, after_round
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.sample_tables import BROKER_SPEED
-from streaming.delta.samples.newest import TAKES_OVER_AFTER, NewestRows
+from streaming.delta.samples.newest import TAKES_OVER_AFTER
 from tests.jobs.driver.test_batch import rows as rows_of
+from tests.plugins.derived import StoredNewest
 
 SECOND = 1_000_000
 ROUND = 10 * SECOND
@@ -58,10 +59,10 @@ def expected(rounds: list[dict[BrokerId, SpeedSample]]) -> dict[int, tuple[Any, 
 @pytest.mark.parametrize("batch", [1, 7, len(ROUNDS)])
 @pytest.mark.parametrize("restarts", [False, True])
 def test_in_any_batches_and_restarts_the_rule_sees_rounds_singly(tmp_path: Path, batch: int, *, restarts: bool) -> None:
-    table = NewestRows(tmp_path, BROKER_SPEED)
+    table = StoredNewest(tmp_path, BROKER_SPEED)
     for begin in range(0, len(ROUNDS), batch):
         if restarts:
-            table = NewestRows(tmp_path, BROKER_SPEED)
+            table = StoredNewest(tmp_path, BROKER_SPEED)
         rounds = [columns(samples, (begin + place) * ROUND) for place, samples in enumerate(ROUNDS[begin:][:batch])]
         table.put(pa.concat_tables(rounds))
         if begin + batch == LEAST_HISTORY + 6 or batch == 1:
@@ -71,7 +72,7 @@ def test_in_any_batches_and_restarts_the_rule_sees_rounds_singly(tmp_path: Path,
 
 
 def test_a_slow_broker_is_in_the_table_with_its_reasons_and_since_when(tmp_path: Path) -> None:
-    table = NewestRows(tmp_path, BROKER_SPEED)
+    table = StoredNewest(tmp_path, BROKER_SPEED)
     for number, samples in enumerate(ROUNDS[: LEAST_HISTORY + 6]):
         table.put(columns(samples, number * ROUND))
     one, *others = sorted(rows_of(tmp_path, BROKER_SPEED.name), key=lambda row: row["broker"])
@@ -81,7 +82,7 @@ def test_a_slow_broker_is_in_the_table_with_its_reasons_and_since_when(tmp_path:
 
 
 def test_a_round_that_comes_again_or_is_older_changes_nothing(tmp_path: Path) -> None:
-    table = NewestRows(tmp_path, BROKER_SPEED)
+    table = StoredNewest(tmp_path, BROKER_SPEED)
     for number, samples in enumerate(ROUNDS[:14]):
         table.put(columns(samples, number * ROUND))
     before = concluded(tmp_path)
@@ -91,7 +92,7 @@ def test_a_round_that_comes_again_or_is_older_changes_nothing(tmp_path: Path) ->
 
 
 def test_another_source_takes_over_only_when_the_first_one_is_silent_and_clusters_are_apart(tmp_path: Path) -> None:
-    table = NewestRows(tmp_path, BROKER_SPEED)
+    table = StoredNewest(tmp_path, BROKER_SPEED)
     table.put(columns(ROUNDS[0], 0))
     table.put(columns(ROUNDS[0], SECOND, source="samples:b"))
     assert {len(row[4]) for row in concluded(tmp_path).values()} == {1}
@@ -102,7 +103,7 @@ def test_another_source_takes_over_only_when_the_first_one_is_silent_and_cluster
 
 
 def test_a_broker_that_is_not_measured_for_long_is_forgotten_with_its_history(tmp_path: Path) -> None:
-    table = NewestRows(tmp_path, BROKER_SPEED)
+    table = StoredNewest(tmp_path, BROKER_SPEED)
     table.put(columns(ROUNDS[0], 0))
     others = {broker: USUAL for broker in BROKERS if broker != ONE}
     for number in range(1, 9):
@@ -114,7 +115,7 @@ def test_a_broker_that_is_not_measured_for_long_is_forgotten_with_its_history(tm
 def test_who_was_away_for_long_begins_anew_however_rounds_are_cut(tmp_path: Path, *, is_one_batch: bool) -> None:
     others = {broker: USUAL for broker in BROKERS if broker != ONE}
     rounds = [columns(ROUNDS[0] if number in (0, 8) else others, number * ROUND) for number in range(9)]
-    table = NewestRows(tmp_path, BROKER_SPEED)
+    table = StoredNewest(tmp_path, BROKER_SPEED)
     for batch in [pa.concat_tables(rounds)] if is_one_batch else rounds:
         table.put(batch)
     assert {broker: len(row[4]) for broker, row in concluded(tmp_path).items()} == {1: 1, 2: 9, 3: 9, 4: 9, 5: 9}
@@ -123,8 +124,8 @@ def test_who_was_away_for_long_begins_anew_however_rounds_are_cut(tmp_path: Path
 def test_a_round_that_comes_again_counts_as_it_came_first_in_one_batch_and_in_two(tmp_path: Path) -> None:
     """A collector that was killed measures a round anew."""
     first, again = ({broker: USUAL._replace(response_micros=micros) for broker in BROKERS} for micros in (4_000, 6_000))
-    NewestRows(tmp_path / "one", BROKER_SPEED).put(pa.concat_tables([columns(first, ROUND), columns(again, ROUND)]))
-    in_two = NewestRows(tmp_path / "two", BROKER_SPEED)
+    StoredNewest(tmp_path / "one", BROKER_SPEED).put(pa.concat_tables([columns(first, ROUND), columns(again, ROUND)]))
+    in_two = StoredNewest(tmp_path / "two", BROKER_SPEED)
     for samples in (first, again):
         in_two.put(columns(samples, ROUND))
     assert concluded(tmp_path / "one") == concluded(tmp_path / "two") == expected([first])

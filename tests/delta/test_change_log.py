@@ -16,13 +16,13 @@ from streaming.delta.changes.log import NOTHING_APPLIED, UNCOMMITTED, ChangeLog,
 from streaming.delta.changes.reader import rows_between
 from streaming.delta.log.queries import query
 from streaming.delta.log.table_log import actions_of
-from streaming.delta.projections.projections import Projections
 from streaming.delta.projections.shared_state import SharedState
 from streaming.delta.state import apply_changes
 from streaming.errors import TableRefused
 from tests.changes.conftest import LAG, Story
 from tests.examples import examples
 from tests.jobs.driver.test_batch import rows as rows_in
+from tests.plugins.derived import Projections
 from tests.plugins.played import decoded
 from tests.strategies import streams
 

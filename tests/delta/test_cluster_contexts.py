@@ -20,7 +20,7 @@ from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.incidents.contexts import read_contexts
 from streaming.delta.incidents.rows import rows_of
-from streaming.jobs.driver.replication import ReplicationBatch
+from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.sources.simulated import SimulatedSource, load_scenario
 
@@ -86,7 +86,7 @@ def test_a_start_knows_of_a_cluster_what_was_known_at_that_version(tmp_path: Pat
     for number, rows in enumerate(batches(name), start=1):
         batch.apply(rows)
         if number == projected:
-            batch.projections.project(batch.shared)
+            batch.project()
     by_version = followed(tmp_path)
     assert len(by_version) >= BATCHES - 1
     for version, contexts in by_version.items():

@@ -31,11 +31,11 @@ from streaming.delta.incidents.table import IncidentsTable
 from streaming.delta.log.queries import query, read_all
 from streaming.delta.log.writer import Writer
 from streaming.delta.progress import ProgressTable
-from streaming.delta.projections.projections import Projections
 from streaming.delta.projections.shared_state import SharedState
 from streaming.errors import ConfigurationError
 from tests.changes.conftest import LAG, START, Story
 from tests.examples import examples
+from tests.plugins.derived import Projections
 from tests.plugins.played import decoded
 
 HOUR = 3600

@@ -15,8 +15,8 @@ from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import Channel, Heartbeat, Observation, SnapshotReason, SourceKind
 from streaming.contracts.sample_blocks import BrokerMetricsObserved
 from streaming.contracts.samples import BrokerMetricObserved
-from streaming.jobs.driver.replication import ReplicationBatch
-from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.shards.batch import ReplicationBatch
+from streaming.jobs.shards.samples import SampleBatch
 from streaming.sources.polling.view import ClusterView, PartitionView, snapshot, steps
 from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.jobs.driver.test_batch import published, rows
@@ -74,12 +74,12 @@ class Life:
         self.directory = directory
         self.source = source()
         self._replication = ReplicationBatch(directory)
-        self._metrics = NewestBatch(directory)
+        self._metrics = SampleBatch(directory)
         self._positions: Counter[Channel] = Counter()
 
     def restart(self) -> None:
         self._replication = ReplicationBatch(self.directory)
-        self._metrics = NewestBatch(self.directory)
+        self._metrics = SampleBatch(self.directory)
 
     def replicate(self, observations: Iterable[Observation]) -> None:
         told = list(observations)

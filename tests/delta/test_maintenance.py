@@ -28,10 +28,11 @@ from streaming.delta.log.queries import read_all
 from streaming.delta.log.table_log import delete_log_before, log_entries, newest_checkpoint
 from streaming.delta.log.writer import OVERWRITE, Writer
 from streaming.delta.progress import ProgressTable
-from streaming.delta.projections.projections import Projections
 from streaming.delta.projections.shared_state import SharedState
 from streaming.errors import TableRefused
+from streaming.jobs.shards.batch import ReplicationBatch
 from tests.delta.test_change_log import changed
+from tests.plugins.derived import Projections
 from tests.plugins.played import decoded
 
 PAST = dt.date(2023, 12, 1)
@@ -284,9 +285,9 @@ def test_state_tables_that_know_more_than_the_changes_are_refused(tmp_path: Path
     shutil.rmtree(path)
     if not is_gone:
         (tmp_path / "copy").rename(path)
-    older = ChangeLog(tmp_path)
+    ChangeLog(tmp_path)
     with pytest.raises(TableRefused, match=r"up to version 5 .* bring back the whole folder"):
-        Projections(tmp_path).recover(older.version)
+        ReplicationBatch(tmp_path)
 
 
 @pytest.mark.usefixtures("often")

@@ -15,9 +15,10 @@ from streaming.contracts import health
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, REPLICA_OFFSETS
 from streaming.contracts.slopes import BYTES_WINDOW, LAG_WINDOW, Slope, seconds_left, slope_after
-from streaming.delta.samples.newest import NewestRows, key_numbers, lag_distance, with_slopes
+from streaming.delta.samples.newest import key_numbers, lag_distance, with_slopes
 from tests.examples import examples
 from tests.jobs.driver.test_batch import rows as rows_of
+from tests.plugins.derived import StoredNewest
 
 OFFSETS = st.none() | st.integers(0, 4) | st.integers(0, 2**62)
 SAMPLES = st.lists(
@@ -105,9 +106,9 @@ def test_the_newest_of_each_key_stays_and_tells_since_when_it_is_behind(
     tmp_path_factory: pytest.TempPathFactory, *, restarts: bool, batches: list[list[Row]]
 ) -> None:
     directory = tmp_path_factory.mktemp("newest")
-    newest = NewestRows(directory, REPLICA_OFFSETS)
+    newest = StoredNewest(directory, REPLICA_OFFSETS)
     for batch in batches:
-        newest = NewestRows(directory, REPLICA_OFFSETS) if restarts else newest
+        newest = StoredNewest(directory, REPLICA_OFFSETS) if restarts else newest
         newest.put(columns(batch))
         newest.put(columns(batch))
     assert table(directory) == expected(batches)
@@ -130,7 +131,7 @@ JUMP = [{"collected_at": 10, **BEHIND}, {"collected_at": 50, **BEHIND}, {"collec
 def test_a_clock_that_was_ahead_gives_the_same_rows_in_any_cut(tmp_path: Path, cuts: tuple[int, ...]) -> None:
     of_replica = {"cluster_id": "a", "topic_id": "t", "partition": 0, "broker": 1}
     samples = [{**of_replica, **sample} for sample in JUMP]
-    newest = NewestRows(tmp_path, REPLICA_OFFSETS)
+    newest = StoredNewest(tmp_path, REPLICA_OFFSETS)
     for begin, end in pairwise((0, *cuts, len(samples))):
         newest.put(columns(samples[begin:end]))
     assert table(tmp_path) == {("a", "t", 0, 1): (60, 1, 3, 10, 10, 3, None, None)}
@@ -139,7 +140,7 @@ def test_a_clock_that_was_ahead_gives_the_same_rows_in_any_cut(tmp_path: Path, c
 def test_what_its_source_left_out_is_forgotten_in_its_own_cluster_only(tmp_path: Path) -> None:
     old, new = 7, 8 + REPLICA_OFFSETS.forgotten_after * 1_000_000
     sample = {"topic_id": "t", "broker": 1, "log_end_offset": 5, "leader_log_end_offset": 5}
-    newest = NewestRows(tmp_path, REPLICA_OFFSETS)
+    newest = StoredNewest(tmp_path, REPLICA_OFFSETS)
     newest.put(columns([
         {**sample, "cluster_id": "a", "partition": 0, "collected_at": old},
         {**sample, "cluster_id": "b", "partition": 0, "collected_at": old},
@@ -167,7 +168,7 @@ def test_a_directory_is_full_when_its_free_bytes_are_gone_at_the_pace_of_the_las
     found = []
     for number, used in enumerate((100_000, 130_000, 160_000, 190_000, 220_000, 50_000, 50_000)):
         sample = {**of_directory, "usable_bytes": 1_000_000 - used, "collected_at": BYTES_WINDOW * 8 + number * step}
-        NewestRows(tmp_path, LOG_DIRECTORIES).put(pa.Table.from_pylist([sample]))
+        StoredNewest(tmp_path, LOG_DIRECTORIES).put(pa.Table.from_pylist([sample]))
         (row,) = rows_of(tmp_path, LOG_DIRECTORIES.name)
         assert row["used_bytes"] == used
         found.append((row["bytes_per_second"], row["seconds_until_full"]))

@@ -16,7 +16,7 @@ from streaming.delta.log.maintenance import RetentionPolicy
 from streaming.delta.log.table_log import newest_version
 from streaming.delta.projections.rollback import roll_back
 from streaming.jobs.driver.incidents import IncidentsBatch
-from streaming.jobs.driver.replication import ReplicationBatch
+from streaming.jobs.shards.batch import ReplicationBatch
 from tests.end_to_end.stories import essence, expected_changes, long_story
 from tests.jobs.driver.test_batch import published, rows
 
@@ -32,7 +32,7 @@ def run(tables: Path, story: list[Observation], policy: RetentionPolicy, size: i
     begin = batch.position(story[0].source) + 1
     for start in range(begin, len(story), size):
         batch.apply(published(story[start : start + size], start=start))
-        batch.projections.project(batch.shared)
+        batch.project()
         incidents.apply(rows_between(log, incidents.version, newest_version(log)))
 
 

@@ -23,11 +23,12 @@ from streaming.contracts.tables import PARTITION_STATE_TABLE
 from streaming.delta.changes.log import ChangeLog, changes_to_arrow
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.projections import shared_state
-from streaming.delta.projections.projections import Projections, newest_partitions, states_after
+from streaming.delta.projections.rows import newest_partitions, states_after
 from streaming.delta.projections.shared_state import RecoveredState, StoredPartitions, add_rows, in_topics_with
 from streaming.delta.state import states_of
 from tests.changes.conftest import Story, state_after
 from tests.examples import examples
+from tests.plugins.derived import Projections
 from tests.plugins.played import decoded
 from tests.strategies import streams
 

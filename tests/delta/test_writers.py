@@ -20,7 +20,7 @@ from streaming.delta.log.maintenance import RetentionPolicy
 from streaming.delta.progress import ProgressTable
 from streaming.delta.store.objects import StoreError, create
 from streaming.errors import IsrwatchError, TableRefused
-from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.shards.samples import SampleBatch
 from tests.jobs.driver.test_batch import offsets_sample, published, rows
 
 
@@ -29,7 +29,7 @@ def sample(position: int) -> pa.Table:
 
 
 def test_the_second_writer_of_a_table_of_samples_stops_and_writes_nothing(tmp_path: Path) -> None:
-    first, second = NewestBatch(tmp_path), NewestBatch(tmp_path)
+    first, second = SampleBatch(tmp_path), SampleBatch(tmp_path)
     first.apply(sample(1))
     with pytest.raises(TableRefused, match=r"another job writes .*replica_offsets"):
         second.apply(sample(2))
@@ -38,9 +38,9 @@ def test_the_second_writer_of_a_table_of_samples_stops_and_writes_nothing(tmp_pa
 
 
 def test_a_sample_writer_that_was_followed_by_another_one_must_not_open_again(tmp_path: Path) -> None:
-    first = NewestBatch(tmp_path)
+    first = SampleBatch(tmp_path)
     first.apply(sample(1))
-    NewestBatch(tmp_path).apply(sample(2))
+    SampleBatch(tmp_path).apply(sample(2))
     with pytest.raises(TableRefused, match="another job writes"):
         first.check_ours()
 
@@ -64,7 +64,7 @@ def test_a_commit_with_a_late_error_counts(tmp_path: Path, monkeypatch: pytest.M
         create(place, content)
         raise error
 
-    batch = NewestBatch(tmp_path / "a table")
+    batch = SampleBatch(tmp_path / "a table")
     with monkeypatch.context() as failing:
         failing.setattr(writer, "create", committed_and_failed)
         batch.apply(sample(1))
@@ -76,7 +76,7 @@ def test_a_commit_that_failed_is_none(tmp_path: Path, monkeypatch: pytest.Monkey
     def failed(_place: Path, _content: bytes) -> bool:
         raise OSError(errno.EIO, "Input/output error")
 
-    batch = NewestBatch(tmp_path)
+    batch = SampleBatch(tmp_path)
     batch.apply(sample(1))
     monkeypatch.setattr(writer, "create", failed)
     with pytest.raises(IsrwatchError, match="Input/output error"):

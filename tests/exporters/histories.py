@@ -19,7 +19,7 @@ from streaming.contracts.identifiers import TopicId
 from streaming.contracts.observations import Channel, Observation, PartitionObserved, SnapshotEnd, SourceKind
 from streaming.contracts.state import SourceLag
 from streaming.delta.progress import ProgressTable
-from streaming.jobs.driver.replication import ReplicationBatch
+from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from tests.changes.worlds import log_of, mixed, polls_of, seen_by_another, stretched
 from tests.exporters.meaning import meaning
@@ -71,7 +71,7 @@ class History:
 
     def project(self) -> None:
         """Write the state tables, and how far each source came."""
-        self.job.projections.project(self.job.shared)
+        self.job.project()
         states, version = self.job.sources()
         ProgressTable(self.tables, Channel.REPLICATION).replace([(state, SourceLag()) for state in states], version)
 

@@ -17,9 +17,9 @@ from streaming.contracts.observations import SCHEMA_VERSION, Channel
 from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
 from streaming.errors import NewerFormat
 from streaming.jobs.application import QUERIES, register_sources
-from streaming.jobs.driver.replication import ReplicationBatch
-from streaming.jobs.driver.samples import NewestBatch
 from streaming.jobs.queries import JobLocations
+from streaming.jobs.shards.batch import ReplicationBatch
+from streaming.jobs.shards.samples import SampleBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
@@ -82,8 +82,8 @@ def tables_of(directory: Path) -> dict[str, int]:
 @pytest.mark.parametrize("at", [0, 2, -1])
 @pytest.mark.parametrize("channel", Channel)
 def test_a_batch_with_a_newer_record_changes_nothing_until_later(tmp_path: Path, channel: Channel, at: int) -> None:
-    def opened() -> ReplicationBatch | NewestBatch:
-        return ReplicationBatch(tmp_path) if channel is Channel.REPLICATION else NewestBatch(tmp_path)
+    def opened() -> ReplicationBatch | SampleBatch:
+        return ReplicationBatch(tmp_path) if channel is Channel.REPLICATION else SampleBatch(tmp_path)
 
     story = story_of(channel)
     batch = opened()

@@ -13,8 +13,8 @@ from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.delta.log.maintenance import KEEP_ALL
 from streaming.jobs.application import Application, unapplied
-from streaming.jobs.driver.replication import ReplicationBatch
 from streaming.jobs.queries import JobLocations
+from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.streams.bus_source import arrow_batches
 from streaming.settings import JobSettings
 from tests.changes.conftest import Story

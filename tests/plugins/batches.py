@@ -12,15 +12,15 @@ from streaming.bus.directory import DirectoryReader
 from streaming.contracts.observations import Channel
 from streaming.contracts.state import SourceLag
 from streaming.delta.progress import ProgressTable
-from streaming.jobs.driver.replication import ReplicationBatch
-from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.shards.batch import ReplicationBatch
+from streaming.jobs.shards.samples import SampleBatch
 from streaming.jobs.streams.bus_source import SCHEMA, arrow_batches
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def store_progress(tables: Path, samples: NewestBatch) -> None:
+def store_progress(tables: Path, samples: SampleBatch) -> None:
     """Store how far samples were applied, as the job does every few seconds and when it stops."""
     offsets, sources = samples.offsets, samples.sources()[0]
     ProgressTable(tables, Channel.SAMPLES).replace([(source, SourceLag()) for source in sources], None, offsets)
@@ -35,7 +35,7 @@ class Batches(threading.Thread):
         self._ended = threading.Event()
         self._bus = DirectoryReader(bus)
         self._replication = ReplicationBatch(tables)
-        samples = NewestBatch(tables)
+        samples = SampleBatch(tables)
         self._batches: dict[Channel, Any] = {Channel.REPLICATION: self._replication, Channel.SAMPLES: samples}
         self._read: Counter[tuple[Channel, str]] = Counter()
 
@@ -44,7 +44,7 @@ class Batches(threading.Thread):
             while not self._ended.wait(0.5):
                 for channel in self._batches:
                     self._apply(channel)
-                self._replication.projections.project(self._replication.shared)
+                self._replication.project()
         except Exception as error:  # noqa: BLE001 - whatever it is, the test that waits in vain shows it
             self.errors.append(error)
 

@@ -14,11 +14,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.jobs.shards import reading, samples, task
-from streaming.jobs.shards.batch import ShardedBatch
+from streaming.jobs.shards import samples, task
+from streaming.jobs.shards import workers as on_spark
+from streaming.jobs.shards.batch import ReplicationBatch
+from streaming.jobs.shards.deriving import FoldOnExecutors
+from streaming.jobs.shards.samples import SampleBatch
 
 if TYPE_CHECKING:
-    from streaming.jobs.shards.samples import ShardedSamples
+    from pathlib import Path
+
+    from streaming.bus.kafka.reader import KafkaReader
 
 Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -74,24 +79,37 @@ class Frame:
         for number in pc.unique(self._rows[self._by]).to_pylist():
             own = self._rows.filter(pc.equal(self._rows[self._by], number))
             found += self._executors.run(self._work, own, number)
-        return pa.Table.from_batches(found, schema=pa.schema([pa.field(reading.RESULT, pa.binary())]))
+        return pa.Table.from_batches(found, schema=pa.schema([pa.field(on_spark.RESULT, pa.binary())]))
 
 
 class OnExecutors:
-    """A sharded batch that is given rows, as the batches of the driver are."""
+    """A batch whose workers are executors, that is given rows as the batches of the driver are."""
 
-    def __init__(self, batch: ShardedBatch | ShardedSamples, executors: Executors | None = None) -> None:
+    def __init__(self, batch: ReplicationBatch | SampleBatch, executors: Executors | None = None) -> None:
         self.batch, self.executors = batch, executors or Executors()
 
     def apply(self, rows: pa.Table) -> Any:
         """Apply rows."""
-        return self.batch.outcome(Frame(rows, self.executors))  # type: ignore[arg-type]
+        return self.batch.apply(Frame(rows, self.executors))
 
     def project(self) -> None:
         """Write the derived tables, without a batch."""
-        assert isinstance(self.batch, ShardedBatch)
-        self.batch.project(Frame(pa.table({}), self.executors))  # type: ignore[arg-type]
+        assert isinstance(self.batch, ReplicationBatch)
+        self.batch.project()
 
     def check_ours(self) -> None:
         """Check that no other writer has claimed the tables."""
         self.batch.check_ours()
+
+
+def replication_on(executors: Executors, tables: Path, bus: KafkaReader, **given: Any) -> OnExecutors:
+    """Open replication, which executors fold."""
+    rest = given.pop("rest_seconds", 1.0)
+    workers = FoldOnExecutors(rest, Frame(pa.table({}), executors))  # type: ignore[arg-type]
+    return OnExecutors(ReplicationBatch(tables, workers=workers, bus=bus, **given), executors)
+
+
+def samples_on(executors: Executors, tables: Path, bus: KafkaReader) -> OnExecutors:
+    """Open samples, which executors apply."""
+    workers = on_spark.OnExecutors[samples.SampleTask, samples.SampleResult](samples.apply_partitions)
+    return OnExecutors(SampleBatch(tables, workers=workers, bus=bus), executors)

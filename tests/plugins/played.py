@@ -18,8 +18,8 @@ from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel
 from streaming.delta.log.table_log import delete_log_before, log_entries
-from streaming.jobs.driver.replication import ReplicationBatch
-from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.shards.batch import ReplicationBatch
+from streaming.jobs.shards.samples import SampleBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.sources.simulated import SimulatedSource, load_scenario
 
@@ -46,7 +46,7 @@ class PlayedJob:
 
     def __init__(self, tables: Path) -> None:
         self.replication = ReplicationBatch(tables)
-        self.batches: dict[Channel, Any] = {Channel.REPLICATION: self.replication, Channel.SAMPLES: NewestBatch(tables)}
+        self.batches: dict[Channel, Any] = {Channel.REPLICATION: self.replication, Channel.SAMPLES: SampleBatch(tables)}
         self.position = 0
 
     def apply(self, now: int, *sources: SimulatedSource) -> None:
@@ -60,7 +60,7 @@ class PlayedJob:
             self.batches[channel].apply(pa.Table.from_pylist(told_there, schema=SCHEMA))
 
     def project(self) -> None:
-        self.replication.projections.project(self.replication.shared)
+        self.replication.project()
 
 
 def play(directory: Path, *scenarios: str, seconds: int, project_every: int = 20) -> None:

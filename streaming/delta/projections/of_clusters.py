@@ -1,14 +1,13 @@
-"""The derived tables of some clusters at one version of the change log, computed where their state is.
+"""The state of some clusters at one version of the change log, and their rows in the derived tables.
 
-A shard computes them on an executor and writes what grows with its clusters as files; the driver, the only writer of
-the tables, commits the files of all shards together. A cluster has files of its own in ``partition_state``, in a
-folder, so what other clusters have stays as it is.
+Computed where the state is. What grows with the clusters is written as files there; the driver, the only writer of the
+tables, commits the files of all shards together (``projections.tables``). A cluster has files of its own in
+``partition_state``, in a folder, so what other clusters have stays as it is.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -26,23 +25,13 @@ from streaming.contracts.tables import (
     REPLICATION_EVENTS,
 )
 from streaming.delta.changes.events import events_of
-from streaming.delta.changes.history import expire_days
 from streaming.delta.changes.reader import rows_between
-from streaming.delta.log.cluster_files import (
-    Adds,
-    files_by_cluster,
-    give_each_its_files,
-    of_clusters,
-    read_files,
-    write_cluster,
-)
+from streaming.delta.log.cluster_files import Adds, of_clusters, read_files, write_cluster
 from streaming.delta.log.commit import written
-from streaming.delta.log.definitions import arrow_schema, file_layout, rows_to_arrow
-from streaming.delta.log.maintenance import KEEP_ALL, AppendMaintenance, Maintenance, RetentionPolicy
-from streaming.delta.log.queries import select, where_in
-from streaming.delta.log.writer import OVERWRITE, Writer
+from streaming.delta.log.definitions import file_layout
+from streaming.delta.log.queries import ALL, where_in
 from streaming.delta.progress import ProgressTable
-from streaming.delta.projections.projections import (
+from streaming.delta.projections.rows import (
     broker_rows,
     cluster_rows,
     newest_partitions,
@@ -50,12 +39,11 @@ from streaming.delta.projections.projections import (
     without_tombstones,
 )
 from streaming.delta.projections.shared_state import RecoveredState, SharedState
-from streaming.delta.state import apply_changes, as_of_version, isr_removals, load_state
+from streaming.delta.state import apply_changes, isr_removals, load_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from streaming.contracts.columns import Table
     from streaming.contracts.identifiers import Micros
     from streaming.contracts.state import SourceState
     from streaming.delta.projections.shared_state import IsrRemovals
@@ -80,20 +68,24 @@ class ClustersState:
     removals: IsrRemovals
     dropped: dict[ClusterId, Micros | None] = field(default_factory=dict)
 
+    def copied(self, version: int) -> ClustersState:
+        """Return a copy of everything but the partitions, which later batches do not change, as of a version."""
+        return ClustersState(self.shared.copied(version), self.removals.copy(), self.dropped)
+
     def count_removals(self, changes: pa.Table) -> None:
         """Count the removals in rows of the change log that follow this state."""
         for (cluster_id, broker, cause), count in isr_removals(changes).items():
             self.removals[cluster_id, broker, cause] += count
 
 
-def recovered(directory: Place, version: int, clusters: Collection[ClusterId]) -> ClustersState:
-    """Rebuild the state of some clusters at a version of the change log.
+def recovered(directory: Place, version: int, clusters: Collection[ClusterId] | None = None) -> ClustersState:
+    """Rebuild the state of some clusters, or of all, at a version: the state tables, then the changes after them.
 
     Raises:
         ChangesRestarted: the change log does not reach that version.
     """
     state = RecoveredState()
-    as_of = load_state(directory, state, where_in(clusters))
+    as_of = load_state(directory, state, ALL if clusters is None else where_in(clusters))
     changes = rows_between(directory / PARTITION_CHANGES.name, as_of.oldest(), version, clusters)
     state.follow(changes, as_of)
     return ClustersState(state.shared(version), state.isr_removals)
@@ -113,11 +105,18 @@ def recovered_sources(directory: Place, version: int) -> list[SourceState]:
     return list(state.sources.values())
 
 
-class DerivedUpto(NamedTuple):
-    """The versions of the change log up to which the tables are written whose rows only changes have."""
+class DerivedBefore(NamedTuple):
+    """State of the derived tables before a round.
+
+    Attributes:
+        events: the version of the change log up to which ``replication_events`` is written.
+        partitions: the same of ``partition_state``.
+        files: of each cluster in ``partition_state``.
+    """
 
     events: int
     partitions: int
+    files: Mapping[ClusterId, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,31 +138,24 @@ class Derived:
     own: Sequence[Mapping[str, Any]] = ()
 
 
-def derived(
-    directory: Place,
-    state: ClustersState,
-    clusters: Collection[ClusterId],
-    upto: DerivedUpto,
-    files: Mapping[ClusterId, Sequence[str]],
-) -> Derived:
+def derived(directory: Place, state: ClustersState, clusters: Collection[ClusterId], before: DerivedBefore) -> Derived:
     """Compute the derived tables of clusters as of the version of their state, and write the files.
 
     Args:
         directory: of the tables.
         state: of these clusters, and perhaps others.
         clusters: ids of the clusters to compute.
-        upto: what the tables have already.
-        files: the files that each cluster has in ``partition_state``.
+        before: what the tables have already.
     """
     version = state.shared.version
-    changes = rows_between(directory / PARTITION_CHANGES.name, min(upto), version, clusters)
-    new_events = events_of(changes.filter(pc.greater(changes["version"], upto.events)))
-    after = states_after(changes.filter(pc.greater(changes["version"], upto.partitions)), version)
+    changes = rows_between(directory / PARTITION_CHANGES.name, min(before.events, before.partitions), version, clusters)
+    new_events = events_of(changes.filter(pc.greater(changes["version"], before.events)))
+    after = states_after(changes.filter(pc.greater(changes["version"], before.partitions)), version)
     replication, tally = state.shared.state, state.shared.tally
     return Derived(
         clusters=frozenset(clusters),
         events=list(written(directory / REPLICATION_EVENTS.name, new_events, file_layout(REPLICATION_EVENTS))),
-        partitions=dict(_partitions(directory, state, clusters, after, files)),
+        partitions=dict(_partitions(directory, state, clusters, after, before.files)),
         brokers=_of(broker_rows(replication, tally, state.removals, version), clusters),
         own=_of(cluster_rows(replication, tally, version), clusters),
     )
@@ -192,93 +184,3 @@ def _partitions(
         state.dropped[cluster_id] = cluster.tombstones_until
         if changed.num_rows or rows.num_rows < before.num_rows:
             yield cluster_id, write_cluster(directory, _PARTITIONS, cluster_id, rows)
-
-
-# The driver commits what the shards have computed.
-
-
-class DerivedTables:
-    """The only writer of every derived table, where shards compute them."""
-
-    def __init__(self, directory: Place, policy: RetentionPolicy = KEEP_ALL) -> None:
-        """Open the tables, or create them; each cluster gets files of its own.
-
-        Raises:
-            TableRefused: one is not ours, or newer than this program.
-        """
-        tables = (REPLICATION_EVENTS, *_ROWS, _PARTITIONS)
-        self._writers = {table.name: Writer.opened(directory, table) for table in tables}
-        ProgressTable(directory, Channel.REPLICATION)  # created here: a start reads it before anything is reported
-        self._maintenance = {table.name: Maintenance(self._writers[table.name], policy) for table in tables[1:]}
-        events = self._writers[REPLICATION_EVENTS.name]
-        self._maintenance[REPLICATION_EVENTS.name] = AppendMaintenance(events, expire_days, policy)
-        give_each_its_files(directory, self._writers[_PARTITIONS.name], _PARTITIONS)
-
-    def check_ours(self) -> None:
-        """Check that no other writer has claimed the tables.
-
-        Raises:
-            TableRefused: another one has.
-        """
-        for writer in self._writers.values():
-            writer.check_ours()
-
-    @property
-    def version(self) -> int:
-        """The version of the change log up to which all of them are computed."""
-        return min(as_of_version(writer) for writer in self._writers.values())
-
-    @property
-    def upto(self) -> DerivedUpto:
-        """The versions up to which those are written whose rows only changes have."""
-        return DerivedUpto(*(as_of_version(self._writers[table.name]) for table in (REPLICATION_EVENTS, _PARTITIONS)))
-
-    def files(self) -> dict[ClusterId, list[str]]:
-        """Return the files of each cluster in ``partition_state``."""
-        return files_by_cluster(self._writers[_PARTITIONS.name])
-
-    def commit(self, pieces: Sequence[Derived], version: int) -> None:
-        """Commit what was computed of all clusters with changes since ``version`` of the tables.
-
-        Args:
-            pieces: of disjoint clusters.
-            version: of the change log, up to which they are computed.
-
-        Raises:
-            TableRefused: another writer came first.
-        """
-        files = self.files()
-        replaced = {cluster_id: adds for piece in pieces for cluster_id, adds in piece.partitions.items()}
-        gone = [name for cluster_id in replaced for name in files.get(cluster_id, ())]
-        self._add(REPLICATION_EVENTS, [add for piece in pieces for add in piece.events], (), version)
-        for table in _ROWS:
-            before = select(self._writers[table.name].table, table)
-            rows = merged_rows(table, before, pieces)
-            self._commit(table, partial(self._writers[table.name].write, rows, OVERWRITE), version)
-        self._add(_PARTITIONS, [add for adds in replaced.values() for add in adds], gone, version)
-
-    def _add(self, table: Table, added: Adds, gone: Sequence[str], version: int) -> None:
-        self._commit(table, partial(self._writers[table.name].add_files, added, gone), version)
-
-    def _commit(self, table: Table, write: Callable[[dict[str, int]], object], version: int) -> None:
-        if as_of_version(self._writers[table.name]) < version:
-            write({PARTITION_CHANGES.name: version})
-            self._maintenance[table.name].after_commit()
-
-
-def merged_rows(table: Table, before: pa.Table, pieces: Iterable[Derived]) -> pa.Table:
-    """Return the rows of ``broker_state`` or ``cluster_state``: those of the clusters that were computed are replaced.
-
-    Args:
-        table: which of them.
-        before: its rows.
-        pieces: what shards have computed.
-    """
-    schema = arrow_schema(table)
-    parts, computed = [], set[ClusterId]()
-    for piece in pieces:
-        rows = piece.brokers if table is BROKER_STATE_TABLE else piece.own
-        parts.append(rows_to_arrow([dict(row) for row in rows], schema))
-        computed |= piece.clusters
-    is_computed = pc.is_in(before["cluster_id"], pa.array(sorted(computed), pa.string()))
-    return pa.concat_tables([before.filter(pc.invert(is_computed)), *parts])

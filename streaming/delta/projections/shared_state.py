@@ -1,8 +1,7 @@
-"""The state of the job at one version of the change log, shared between the batches and the derived tables."""
+"""The state of clusters at one version of the change log, as the batches and the derived tables have it."""
 
 from __future__ import annotations
 
-import threading
 from collections import Counter, defaultdict
 from copy import copy
 from dataclasses import dataclass, field
@@ -33,41 +32,27 @@ IsrRemovals = Counter[tuple[str, int, str]]
 
 @dataclass(slots=True)
 class SharedState:
-    """The state at one version of the change log. One thread applies batches, another one reads copies.
-
-    Attributes:
-        stepped: the newest version with more than how far sources were applied.
-    """
+    """The state of some clusters at one version of the change log, and its counts."""
 
     state: ReplicationState = field(default_factory=ReplicationState)
     version: int = -1
-    stepped: int = -1
     tally: SuspectTally = field(default_factory=SuspectTally)
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def applied(self, touched: ReplicationState, version: int, *, only_sources: bool = False) -> None:
-        """Apply what a committed batch touched; ``only_sources``: how far sources were applied, and nothing else."""
-        with self.lock:
-            self.tally.apply(self.state, touched)
-            self.tally.forget(self.state.apply(touched))
-            self.version = version
-            self.stepped = self.stepped if only_sources else version
+    def applied(self, touched: ReplicationState, version: int) -> None:
+        """Apply what a committed batch touched."""
+        self.tally.apply(self.state, touched)
+        self.tally.forget(self.state.apply(touched))
+        self.version = version
 
-    def sources(self) -> tuple[list[SourceState], int]:
-        """Return how far every source was applied, and the version that this follows from."""
-        with self.lock:
-            return list(self.state.sources.values()), self.version
-
-    def copied(self) -> tuple[ReplicationState, SuspectTally, int]:
-        """Return copies of everything but the partitions, which later batches do not change, and their version."""
-        with self.lock:
-            frozen = ReplicationState(
-                brokers=copy(self.state.brokers),
-                clusters=copy(self.state.clusters),
-                sources=copy(self.state.sources),
-                configs=copy(self.state.configs),
-            )
-            return frozen, self.tally.copy(), self.version
+    def copied(self, version: int) -> SharedState:
+        """Return a copy of everything but the partitions, which later batches do not change, as of a version."""
+        frozen = ReplicationState(
+            brokers=copy(self.state.brokers),
+            clusters=copy(self.state.clusters),
+            sources=copy(self.state.sources),
+            configs=copy(self.state.configs),
+        )
+        return SharedState(frozen, version, self.tally.copy())
 
 
 class RecoveredState:

@@ -19,15 +19,12 @@ from streaming.contracts.slopes import BYTES_WINDOW, LAG_WINDOW, MICROS_PER_SECO
 from streaming.contracts.topic_roles import consequence, role_of
 from streaming.delta.log.arrow_types import NAME
 from streaming.delta.log.definitions import arrow_schema
-from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
-from streaming.delta.log.queries import plain_type, read_all
-from streaming.delta.log.writer import OVERWRITE, Writer
+from streaming.delta.log.queries import plain_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streaming.contracts.columns import Table
-    from streaming.delta.store.place import Place
 
 _SECOND: Final = 1_000_000
 BEHIND_SINCE: Final = "behind_since"
@@ -94,34 +91,6 @@ class Newest:
         samples = reported.filter(reported[key[-1]].is_valid())
         rows = newest(self._rows, samples, key) if samples.num_rows else self._rows
         return without_gone(rows, reported, reporter)
-
-
-class NewestRows(Newest):
-    """The one writer of such a table, which has the rows of all clusters."""
-
-    def __init__(self, directory: Place, table: Table, policy: RetentionPolicy = KEEP_ALL) -> None:
-        """Open the table and read what it holds.
-
-        Raises:
-            TableRefused: the table is not ours, or newer than this program.
-        """
-        self._writer = Writer.opened(directory, table)
-        self._maintenance = Maintenance(self._writer, policy)
-        super().__init__(table, read_all(self._writer.table))
-
-    def check_ours(self) -> None:
-        """Check that no other writer has claimed the table.
-
-        Raises:
-            TableRefused: another one has.
-        """
-        self._writer.check_ours()
-
-    def put(self, samples: pa.Table) -> None:
-        """Apply newer samples and write the whole table; samples as for :meth:`take`."""
-        self.take(samples)
-        self._writer.write(self.on_disk, OVERWRITE, {})
-        self._maintenance.after_commit()
 
 
 def without_gone(rows: pa.Table, reported: pa.Table, reporter: str) -> pa.Table:

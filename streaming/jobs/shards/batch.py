@@ -1,7 +1,9 @@
-"""The driver's part where executors fold: one Spark job and one commit to the change log for each micro-batch.
+"""A batch of the replication query: rows of the bus in, one commit to the change log out, then the derived tables.
 
-Nothing that grows with the clusters passes here: positions, names of files, the state of sources, the rows of brokers
-and clusters, and refused records, of which few are kept. Depends on Spark for the job alone.
+Positions are committed with the changes that follow from them, and what was applied already is skipped by position. So
+a batch may be repeated, with other boundaries, after a crash of the driver, its JVM or its Python, or with a new
+checkpoint. Nothing that grows with the clusters passes here: positions, names of files, the state of sources, the rows
+of brokers and clusters, and refused records, of which few are kept. The workers do the rest (``shards.task``).
 """
 
 from __future__ import annotations
@@ -9,94 +11,111 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Final, cast
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any, Final
 
 from streaming.changes.sources import of_replaced_logs
 from streaming.contracts.identifiers import NOWHERE, Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.log import ChangeLog, changes_to_arrow
-from streaming.delta.changes.reader import SECONDS_BETWEEN_HEARTBEATS, ChangeReader
+from streaming.delta.changes.reader import SECONDS_BETWEEN_HEARTBEATS, ChangeReader, ChangesRestarted
 from streaming.delta.incidents.table import IncidentsTable
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.log.positions import NO_LOG_IDS
-from streaming.delta.projections.of_clusters import Derived, DerivedTables, recovered_sources
+from streaming.delta.projections.of_clusters import recovered_sources
+from streaming.delta.projections.tables import DerivedTables
 from streaming.delta.quarantine import Quarantine
+from streaming.errors import TableRefused
 from streaming.jobs.queries import BatchResult, Stopwatch, summed
-from streaming.jobs.shards.rounds import Rounds, merged, ran
-from streaming.jobs.shards.task import (
-    OpenIncidents,
-    Projection,
-    ShardResult,
-    ShardTask,
-    fold_partitions,
-    project_clusters,
-)
+from streaming.jobs.shards.deriving import FoldInDriver
+from streaming.jobs.shards.rounds import Rounds, merged
+from streaming.jobs.shards.task import OpenIncidents, ShardResult, ShardTask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from pyspark.sql import DataFrame
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streaming.bus.kafka.reader import KafkaReader
     from streaming.changes.incidents.grouping import IncidentGaps
-    from streaming.contracts.identifiers import LogPosition
+    from streaming.contracts.identifiers import ClusterId, LogPosition
     from streaming.contracts.state import SourceState
     from streaming.delta.log.positions import LastCommon
+    from streaming.delta.projections.of_clusters import Derived, DerivedBefore
     from streaming.delta.store.place import Place
+    from streaming.jobs.shards.deriving import FoldWorkers
 
-_OVERDUE: Final = 3
+SECONDS_WHILE_DEGRADED: Final = 5.0
 _VERSIONS_AT_ONCE: Final = 10
-_GROUPS: Final = 4
-"""Tasks among which the clusters are divided of which no row came."""
 
 
-class ShardedBatch:
-    """Commits what executors have folded. The only writer of ``partition_changes``, and of what derives from it."""
+class ReplicationBatch:
+    """Commits what workers have folded. The only writer of ``partition_changes``, and of what derives from it."""
 
     def __init__(
         self,
         directory: Place,
-        bus: KafkaReader,
         policy: RetentionPolicy = KEEP_ALL,
-        project_seconds: float = 1.0,
+        workers: FoldWorkers | None = None,
+        bus: KafkaReader | None = None,
         gaps: IncidentGaps | None = None,
     ) -> None:
         """Open the tables.
 
         Args:
             directory: of the tables.
-            bus: what is known of its topics.
             policy: how long history and old files are retained.
-            project_seconds: between two rounds of the derived tables.
-            gaps: between incidents, which the shards fold, too; None: they do not.
+            workers: fold; None: this process does.
+            bus: what is known of its topics; None: it is a directory.
+            gaps: between incidents, which the workers fold, too; None: they do not.
 
         Raises:
             TableRefused: a table is not ours, or newer than this program.
         """
         self._directory, self._clock = directory, policy.clock
-        self._rounds = Rounds[ShardResult](
-            bus, Channel.REPLICATION, self.at, lambda source: self.go_back([source], lambda _source, _at: NOWHERE)
+        self.workers = workers or FoldInDriver()
+        self._rounds = Rounds[ShardTask, ShardResult](
+            self.workers,
+            bus,
+            Channel.REPLICATION,
+            self.at,
+            lambda source: self.go_back([source], lambda _source, _at: NOWHERE),
         )
         self._change_log = ChangeLog(directory, policy)
         self._quarantine = Quarantine(directory, Channel.REPLICATION, policy)
         self._tables = DerivedTables(directory, policy)
+        states = self._recovered()
         self._gaps, self._incidents = gaps, None if gaps is None else self._followed(gaps, policy)
-        states = recovered_sources(directory, self._change_log.version)
         self._sources = {(state.cluster_id, state.source): state for state in states}
         names = {*(state.source for state in states), *self._quarantine.by_source()}
         self._refused = +Counter({name: self._change_log.unreported(name) for name in names})
         self._applied = {name: self._change_log.at(name) for name in names}
-        self._lock = threading.Lock()
-        self._pause, self._projected_at = project_seconds, time.monotonic()
+        self._lock = threading.RLock()
+        self._derived_at, self._is_deriving = time.monotonic(), False
         self._stepped = self._change_log.version
         # The clusters whose derived tables lack something: after a kill it may be any of them.
         is_behind = self._tables.version < self._stepped
         self._pending = {state.cluster_id for state in states if is_behind}
+
+    def _recovered(self) -> list[SourceState]:
+        """Read how far sources were applied, and check that no derived table is ahead of the change log.
+
+        Each of them alone: of an older change log, the table that is ahead would not be written for long.
+        """
+        newest, version = self._tables.newest, self._change_log.version
+        why: object = f"its newest one is {version}"
+        try:
+            states = recovered_sources(self._directory, version)
+        except ChangesRestarted as error:
+            why = error
+        else:
+            if newest <= version:
+                return states
+        raise TableRefused(
+            f"the state tables were computed up to version {newest} of {self._directory / PARTITION_CHANGES.name}, "
+            f"which is older ({why}); bring back the whole folder of the tables from one copy, or point "
+            "tables.directory and job.checkpoint at new folders"
+        )
 
     def _followed(self, gaps: IncidentGaps, policy: RetentionPolicy) -> IncidentsTable:
         """Open the incidents, and bring them up to the change log: a kill has left them a few versions behind."""
@@ -106,6 +125,11 @@ class ShardedBatch:
             incidents.apply(reader.poll(min(reader.version + _VERSIONS_AT_ONCE, self._change_log.version)))
         incidents.hand_over()
         return incidents
+
+    @property
+    def version(self) -> int:
+        """The newest version of the change log."""
+        return self._change_log.version
 
     @property
     def positions(self) -> dict[str, int]:
@@ -131,7 +155,8 @@ class ShardedBatch:
 
     def sources(self) -> tuple[list[SourceState], int]:
         """Return the state of every source, and the change log version it follows from."""
-        return list(self._sources.values()), self._change_log.version
+        with self._lock:
+            return list(self._sources.values()), self._change_log.version
 
     def check_ours(self) -> None:
         """Check that no other writer has claimed the tables.
@@ -140,12 +165,15 @@ class ShardedBatch:
             TableRefused: another one has.
         """
         self._change_log.check_ours()
-        self._tables.check_ours()
         if self._incidents is not None:
             self._incidents.check_ours()
 
-    def outcome(self, frame: DataFrame) -> BatchResult:
-        """Apply one micro-batch: rows as :func:`streaming.jobs.streams.kafka_source.kafka_stream` has them.
+    def apply(self, rows: Any) -> BatchResult:  # noqa: ANN401 - a frame of Spark, or its rows
+        """Apply one micro-batch.
+
+        Args:
+            rows: as in ``schemas.bus_schema``, or as :func:`streaming.jobs.streams.kafka_source.kafka_stream` has them;
+                for executors a frame.
 
         Raises:
             TableRefused: another job writes the same tables; nothing was written.
@@ -153,29 +181,32 @@ class ShardedBatch:
         """
         with self._lock:
             self._rounds.check_same()
-            return self._outcome(frame)
+            return self._outcome(rows)
 
-    def _outcome(self, frame: DataFrame) -> BatchResult:
+    def _outcome(self, rows: Any) -> BatchResult:  # noqa: ANN401 - as above
         watch, results, are_left = Stopwatch(), list[ShardResult](), True
-        projection = self._projection()
+        is_due = self.workers.derive_in_batches and self._is_due(1)
         while are_left:
-            task = self._task(projection)
-            some = self._rounds.run(frame, fold_partitions, task)
+            task = self._task(self._tables.before if is_due else None)
+            some = self._rounds.run(rows, task)
             watch.lap("shards")
-            if projection is not None:
-                computed = [each.derived for each in some if each.derived is not None]
-                self._project(frame.sparkSession, task, projection, computed)
-                projection = None
+            if is_due:
+                self._project_with_batch(task, some)
+                is_due = False
                 watch.lap("projections")
             self._commit(some)
             watch.lap("commit")
             results += some
             are_left = bool(self._rounds.leave(some)) or self._rounds.is_waiting
         self._rounds.note(results)
-        done = summed([each.result for each in results])
-        return replace(done, version=self._change_log.version, seconds=watch.seconds, stages=watch.stages)
+        applied = summed([each.result for each in results])
+        stages = self.workers.stages(applied.stages, watch.stages)
+        return replace(applied, version=self._change_log.version, seconds=watch.seconds, stages=stages)
 
-    def _task(self, projection: Projection | None) -> ShardTask:
+    def _task(self, before: DerivedBefore | None) -> ShardTask:
+        incidents = None
+        if self._gaps is not None and self._incidents is not None:
+            incidents = OpenIncidents(gaps=self._gaps, carried=tuple(self._incidents.carried()))
         return ShardTask(
             **self._rounds.given(self._sources),
             tables=self._directory,
@@ -183,14 +214,9 @@ class ShardedBatch:
             base=self._change_log.version,
             committed_at=self._clock(),
             refused=dict(self._refused),
-            projection=projection,
-            incidents=self._open_incidents(),
+            derived_before=before,
+            incidents=incidents,
         )
-
-    def _open_incidents(self) -> OpenIncidents | None:
-        if self._gaps is None or self._incidents is None:
-            return None
-        return OpenIncidents(gaps=self._gaps, carried=tuple(self._incidents.carried()))
 
     def _commit(self, results: Sequence[ShardResult]) -> None:
         """Commit the changes of all shards at the version that their rows carry."""
@@ -219,9 +245,9 @@ class ShardedBatch:
         if before:
             now_at = {source: self._change_log.at(source) for source in before}
             changes = tuple(of_replaced_logs(self._sources.values(), now_at))
-            self._quarantine.go_back({source: at.position for source, at in now_at.items()})
-            log_ids = {source: at.log_id for source, at in now_at.items() if at.log_id is not None}
             positions = {source: at.position for source, at in now_at.items()}
+            self._quarantine.go_back(positions)  # first: a job that is killed here goes back again
+            log_ids = {source: at.log_id for source, at in now_at.items() if at.log_id is not None}
             self._stepped = self._change_log.commit(changes_to_arrow(changes), positions, log_ids)
             states = [change.source_after for change in changes if change.source_after is not None]
             self._sources |= {(state.cluster_id, state.source): state for state in states}
@@ -229,46 +255,53 @@ class ShardedBatch:
             self._pending |= {state.cluster_id for state in states}
         return before
 
-    # The derived tables: computed by the shards with a batch, and by other tasks for clusters that no row of it is of.
+    # The derived tables: a round computes the clusters that have changed since the last one.
 
-    def _projection(self) -> Projection | None:
-        """Return what the derived tables have, if a round is due."""
-        return self._present() if self._pending and self._rested() >= self._rest else None
+    def is_due(self) -> bool:
+        """Return whether a round is due that no batch brings."""
+        return self._is_due(self.workers.patience)
 
-    @property
-    def _rest(self) -> float:
-        """Seconds between two rounds: after steps few, after mere heartbeats more."""
-        return self._pause if self._stepped > self._tables.version else SECONDS_BETWEEN_HEARTBEATS
+    def _is_due(self, factor: float) -> bool:
+        """Return whether tables lack something: after steps soon, after mere heartbeats later."""
+        rest = SECONDS_WHILE_DEGRADED if self._tables.is_degraded else SECONDS_BETWEEN_HEARTBEATS
+        rest = self.workers.rest_seconds if self._stepped > self._tables.version else rest
+        is_rested = time.monotonic() - self._derived_at >= factor * rest
+        return bool(self._pending) and is_rested and not self._is_deriving
 
-    def _rested(self) -> float:
-        return time.monotonic() - self._projected_at
+    @contextmanager
+    def _round(self) -> Iterator[set[ClusterId]]:
+        """Take the clusters of a round, which stay due if it fails."""
+        clusters, self._pending, self._is_deriving = self._pending, set(), True
+        try:
+            yield clusters
+        except BaseException:
+            self._pending.update(clusters)
+            raise
+        finally:
+            self._derived_at, self._is_deriving = time.monotonic(), False
 
-    def _present(self) -> Projection:
-        return Projection(upto=self._tables.upto, files=self._tables.files())
+    def project(self) -> bool:
+        """Write the derived tables without a batch; return whether they lacked something."""
+        with ExitStack() as until_written:
+            with self._lock:
+                if not self._pending or self._is_deriving:
+                    return False
+                clusters = until_written.enter_context(self._round())
+                task = self._task(None)
+                derive = self.workers.deriving(task, self._tables.before, clusters)
+            return self._end_round(derive(), task.base)
 
-    def _project(self, spark: SparkSession, task: ShardTask, projection: Projection, pieces: list[Derived]) -> None:
-        """Commit a round, with the clusters that no shard has computed."""
-        computed = {cluster_id for piece in pieces for cluster_id in piece.clusters}
-        others = sorted(self._pending - computed)
-        if others:
-            groups = [others[number::_GROUPS] for number in range(min(_GROUPS, len(others)))]
-            numbers = spark.range(0, len(groups), 1, len(groups))
-            work = partial(project_clusters, task, projection, groups)
-            pieces += cast("list[Derived]", ran(numbers, work))
-        self._tables.commit(pieces, task.base)
+    def _project_with_batch(self, task: ShardTask, results: Sequence[ShardResult]) -> None:
+        """Write the derived tables as of before a batch, of which the shards have computed their clusters."""
+        pieces = [each.derived for each in results if each.derived is not None]
+        with self._round() as clusters:
+            others = clusters.difference(*(piece.clusters for piece in pieces))
+            derive = self.workers.deriving(task, self._tables.before, others)
+            self._end_round([*pieces, *derive()], task.base)
+
+    def _end_round(self, pieces: Sequence[Derived], version: int) -> bool:
+        lacked = self._tables.commit(pieces, version)
         if self._incidents is not None:
-            self._incidents.save()
-        self._pending = set()
-        self._projected_at = time.monotonic()
-
-    def is_overdue(self) -> bool:
-        """Return whether a round is due that no batch brings: nothing has come from the bus."""
-        return bool(self._pending) and self._rested() >= _OVERDUE * self._rest
-
-    def project(self, spark: SparkSession | None = None) -> None:
-        """Write the derived tables without a batch; ``spark``: None for the running session."""
-        with self._lock:
-            if self._pending:
-                projection = self._present()
-                running = spark or SparkSession.builder.getOrCreate()
-                self._project(running, self._task(projection), projection, [])
+            with self._lock:
+                self._incidents.save()
+        return lacked

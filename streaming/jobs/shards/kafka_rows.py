@@ -1,7 +1,22 @@
-"""Rows of a topic of the bus: of which run of which log each is, and where another log begins. Knows Arrow, no Spark.
+"""Rows of a topic: of which run of which log each is, and where another log begins. Knows Arrow, no Spark."""
 
-The theory is that of ``driver.kafka_batch``, which applies them in the driver; on executors each task asks the same.
-"""
+# Theory of operation
+#
+# Rows of a topic come at least once: a shipper repeats what was not acknowledged, and the job reads a batch again after
+# a crash. Those of one log come the first time in their order, from one partition. So what is new is what stands behind
+# the applied position of its log, as for the directory: nothing here decides that (``decoded_batch.fresh_rows``). Here
+# is decided whether a log is still the one that was applied:
+#
+#   - a record says which runs of its log its shipper knows. If the applied record is of one of them, or of the one that
+#     the oldest of them continues, it is the same log;
+#   - else it was replaced, restored or cut. Everything before that row is applied, the query goes back (as at its start
+#     for the directory), and the row is the first of the new log;
+#   - unless the log is one that was left before, in this process: then two collectors have one name, and their records
+#     alternate. Those of the log that was left are refused, and that is said; the other log continues.
+#
+# Offsets. With the changes of a batch the offsets behind it are committed, so after a crash reading continues there.
+# The tables of samples are many, each with commits of its own: ``source_progress`` holds their offsets, with the
+# positions that go with them. What was applied since it was written comes again, and changes nothing.
 
 from __future__ import annotations
 

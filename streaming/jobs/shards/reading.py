@@ -1,10 +1,9 @@
-"""Tasks on executors: their input, the rows that they read, and the way of their results back."""
+"""Tasks: their input, and what each reads of one partition of the bus. A directory is a bus with one partition."""
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +13,7 @@ from streaming.contracts.identifiers import NOWHERE, ClusterId, LogPosition
 from streaming.jobs.shards.kafka_rows import LogRun, as_bus_rows, piece_of, runs_of, with_foreign
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
     from streaming.delta.store.place import Place
@@ -26,7 +25,7 @@ class Task:
 
     Attributes:
         tables: their place.
-        topic: that is read.
+        topic: that is read; None: the bus is a directory.
         tokens: by partition, of the newest result that is committed.
         begins: by partition, the offset from which on rows are applied, where that is not the first.
         applied: where the last applied record of each source stands.
@@ -36,7 +35,7 @@ class Task:
     """
 
     tables: Place
-    topic: str
+    topic: str | None = None
     tokens: Mapping[int, str] = field(default_factory=dict)
     begins: Mapping[int, int] = field(default_factory=dict)
     applied: Mapping[str, LogPosition] = field(default_factory=dict)
@@ -73,13 +72,13 @@ class Reading:
     """
 
     partition: int
-    newest: Mapping[str, LogRun]
-    refused: AbstractSet[LogRun]
-    other: LogRun | None
-    next_offset: int
-    consumed: Mapping[str, Consumed]
-    records: int
-    size: int
+    newest: Mapping[str, LogRun] = field(default_factory=dict)
+    refused: AbstractSet[LogRun] = frozenset()
+    other: LogRun | None = None
+    next_offset: int = 0
+    consumed: Mapping[str, Consumed] = field(default_factory=dict)
+    records: int = 0
+    size: int = 0
 
 
 def read_rows(task: Task, partition: int, rows: pa.Table) -> tuple[pa.Table, Reading]:
@@ -88,8 +87,11 @@ def read_rows(task: Task, partition: int, rows: pa.Table) -> tuple[pa.Table, Rea
     Args:
         task: its input.
         partition: of the bus.
-        rows: of the batch, in the order of their offsets.
+        rows: of the batch, in the order of their offsets; of a directory, whose logs are left at a start only, all.
     """
+    if task.topic is None:
+        sources = pc.unique(rows["source"]).to_pylist()
+        return rows, Reading(partition=partition, consumed={source: Consumed(partition, 0) for source in sources})
     begin = task.begins.get(partition, 0)
     rows = with_foreign(rows.filter(pc.greater_equal(rows["offset"], begin)), task.topic)
     piece = piece_of(rows, runs_of(rows), 0, task.at, lambda source: task.left.get(source, ()))
@@ -110,33 +112,6 @@ def read_rows(task: Task, partition: int, rows: pa.Table) -> tuple[pa.Table, Rea
     return as_bus_rows(piece.rows), reading
 
 
-class Keeper(Protocol):
-    """State of some clusters in a worker; ``token``: of the result that it follows from."""
-
-    token: str
-
-
-K = TypeVar("K", bound=Keeper)
-
-
-def held(shards: dict[tuple[str, int], K], task: Task, partition: int, make: Callable[[], K]) -> K:
-    """Return the state of a partition that a worker holds, or a new one; drop what other workers have applied since.
-
-    Args:
-        shards: held by this worker, by tables and partition.
-        task: its input.
-        partition: of the bus.
-        make: returns a state without any cluster.
-    """
-    tables = str(task.tables)
-    for key, shard in list(shards.items()):
-        if key[0] == tables and shard.token != task.tokens.get(key[1]):
-            del shards[key]
-    shard = shards.setdefault((tables, partition), make())
-    shard.token = ""  # until the task has ended: the state is half done if it fails
-    return shard
-
-
 def _offset_after(rows: pa.Table, end: int, begin: int) -> int:
     """Return the offset of the row at ``end``, or behind the last one; ``begin`` if there are no rows."""
     if end < len(rows):
@@ -144,37 +119,15 @@ def _offset_after(rows: pa.Table, end: int, begin: int) -> int:
     return int(rows["offset"][-1].as_py()) + 1 if len(rows) else begin
 
 
-def by_partition(
-    batches: Iterator[pa.RecordBatch], work: Callable[[int, pa.Table], object]
-) -> Iterator[pa.RecordBatch]:
-    """Do some work on the rows of each partition, in the order of their offsets; yield the results.
+def by_partition(task: Task, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the rows of each partition with its number, in the order of their offsets.
 
     Args:
-        batches: rows as :func:`streaming.jobs.streams.kafka_source.kafka_stream` has them; those of a task of Spark are
-            of one partition.
-        work: on the rows of a partition.
+        task: its input.
+        rows: as :func:`streaming.jobs.streams.kafka_source.kafka_stream` has them, or those of a directory.
     """
-    pieces = list(batches)
-    if not pieces:
+    if task.topic is None:
+        yield 0, rows
         return
-    rows = pa.Table.from_batches(pieces)
     for partition in pc.unique(rows["partition"]).to_pylist():
-        yield packed(work(partition, rows.filter(pc.equal(rows["partition"], partition)).sort_by("offset")))
-
-
-# Results on their way to the driver: few and small, whatever the clusters.
-
-
-RESULT: Final = "result"
-RESULT_SCHEMA: Final = f"{RESULT} binary"
-
-
-def packed(result: object) -> pa.RecordBatch:
-    """Return a result as a row of its own, which only :func:`unpacked` of the same program reads."""
-    return pa.RecordBatch.from_pydict({RESULT: pa.array([pickle.dumps(result)], pa.binary())})
-
-
-def unpacked(rows: pa.Table) -> Iterator[object]:
-    """Yield the results of rows."""
-    for content in rows[RESULT].to_pylist():
-        yield pickle.loads(content)  # noqa: S301 - from our own workers
+        yield partition, rows.filter(pc.equal(rows["partition"], partition)).sort_by("offset")

@@ -1,4 +1,4 @@
-"""The rounds of a micro-batch whose rows executors apply: mostly one; one more behind each log that is left.
+"""The rounds of a micro-batch: mostly one; one more behind each log that is left.
 
 Knows which results the workers' states follow from, and where each partition is; no table.
 """
@@ -6,25 +6,21 @@ Knows which results the workers' states follow from, and where each partition is
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from streaming.bus.kafka.reader import offset_name
 from streaming.bus.kafka.records import topic_of
 from streaming.contracts.identifiers import ClusterId
-from streaming.jobs.shards.reading import RESULT_SCHEMA, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from streaming.bus.kafka.reader import KafkaReader
     from streaming.contracts.identifiers import LogPosition
     from streaming.contracts.observations import Channel
     from streaming.jobs.shards.kafka_rows import LogRun
     from streaming.jobs.shards.reading import Reading, Task
+    from streaming.jobs.shards.workers import Workers
 
 
 class Result(Protocol):
@@ -47,7 +43,7 @@ R = TypeVar("R", bound=Result)
 T = TypeVar("T", bound="Task")
 
 
-class Rounds(Generic[R]):
+class Rounds(Generic[T, R]):
     """The rounds of the batches of one topic.
 
     Attributes:
@@ -55,18 +51,23 @@ class Rounds(Generic[R]):
     """
 
     def __init__(
-        self, bus: KafkaReader, channel: Channel, at: Callable[[str], LogPosition], go_back: Callable[[str], object]
+        self,
+        workers: Workers[T, R],
+        bus: KafkaReader | None,
+        channel: Channel,
+        at: Callable[[str], LogPosition],
+        go_back: Callable[[str], object],
     ) -> None:
         """Begin with workers that have no state.
 
         Args:
-            bus: what is known of its topics.
+            workers: run the tasks.
+            bus: what is known of its topics; None: it is a directory.
             channel: that is read.
             at: where the last applied record of a source stands.
             go_back: lets the log of a source begin again.
         """
-        self._bus, self._channel, self._at, self._go_back = bus, channel, at, go_back
-        self.topic = topic_of(bus.settings, channel)
+        self._workers, self._bus, self._channel, self._at, self._go_back = workers, bus, channel, at, go_back
         self._tokens: dict[int, str] = {}
         self._begins: dict[int, int] = {}
         self._newest: dict[str, LogRun] = {}
@@ -79,7 +80,8 @@ class Rounds(Generic[R]):
         Raises:
             IsrwatchError: it was.
         """
-        self._bus.check_same(self._channel)
+        if self._bus is not None:
+            self._bus.check_same(self._channel)
         self._begins = {}
 
     def given(self, sources: Iterable[tuple[ClusterId, str]]) -> dict[str, Any]:
@@ -87,26 +89,26 @@ class Rounds(Generic[R]):
         clusters: defaultdict[str, set[ClusterId]] = defaultdict(set)
         for cluster_id, source in sources:
             clusters[source].add(cluster_id)
+        shared = {"tokens": dict(self._tokens), "clusters": dict(clusters)}
+        if self._bus is None:
+            return {**shared, "homes": dict.fromkeys(set().union(*clusters.values()), 0)}
         left = {source: set(ids) for (channel, source), ids in self._bus.left.items() if channel == self._channel}
         return {
-            "topic": self.topic,
-            "tokens": dict(self._tokens),
+            **shared,
+            "topic": topic_of(self._bus.settings, self._channel),
             "begins": dict(self._begins),
             "left": left,
-            "clusters": dict(clusters),
             "homes": dict(self._partition_of),
         }
 
-    def run(
-        self, frame: DataFrame, work: Callable[[T, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], task: T
-    ) -> list[R]:
+    def run(self, rows: Any, task: T) -> list[R]:  # noqa: ANN401 - as the workers take them
         """Run a task on every partition; return the results that may be committed together.
 
         A partition has whole clusters. Where a topic got more partitions, two may have records of one: the second one
         waits for the next round.
         """
         taken, kept = set[ClusterId](), list[R]()
-        results = cast("list[R]", ran(frame, partial(work, task)))
+        results = self._workers.run(rows, task)
         for each in results:
             if taken.isdisjoint(each.clusters):
                 taken |= each.clusters
@@ -125,14 +127,15 @@ class Rounds(Generic[R]):
             self._tokens[partition] = each.token
             self._begins[partition] = each.reading.next_offset
             self._newest |= each.reading.newest
-            for run in each.reading.refused:
-                self._bus.report_two(self._channel, run.source, run.log_id)
+            if self._bus is not None:
+                for run in each.reading.refused:
+                    self._bus.report_two(self._channel, run.source, run.log_id)
 
     def leave(self, results: Sequence[R]) -> set[str]:
         """Go back for the logs that are other ones now; return their sources."""
         left = set[str]()
         for each in results:
-            if (run := each.reading.other) is None:
+            if (run := each.reading.other) is None or self._bus is None:
                 continue
             before = self._newest.get(run.source)
             runs = () if before is None else before.runs
@@ -144,12 +147,16 @@ class Rounds(Generic[R]):
 
     def offsets(self, results: Iterable[R]) -> dict[str, int]:
         """Return where reading continues behind some results, by the names under which tables hold it."""
-        identity = self._bus.identity(self._channel)
+        if self._bus is None:
+            return {}
+        topic, identity = topic_of(self._bus.settings, self._channel), self._bus.identity(self._channel)
         ends = {each.reading.partition: each.reading.next_offset for each in results}
-        return {offset_name(self.topic, identity, partition): offset for partition, offset in ends.items()}
+        return {offset_name(topic, identity, partition): offset for partition, offset in ends.items()}
 
     def note(self, results: Sequence[R]) -> None:
         """Note how far was read, for the lag."""
+        if self._bus is None:
+            return
         readings = [each.reading for each in results]
         self._bus.note(
             self._channel,
@@ -158,11 +165,6 @@ class Rounds(Generic[R]):
             sum(reading.records for reading in readings),
             sum(reading.size for reading in readings),
         )
-
-
-def ran(frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> list[object]:
-    """Run a Spark job, and return the results of its tasks."""
-    return list(unpacked(frame.mapInArrow(work, RESULT_SCHEMA).toArrow()))
 
 
 def merged(of_results: Iterable[Mapping[str, int]]) -> dict[str, int]:

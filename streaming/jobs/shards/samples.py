@@ -1,8 +1,8 @@
-"""Samples where executors apply them: the newest rows of whole clusters in a worker, the commits in the driver.
+"""A batch of samples: the newest rows of whole clusters in a worker, the commits in the driver.
 
 A task writes what its clusters have in each table that has news, in files of theirs; the driver commits one entry for
-each table. How far the sources were read is stored with their progress, as where one driver applies samples; so a batch
-that was committed in some of the tables only comes again, and changes nothing there.
+each table. How far the sources were read is stored with their progress, and nowhere else; so a batch that was committed
+in some of the tables only comes again, and changes nothing there.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import time
 import uuid
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,7 +30,7 @@ from streaming.delta.samples.isr_reconciliation import ReconciliationTable
 from streaming.delta.samples.newest import Newest
 from streaming.jobs.queries import BatchResult, Stopwatch, count_reasons, summed
 from streaming.jobs.shards.decoded_batch import fresh_rows, newest_log_ids, newest_positions
-from streaming.jobs.shards.reading import Reading, Task, by_partition, held, read_rows
+from streaming.jobs.shards.reading import Reading, Task, read_rows
 from streaming.jobs.shards.rounds import Rounds, merged
 from streaming.jobs.shards.sample_rows import (
     LONGEST_REST_SECONDS,
@@ -41,13 +40,11 @@ from streaming.jobs.shards.sample_rows import (
     SampleProgress,
     read_samples,
 )
-from streaming.runtime.memory import collected_after
+from streaming.jobs.shards.workers import InDriver, Workers, done_on_executor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
-
-    from pyspark.sql import DataFrame
 
     from streaming.bus.kafka.reader import KafkaReader
     from streaming.contracts.identifiers import ClusterId, LogPosition
@@ -69,7 +66,7 @@ class SampleTask(Task):
 
 
 class WrittenTable(NamedTuple):
-    """The files of each cluster in one table, and the seconds that it took if little of it was new."""
+    """The files of each cluster in one table, and the seconds that they took if little of them was new."""
 
     files: Mapping[ClusterId, Adds]
     small_seconds: float
@@ -113,20 +110,21 @@ class SampleShard:
         self.clusters: set[ClusterId] = set()
         self._rows: dict[type[Observation], Newest] = {}
 
-    def prepare(self, clusters: AbstractSet[ClusterId], sources: AbstractSet[str]) -> None:
-        """Read the rows of clusters that are not here; those that are, too.
+    def prepare(self, task: SampleTask, clusters: AbstractSet[ClusterId]) -> None:
+        """Read the rows of clusters that are not here, and of those that are; of new clusters there are none.
 
-        Args:
-            clusters: whose samples come.
-            sources: that were applied; rows of others are forgotten, as ``driver.samples`` forgets them at its start.
+        Rows of sources that were never applied are dropped: the job was killed before it stored how far it was.
         """
-        if clusters <= self.clusters:
+        known = set().union(*task.clusters.values())
+        is_new = self.clusters and known.isdisjoint(clusters - self.clusters)
+        if is_new or clusters <= self.clusters:
+            self.clusters |= clusters
             return
         self.clusters |= clusters
         for kind, definition in TABLE_OF.items():
             rows = select(open_ours(self._tables, definition), definition, where_in(self.clusters))
             self._rows[kind] = Newest(definition, plain(rows))
-            self._rows[kind].forget(self._rows[kind].sources - sources)
+            self._rows[kind].forget(self._rows[kind].sources - task.applied.keys())
 
     def apply(self, samples: Samples, forgotten: AbstractSet[str]) -> dict[str, WrittenTable]:
         """Apply samples, and write the rows of their clusters; return what was written by table."""
@@ -142,12 +140,9 @@ class SampleShard:
                 table.forget(lost)
             if len(news):
                 table.take(news)
-            rows = table.on_disk
-            files = {
-                cluster_id: write_cluster(self._tables, table.definition, cluster_id, of_clusters(rows, {cluster_id}))
-                for cluster_id in sorted(clusters)
-            }
-            is_small = len(news) < len(table) * SMALL_SHARE
+            rows = {cluster_id: of_clusters(table.on_disk, {cluster_id}) for cluster_id in sorted(clusters)}
+            files = {each: write_cluster(self._tables, table.definition, each, own) for each, own in rows.items()}
+            is_small = len(news) < sum(map(len, rows.values())) * SMALL_SHARE
             written[table.definition.name] = WrittenTable(files, (time.perf_counter() - began) * is_small)
         return written
 
@@ -158,13 +153,17 @@ HELD: Final[dict[tuple[str, int], SampleShard]] = {}
 
 def apply_partitions(task: SampleTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Apply the rows of a task of Spark; yield the result."""
-    with collected_after():
-        yield from by_partition(batches, partial(applied_partition, task))
+    yield from done_on_executor(task, batches, HELD, begun, applied_partition)
 
 
-def applied_partition(task: SampleTask, partition: int, rows: pa.Table) -> SampleResult:
+def begun(task: SampleTask) -> SampleShard:
+    """Return a shard without any cluster."""
+    return SampleShard(task.tables)
+
+
+def applied_partition(task: SampleTask, partition: int, rows: pa.Table, shard: SampleShard) -> SampleResult:
     """Apply the rows of one partition, in the order of their offsets."""
-    watch, shard = Stopwatch(), held(HELD, task, partition, lambda: SampleShard(task.tables))
+    watch = Stopwatch()
     rows, reading = read_rows(task, partition, rows)
     fresh = fresh_rows(rows, task)
     samples = read_samples(fresh)
@@ -173,7 +172,7 @@ def applied_partition(task: SampleTask, partition: int, rows: pa.Table) -> Sampl
         table.select(_OF_SOURCE).cast(_SOURCES) for table in samples.columns.values()
     ]).group_by(_OF_SOURCE[:3]).aggregate([(_OF_SOURCE[3], "max")])  # fmt: skip
     clusters = frozenset(task.clusters_of(set(reading.consumed)) | set(sources["cluster_id"].to_pylist()))
-    shard.prepare(clusters, task.applied.keys())
+    shard.prepare(task, clusters | {each for each, home in task.homes.items() if home == partition})
     tables = shard.apply(samples, task.forgotten)
     watch.lap("write")
     metrics = samples.columns[BrokerMetricObserved]
@@ -204,19 +203,37 @@ def applied_partition(task: SampleTask, partition: int, rows: pa.Table) -> Sampl
 _SOURCES: Final = pa.schema([*((name, pa.string()) for name in _OF_SOURCE[:3]), (_OF_SOURCE[3], pa.int64())])
 
 
-class ShardedSamples(SampleProgress):
-    """Commits what executors have applied. The only writer of the tables of samples."""
+class SampleBatch(SampleProgress):
+    """Commits what workers have applied. The only writer of the tables of samples."""
 
-    def __init__(self, directory: Place, bus: KafkaReader, policy: RetentionPolicy = KEEP_ALL) -> None:
+    def __init__(
+        self,
+        directory: Place,
+        policy: RetentionPolicy = KEEP_ALL,
+        workers: Workers[SampleTask, SampleResult] | None = None,
+        bus: KafkaReader | None = None,
+    ) -> None:
         """Open the tables.
+
+        Args:
+            directory: of the tables.
+            policy: how long old files are retained.
+            workers: apply samples; None: this process does.
+            bus: what is known of its topics; None: it is a directory.
 
         Raises:
             TableRefused: a table is not ours, or newer than this program.
         """
         self._directory, self._clock = directory, policy.clock
-        self._rounds = Rounds[SampleResult](
-            bus, Channel.SAMPLES, self.at, lambda source: self.go_back([source], lambda _source, _at: NOWHERE)
+        self._workers = workers or InDriver(begun, applied_partition)
+        self._rounds = Rounds[SampleTask, SampleResult](
+            self._workers,
+            bus,
+            Channel.SAMPLES,
+            self.at,
+            lambda source: self.go_back([source], lambda _source, _at: NOWHERE),
         )
+        self._forgotten = set[str]()
         self._writers = {table.name: Writer.opened(directory, table) for table in TABLE_OF.values()}
         self._maintenance = {name: Maintenance(writer, policy) for name, writer in self._writers.items()}
         for table in TABLE_OF.values():
@@ -229,12 +246,14 @@ class ShardedSamples(SampleProgress):
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
         """Go back where a log is another one now; return where its last applied record stood, by source.
 
-        Their samples are forgotten with the next round, as ``driver.samples`` forgets them.
+        Samples of a log that has no record in common with the one before are forgotten with the next batch: their
+        collector's clock may have been ahead, and then no sample of the new log would replace them.
         """
         before = {source: self.at(source) for source in sources}
         now_at = changed_logs(before, last_common)
         if now_at:
             self._quarantine.go_back({source: at.position for source, at in now_at.items()})
+            self._forgotten |= {source for source, at in now_at.items() if at.position < 0}
             self._sources.go_back(now_at)
         return {source: before[source] for source in now_at}
 
@@ -248,37 +267,43 @@ class ShardedSamples(SampleProgress):
             writer.check_ours()
         self._reconciled.check_ours()
 
-    def outcome(self, frame: DataFrame) -> BatchResult:
-        """Apply one micro-batch: rows as :func:`streaming.jobs.streams.kafka_source.kafka_stream` has them.
+    def apply(self, rows: Any) -> BatchResult:  # noqa: ANN401 - a frame of Spark, or its rows
+        """Apply one micro-batch; samples that are older than what the tables hold change nothing.
+
+        What a cluster has in a table is written whole, so a small batch is followed by a rest (see ``SMALL_SHARE``).
+
+        Args:
+            rows: as in ``schemas.bus_schema``, or as :func:`streaming.jobs.streams.kafka_source.kafka_stream` has them;
+                for executors a frame.
 
         Raises:
             TableRefused: another job writes the same tables.
             IsrwatchError: the topic is not the one that the query began to read.
         """
         self._rounds.check_same()
-        watch, results, are_left, forgotten = Stopwatch(), list[SampleResult](), True, frozenset[str]()
+        watch, results, are_left = Stopwatch(), list[SampleResult](), True
         while are_left:
-            some = self._rounds.run(frame, apply_partitions, self._task(forgotten))
+            some = self._rounds.run(rows, self._task())
             watch.lap("shards")
             self._commit(some)
             watch.lap("commit")
             results += some
-            forgotten = frozenset(self._rounds.leave(some))
-            are_left = bool(forgotten) or self._rounds.is_waiting
+            are_left = bool(self._rounds.leave(some)) or self._rounds.is_waiting
         self._rounds.note(results)
         self._offsets = {**self._offsets, **self._rounds.offsets(results)}
         seconds = watch.seconds
         small = max((sum(each.small_seconds for each in one.tables.values()) for one in results), default=0.0)
         time.sleep(min(small * REST_PER_WORK, LONGEST_REST_SECONDS))
-        return replace(summed([each.result for each in results]), seconds=seconds, stages=watch.stages)
+        applied = summed([each.result for each in results])
+        return replace(applied, seconds=seconds, stages=self._workers.stages(applied.stages, watch.stages))
 
-    def _task(self, forgotten: frozenset[str]) -> SampleTask:
+    def _task(self) -> SampleTask:
         states = self._sources.states()
         return SampleTask(
             **self._rounds.given((state.cluster_id, state.source) for state in states),
             tables=self._directory,
             applied={source: self.at(source) for source in self.positions},
-            forgotten=forgotten,
+            forgotten=frozenset(self._forgotten),
         )
 
     def _commit(self, results: Sequence[SampleResult]) -> None:
@@ -298,4 +323,5 @@ class ShardedSamples(SampleProgress):
         meters = pa.concat_tables([one.meters for one in results]) if results else None
         if meters is not None and len(meters):
             self._reconciled.put(meters)
+        self._forgotten -= {source for one in results for source in one.reading.consumed}
         self._rounds.commit(results)

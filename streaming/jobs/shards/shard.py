@@ -127,7 +127,7 @@ class Shard:
 
     def applied(self, folded: Folded, version: int) -> None:
         """Take over what a batch has changed, at the version that holds it."""
-        self.shared.applied(folded.touched, version, only_sources=folded.only_sources)
+        self.shared.applied(folded.touched, version)
         self.repeated.learn(folded.decoded.blocks, folded.touched, self.shared.state)
 
     def _of_refused_only(self, folded: FoldResult, positions: Mapping[str, int]) -> Iterator[Change]:

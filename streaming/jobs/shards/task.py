@@ -1,6 +1,6 @@
-"""A shard on an executor: folds one partition of the bus, and writes the files that the driver will commit.
+"""A task on replication: folds one partition of the bus, and writes the files that the driver will commit.
 
-Runs in Spark's Python workers. Knows Arrow and the tables; what Spark is asked for is in ``shards.batch``.
+Runs in the driver, or in Spark's Python workers on executors (``shards.workers``). Knows Arrow and the tables.
 """
 
 # Theory of operation
@@ -24,7 +24,6 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import ClusterId
@@ -36,13 +35,15 @@ from streaming.delta.log.definitions import file_layout
 from streaming.delta.projections.of_clusters import ClustersState, derived, recovered
 from streaming.delta.projections.shared_state import SharedState
 from streaming.jobs.queries import Stopwatch
-from streaming.jobs.shards.reading import Reading, Task, by_partition, held, packed, read_rows
+from streaming.jobs.shards.reading import Reading, Task, read_rows
 from streaming.jobs.shards.shard import Shard
-from streaming.runtime.memory import collected_after
+from streaming.jobs.shards.workers import done_on_executor
+from streaming.runtime.memory import never_collected
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
+    from pathlib import Path
 
     import pyarrow as pa
 
@@ -50,27 +51,15 @@ if TYPE_CHECKING:
     from streaming.contracts.state import SourceState
     from streaming.delta.incidents.table import ChangedIncident
     from streaming.delta.log.cluster_files import Adds
-    from streaming.delta.projections.of_clusters import Derived, DerivedUpto
+    from streaming.delta.projections.of_clusters import Derived, DerivedBefore
     from streaming.delta.quarantine import RefusedRecord
     from streaming.delta.store.place import Place
     from streaming.jobs.queries import BatchResult
+    from streaming.jobs.shards.decoded_batch import ReadLog
     from streaming.jobs.shards.shard import Folded
 
 ROWS_OF_A_SHARD: Final = 1 << 32
 """More than the rows of any commit: the ordinals of a shard begin at its number times this."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Projection:
-    """State of the derived tables before a round.
-
-    Attributes:
-        upto: the versions up to which they are computed.
-        files: of each cluster in ``partition_state``.
-    """
-
-    upto: DerivedUpto
-    files: Mapping[ClusterId, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +78,14 @@ class ShardTask(Task):
         base: the version of the change log that the batch builds on.
         committed_at: the time of its commit, microseconds.
         refused: applied records that were refused and that no state of their source counts, by source.
-        projection: the derived tables are written as of ``base`` with this batch; None: they are not.
+        derived_before: the derived tables are computed as of ``base`` with this batch; None: they are not.
         incidents: None: another job folds them, or none.
     """
 
     base: int
     committed_at: int
     refused: Mapping[str, int] = field(default_factory=dict)
-    projection: Projection | None = None
+    derived_before: DerivedBefore | None = None
     incidents: OpenIncidents | None = None
 
 
@@ -138,32 +127,43 @@ class ShardResult:
 class ClustersShard(Shard):
     """The shard of a partition: reads the state of a cluster when the first observation of it comes."""
 
-    def __init__(self, tables: Place, base: int) -> None:
-        """Begin without any cluster; ``base``: a version of the change log."""
-        super().__init__(SharedState(version=base), Counter())
+    def __init__(self, tables: Place, base: int, read: ReadLog | None = None, published: Path | None = None) -> None:
+        """Begin without any cluster; ``base``: a version of the change log; the rest as :class:`Shard`."""
+        super().__init__(SharedState(version=base), Counter(), read, published)
         self._tables = tables
         self.token = ""
         self.clusters: set[ClusterId] = set()
         self.state = ClustersState(self.shared, Counter())
         self.incidents: IncidentRows | None = None
         self._open: OpenIncidents | None = None
+        self._known: AbstractSet[ClusterId] = frozenset()
 
     def begin(self, task: ShardTask) -> None:
         """Begin a task. What was committed since the last one has changed nothing of these clusters."""
         self.shared.version = task.base
-        self._open = task.incidents
+        self._open, self._known = task.incidents, set().union(*task.clusters.values())
 
     def prepare(self, clusters: AbstractSet[ClusterId]) -> None:
-        """Read the clusters that are not here; those that are, too, because a state is read as a whole."""
-        if clusters <= self.clusters:
+        """Read the clusters that are not here; those that are, too, because a state is read as a whole.
+
+        Of a cluster of which no source has reported before the tables have nothing.
+        """
+        is_new = self.clusters and self._known.isdisjoint(clusters - self.clusters)
+        if is_new or clusters <= self.clusters:
+            self.clusters |= clusters
             return
         self.clusters |= clusters
-        self.state = recovered(self._tables, self.shared.version, self.clusters)
+        with never_collected():
+            self.state = recovered(self._tables, self.shared.version, self.clusters)
         self.shared = self.state.shared
         if (incidents := self._open) is not None:
             self.incidents = IncidentRows(
                 self._tables, incidents.gaps, self.shared.version, incidents.carried, clusters=self.clusters
             )
+
+    def own(self, task: ShardTask, partition: int) -> set[ClusterId]:
+        """Return the clusters that are at home in a partition: another shard may hold one of them, too."""
+        return {each for each in self.clusters if task.homes.get(each, partition) == partition}
 
 
 HELD: Final[dict[tuple[str, int], ClustersShard]] = {}
@@ -177,21 +177,27 @@ def fold_partitions(task: ShardTask, batches: Iterator[pa.RecordBatch]) -> Itera
         task: its input.
         batches: rows of one partition of the bus.
     """
-    with collected_after():
-        yield from by_partition(batches, partial(folded_partition, task))
+    yield from done_on_executor(task, batches, HELD, begun, folded_partition)
 
 
-def folded_partition(task: ShardTask, partition: int, rows: pa.Table) -> ShardResult:
+def begun(task: ShardTask) -> ClustersShard:
+    """Return a shard without any cluster."""
+    return ClustersShard(task.tables, task.base)
+
+
+def folded_partition(task: ShardTask, partition: int, rows: pa.Table, shard: ClustersShard) -> ShardResult:
     """Fold the rows of one partition, in the order of their offsets."""
-    watch, shard = Stopwatch(), held(HELD, task, partition, lambda: ClustersShard(task.tables, task.base))
+    watch = Stopwatch()
     shard.begin(task)
     rows, reading = read_rows(task, partition, rows)
     sources = set(reading.consumed)
     shard.refused = Counter({source: count for source, count in task.refused.items() if source in sources})
     clusters = task.clusters_of(sources)
-    shard.prepare(clusters)
+    shard.prepare(clusters | {each for each, home in task.homes.items() if home == partition})
     folded = shard.fold(rows, task, watch)
-    computed = None if task.projection is None else _derived(task, task.projection, partition, shard)
+    computed = None
+    if task.derived_before is not None:
+        computed = derived(task.tables, shard.state, shard.own(task, partition), task.derived_before)
     watch.lap("projections")
     added, incidents = _written(task, partition, shard, folded) if folded.decoded.positions else ([], [])
     watch.lap("write")
@@ -223,27 +229,3 @@ def _written(
     shard.applied(folded, version)
     shard.state.count_removals(rows)
     return added, [] if shard.incidents is None else shard.incidents.fold([(version, rows)])
-
-
-def _derived(task: ShardTask, projection: Projection, partition: int, shard: ClustersShard) -> Derived:
-    """Compute the derived tables of the clusters that are at home here: another shard may hold one of them, too."""
-    own = {cluster_id for cluster_id in shard.clusters if task.homes.get(cluster_id, partition) == partition}
-    return derived(task.tables, shard.state, own, projection.upto, projection.files)
-
-
-def project_clusters(
-    task: ShardTask, projection: Projection, groups: Sequence[Collection[ClusterId]], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Compute the derived tables of clusters that no row of a batch was of; yield what was computed of each group.
-
-    Args:
-        task: where, and as of which version.
-        projection: what the derived tables have.
-        groups: ids of clusters.
-        batches: rows with the ``id`` of a group each.
-    """
-    for batch in batches:
-        for number in batch["id"].to_pylist():
-            clusters = groups[number]
-            state = recovered(task.tables, task.base, clusters)
-            yield packed(derived(task.tables, state, clusters, projection.upto, projection.files))

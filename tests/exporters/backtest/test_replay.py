@@ -19,7 +19,7 @@ from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import ExporterHealth
 from exporters.read_model.snapshot import ReplicationSnapshot
 from streaming.errors import ConfigurationError
-from streaming.jobs.driver.replication import ReplicationBatch
+from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.settings import ExportSettings
 from tests.exporters.histories import History, batches, logs
 

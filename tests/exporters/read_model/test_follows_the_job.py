@@ -20,9 +20,9 @@ from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.state import SECONDS
 from streaming.delta.changes.log import ChangeLog, changes_to_arrow
-from streaming.delta.projections.projections import Projections
 from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.exporters.metrics.test_exposition import samples
+from tests.plugins.derived import Projections
 from tests.plugins.local_http import wait_until
 
 EPOCH = 1_790_000_000_000_000

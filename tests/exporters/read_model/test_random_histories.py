@@ -15,6 +15,7 @@ from exporters.read_model.reader import TablesReader
 from exporters.terminal.state_as_of import state_as_of
 from tests.exporters.histories import History, logs, play, polls
 from tests.exporters.meaning import compare_with_tables, meaning
+from tests.plugins.derived import shard_of
 
 WORLDS = [(logs, 1), (logs, 2), (polls, 1), (polls, 3)]
 
@@ -59,7 +60,7 @@ def test_from_every_starting_point_the_same_is_shown(history: History) -> None:
 
 
 def test_the_partitions_brokers_and_sources_are_those_of_the_job(history: History) -> None:
-    state = history.job.shared.state
+    state = shard_of(history.job).shared.state
     clusters = history.reader.snapshot.clusters
     live = [partition for cluster in clusters.values() for partition in cluster.partitions()]
     deleted = [partition for cluster in clusters.values() for partition in cluster.tombstones.values()]

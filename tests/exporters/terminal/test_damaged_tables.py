@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from streaming.commands import app
 from streaming.errors import TableUnreadable
-from streaming.jobs.driver.replication import ReplicationBatch
+from streaming.jobs.shards.batch import ReplicationBatch
 from tests.exporters.damages import data_gone, data_torn
 
 
@@ -33,7 +33,7 @@ def stopped(played_tables: Callable[..., Path], tmp_path_factory: pytest.TempPat
     directory = tmp_path_factory.mktemp("stopped") / "tables"
     shutil.copytree(played_tables("under_min_isr", "broker_loss"), directory)
     job = ReplicationBatch(directory)
-    job.projections.project(job.shared)
+    job.project()
     return directory
 
 

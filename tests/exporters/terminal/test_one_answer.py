@@ -14,12 +14,14 @@ from streaming.contracts.observations import DISKLESS
 from streaming.contracts.sample_tables import GROUP_OFFSETS
 from streaming.delta.log.queries import read_all
 from streaming.delta.log.writer import APPEND, Writer
-from streaming.jobs.driver.replication import ReplicationBatch
+from streaming.delta.projections.of_clusters import recovered
+from streaming.jobs.shards.batch import ReplicationBatch
 from tests.changes.conftest import Story
 from tests.exporters.json_answers import json_answer
 from tests.exporters.metrics.test_exposition import exposed as page_of
 from tests.exporters.terminal.printed import objects, state
 from tests.jobs.driver.test_batch import published
+from tests.plugins.derived import shard_of
 
 
 def test_groups_of_two_clusters_of_one_name_stay_apart(played_tables: Callable[..., Path], tmp_path: Path) -> None:
@@ -41,7 +43,7 @@ def test_clusters_count_their_registered_brokers_and_leave_unknown_counts_out(tm
     story.later().broker(4, registered=False)
     job = ReplicationBatch(tmp_path)
     job.apply(published(story.seen))
-    job.projections.project(job.shared)
+    job.project()
 
     (row,) = objects(tmp_path, "--clusters")
     (of_api,) = json_answer(TablesReader(tmp_path).refresh(), story.now, "clusters")["clusters"]
@@ -63,16 +65,16 @@ def test_diskless_topics_are_counted_and_left_out_by_everybody_also_after_a_rest
     story.later().partition(topic_id="topic-2", topic="cold", isr=(1,), leader=-1)
     job = ReplicationBatch(tmp_path)
     job.apply(published(story.seen))
-    job.projections.project(job.shared)
-    before = job.shared
+    job.project()
+    before, from_tables = shard_of(job).shared, recovered(tmp_path, job.version).shared
 
+    assert from_tables.state.configs == before.state.configs
+    assert sorted(from_tables.tally.entries(), key=repr) == sorted(before.tally.entries(), key=repr)
     restarted = ReplicationBatch(tmp_path)  # from the state tables alone
-    assert restarted.shared.state.configs == before.state.configs
-    assert sorted(restarted.shared.tally.entries(), key=repr) == sorted(before.tally.entries(), key=repr)
     told = len(story.seen)
     story.later().partition(topic_id="topic-2", topic="cold", isr=(2,), leader=2, partition_epoch=1)
     restarted.apply(published(story.seen[told:]))
-    assert [each.is_diskless for each in restarted.shared.state.partitions()] == [False, True]
+    assert [each.is_diskless for each in shard_of(restarted).shared.state.partitions()] == [False, True]
 
     exposed = page_of(TablesReader(tmp_path), story.now)
     assert 'cluster_diskless_partitions{cluster="orders-eu"} 1\n' in exposed

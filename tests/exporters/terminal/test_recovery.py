@@ -16,8 +16,8 @@ from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.liveness import BROKER_STATE, HEARTBEAT_AGE_MS, LOGS_LEFT
 from streaming.contracts.observations import Channel
-from streaming.jobs.driver.replication import ReplicationBatch
-from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.shards.batch import ReplicationBatch
+from streaming.jobs.shards.samples import SampleBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.exporters.conftest import SECOND, Rows, Tables
@@ -128,7 +128,7 @@ def catching_up(directory: Path, released_at: int, records_per_second: int) -> I
                              name="metadata_log:main", epoch=Micros(START))  # fmt: skip
     batches: dict[Channel, Any] = {
         Channel.REPLICATION: ReplicationBatch(directory),
-        Channel.SAMPLES: NewestBatch(directory),
+        Channel.SAMPLES: SampleBatch(directory),
     }
     reader, position = TablesReader(directory), 0
     for second in range(600):

@@ -34,11 +34,12 @@ from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsOb
 from streaming.contracts.state import PartitionState, SourceLag
 from streaming.delta.progress import ProgressTable
 from streaming.delta.quarantine import Quarantine, RefusedRecord
-from streaming.jobs.driver.replication import ReplicationBatch
-from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.shards.batch import ReplicationBatch
+from streaming.jobs.shards.samples import SampleBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from tests.changes.conftest import Story
 from tests.end_to_end.stories import essence, long_story
+from tests.plugins.derived import shard_of
 
 
 def published(observations: Iterable[Observation], start: int = 0) -> pa.Table:
@@ -101,7 +102,7 @@ def test_every_table_is_that_of_one_batch_however_a_log_is_cut_and_the_job_resta
         for lower, upper in bounds:
             batch = ReplicationBatch(tmp_path / name)
             batch.apply(story.slice(lower, upper - lower))
-            batch.projections.project(batch.shared)
+            batch.project()
         when = ("quarantined_at", "as_of_version", "version", "ordinal", "committed_at")
         told = [
             sorted(
@@ -109,9 +110,9 @@ def test_every_table_is_that_of_one_batch_however_a_log_is_cut_and_the_job_resta
             )
             for table in ("replication_events", "partition_state", "broker_state", "cluster_state", "quarantine")
         ]
-        version = batch.shared.version
+        version = batch.version
         batch.apply(story.slice(10, 25))
-        assert batch.shared.version == version, "what comes again changes nothing"
+        assert batch.version == version, "what comes again changes nothing"
         written[name] = [batch.sources()[0], essence(rows(tmp_path / name, "partition_changes")), *told]
 
     assert written["cut"] == written["whole"]
@@ -153,15 +154,15 @@ def test_a_first_report_leaves_no_object_per_partition_behind_and_its_blocks_are
     gc.collect()
     assert sum(isinstance(each, PartitionState) for each in gc.get_objects()) - before < 10
     assert applied.changes == len(rows(tmp_path, "partition_changes")) > 300
-    assert len(batch.shard.repeated) == 1
+    assert len(shard_of(batch).repeated) == 1
 
 
 def test_derived_tables_follow_steps_at_once_heartbeats_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def applied(position: int) -> bool:
         batch.apply(published(story.seen[position:], start=position))
-        is_due = batch.projections.is_due(batch.shared)
+        is_due = batch.is_due()
         if is_due:
-            batch.projections.project(batch.shared)
+            batch.project()
         return is_due
 
     story, batch = Story(), ReplicationBatch(tmp_path)
@@ -177,17 +178,17 @@ def test_derived_tables_follow_steps_at_once_heartbeats_later(tmp_path: Path, mo
 
     story.later().heartbeat()
     assert not applied(known + 2)
-    monkeypatch.setattr("streaming.delta.projections.projections.SECONDS_WHILE_DEGRADED", 0.0)
-    assert batch.projections.is_due(batch.shared), "the seconds of the partition that is shrunk go on"
-    batch.projections.project(batch.shared)
-    assert not batch.projections.is_due(batch.shared), "there is nothing that they lack"
+    monkeypatch.setattr("streaming.jobs.shards.batch.SECONDS_WHILE_DEGRADED", 0.0)
+    assert batch.is_due(), "the seconds of the partition that is shrunk go on"
+    batch.project()
+    assert not batch.is_due(), "there is nothing that they lack"
 
     story.later().partition(partition_epoch=2, cause="expand", evidence="proven")
     assert applied(known + 3)
     story.later().heartbeat()
     assert not applied(known + 4)
-    monkeypatch.setattr("streaming.delta.projections.projections.SECONDS_BETWEEN_HEARTBEATS", 0.0)
-    assert batch.projections.is_due(batch.shared)
+    monkeypatch.setattr("streaming.jobs.shards.batch.SECONDS_BETWEEN_HEARTBEATS", 0.0)
+    assert batch.is_due()
 
 
 def test_what_was_deleted_leaves_the_table_with_the_next_day_but_one(tmp_path: Path) -> None:
@@ -196,7 +197,7 @@ def test_what_was_deleted_leaves_the_table_with_the_next_day_but_one(tmp_path: P
     story.later(5).removed()
     for day in range(3):
         batch.apply(published(story.seen, day * 100))
-        batch.projections.project(batch.shared)
+        batch.project()
         states.append([row["is_deleted"] for row in rows(tmp_path, "partition_state")])
         story.seen = []
         story.later(86_400).heartbeat()
@@ -215,7 +216,7 @@ def test_a_cluster_keeps_the_totals_of_what_was_deleted(tmp_path: Path) -> None:
     batch = ReplicationBatch(tmp_path)
     batch.apply(published(story.seen[:cut]))
     batch.apply(published(story.seen[cut:], cut))
-    batch.projections.project(batch.shared)
+    batch.project()
 
     assert rows(tmp_path, "partition_state") == []
     (cluster,) = rows(tmp_path, "cluster_state")
@@ -248,7 +249,7 @@ def test_what_was_refused_of_samples_counts_once_whenever_the_job_is_killed(tmp_
     ], schema=SCHEMA)  # fmt: skip
     counts = []
     for end, is_reported in ((2, True), (3, False), (3, True), (3, False), (5, False), (5, True)):
-        batch = NewestBatch(tmp_path)
+        batch = SampleBatch(tmp_path)
         batch.apply(log.slice(0, end))
         sources, _ = batch.sources()
         counts += [source.quarantined for source in sources]
@@ -262,7 +263,7 @@ def test_what_was_refused_of_samples_counts_once_whenever_the_job_is_killed(tmp_
 def test_a_meter_that_is_no_count_does_not_stop_the_query(tmp_path: Path, value: float) -> None:
     ReplicationBatch(tmp_path)
     sample = replace(metrics_sample("jmx:a"), metric=METRIC_OF[Meter.ISR_SHRINKS], metric_value=value)
-    batch = NewestBatch(tmp_path)
+    batch = SampleBatch(tmp_path)
     first, again = (batch.apply(published([sample])) for _ in range(2))
     assert (first.observations, first.refused) == (math.isfinite(value), not math.isfinite(value))
     assert again.observations == 0
@@ -283,7 +284,7 @@ def test_every_kind_of_sample_has_its_table_and_a_group_its_lag(tmp_path: Path) 
         QuorumMemberObserved(**envelope, node=100, is_voter=True, controller=100, controller_epoch=3),
     ]
 
-    batch = NewestBatch(tmp_path)
+    batch = SampleBatch(tmp_path)
     batch.apply(published(samples))
 
     groups = [(row["partition"], row["lag"], row["records_lost"]) for row in rows(tmp_path, "group_offsets")]
@@ -312,7 +313,7 @@ def test_settings_have_their_tables_and_topics_what_follows_from_theirs(tmp_path
     broker = BrokerSettingsObserved(**envelope, leader_throttled_rate=2**40, broker_session_timeout_ms=9000)
     feature = BrokerFeatureObserved(**envelope, feature="metadata.version", supported_level=30, finalized_level=27)
 
-    batch = NewestBatch(tmp_path)
+    batch = SampleBatch(tmp_path)
     batch.apply(published([topics, single, broker, feature]))
 
     found = {row["topic"]: row for row in rows(tmp_path, "topic_settings")}
@@ -348,7 +349,7 @@ def test_settings_have_their_tables_and_topics_what_follows_from_theirs(tmp_path
 def test_what_belongs_on_another_channel_is_refused(tmp_path: Path) -> None:
     story = Story()
     story.snapshot()
-    applied = NewestBatch(tmp_path).apply(published(story.seen))
+    applied = SampleBatch(tmp_path).apply(published(story.seen))
     assert (applied.observations, applied.refused) == (0, len(story.seen))
     assert "does not belong on the channel samples" in rows(tmp_path, "quarantine")[0]["reason"]
 
@@ -369,11 +370,11 @@ def test_refusals_of_a_source_that_nobody_knows_yet_count_once_in_any_cut_and_ki
     story.snapshot()
 
     batch.apply(published(story.seen, start=100))
-    assert [source.quarantined for source in batch.shared.state.sources.values()] == [100]
+    assert [source.quarantined for source in batch.sources()[0]] == [100]
     again = ReplicationBatch(tmp_path)
     story.heartbeat()
     again.apply(published(story.seen[-1:], start=100 + len(story.seen)))
-    assert [source.quarantined for source in again.shared.state.sources.values()] == [100]
+    assert [source.quarantined for source in again.sources()[0]] == [100]
 
 
 def test_a_batch_of_refused_records_only_moves_their_source_too(tmp_path: Path) -> None:
@@ -388,12 +389,12 @@ def test_a_batch_of_refused_records_only_moves_their_source_too(tmp_path: Path) 
     sources = [row for row in rows(tmp_path, "partition_changes") if row["subject"] == "source"]
     newest = max(sources, key=lambda row: row["version"])["source_after"]
     assert (newest["position"], newest["quarantined"], newest["sequence"]) == (end, 1, end)
-    (source,) = batch.shared.state.sources.values()
+    (source,) = batch.sources()[0]
     assert (source.position, source.quarantined) == (end, 1)
     again = ReplicationBatch(tmp_path)
     story.heartbeat()
     again.apply(published(story.seen[end:], start=end + 1))
-    assert [each.quarantined for each in again.shared.state.sources.values()] == [1], "after a kill, too"
+    assert [each.quarantined for each in again.sources()[0]] == [1], "after a kill, too"
 
 
 def test_sources_of_one_batch_are_merged_by_time_each_in_its_own_order(tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ from streaming.contracts.observations import Channel, Observation, SourceKind
 from streaming.contracts.sample_blocks import offsets_in_blocks
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.errors import InvalidObservation
-from streaming.jobs.driver.replication import ReplicationBatch
-from streaming.jobs.driver.samples import NewestBatch
 from streaming.jobs.shards import decoded_batch
+from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.shards.decoded_batch import decode_row
+from streaming.jobs.shards.samples import SampleBatch
 from streaming.jobs.streams.sample_columns import BlockColumns, in_columns
 from tests.changes.conftest import Story
 from tests.jobs.driver.test_batch import published, rows
@@ -104,6 +104,6 @@ def test_samples_that_are_ahead_are_refused_blocks_included(tmp_path: Path, ahea
     (block,) = offsets_in_blocks(samples)
     (item,) = in_columns([BusFrame(0, encode(block))])
     assert isinstance(item, BlockColumns) is (ahead == 0)
-    batch = NewestBatch(tmp_path)
+    batch = SampleBatch(tmp_path)
     applied = batch.apply(published([samples[0], block]))
     assert (applied.refused, len(rows(tmp_path, "replica_offsets"))) == ((2, 0) if ahead else (0, 3))

@@ -16,7 +16,7 @@ from streaming.contracts.observations import Observation, SourceKind
 from streaming.contracts.sample_blocks import TransactionsReported
 from streaming.contracts.samples import LogDirectoryObserved, QuorumMemberObserved, TransactionObserved
 from streaming.contracts.settings import BrokerSettingsObserved
-from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.shards.samples import SampleBatch
 from streaming.sources.samples.groups.blocks import CoordinatorAnswer, group_blocks, group_offset_blocks
 from streaming.sources.samples.groups.described import DescribedGroup
 from tests.examples import examples
@@ -47,12 +47,12 @@ def quorum(second: int, *nodes: int) -> list[Observation]:
 
 def test_a_directory_that_a_broker_has_no_more_is_gone_and_what_a_silent_broker_has_stays(tmp_path: Path) -> None:
     seen = [*directories(1, 10, "/a", "/b"), *directories(2, 10, "/a"), *directories(1, 15, "/a")]
-    NewestBatch(tmp_path).apply(published(seen))
+    SampleBatch(tmp_path).apply(published(seen))
     assert {(row["broker"], row["log_dir"]) for row in rows(tmp_path, "log_directories")} == {(1, "/a"), (2, "/a")}
 
 
 def test_a_member_that_left_the_quorum_is_gone(tmp_path: Path) -> None:
-    NewestBatch(tmp_path).apply(published([*quorum(10, 101, 102, 103), *quorum(12, 101, 103)]))
+    SampleBatch(tmp_path).apply(published([*quorum(10, 101, 102, 103), *quorum(12, 101, 103)]))
     assert {row["node"] for row in rows(tmp_path, "quorum_members")} == {101, 103}
 
 
@@ -62,7 +62,7 @@ def minutely(broker: int, second: int) -> list[Observation]:
 
 def test_settings_that_are_read_once_a_minute_stay_while_the_next_round_arrives(tmp_path: Path) -> None:
     """A round a minute by default: broker 2 has not answered yet when broker 1 has, a little more than a minute on."""
-    batch = NewestBatch(tmp_path)
+    batch = SampleBatch(tmp_path)
     batch.apply(published([*minutely(1, 10), *minutely(2, 10)]))
     batch.apply(published(minutely(1, 71), start=10))
     assert {row["broker"] for row in rows(tmp_path, "broker_settings")} == {1, 2}
@@ -87,7 +87,7 @@ def transactions(broker: int, second: int, *producers: int, hanging: tuple[int, 
 
 @pytest.mark.parametrize("is_one_batch", [True, False])
 def test_what_is_over_is_gone_and_what_a_silent_broker_had_stays(tmp_path: Path, is_one_batch: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    batch = NewestBatch(tmp_path)
+    batch = SampleBatch(tmp_path)
     answers = [
         transactions(1, 10, 7, 8, hanging=(9,)),
         transactions(2, 11, 5),
@@ -106,16 +106,16 @@ def test_what_is_over_is_gone_and_what_a_silent_broker_had_stays(tmp_path: Path,
 
 
 def test_when_the_last_one_is_over_the_table_is_empty_also_after_a_restart(tmp_path: Path) -> None:
-    batch = NewestBatch(tmp_path)
+    batch = SampleBatch(tmp_path)
     batch.apply(published(transactions(1, 10, 7, hanging=(9,))))
     store_progress(tmp_path, batch)
     assert len(rows(tmp_path, "transactions")) == 2
-    NewestBatch(tmp_path).apply(published([*transactions(1, 10, 7, hanging=(9,)), *transactions(1, 40)]))
+    SampleBatch(tmp_path).apply(published([*transactions(1, 10, 7, hanging=(9,)), *transactions(1, 40)]))
     assert rows(tmp_path, "transactions") == []
 
 
 def test_what_moved_to_another_coordinator_stays(tmp_path: Path) -> None:
-    batch = NewestBatch(tmp_path)
+    batch = SampleBatch(tmp_path)
     batch.apply(published([*transactions(1, 10, 7), *transactions(2, 40, 7), *transactions(1, 41)]))
     assert [(row["producer_id"], row["coordinator"]) for row in rows(tmp_path, "transactions")] == [(7, 2)]
 
@@ -123,12 +123,12 @@ def test_what_moved_to_another_coordinator_stays(tmp_path: Path) -> None:
 def test_of_a_simulation_nobody_says_that_a_transaction_is_over(tmp_path: Path) -> None:
     single, _ = transactions(1, 10, 7)
     simulated: Any = replace(single, reporter=None)  # type: ignore[call-arg]
-    NewestBatch(tmp_path).apply(published([simulated, *transactions(1, 20)]))
+    SampleBatch(tmp_path).apply(published([simulated, *transactions(1, 20)]))
     assert len(rows(tmp_path, "transactions")) == 1
 
 
 def test_what_a_broker_had_that_does_not_come_back_is_forgotten_also_where_nobody_has_any(tmp_path: Path) -> None:
-    batch = NewestBatch(tmp_path)
+    batch = SampleBatch(tmp_path)
     batch.apply(published([*transactions(1, 10, 7), *transactions(2, 70)]))
     assert [row["producer_id"] for row in rows(tmp_path, "transactions")] == [7], "a minute"
     batch.apply(published([*transactions(1, 10, 7), *transactions(2, 70), *transactions(2, 71)]))
@@ -191,9 +191,9 @@ def test_groups_and_partitions_are_those_of_the_newest_answers_however_the_log_i
 ) -> None:
     directory = tmp_path_factory.mktemp("groups")
     observed = [answered(broker, moment, named) for moment, (broker, named) in enumerate(answers)]
-    batch, start = NewestBatch(directory), 0
+    batch, start = SampleBatch(directory), 0
     for begin, end in pairwise(sorted({0, len(answers), *(cut for cut in cuts if cut < len(answers))})):
-        batch = NewestBatch(directory) if restarts else batch
+        batch = SampleBatch(directory) if restarts else batch
         piece = [one for several in observed[begin:end] for one in several]
         batch.apply(published(piece, start=start))
         store_progress(directory, batch)
@@ -202,7 +202,7 @@ def test_groups_and_partitions_are_those_of_the_newest_answers_however_the_log_i
 
 
 def test_the_last_group_of_a_cluster_leaves_with_the_next_answer(tmp_path: Path) -> None:
-    batch = NewestBatch(tmp_path)
+    batch = SampleBatch(tmp_path)
     batch.apply(published(answered(1, 5, {"last": {0: 3}})))
     assert tables(tmp_path) == ({"last": 1}, {("last", 0): 1})
     batch.apply(published(answered(1, 6, {}), start=2))
@@ -218,7 +218,7 @@ def test_the_lag_of_a_share_group_is_the_reported_one_of_others_that_of_offsets(
     }
     lags = {"shared": {"orders": {1: 7}}}
     observed = answered(1, 5, {"plain": {0: 3, 2: 31, 5: 1}, "shared": {}}, positions=positions, lags=lags)
-    NewestBatch(tmp_path).apply(published(observed))
+    SampleBatch(tmp_path).apply(published(observed))
     shown = {
         (row["group"], row["partition"]): (row["lag"], row["stable_lag"], row["records_lost"])
         for row in rows(tmp_path, "group_offsets")

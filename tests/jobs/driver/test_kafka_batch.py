@@ -21,17 +21,15 @@ from streaming.contracts.identifiers import LogPosition
 from streaming.contracts.observations import Channel, Observation
 from streaming.delta.changes.log import ChangeLog
 from streaming.errors import IsrwatchError
-from streaming.jobs.driver.kafka_batch import KafkaBatch
-from streaming.jobs.driver.replication import ReplicationBatch
-from streaming.jobs.driver.samples import NewestBatch
-from streaming.jobs.shards.batch import ShardedBatch
+from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.shards.kafka_rows import FOREIGN
+from streaming.jobs.shards.samples import SampleBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.settings import KafkaBusSettings
 from tests.end_to_end.stories import essence, expected_changes, long_story
 from tests.examples import examples
 from tests.plugins.batches import store_progress
-from tests.plugins.executors import Executors, OnExecutors
+from tests.plugins.executors import Executors, OnExecutors, replication_on
 from tests.plugins.pipeline import rows_of
 
 SOURCE = "metadata_log:a"
@@ -107,16 +105,16 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> Reader:
     return made
 
 
-def in_driver(tables: Path, reader: Reader) -> KafkaBatch:
-    return KafkaBatch(ReplicationBatch(tables), Channel.REPLICATION, reader)
+def in_driver(tables: Path, reader: Reader) -> ReplicationBatch:
+    return ReplicationBatch(tables, bus=reader)
 
 
 def on_executors(tables: Path, reader: Reader) -> OnExecutors:
-    return OnExecutors(ShardedBatch(tables, reader), Executors(chance=random.Random(1)))
+    return replication_on(Executors(chance=random.Random(1)), tables, reader)
 
 
 PLACES = {"driver": in_driver, "executors": on_executors}
-OpenBatch = Callable[[Path, Reader], KafkaBatch | OnExecutors]
+OpenBatch = Callable[[Path, Reader], ReplicationBatch | OnExecutors]
 
 
 @pytest.fixture(params=PLACES)
@@ -336,14 +334,14 @@ def test_samples_since_the_sources_were_stored_come_again_and_change_nothing(tmp
             is_online=True, hosted_replicas=1, replica_bytes=1, **times,
         )  # type: ignore[arg-type]  # fmt: skip
 
-    samples = NewestBatch(tmp_path)
+    samples = SampleBatch(tmp_path, bus=reader)
     records = sent(log([sample(moment) for moment in range(1, 7)], new_log_id(None)))
-    KafkaBatch(samples, Channel.SAMPLES, reader).apply(rows(records[:3]))
+    samples.apply(rows(records[:3]))
     store_progress(tmp_path, samples)
-    KafkaBatch(samples, Channel.SAMPLES, reader).apply(rows(records[3:5]))
-    again = NewestBatch(tmp_path)
+    samples.apply(rows(records[3:5]))
+    again = SampleBatch(tmp_path, bus=reader)
     assert again.at(SOURCE) == LogPosition(cast("int", records[2].position), records[2].log_id)
     assert reader.start(Channel.SAMPLES, again.offset) == {0: 3, 1: 0}
-    KafkaBatch(again, Channel.SAMPLES, reader).apply(rows(records[3:]))
+    again.apply(rows(records[3:]))
     (row,) = rows_of(tmp_path, "log_directories")
     assert (row["collected_at"].microsecond, reader.said) == (6, [])

@@ -26,8 +26,8 @@ from streaming.delta.log.table_lock import sole_writer
 from streaming.delta.log.table_log import newest_version
 from streaming.errors import TableRefused, TableUnreadable
 from streaming.jobs.driver.incidents import IncidentsBatch
-from streaming.jobs.driver.replication import ReplicationBatch
-from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.shards.batch import ReplicationBatch
+from streaming.jobs.shards.samples import SampleBatch
 from tests.end_to_end.stories import essence, expected_changes, long_story
 from tests.jobs.driver.test_batch import published, rows
 from tests.jobs.driver.test_sample_tables import ASKED, metric, offsets, records, tables
@@ -105,7 +105,7 @@ class Job:
 
     def follow(self) -> None:
         """Derive the other tables."""
-        self.batch.projections.project(self.batch.shared)
+        self.batch.project()
         log = self.disk.tables / PARTITION_CHANGES.name
         self.incidents.apply(rows_between(log, self.incidents.version, newest_version(log)))
 
@@ -169,7 +169,7 @@ class Samples:
         self.disk = disk
         cut_unflushed(disk.tables)
         disk.remember()
-        self.batch = NewestBatch(disk.tables, POLICY)
+        self.batch = SampleBatch(disk.tables, POLICY)
 
     def apply(self, size: int, deleted: int) -> None:
         begin = max(self.batch.position(ASKED), deleted) + 1
@@ -208,7 +208,7 @@ def test_after_power_cuts_no_table_lacks_a_sample_that_is_said_to_be_applied(
                 machine.boots += 1
                 job, cuts = Samples(disk), cuts + 1
 
-    plain = NewestBatch(tmp_path / "plain")
+    plain = SampleBatch(tmp_path / "plain")
     plain.apply(SAMPLED)
     assert tables(disk.tables) == tables(tmp_path / "plain")
 

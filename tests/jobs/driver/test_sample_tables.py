@@ -14,13 +14,13 @@ from streaming.contracts.identifiers import BrokerId, ClusterId, LogPosition, Mi
 from streaming.contracts.observations import Observation, SourceKind
 from streaming.contracts.sample_tables import SAMPLE_TABLES
 from streaming.contracts.samples import BrokerMetricObserved, LogDirectoryObserved, ReplicaOffsetsObserved
-from streaming.delta.samples.newest import NewestRows
 from streaming.errors import TableUnreadable
 from streaming.jobs.driver import samples
-from streaming.jobs.driver.samples import NewestBatch
 from streaming.jobs.shards.sample_rows import LONGEST_REST_SECONDS, REST_PER_WORK, SampleSources
+from streaming.jobs.shards.samples import SampleBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from tests.plugins.batches import store_progress
+from tests.plugins.derived import StoredNewest
 from tests.plugins.pipeline import rows_of
 
 ASKED, SCRAPED = "samples:a", "broker_metrics:a"
@@ -75,27 +75,27 @@ def test_what_fails_between_two_tables_is_applied_again_and_nothing_is_lost_or_d
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: int, *, is_stored: bool
 ) -> None:
     """A table that cannot be written ends the batch, whichever it is; the next start has all of it."""
-    undisturbed = NewestBatch(tmp_path / "expected")
+    undisturbed = SampleBatch(tmp_path / "expected")
     for part in (LOGS.slice(0, FIRST), LOGS.slice(FIRST)):
         undisturbed.apply(part)
-    put, calls = NewestRows.put, iter(range(3))
+    put, calls = StoredNewest.put, iter(range(3))
 
-    def failing(self: NewestRows, reported: pa.Table) -> None:
+    def failing(self: StoredNewest, reported: pa.Table) -> None:
         if next(calls) == table:
             raise TableUnreadable("a damaged file")
         put(self, reported)
 
     place = tmp_path / "tables"
-    batch = NewestBatch(place)
+    batch = SampleBatch(place)
     batch.apply(LOGS.slice(0, FIRST))
     if is_stored:
         store_progress(place, batch)
-    monkeypatch.setattr(NewestRows, "put", failing)
+    monkeypatch.setattr(StoredNewest, "put", failing)
     with pytest.raises(TableUnreadable, match="a damaged file"):
         batch.apply(LOGS.slice(FIRST))
-    monkeypatch.setattr(NewestRows, "put", put)
+    monkeypatch.setattr(StoredNewest, "put", put)
 
-    again = NewestBatch(place)
+    again = SampleBatch(place)
     assert again.position(ASKED) == (4 if is_stored else -1)
     again.apply(LOGS)
 
@@ -105,10 +105,10 @@ def test_what_fails_between_two_tables_is_applied_again_and_nothing_is_lost_or_d
 
 
 def test_a_start_continues_behind_the_last_record_whichever_tables_a_source_feeds(tmp_path: Path) -> None:
-    batch = NewestBatch(tmp_path)
+    batch = SampleBatch(tmp_path)
     batch.apply(LOGS)
     store_progress(tmp_path, batch)
-    again = NewestBatch(tmp_path)
+    again = SampleBatch(tmp_path)
     assert {source: again.at(source) for source in again.positions} == {
         ASKED: LogPosition(8, LOG_ID),
         SCRAPED: LogPosition(9, LOG_ID),
@@ -135,13 +135,13 @@ def test_whoever_asks_while_sources_advance_sees_no_position_that_was_not_applie
 def rests(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     """Give how long batches rest; to write a row of positions takes a second, any other table a hundredth."""
     moment, taken = [0.0], list[float]()
-    put = NewestRows.put
+    put = StoredNewest.put
 
-    def timed(self: NewestRows, reported: pa.Table) -> None:
+    def timed(self: StoredNewest, reported: pa.Table) -> None:
         put(self, reported)
         moment[0] += len(self) if "high_watermark" in reported.column_names else 0.01
 
-    monkeypatch.setattr(NewestRows, "put", timed)
+    monkeypatch.setattr(StoredNewest, "put", timed)
     monkeypatch.setattr(samples.time, "perf_counter", lambda: moment[0])
     monkeypatch.setattr(samples.time, "sleep", taken.append)
     yield taken
@@ -150,7 +150,7 @@ def rests(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
 def test_only_what_is_small_in_its_table_makes_the_query_rest(tmp_path: Path, rests: list[float]) -> None:
     """So samples of a table that is written quickly delay no others, nor do those that fill a large one."""
-    batch = NewestBatch(tmp_path)
+    batch = SampleBatch(tmp_path)
     every = [offsets(1, partition) for partition in range(20)]
     batch.apply(records(*every, *(metric(1, f"m{number}") for number in range(20))))
     assert rests.pop() == 0.0

@@ -11,14 +11,13 @@ import pytest
 from streaming.bus.segments import new_log_id
 from streaming.contracts.codec import decode, encode
 from streaming.contracts.observations import Channel, Observation
-from streaming.jobs.driver.samples import NewestBatch
-from streaming.jobs.shards.samples import ShardedSamples
+from streaming.jobs.shards.samples import SampleBatch
 from tests.chaos.comparison import SAMPLED, all_differences
 from tests.jobs.driver.test_kafka_batch import as_directory, rows, sent
 from tests.jobs.shards.test_shards import Bus, batches, of_cluster, renamed, shipped, topics
 from tests.plays import observations
 from tests.plugins.batches import store_progress
-from tests.plugins.executors import Executors, OnExecutors
+from tests.plugins.executors import Executors, OnExecutors, samples_on
 from tests.plugins.pipeline import rows_of
 
 __all__ = ["topics"]
@@ -39,9 +38,9 @@ def of_collector(told: Sequence[Observation], number: int) -> list[Observation]:
 
 def open_samples(tables: Path, executors: Executors) -> OnExecutors:
     bus = Bus()
-    batch = ShardedSamples(tables, bus)
-    bus.start(Channel.SAMPLES, batch.offset)
-    return OnExecutors(batch, executors)
+    batch = samples_on(executors, tables, bus)
+    bus.start(Channel.SAMPLES, batch.batch.offset)
+    return batch
 
 
 def compared(tables: Path, expected: Path) -> list[str]:
@@ -50,8 +49,7 @@ def compared(tables: Path, expected: Path) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    for room in ("driver.samples", "shards.samples"):
-        monkeypatch.setattr(f"streaming.jobs.{room}.LONGEST_REST_SECONDS", 0.0)
+    monkeypatch.setattr("streaming.jobs.shards.samples.LONGEST_REST_SECONDS", 0.0)
 
 
 def test_every_table_is_that_of_one_driver_whatever_happens_to_workers_and_to_the_driver(tmp_path: Path) -> None:
@@ -69,7 +67,7 @@ def test_every_table_is_that_of_one_driver_whatever_happens_to_workers_and_to_th
         if chance.random() < 0.5:
             store_progress(tmp_path / "tables", batch.batch)
             batch = open_samples(tmp_path / "tables", executors)
-    one = NewestBatch(tmp_path / "driver")
+    one = SampleBatch(tmp_path / "driver")
     for piece in pieces[:-2]:
         one.apply(as_directory(piece))
     assert compared(tmp_path / "tables", tmp_path / "driver") == []
@@ -78,7 +76,7 @@ def test_every_table_is_that_of_one_driver_whatever_happens_to_workers_and_to_th
     }  # fmt: skip
     # One driver goes on where they were.
     store_progress(tmp_path / "tables", batch.batch)
-    again = NewestBatch(tmp_path / "tables")
+    again = SampleBatch(tmp_path / "tables")
     for piece in pieces[-2:]:
         again.apply(as_directory(piece))
         one.apply(as_directory(piece))
@@ -93,6 +91,6 @@ def test_a_log_that_begins_again_takes_its_samples_with_it(tmp_path: Path) -> No
     executors = Executors()
     batch = open_samples(tmp_path / "tables", executors)
     batch.apply(rows(sent([*before, *after])))
-    one = NewestBatch(tmp_path / "driver")
+    one = SampleBatch(tmp_path / "driver")
     one.apply(as_directory(after))
     assert compared(tmp_path / "tables", tmp_path / "driver") == []

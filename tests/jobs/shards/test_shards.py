@@ -25,15 +25,14 @@ from streaming.delta.changes.reader import by_version, rows_between
 from streaming.delta.incidents.table import IncidentsTable
 from streaming.delta.progress import ProgressTable
 from streaming.delta.projections.of_clusters import recovered_sources
-from streaming.jobs.driver.replication import ReplicationBatch
-from streaming.jobs.shards.batch import ShardedBatch
+from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from tests.chaos.comparison import all_differences
 from tests.end_to_end.stories import long_story
 from tests.examples import examples
 from tests.jobs.driver.test_kafka_batch import Reader, Sent, as_directory, rows, sent
 from tests.plays import observations
-from tests.plugins.executors import Executors, OnExecutors
+from tests.plugins.executors import Executors, OnExecutors, replication_on
 
 PARTITIONS = 3
 GAPS = IncidentGaps()
@@ -104,11 +103,9 @@ def report(tables: Path, states: list[SourceState], version: int) -> None:
 def by_one_driver(tables: Path, logs: list[list[Sent]]) -> None:
     batch = ReplicationBatch(tables)
     batch.apply(as_directory([record for records in logs for record in records]))
-    batch.projections.project(batch.shared)
+    batch.project()
     report(tables, *batch.sources())
-    IncidentsTable(tables, GAPS).apply(
-        by_version(rows_between(tables / PARTITION_CHANGES.name, -1, batch.shared.version))
-    )
+    IncidentsTable(tables, GAPS).apply(by_version(rows_between(tables / PARTITION_CHANGES.name, -1, batch.version)))
 
 
 def compared(tables: Path, expected: Path) -> list[str]:
@@ -117,9 +114,9 @@ def compared(tables: Path, expected: Path) -> list[str]:
 
 def open_sharded(tables: Path, executors: Executors, project_seconds: float = 0) -> OnExecutors:
     bus = Bus()
-    batch = ShardedBatch(tables, bus, project_seconds=project_seconds, gaps=GAPS)
-    bus.start(Channel.REPLICATION, batch.offset)
-    return OnExecutors(batch, executors)
+    batch = replication_on(executors, tables, bus, rest_seconds=project_seconds, gaps=GAPS)
+    bus.start(Channel.REPLICATION, batch.batch.offset)
+    return batch
 
 
 @pytest.fixture(autouse=True)
@@ -173,7 +170,7 @@ def test_scenarios_of_the_model_give_the_tables_of_one_driver_and_may_go_on_ther
     # The second third by one driver, which begins with tables whose last round is missing.
     one = ReplicationBatch(tables)
     one.apply(as_directory([record for piece in pieces[third : 2 * third] for record in piece]))
-    one.projections.project(one.shared)
+    one.project()
     batch = open_sharded(tables, executors)
     for piece in pieces[2 * third :]:
         batch.apply(rows(piece))

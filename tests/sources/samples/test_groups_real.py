@@ -17,7 +17,7 @@ from deploy.sandbox.waiting import wait_until
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Observation
 from streaming.contracts.sample_blocks import BrokerGroupsObserved
-from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.shards.samples import SampleBatch
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.groups.groups import GroupFilter, GroupsKind
 from streaming.sources.samples.offsets import OffsetsKind
@@ -93,7 +93,7 @@ class Collecting:
     """The samples of a cluster, and the tables of a job that applies them."""
 
     def __init__(self, cluster: Sandbox, folder: Path) -> None:
-        self._folder, self._batch, self._position = folder, NewestBatch(folder), 0
+        self._folder, self._batch, self._position = folder, SampleBatch(folder), 0
         self._source = open_samples(cluster.bootstrap_servers, self._kinds, PERIOD, seconds=1.0)
 
     @staticmethod

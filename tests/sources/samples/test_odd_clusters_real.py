@@ -26,7 +26,7 @@ from kafka.protocol.producer import (
 from deploy.sandbox import Sandbox, TopicWriter, plan_cluster, wait_until
 from deploy.sandbox.plan import NEWEST
 from streaming.contracts.identifiers import Micros
-from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.shards.samples import SampleBatch
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.protocol.addresses import parse_servers
 from streaming.sources.protocol.connection import dialer
@@ -59,7 +59,7 @@ class Sampled:
 
     def __init__(self, cluster: Sandbox, folder: Path, kafka: KafkasAdmin) -> None:
         self.cluster, self.kafka = cluster, kafka
-        self._folder, self._batch, self._count = folder, NewestBatch(folder), 0
+        self._folder, self._batch, self._count = folder, SampleBatch(folder), 0
         settings = Settings(cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers), collect=OFTEN)
         (self.source,) = open_samples(settings, print)
 

@@ -27,7 +27,7 @@ from streaming.contracts.durability import (
 )
 from streaming.contracts.identifiers import Micros, partition_for
 from streaming.contracts.topic_roles import TopicRole
-from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.shards.samples import SampleBatch
 from streaming.sources.samples.settings import SettingsKind
 from tests.jobs.driver.test_batch import published, rows
 from tests.plugins.local_http import wait_until
@@ -53,7 +53,7 @@ class Sampled:
     """Samples a cluster into tables, as the collector and the job do."""
 
     def __init__(self, cluster: Sandbox, folder: Path) -> None:
-        self._folder, self._batch, self._count = folder, NewestBatch(folder), 0
+        self._folder, self._batch, self._count = folder, SampleBatch(folder), 0
         self.source = open_samples(cluster.bootstrap_servers, lambda: [SettingsKind(PERIOD)], PERIOD)
 
     def until(self, holds: Callable[[], Any], what: str, seconds: float = 60.0) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from deploy.sandbox import TopicWriter, wait_until
 from streaming.contracts.identifiers import Micros
-from streaming.jobs.driver.samples import NewestBatch
+from streaming.jobs.shards.samples import SampleBatch
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.samples.source import open_samples
 from tests.jobs.driver.test_batch import published, rows
@@ -53,7 +53,7 @@ class Collecting:
     """The samples of a configuration, and the tables of a job that applies them."""
 
     def __init__(self, cluster: Sandbox, folder: Path, checkpoints: dict[str, str]) -> None:
-        self._folder, self._batch, self._position = folder, NewestBatch(folder), 0
+        self._folder, self._batch, self._position = folder, SampleBatch(folder), 0
         self.lines: list[str] = []
         every = dict.fromkeys(("offsets_seconds", "groups_seconds"), 0.5)
         settings = Settings(

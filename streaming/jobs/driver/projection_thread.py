@@ -1,0 +1,69 @@
+"""The thread that writes the derived tables behind the batches. It retries by itself, unless a retry cannot help."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from streaming.errors import TableRefused
+from streaming.jobs.spark_errors import sentence_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# A round holds the GIL, so most of the time must be left to the batches; but the tables must not lag far.
+REST_PER_WORK: Final = 5.0
+LONGEST_REST_SECONDS: Final = 20.0
+LONGEST_PAUSE_SECONDS: Final = 60.0
+_log: Final = logging.getLogger(__name__)
+
+
+class ProjectionThread(threading.Thread):
+    """Writes the derived tables periodically until it is stopped.
+
+    Attributes:
+        error: what the last round failed with; None after a success.
+        seconds: duration of the last round.
+    """
+
+    def __init__(self, project: Callable[[], object], seconds: float, is_due: Callable[[], bool]) -> None:
+        """Write the tables every ``seconds`` if ``is_due()``, and once when it is stopped."""
+        super().__init__(name="projections", daemon=True)
+        self._round, self._seconds, self._is_due = project, seconds, is_due
+        self._stopped = threading.Event()
+        self.error: Exception | None = None
+        self.seconds = 0.0
+
+    def run(self) -> None:
+        """Run a round, rest, repeat; after a failure rest longer each time."""
+        pause = self._seconds
+        while not self._stopped.wait(pause):
+            if not self._is_due():
+                continue
+            if self._project():
+                pause = max(self._seconds, min(self.seconds * REST_PER_WORK, LONGEST_REST_SECONDS))
+            elif isinstance(self.error, (TableRefused, AssertionError)):
+                return
+            else:
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        self._project()
+
+    def _project(self) -> bool:
+        began = time.monotonic()
+        try:
+            self._round()
+        except Exception as error:  # noqa: BLE001 - kept for the supervision of the query, which decides
+            _log.warning("writing the derived tables failed: %s", sentence_of(error))
+            self.error = error
+        else:
+            self.error = None
+        self.seconds = time.monotonic() - began
+        return self.error is None
+
+    def stop(self) -> None:
+        """Run a last round, and join the thread."""
+        self._stopped.set()
+        if self.is_alive():
+            self.join()

@@ -1,0 +1,136 @@
+"""Who folds replication, and computes the derived tables: the driver behind its batches, or executors with theirs.
+
+The driver has the state of every cluster, so a thread behind the batches computes rounds from copies of it. Executors
+compute a round with the rows of a batch, for only then a worker has the state at hand; clusters of which no row came
+are read from the tables.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pyspark.sql import SparkSession
+
+from streaming.delta.projections.of_clusters import ClustersState, Derived, derived, recovered
+from streaming.jobs.shards.task import ClustersShard, ShardResult, ShardTask, fold_partitions, folded_partition
+from streaming.jobs.shards.workers import InDriver, OnExecutors, Workers, packed, ran
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from streaming.contracts.identifiers import ClusterId
+    from streaming.delta.projections.of_clusters import DerivedBefore
+    from streaming.jobs.shards.decoded_batch import ReadLog
+
+_OVERDUE: Final = 3
+_GROUPS: Final = 4
+"""Tasks among which the clusters are divided of which no row came."""
+
+
+class FoldWorkers(Workers[ShardTask, ShardResult], Protocol):
+    """Workers that fold.
+
+    Attributes:
+        derive_in_batches: a round of the derived tables comes with a batch.
+        rest_seconds: between two rounds after steps.
+        patience: after so many times that long, a round without a batch is due.
+    """
+
+    derive_in_batches: bool
+    rest_seconds: float
+    patience: int
+
+    def deriving(
+        self, task: ShardTask, before: DerivedBefore, clusters: AbstractSet[ClusterId]
+    ) -> Callable[[], list[Derived]]:
+        """Return what computes the derived tables of clusters as of the version of a task, whatever is folded since."""
+
+
+class FoldInDriver(InDriver[ShardTask, ClustersShard, ShardResult]):
+    """This process folds."""
+
+    derive_in_batches, rest_seconds, patience = False, 0.0, 1
+
+    def __init__(self, read: ReadLog | None = None, published: Path | None = None) -> None:
+        """Begin without any state.
+
+        Args:
+            read: reads blocks of a log that the workers left out.
+            published: the file in which they find the digests of those; None if they leave none out.
+        """
+        super().__init__(lambda task: ClustersShard(task.tables, task.base, read, published), folded_partition)
+
+    def deriving(
+        self, task: ShardTask, before: DerivedBefore, clusters: AbstractSet[ClusterId]
+    ) -> Callable[[], list[Derived]]:
+        """Return what computes the derived tables of clusters, from copies of the state of now."""
+        copies: list[tuple[ClustersState, AbstractSet[ClusterId]]] = []
+        for (_, partition), shard in self.shards.items():
+            own = shard.own(task, partition) & clusters if shard.token == task.tokens.get(partition) else frozenset()
+            if own:
+                copies.append((shard.state.copied(task.base), own))
+        return partial(self._derived, task, before, copies, set(clusters).difference(*(own for _, own in copies)))
+
+    @staticmethod
+    def _derived(
+        task: ShardTask,
+        before: DerivedBefore,
+        copies: Sequence[tuple[ClustersState, AbstractSet[ClusterId]]],
+        others: AbstractSet[ClusterId],
+    ) -> list[Derived]:
+        read = [(recovered(task.tables, task.base, others), others)] if others else []
+        return [derived(task.tables, state, own, before) for state, own in (*copies, *read)]
+
+
+class FoldOnExecutors(OnExecutors[ShardTask, ShardResult]):
+    """Spark's executors fold."""
+
+    derive_in_batches, patience = True, _OVERDUE
+
+    def __init__(self, rest_seconds: float = 1.0, spark: SparkSession | None = None) -> None:
+        """Begin.
+
+        Args:
+            rest_seconds: between two rounds of the derived tables after steps.
+            spark: None: the running session.
+        """
+        super().__init__(fold_partitions)
+        self.rest_seconds, self._spark = rest_seconds, spark
+
+    def deriving(
+        self, task: ShardTask, before: DerivedBefore, clusters: AbstractSet[ClusterId]
+    ) -> Callable[[], list[Derived]]:
+        """Return what computes the derived tables of clusters of which no row came."""
+        others = sorted(clusters)
+        groups = [others[number::_GROUPS] for number in range(min(_GROUPS, len(others)))]
+        return partial(self._derived, groups, partial(derive_groups, task, before, groups))
+
+    def _derived(
+        self, groups: Sequence[object], work: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    ) -> list[Derived]:
+        if not groups:
+            return []
+        spark = self._spark or SparkSession.builder.getOrCreate()
+        return ran(spark.range(0, len(groups), 1, len(groups)), work)
+
+
+def derive_groups(
+    task: ShardTask, before: DerivedBefore, groups: Sequence[Collection[ClusterId]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Compute the derived tables of clusters that no row of a batch was of; yield what was computed of each group.
+
+    Args:
+        task: where, and as of which version.
+        before: what the derived tables have.
+        groups: ids of clusters.
+        batches: rows with the ``id`` of a group each.
+    """
+    for batch in batches:
+        for number in batch["id"].to_pylist():
+            clusters = groups[number]
+            yield packed(derived(task.tables, recovered(task.tables, task.base, clusters), clusters, before))
