@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from streaming.delta.log.storage import file_place
+from streaming.delta.log.table_lock import writing
 from streaming.delta.store.objects import put
 
 if TYPE_CHECKING:
@@ -57,12 +58,16 @@ def written(
         layout: of the table.
         folder: where in the table the files lie, besides what their partition says; ends with a slash.
         is_dense: the files stay for long, so they are compressed as well as can be.
+
+    Raises:
+        IsrwatchError: a file cannot be written.
     """
     for partition, own in _partitions(rows, layout.partitioned_by):
         below = "".join(f"{name}={quote(value, safe='')}/" for name, value in partition.items())
         name = f"{folder}{below}part-{uuid.uuid4()}.parquet"
         content = _parquet(own, _DENSE if is_dense else _SMALL if own.num_rows <= SMALL_ROWS else _LARGE)
-        put(file_place(path, name), content)
+        with writing(str(path)):
+            put(file_place(path, name), content)
         yield {
             "path": name,
             "partitionValues": partition,

@@ -10,17 +10,20 @@ import pyarrow as pa
 import pytest
 
 from streaming.contracts.codec import encode
+from streaming.contracts.columns import Table
 from streaming.contracts.identifiers import BrokerId, ClusterId, LogPosition, Micros, TopicId
 from streaming.contracts.observations import Observation, SourceKind
-from streaming.contracts.sample_tables import SAMPLE_TABLES
+from streaming.contracts.sample_tables import REPLICA_OFFSETS, SAMPLE_TABLES
 from streaming.contracts.samples import BrokerMetricObserved, LogDirectoryObserved, ReplicaOffsetsObserved
+from streaming.delta.log.cluster_files import Adds
+from streaming.delta.log.writer import Writer
+from streaming.delta.store.place import Place
 from streaming.errors import TableUnreadable
-from streaming.jobs.driver import samples
+from streaming.jobs.shards import samples
 from streaming.jobs.shards.sample_rows import LONGEST_REST_SECONDS, REST_PER_WORK, SampleSources
 from streaming.jobs.shards.samples import SampleBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from tests.plugins.batches import store_progress
-from tests.plugins.derived import StoredNewest
 from tests.plugins.pipeline import rows_of
 
 ASKED, SCRAPED = "samples:a", "broker_metrics:a"
@@ -78,22 +81,22 @@ def test_what_fails_between_two_tables_is_applied_again_and_nothing_is_lost_or_d
     undisturbed = SampleBatch(tmp_path / "expected")
     for part in (LOGS.slice(0, FIRST), LOGS.slice(FIRST)):
         undisturbed.apply(part)
-    put, calls = StoredNewest.put, iter(range(3))
+    add, calls = Writer.add_files, iter(range(3))
 
-    def failing(self: StoredNewest, reported: pa.Table) -> None:
+    def failing(self: Writer, *given: Any) -> int:
         if next(calls) == table:
             raise TableUnreadable("a damaged file")
-        put(self, reported)
+        return add(self, *given)
 
     place = tmp_path / "tables"
     batch = SampleBatch(place)
     batch.apply(LOGS.slice(0, FIRST))
     if is_stored:
         store_progress(place, batch)
-    monkeypatch.setattr(StoredNewest, "put", failing)
+    monkeypatch.setattr(Writer, "add_files", failing)
     with pytest.raises(TableUnreadable, match="a damaged file"):
         batch.apply(LOGS.slice(FIRST))
-    monkeypatch.setattr(StoredNewest, "put", put)
+    monkeypatch.setattr(Writer, "add_files", add)
 
     again = SampleBatch(place)
     assert again.position(ASKED) == (4 if is_stored else -1)
@@ -135,13 +138,13 @@ def test_whoever_asks_while_sources_advance_sees_no_position_that_was_not_applie
 def rests(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     """Give how long batches rest; to write a row of positions takes a second, any other table a hundredth."""
     moment, taken = [0.0], list[float]()
-    put = StoredNewest.put
+    write = samples.write_cluster
 
-    def timed(self: StoredNewest, reported: pa.Table) -> None:
-        put(self, reported)
-        moment[0] += len(self) if "high_watermark" in reported.column_names else 0.01
+    def timed(directory: Place, definition: Table, cluster_id: ClusterId, rows: pa.Table) -> Adds:
+        moment[0] += len(rows) if definition is REPLICA_OFFSETS else 0.01
+        return write(directory, definition, cluster_id, rows)
 
-    monkeypatch.setattr(StoredNewest, "put", timed)
+    monkeypatch.setattr(samples, "write_cluster", timed)
     monkeypatch.setattr(samples.time, "perf_counter", lambda: moment[0])
     monkeypatch.setattr(samples.time, "sleep", taken.append)
     yield taken
