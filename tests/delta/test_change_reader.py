@@ -19,14 +19,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta.changes.log import ChangeLog
 from streaming.delta.changes.reader import ChangeReader, ChangesRestarted, rows_between
 from streaming.delta.log import storage
 from streaming.delta.log.definitions import APPEND_ONLY, STATISTICS_PROPERTY, arrow_schema, create_or_upgrade
 from streaming.delta.log.maintenance import Maintenance, RetentionPolicy
 from streaming.delta.log.queries import select
+from streaming.delta.log.storage import read_versions
 from streaming.delta.log.table_log import BEFORE_FIRST, has_moved
 from streaming.delta.log.writer import Writer
 from streaming.errors import TableUnreadable
+from tests.delta.test_change_log import changed
 from tests.delta.written_changes import commit, expire_log, rows
 from tests.examples import examples
 
@@ -64,6 +67,27 @@ def test_each_poll_gives_the_rows_since_the_last_with_every_column(path: Path, t
     assert topics(added) == [(1, ["a", "b"]), (2, ["c"])]
     assert [part for _, part in added] == [rows(1, "a", "b"), rows(2, "c")]
     assert (reader.poll(), reader.version) == ([], 2)
+
+
+def test_of_some_clusters_only_files_that_may_have_them_are_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, changes = changed()
+    log = ChangeLog(tmp_path)
+    for name in ("a", "b", "c"):
+        column = pa.repeat(pa.scalar(name), changes.num_rows).cast(changes.schema.field("cluster_id").type)
+        place = changes.schema.get_field_index("cluster_id")
+        log.commit(changes.set_column(place, changes.schema.field("cluster_id"), column), {name: 1})
+    opened: list[str] = []
+    monkeypatch.setattr(
+        "streaming.delta.changes.reader.read_versions",
+        lambda *given: (opened.append(given[1]), read_versions(*given))[1],
+    )
+    found = rows_between(tmp_path / PARTITION_CHANGES.name, BEFORE_FIRST, log.version, {"b", "d"})
+    assert (found.num_rows, set(found["cluster_id"].to_pylist())) == (changes.num_rows, {"b"})
+    days = len(set(changes["date"].to_pylist()))
+    assert len(opened) == days
+    assert rows_between(tmp_path / PARTITION_CHANGES.name, BEFORE_FIRST, log.version).num_rows == 3 * changes.num_rows
 
 
 def test_an_idle_look_opens_no_file(path: Path, table: DeltaTable, monkeypatch: pytest.MonkeyPatch) -> None:

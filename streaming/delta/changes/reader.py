@@ -43,6 +43,7 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -56,7 +57,7 @@ from streaming.delta.store.place import Url
 from streaming.errors import IsrwatchError, TableUnreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from deltalake import DeltaTable
 
@@ -92,7 +93,7 @@ class ChangeReader:
             clusters: ids of the clusters to read; None reads all.
         """
         self.path = path
-        self._clusters = None if clusters is None else pa.array(sorted(clusters), pa.string())
+        self._clusters = None if clusters is None else sorted(clusters)
         # Of the table that was opened first; it never changes while the reader lives. None before.
         self._table_id: int | None = None
         self.created_at: int | None = None  # UTC microseconds; all counters of the tables were 0 then
@@ -172,13 +173,14 @@ class ChangeReader:
         self._table_id, created_ms = table.metadata().id, table.metadata().created_time
         self.created_at = None if created_ms is None else 1000 * created_ms
         newest = min(upto, int(table.version()))
-        return newest, _files_with(table, self.version, newest)
+        return newest, _files_with(table, self.version, newest, self._clusters)
 
     def _rows_of(self, file: str, date: str, upto: int) -> pa.Table:
         try:
             rows = read_versions(self.path, file, self.version, upto)
             if self._clusters is not None:  # file by file: those of all clusters together may be too many
-                rows = rows.filter(pc.is_in(rows["cluster_id"].cast(pa.string()), self._clusters))
+                is_asked = pc.is_in(rows["cluster_id"].cast(pa.string()), pa.array(self._clusters, pa.string()))
+                rows = rows.filter(is_asked)
         except FileNotFoundError:
             raise TableUnreadable(
                 f"cannot read the table {self.path}: its data file {file} is missing; bring back the whole folder of "
@@ -214,15 +216,29 @@ def _in_order(rows: pa.Table) -> pa.Table:
     return rows.sort_by(_ORDER)
 
 
-def _files_with(table: DeltaTable, after: int, upto: int) -> list[tuple[str, str]]:
-    """List the files that may have rows of the versions in ``(after, upto]``; one without statistics may have any."""
+def _files_with(table: DeltaTable, after: int, upto: int, clusters: Sequence[str] | None) -> list[tuple[str, str]]:
+    """List the files that may have rows of the versions in ``(after, upto]`` and of some clusters, in order, or of all.
+
+    One without statistics may have any.
+    """
     files = pa.table(table.get_add_actions(flatten=True))
     if "max.version" in files.column_names:
         is_late = pc.fill_null(pc.greater(files["max.version"], after), fill_value=True)
         is_early = pc.fill_null(pc.less_equal(files["min.version"], upto), fill_value=True)
         files = files.filter(pc.and_(is_late, is_early))
+    if clusters is not None and "max.cluster_id" in files.column_names:
+        bounds = zip(files["min.cluster_id"].to_pylist(), files["max.cluster_id"].to_pylist(), strict=True)
+        files = files.filter(pa.array([_may_have(clusters, *bound) for bound in bounds], pa.bool_()))
     dates = (str(date) for date in files["partition.date"].to_pylist())
     return list(zip(files["path"].to_pylist(), dates, strict=True))
+
+
+def _may_have(clusters: Sequence[str], lowest: str | None, highest: str | None) -> bool:
+    """Return whether one of some clusters, in order, is within the bounds of a file."""
+    if lowest is None or highest is None:
+        return True
+    place = bisect_left(clusters, lowest)
+    return place < len(clusters) and clusters[place] <= highest
 
 
 def by_version(rows: pa.Table) -> list[tuple[int, pa.Table]]:

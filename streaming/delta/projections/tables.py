@@ -66,15 +66,6 @@ class DerivedTables:
         self._rows: dict[str, pa.Table] = {}  # those of the small tables, as this process has written them
         self._lost_races = 0
 
-    def check_ours(self) -> None:
-        """Check that no other writer has claimed the tables.
-
-        Raises:
-            TableRefused: another one has.
-        """
-        for writer in self._writers.values():
-            writer.check_ours()
-
     @property
     def version(self) -> int:
         """The version of the change log up to which all of them are computed."""

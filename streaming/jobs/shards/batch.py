@@ -86,7 +86,8 @@ class ReplicationBatch:
         self._tables = DerivedTables(directory, policy)
         states = self._recovered()
         self._gaps, self._incidents = gaps, None if gaps is None else self._followed(gaps, policy)
-        self._sources = {(state.cluster_id, state.source): state for state in states}
+        # Another thread may ask for the two together, and for the positions: they are replaced, never changed.
+        self._sources = {(state.cluster_id, state.source): state for state in states}, self._change_log.version
         names = {*(state.source for state in states), *self._quarantine.by_source()}
         self._refused = +Counter({name: self._change_log.unreported(name) for name in names})
         self._applied = {name: self._change_log.at(name) for name in names}
@@ -155,8 +156,8 @@ class ReplicationBatch:
 
     def sources(self) -> tuple[list[SourceState], int]:
         """Return the state of every source, and the change log version it follows from."""
-        with self._lock:
-            return list(self._sources.values()), self._change_log.version
+        states, version = self._sources
+        return list(states.values()), version
 
     def check_ours(self) -> None:
         """Check that no other writer has claimed the tables.
@@ -208,7 +209,7 @@ class ReplicationBatch:
         if self._gaps is not None and self._incidents is not None:
             incidents = OpenIncidents(gaps=self._gaps, carried=tuple(self._incidents.carried()))
         return ShardTask(
-            **self._rounds.given(self._sources),
+            **self._rounds.given(self._sources[0]),
             tables=self._directory,
             applied=dict(self._applied),
             base=self._change_log.version,
@@ -230,8 +231,7 @@ class ReplicationBatch:
             added = [add for each in results for add in each.added]
             moved = {**positions, **self._rounds.offsets(results)}
             version = self._change_log.commit_files(added, moved, log_ids, unreported)
-            self._applied |= {source: self._change_log.at(source) for source in positions}
-            self._sources |= {(state.cluster_id, state.source): state for each in results for state in each.sources}
+            self._move(positions, (state for each in results for state in each.sources))
             if not all(each.only_sources for each in results):
                 self._stepped = version
             self._pending |= {cluster_id for each in results if each.positions for cluster_id in each.clusters}
@@ -244,16 +244,21 @@ class ReplicationBatch:
         before = self._change_log.go_back(sources, last_common)
         if before:
             now_at = {source: self._change_log.at(source) for source in before}
-            changes = tuple(of_replaced_logs(self._sources.values(), now_at))
+            changes = tuple(of_replaced_logs(self._sources[0].values(), now_at))
             positions = {source: at.position for source, at in now_at.items()}
             self._quarantine.go_back(positions)  # first: a job that is killed here goes back again
             log_ids = {source: at.log_id for source, at in now_at.items() if at.log_id is not None}
             self._stepped = self._change_log.commit(changes_to_arrow(changes), positions, log_ids)
             states = [change.source_after for change in changes if change.source_after is not None]
-            self._sources |= {(state.cluster_id, state.source): state for state in states}
-            self._applied |= now_at
+            self._move(now_at, states)
             self._pending |= {state.cluster_id for state in states}
         return before
+
+    def _move(self, sources: Iterable[str], states: Iterable[SourceState]) -> None:
+        """Take over where sources are, and their states, as the change log now has them."""
+        self._applied = {**self._applied, **{source: self._change_log.at(source) for source in sources}}
+        moved = {(state.cluster_id, state.source): state for state in states}
+        self._sources = {**self._sources[0], **moved}, self._change_log.version
 
     # The derived tables: a round computes the clusters that have changed since the last one.
 

@@ -156,7 +156,7 @@ class SampleSources:
 
         Of a log that has no record in common with the one before, its first sample says when it was collected.
         """
-        self._at |= now_at
+        self._at = {**self._at, **now_at}
         for key, state in self._states.items():
             is_begun_again = state.source in now_at and now_at[state.source].position < 0
             unheard = state._replace(observed_until=None, collected_at=None)
@@ -178,7 +178,8 @@ class SampleSources:
             log_ids: of the logs that have one.
         """
         self._quarantined.update(refused)
-        self._at |= {source: LogPosition(position, log_ids.get(source)) for source, position in positions.items()}
+        moved = {source: LogPosition(position, log_ids.get(source)) for source, position in positions.items()}
+        self._at = {**self._at, **moved}  # replaced, never changed: another thread may be reading it
         for table in samples:
             newest = table.group_by(["cluster_id", "cluster", "source"]).aggregate([("collected_at", "max")])
             for row in newest.to_pylist():
