@@ -61,7 +61,7 @@
 #      deletion and return included; ids of events follow from it. tests/changes/test_tombstones.py.
 #   6. No total ever falls. tests/changes/test_totals_of_the_model.py.
 #   7. A block, a run and the single observations that they stand for give the same. tests/changes/test_blocks.py,
-#      tests/jobs/driver/test_repeated_blocks.py.
+#      tests/jobs/shards/test_repeated_blocks.py.
 #   8. A step that Kafka's protocol rules out is an event, PROTOCOL_VIOLATION, and is applied: the cluster is right.
 #      ``partitions.violations``; tests/changes/test_invariants.py.
 

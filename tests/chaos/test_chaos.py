@@ -1,10 +1,10 @@
 """A few runs of ``make chaos``, which draws from all harms; what each must be answered with is in ``harms``.
 
 Each harm alone is in quick tests: kills and power cuts in ``tests/end_to_end/test_kills.py`` and
-``tests/jobs/driver/test_power_cut.py``, full disks there and in
+``tests/jobs/shards/test_power_cut.py``, full disks there and in
 ``tests/bus/test_capacity.py``, tables and buses that were restored or lost in ``tests/jobs/test_starting_positions.py``
 and ``tests/jobs/test_replaced_log.py``, two drivers in ``tests/delta/test_table_lock.py`` and ``test_change_log.py``,
-clocks in ``tests/jobs/driver/test_future_times.py`` and ``test_power_cut.py``.
+clocks in ``tests/jobs/shards/test_future_times.py`` and ``test_power_cut.py``.
 """
 
 from __future__ import annotations

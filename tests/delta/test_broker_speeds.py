@@ -12,7 +12,7 @@ from streaming.changes.advice.slow_brokers import LEAST_HISTORY, BrokerSpeed, Sp
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.sample_tables import BROKER_SPEED
 from streaming.delta.samples.newest import TAKES_OVER_AFTER
-from tests.jobs.driver.test_batch import rows as rows_of
+from tests.jobs.shards.test_batch import rows as rows_of
 from tests.plugins.derived import StoredNewest
 
 SECOND = 1_000_000

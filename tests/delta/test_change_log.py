@@ -21,7 +21,7 @@ from streaming.delta.state import apply_changes
 from streaming.errors import TableRefused
 from tests.changes.conftest import LAG, Story
 from tests.examples import examples
-from tests.jobs.driver.test_batch import rows as rows_in
+from tests.jobs.shards.test_batch import rows as rows_in
 from tests.plugins.derived import Projections
 from tests.plugins.played import decoded
 from tests.strategies import streams

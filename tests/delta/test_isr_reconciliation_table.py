@@ -19,7 +19,7 @@ from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.shards.samples import SampleBatch
 from streaming.sources.polling.view import ClusterView, PartitionView, snapshot, steps
 from streaming.sources.simulated import SimulatedSource, load_scenario
-from tests.jobs.driver.test_batch import published, rows
+from tests.jobs.shards.test_batch import published, rows
 
 EPOCH = 1_700_000_000_000_000
 SECOND = 1_000_000

@@ -17,7 +17,7 @@ from streaming.contracts.sample_tables import LOG_DIRECTORIES, REPLICA_OFFSETS
 from streaming.contracts.slopes import BYTES_WINDOW, LAG_WINDOW, Slope, seconds_left, slope_after
 from streaming.delta.samples.newest import key_numbers, lag_distance, with_slopes
 from tests.examples import examples
-from tests.jobs.driver.test_batch import rows as rows_of
+from tests.jobs.shards.test_batch import rows as rows_of
 from tests.plugins.derived import StoredNewest
 
 OFFSETS = st.none() | st.integers(0, 4) | st.integers(0, 2**62)

@@ -34,7 +34,7 @@ from streaming.delta.quarantine import (
 )
 from streaming.errors import TableRefused
 from tests.delta.test_maintenance import age, data_files, versions_in_log
-from tests.jobs.driver.test_batch import rows
+from tests.jobs.shards.test_batch import rows
 
 A_MINUTE = RetentionPolicy(reader_minutes=1)
 AT_ONCE = RetentionPolicy(reader_minutes=0)

@@ -18,7 +18,7 @@ from streaming.delta.projections.rollback import roll_back
 from streaming.jobs.driver.incidents import IncidentsBatch
 from streaming.jobs.shards.batch import ReplicationBatch
 from tests.end_to_end.stories import essence, expected_changes, long_story
-from tests.jobs.driver.test_batch import published, rows
+from tests.jobs.shards.test_batch import published, rows
 
 DERIVED = ["replication_events", "partition_state", "broker_state", "cluster_state", "incidents"]
 LATER = [pytest.param(10.0, id="rolled back"), pytest.param(0.0, id="derived anew")]

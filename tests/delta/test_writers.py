@@ -21,7 +21,7 @@ from streaming.delta.progress import ProgressTable
 from streaming.delta.store.objects import StoreError, create
 from streaming.errors import IsrwatchError, TableRefused
 from streaming.jobs.shards.samples import SampleBatch
-from tests.jobs.driver.test_batch import offsets_sample, published, rows
+from tests.jobs.shards.test_batch import offsets_sample, published, rows
 
 
 def sample(position: int) -> pa.Table:

@@ -23,7 +23,7 @@ from streaming.jobs.queries import JobLocations, OpenedQuery, QueryDefinition
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
 from tests.end_to_end.stories import long_story
-from tests.jobs.driver.test_batch import published
+from tests.jobs.shards.test_batch import published
 
 if TYPE_CHECKING:
     from pathlib import Path

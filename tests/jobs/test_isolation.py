@@ -19,8 +19,8 @@ from streaming.jobs.queries import JobLocations, OpenedQuery
 from streaming.settings import JobSettings
 from tests.changes.conftest import Story
 from tests.end_to_end.stories import long_story
-from tests.jobs.driver.test_batch import offsets_sample, rows
 from tests.jobs.failed_starts import failures_of
+from tests.jobs.shards.test_batch import offsets_sample, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

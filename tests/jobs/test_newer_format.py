@@ -24,8 +24,8 @@ from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
 from tests.changes.conftest import Story
-from tests.jobs.driver.test_batch import published, rows
 from tests.jobs.failed_starts import failures_of
+from tests.jobs.shards.test_batch import published, rows
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -26,7 +26,7 @@ from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
 from tests.changes.conftest import Story
 from tests.end_to_end.stories import essence, expected_changes, long_story
-from tests.jobs.driver.test_batch import offsets_sample, rows
+from tests.jobs.shards.test_batch import offsets_sample, rows
 from tests.plugins.logs import rows_of_log
 
 REPLICATION = Channel.REPLICATION

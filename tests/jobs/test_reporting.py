@@ -17,7 +17,7 @@ from streaming.jobs.queries import JobLocations
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
 from tests.end_to_end.stories import long_story
-from tests.jobs.driver.test_batch import offsets_sample, rows
+from tests.jobs.shards.test_batch import offsets_sample, rows
 from tests.plugins.logs import rows_of_log
 
 LOG = "metadata_log:a"

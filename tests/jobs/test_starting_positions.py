@@ -19,7 +19,7 @@ from streaming.jobs.streams.bus_source import arrow_batches
 from streaming.settings import JobSettings
 from tests.changes.conftest import Story
 from tests.end_to_end.stories import essence, expected_changes, long_story
-from tests.jobs.driver.test_batch import rows
+from tests.jobs.shards.test_batch import rows
 from tests.jobs.test_isolation import eventually, running
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ CHECKOUT: Final = Path(__file__).parents[2]
 THE_SAME: Final = ("_Is_Eq", "_Eq_Is", "_IsNot_NotEq", "_NotEq_IsNot")
 # The rules, and where their tests are; those of the module's own name run first.
 RULES: Final = {
-    "streaming/changes/**/*.py": ("tests/changes", "tests/contracts", "tests/delta", "tests/jobs/driver"),
+    "streaming/changes/**/*.py": ("tests/changes", "tests/contracts", "tests/delta", "tests/jobs/shards"),
     "streaming/contracts/health.py": ("tests/contracts", "tests/changes"),
-    "streaming/delta/**/*.py": ("tests/delta", "tests/jobs/driver", "tests/exporters/read_model"),
+    "streaming/delta/**/*.py": ("tests/delta", "tests/jobs/shards", "tests/exporters/read_model"),
     "streaming/sources/**/*.py": ("tests/sources",),
     "exporters/read_model/reader.py": ("tests/exporters",),
 }

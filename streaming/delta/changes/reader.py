@@ -50,6 +50,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta.log.cluster_files import of_clusters
 from streaming.delta.log.definitions import arrow_schema, check_layout
 from streaming.delta.log.storage import open_table, read_versions
 from streaming.delta.log.table_log import BEFORE_FIRST, actions_of, files_added, has_entry, has_moved, identity_of
@@ -179,8 +180,7 @@ class ChangeReader:
         try:
             rows = read_versions(self.path, file, self.version, upto)
             if self._clusters is not None:  # file by file: those of all clusters together may be too many
-                is_asked = pc.is_in(rows["cluster_id"].cast(pa.string()), pa.array(self._clusters, pa.string()))
-                rows = rows.filter(is_asked)
+                rows = of_clusters(rows, self._clusters)
         except FileNotFoundError:
             raise TableUnreadable(
                 f"cannot read the table {self.path}: its data file {file} is missing; bring back the whole folder of "

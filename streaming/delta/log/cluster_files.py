@@ -28,9 +28,10 @@ Adds = list[dict[str, Any]]
 _OF: Final = "of-"
 
 
-def of_clusters(rows: pa.Table, clusters: Collection[ClusterId]) -> pa.Table:
-    """Return the rows of clusters."""
-    return rows.filter(pc.is_in(rows["cluster_id"].cast(pa.string()), pa.array(sorted(clusters), pa.string())))
+def of_clusters(rows: pa.Table, clusters: Collection[str]) -> pa.Table:
+    """Return the rows of clusters; no copy if all of them are."""
+    is_theirs = pc.is_in(rows["cluster_id"].cast(pa.string()), pa.array(sorted(clusters), pa.string()))
+    return rows if pc.all(is_theirs).as_py() else rows.filter(is_theirs)
 
 
 def write_cluster(directory: Place, definition: Table, cluster_id: ClusterId, rows: pa.Table) -> Adds:

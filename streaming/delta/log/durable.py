@@ -41,13 +41,13 @@
 #   1. The version of a mark, and all that reading it needs, is on the disk. Maintenance keeps it: it expires log
 #      entries only before the mark, and no file that a remaining entry names (``log.maintenance``: ``expire_log``,
 #      ``sweep``).
-#   2. At their marks no table is ahead of one that it follows from. tests/jobs/driver/test_power_cut.py.
+#   2. At their marks no table is ahead of one that it follows from. tests/jobs/shards/test_power_cut.py.
 #   3. The bus keeps every record that no mark covers. tests/jobs/test_application.py.
 #   4. A mark never names a version that was not whole when it was flushed (``_written_since`` refuses it), and a table
 #      that ends before its mark is an error for the user: no power cut explains it.
 #   5. After a cut the tables hold what they would hold if the power had failed at the flush; the rest is read from the
-#      bus again with the same result. tests/jobs/driver/test_power_cut.py.
-#   6. A kill and a restart within one boot cut nothing. tests/jobs/driver/test_power_cut.py.
+#      bus again with the same result. tests/jobs/shards/test_power_cut.py.
+#   6. A kill and a restart within one boot cut nothing. tests/jobs/shards/test_power_cut.py.
 
 from __future__ import annotations
 

@@ -149,20 +149,32 @@ def derived(directory: Place, state: ClustersState, clusters: Collection[Cluster
     """
     version = state.shared.version
     changes = rows_between(directory / PARTITION_CHANGES.name, min(before.events, before.partitions), version, clusters)
-    new_events = events_of(changes.filter(pc.greater(changes["version"], before.events)))
-    after = states_after(changes.filter(pc.greater(changes["version"], before.partitions)), version)
-    replication, tally = state.shared.state, state.shared.tally
+    new_events = events_of(_later(changes, before.events))
+    after = states_after(_later(changes, before.partitions), version)
+    del changes
+    replication, tally = _only(state.shared.state, clusters), state.shared.tally
     return Derived(
         clusters=frozenset(clusters),
         events=list(written(directory / REPLICATION_EVENTS.name, new_events, file_layout(REPLICATION_EVENTS))),
         partitions=dict(_partitions(directory, state, clusters, after, before.files)),
-        brokers=_of(broker_rows(replication, tally, state.removals, version), clusters),
-        own=_of(cluster_rows(replication, tally, version), clusters),
+        brokers=broker_rows(replication, tally, state.removals, version),
+        own=cluster_rows(replication, tally, version),
     )
 
 
-def _of(rows: list[dict[str, Any]], clusters: Collection[ClusterId]) -> list[dict[str, Any]]:
-    return [row for row in rows if row["cluster_id"] in clusters]
+def _later(changes: pa.Table, version: int) -> pa.Table:
+    """Return the rows after a version; no copy if all are."""
+    is_later = pc.greater(changes["version"], version)
+    return changes if pc.all(is_later).as_py() else changes.filter(is_later)
+
+
+def _only(state: ReplicationState, clusters: Collection[ClusterId]) -> ReplicationState:
+    """Return the brokers, the own state and the configured values of clusters."""
+    return ReplicationState(
+        brokers={key: broker for key, broker in state.brokers.items() if broker.cluster_id in clusters},
+        clusters={cluster_id: cluster for cluster_id, cluster in state.clusters.items() if cluster_id in clusters},
+        configs={key: value for key, value in state.configs.items() if key.cluster_id in clusters},
+    )
 
 
 def _partitions(

@@ -78,7 +78,7 @@ class DerivedTables:
 
     @property
     def before(self) -> DerivedBefore:
-        """What a round of them builds on."""
+        """State of the tables, on which the next round builds."""
         events, partitions = (as_of_version(self._writers[table.name]) for table in (REPLICATION_EVENTS, _PARTITIONS))
         return DerivedBefore(events, partitions, files_by_cluster(self._writers[_PARTITIONS.name]))
 

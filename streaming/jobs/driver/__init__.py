@@ -1,1 +1,1 @@
-"""Work of the driver on each micro-batch: decode, fold, commit by delta-rs."""
+"""The driver's own threads: incidents, and the derived tables."""

@@ -1,4 +1,4 @@
-"""Who folds replication, and computes the derived tables: the driver behind its batches, or executors with theirs.
+"""Workers that fold replication and compute the derived tables: the driver behind its batches, executors with theirs.
 
 The driver has the state of every cluster, so a thread behind the batches computes rounds from copies of it. Executors
 compute a round with the rows of a batch, for only then a worker has the state at hand; clusters of which no row came

@@ -115,8 +115,8 @@ class SampleShard:
 
         Rows of sources that were never applied are dropped: the job was killed before it stored how far it was.
         """
-        known = set().union(*task.clusters.values())
-        is_new = self.clusters and known.isdisjoint(clusters - self.clusters)
+        reported = set().union(*task.clusters.values())
+        is_new = self.clusters and reported.isdisjoint(clusters - self.clusters)
         if is_new or clusters <= self.clusters:
             self.clusters |= clusters
             return

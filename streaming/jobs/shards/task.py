@@ -136,19 +136,19 @@ class ClustersShard(Shard):
         self.state = ClustersState(self.shared, Counter())
         self.incidents: IncidentRows | None = None
         self._open: OpenIncidents | None = None
-        self._known: AbstractSet[ClusterId] = frozenset()
+        self._reported: AbstractSet[ClusterId] = frozenset()
 
     def begin(self, task: ShardTask) -> None:
         """Begin a task. What was committed since the last one has changed nothing of these clusters."""
         self.shared.version = task.base
-        self._open, self._known = task.incidents, set().union(*task.clusters.values())
+        self._open, self._reported = task.incidents, set().union(*task.clusters.values())
 
     def prepare(self, clusters: AbstractSet[ClusterId]) -> None:
         """Read the clusters that are not here; those that are, too, because a state is read as a whole.
 
         Of a cluster of which no source has reported before the tables have nothing.
         """
-        is_new = self.clusters and self._known.isdisjoint(clusters - self.clusters)
+        is_new = self.clusters and self._reported.isdisjoint(clusters - self.clusters)
         if is_new or clusters <= self.clusters:
             self.clusters |= clusters
             return

@@ -1,4 +1,4 @@
-"""Where the tasks of a batch run, each on the rows of one partition of the bus: in the driver, or on executors.
+"""Workers run the tasks of a batch, each on the rows of one partition of the bus: in the driver, or on executors.
 
 A worker keeps the state of its partitions between the batches. Results are few and small, whatever the clusters.
 """

@@ -1,6 +1,6 @@
 """Blocks of a full report that repeat the state: recognised by digest where they are read, and left out there.
 
-The driver publishes the digests of the blocks that describe the state (``driver.repeated_blocks``); the workers that
+The driver publishes the digests of the blocks that describe the state (``shards.decoded_batch``); the workers that
 read the bus send one row for consecutive blocks among them. The row is a hint: the driver checks every digest against
 the state as it is by then, and reads the blocks from the bus where one does not hold any more. In the same way it
 publishes what the last report listed at its end, and workers leave out the list of the next one that is equal. Knows

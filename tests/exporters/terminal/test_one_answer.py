@@ -20,7 +20,7 @@ from tests.changes.conftest import Story
 from tests.exporters.json_answers import json_answer
 from tests.exporters.metrics.test_exposition import exposed as page_of
 from tests.exporters.terminal.printed import objects, state
-from tests.jobs.driver.test_batch import published
+from tests.jobs.shards.test_batch import published
 from tests.plugins.derived import shard_of
 
 

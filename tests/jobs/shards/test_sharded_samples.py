@@ -13,7 +13,7 @@ from streaming.contracts.codec import decode, encode
 from streaming.contracts.observations import Channel, Observation
 from streaming.jobs.shards.samples import SampleBatch
 from tests.chaos.comparison import SAMPLED, all_differences
-from tests.jobs.driver.test_kafka_batch import as_directory, rows, sent
+from tests.jobs.shards.test_kafka_batch import as_directory, rows, sent
 from tests.jobs.shards.test_shards import Bus, batches, of_cluster, renamed, shipped, topics
 from tests.plays import observations
 from tests.plugins.batches import store_progress

@@ -30,7 +30,7 @@ from streaming.jobs.streams.bus_source import SCHEMA
 from tests.chaos.comparison import all_differences
 from tests.end_to_end.stories import long_story
 from tests.examples import examples
-from tests.jobs.driver.test_kafka_batch import Reader, Sent, as_directory, rows, sent
+from tests.jobs.shards.test_kafka_batch import Reader, Sent, as_directory, rows, sent
 from tests.plays import observations
 from tests.plugins.executors import Executors, OnExecutors, replication_on
 

@@ -21,7 +21,7 @@ from streaming.jobs.shards.samples import SampleBatch
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.groups.groups import GroupFilter, GroupsKind
 from streaming.sources.samples.offsets import OffsetsKind
-from tests.jobs.driver.test_batch import published, rows
+from tests.jobs.shards.test_batch import published, rows
 from tests.sources.samples.opened import open_samples
 
 pytestmark = [pytest.mark.kafka]

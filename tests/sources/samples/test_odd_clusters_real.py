@@ -36,7 +36,7 @@ from tests.chaos_kafka.answers import Answers, KafkasAdmin, Unanswered
 from tests.chaos_kafka.samples import TABLES, at, sample_differences
 from tests.chaos_kafka.schedule import Shape
 from tests.chaos_kafka.stage import planned
-from tests.jobs.driver.test_batch import published, rows
+from tests.jobs.shards.test_batch import published, rows
 from tests.sources.samples.late_producer import answered
 
 pytestmark = [pytest.mark.kafka]

@@ -29,7 +29,7 @@ from streaming.contracts.identifiers import Micros, partition_for
 from streaming.contracts.topic_roles import TopicRole
 from streaming.jobs.shards.samples import SampleBatch
 from streaming.sources.samples.settings import SettingsKind
-from tests.jobs.driver.test_batch import published, rows
+from tests.jobs.shards.test_batch import published, rows
 from tests.plugins.local_http import wait_until
 from tests.plugins.sandbox import MakeSandbox
 from tests.sources.samples.opened import open_samples

@@ -14,7 +14,7 @@ from streaming.contracts.identifiers import Micros
 from streaming.jobs.shards.samples import SampleBatch
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.samples.source import open_samples
-from tests.jobs.driver.test_batch import published, rows
+from tests.jobs.shards.test_batch import published, rows
 from tests.sources.samples import spark_query
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from streaming.jobs.shards.samples import SampleBatch
 from streaming.sources.samples.groups.blocks import CoordinatorAnswer, group_blocks, group_offset_blocks
 from streaming.sources.samples.groups.described import DescribedGroup
 from tests.examples import examples
-from tests.jobs.driver.test_batch import published, rows
+from tests.jobs.shards.test_batch import published, rows
 from tests.plugins.batches import store_progress
 
 

@@ -29,8 +29,8 @@ from streaming.jobs.driver.incidents import IncidentsBatch
 from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.shards.samples import SampleBatch
 from tests.end_to_end.stories import essence, expected_changes, long_story
-from tests.jobs.driver.test_batch import published, rows
-from tests.jobs.driver.test_sample_tables import ASKED, metric, offsets, records, tables
+from tests.jobs.shards.test_batch import published, rows
+from tests.jobs.shards.test_sample_tables import ASKED, metric, offsets, records, tables
 from tests.plugins.batches import store_progress
 
 POLICY = RetentionPolicy(reader_minutes=0.0)  # maintenance deletes whatever it may
@@ -369,7 +369,7 @@ ROOT = Path(__file__).parents[3]
 
 def test_a_full_disk_at_any_byte_costs_and_doubles_nothing(tmp_path: Path) -> None:
     apart = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
-    script = [*apart, sys.executable, "-m", "tests.jobs.driver.small_disk", str(tmp_path)]
+    script = [*apart, sys.executable, "-m", "tests.jobs.shards.small_disk", str(tmp_path)]
     run = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     assert int(run.stdout) > 5

@@ -23,7 +23,7 @@ from streaming.jobs.shards.decoded_batch import decode_row
 from streaming.jobs.shards.samples import SampleBatch
 from streaming.jobs.streams.sample_columns import BlockColumns, in_columns
 from tests.changes.conftest import Story
-from tests.jobs.driver.test_batch import published, rows
+from tests.jobs.shards.test_batch import published, rows
 
 HOUR = 3_600_000_000
 DAY = 24 * HOUR

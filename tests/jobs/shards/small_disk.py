@@ -1,6 +1,6 @@
 """A program: the job, without Spark, writes its tables to a small disk that is full again and again.
 
-It runs where it may mount: ``unshare --mount python -m tests.jobs.driver.small_disk FOLDER``. It prints how often the
+It runs where it may mount: ``unshare --mount python -m tests.jobs.shards.small_disk FOLDER``. It prints how often the
 disk was full, and fails if the tables are not those of a job that had space all the time.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from streaming.errors import IsrwatchError
 from tests.end_to_end.stories import long_story
-from tests.jobs.driver.test_power_cut import Disk, Job, check_whole
+from tests.jobs.shards.test_power_cut import Disk, Job, check_whole
 
 BYTES = 32 << 20
 MOST_LEFT = 60_000  # about as much as a batch writes
