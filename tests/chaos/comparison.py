@@ -18,6 +18,7 @@ from streaming.delta.changes.reader import rows_between
 from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.delta.log.writer import GENERATION
 from streaming.delta.progress import ProgressTable
+from streaming.delta.store.place import Place
 from streaming.jobs.driver.incidents import IncidentsBatch
 from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.shards.samples import SampleBatch
@@ -88,7 +89,7 @@ def differences(stage: ChaosStage, expected: Path) -> Iterator[str]:
     yield from _of_generations(tables)
 
 
-def all_differences(tables: Path, expected: Path) -> Iterator[str]:
+def all_differences(tables: Place, expected: Place) -> Iterator[str]:
     """Compare every table with that of an undisturbed fold, of sources that may have reported several clusters.
 
     Of such a source the batch that had both decides up to where the first of them is said to be applied.
@@ -98,7 +99,7 @@ def all_differences(tables: Path, expected: Path) -> Iterator[str]:
         yield from _of_table(name, tables, expected, frozenset(but))
 
 
-def _of_table(name: str, tables: Path, expected: Path, but: frozenset[str]) -> Iterator[str]:
+def _of_table(name: str, tables: Place, expected: Place, but: frozenset[str]) -> Iterator[str]:
     yield from _first(name, _essence(name, rows_of(tables, name), but), _essence(name, rows_of(expected, name), but))
 
 

@@ -19,8 +19,10 @@ from streaming.jobs.streams.bus_source import SCHEMA, arrow_batches
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from streaming.delta.store.place import Place
 
-def store_progress(tables: Path, samples: SampleBatch) -> None:
+
+def store_progress(tables: Place, samples: SampleBatch) -> None:
     """Store how far samples were applied, as the job does every few seconds and when it stops."""
     offsets, sources = samples.offsets, samples.sources()[0]
     ProgressTable(tables, Channel.SAMPLES).replace([(source, SourceLag()) for source in sources], None, offsets)

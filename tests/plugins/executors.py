@@ -21,9 +21,8 @@ from streaming.jobs.shards.deriving import FoldOnExecutors
 from streaming.jobs.shards.samples import SampleBatch
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from streaming.bus.kafka.reader import KafkaReader
+    from streaming.delta.store.place import Place
 
 Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -102,14 +101,14 @@ class OnExecutors:
         self.batch.check_ours()
 
 
-def replication_on(executors: Executors, tables: Path, bus: KafkaReader, **given: Any) -> OnExecutors:
+def replication_on(executors: Executors, tables: Place, bus: KafkaReader, **given: Any) -> OnExecutors:
     """Open replication, which executors fold."""
     rest = given.pop("rest_seconds", 1.0)
     workers = FoldOnExecutors(rest, Frame(pa.table({}), executors))  # type: ignore[arg-type]
     return OnExecutors(ReplicationBatch(tables, workers=workers, bus=bus, **given), executors)
 
 
-def samples_on(executors: Executors, tables: Path, bus: KafkaReader) -> OnExecutors:
+def samples_on(executors: Executors, tables: Place, bus: KafkaReader) -> OnExecutors:
     """Open samples, which executors apply."""
     workers = on_spark.OnExecutors[samples.SampleTask, samples.SampleResult](samples.apply_partitions)
     return OnExecutors(SampleBatch(tables, workers=workers, bus=bus), executors)

@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import QueryBuilder
 
+from streaming.delta.log.storage import open_table
 from tests.plugins.local_http import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from streaming.delta.store.place import Place
 
 PATIENCE = 120.0
 
@@ -86,12 +89,12 @@ class Program:
         return self.process.wait(seconds)
 
 
-def rows_of(tables: Path, table: str) -> list[dict[str, Any]]:
-    """Read a table of a directory, without Spark; no rows while there is none."""
-    path = tables / table
-    if not DeltaTable.is_deltatable(str(path)):
+def rows_of(tables: Place, table: str) -> list[dict[str, Any]]:
+    """Read a table of a directory or a store, without Spark; no rows while there is none."""
+    opened = open_table(tables / table)
+    if opened is None:
         return []
-    found = QueryBuilder().register("t", DeltaTable(str(path))).execute("select * from t")
+    found = QueryBuilder().register("t", opened).execute("select * from t")
     rows: list[dict[str, Any]] = pa.table(found).to_pylist()
     return rows
 

@@ -25,6 +25,7 @@ from streaming.delta.changes.reader import by_version, rows_between
 from streaming.delta.incidents.table import IncidentsTable
 from streaming.delta.progress import ProgressTable
 from streaming.delta.projections.of_clusters import recovered_sources
+from streaming.delta.store.place import Place
 from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from tests.chaos.comparison import all_differences
@@ -96,7 +97,7 @@ def batches(logs: list[list[Sent]], chance: random.Random) -> list[list[Sent]]:
     return [mixed[begin:end] for begin, end in pairwise(cuts)]
 
 
-def report(tables: Path, states: list[SourceState], version: int) -> None:
+def report(tables: Place, states: list[SourceState], version: int) -> None:
     ProgressTable(tables, Channel.REPLICATION).replace([(state, SourceLag()) for state in states], version)
 
 
