@@ -90,6 +90,21 @@ def test_of_some_clusters_only_files_that_may_have_them_are_opened(
     assert rows_between(tmp_path / PARTITION_CHANGES.name, BEFORE_FIRST, log.version).num_rows == 3 * changes.num_rows
 
 
+def test_some_columns_and_fields_are_read_as_with_all_of_them(path: Path) -> None:
+    _, changes = changed()
+    log = ChangeLog(path.parent)
+    log.commit(changes, {"a": 1})
+    whole = ChangeReader(path).poll()
+    asked = ("source_after.observed_until", "after.leader", "cause")
+    (version, part), (_, every) = ChangeReader(path, columns=asked).poll()[0], whole[0]
+    assert version == log.version
+    assert part.schema.names == ["version", "ordinal", "cluster_id", "cause", "after", "source_after"]
+    assert part["cause"].to_pylist() == every["cause"].to_pylist()
+    leaders = [None if after is None else {"leader": after["leader"]} for after in every["after"].to_pylist()]
+    assert part["after"].to_pylist() == leaders
+    assert {None} < {each and each["observed_until"] for each in part["source_after"].to_pylist()}
+
+
 def test_an_idle_look_opens_no_file(path: Path, table: DeltaTable, monkeypatch: pytest.MonkeyPatch) -> None:
     commit(table, "a")
     reader = ChangeReader(path)
@@ -109,9 +124,9 @@ def test_only_files_with_new_rows_are_read(path: Path, table: DeltaTable, monkey
         commit(table, topic)
     read: list[str] = []
 
-    def read_versions(path: Path, file: str, after: int, upto: int) -> pa.Table:
+    def read_versions(path: Path, file: str, *given: Any) -> pa.Table:
         read.append(file)
-        return storage.read_versions(path, file, after, upto)
+        return storage.read_versions(path, file, *given)
 
     monkeypatch.setattr("streaming.delta.changes.reader.read_versions", read_versions)
     assert topics(ChangeReader(path, 2).poll()) == [(3, ["c"])]

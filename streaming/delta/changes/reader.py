@@ -44,6 +44,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
+from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -71,6 +72,7 @@ SECONDS_BETWEEN_LOOKS: Final = 0.25
 SECONDS_BETWEEN_CHECKS: Final = 30.0
 SCHEMA: Final = arrow_schema(PARTITION_CHANGES)
 _ORDER: Final = [("version", "ascending"), ("ordinal", "ascending")]
+_ALWAYS: Final = ("version", "ordinal", "cluster_id")
 
 
 class ChangesRestarted(IsrwatchError):
@@ -85,15 +87,24 @@ class ChangeReader:
     the statistics of all files show which of them may have later rows.
     """
 
-    def __init__(self, path: Place, after_version: int = BEFORE_FIRST, clusters: Collection[str] | None = None) -> None:
+    def __init__(
+        self,
+        path: Place,
+        after_version: int = BEFORE_FIRST,
+        clusters: Collection[str] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> None:
         """Start after a version; the folder of ``partition_changes`` need not exist yet.
 
         Args:
             path: of the table.
             after_version: that was read last.
             clusters: ids of the clusters to read; None reads all.
+            columns: to read, besides those that order rows; a field of a struct as ``after.leader``. None reads all.
         """
         self.path = path
+        self._columns = None if columns is None else [*_ALWAYS, *columns]
+        self._schema = SCHEMA if self._columns is None else _part_of_schema(self._columns)
         self._clusters = None if clusters is None else sorted(clusters)
         # Of the table that was opened first; it never changes while the reader lives. None before.
         self._table_id: int | None = None
@@ -148,7 +159,7 @@ class ChangeReader:
         if newest <= self.version:
             return []
         parts = [self._rows_of(file, date, newest) for file, date in files]
-        rows = _in_order(pa.concat_tables([part for part in parts if part.num_rows] or [SCHEMA.empty_table()]))
+        rows = _in_order(pa.concat_tables([part for part in parts if part.num_rows] or [self._schema.empty_table()]))
         self.version, self._identity = newest, identity_of(self.path, newest)
         return by_version(rows)
 
@@ -178,7 +189,7 @@ class ChangeReader:
 
     def _rows_of(self, file: str, date: str, upto: int) -> pa.Table:
         try:
-            rows = read_versions(self.path, file, self.version, upto)
+            rows = read_versions(self.path, file, self.version, upto, self._columns)
             if self._clusters is not None:  # file by file: those of all clusters together may be too many
                 rows = of_clusters(rows, self._clusters)
         except FileNotFoundError:
@@ -186,19 +197,33 @@ class ChangeReader:
                 f"cannot read the table {self.path}: its data file {file} is missing; bring back the whole folder of "
                 "the tables from one copy"
             ) from None
-        if "date" not in rows.column_names:  # Spark writes the partition's value into the file, too
+        # Spark writes the partition's value into the file, too.
+        if "date" in self._schema.names and "date" not in rows.column_names:
             constant = pa.scalar(date).cast(SCHEMA.field("date").type)
             rows = rows.append_column("date", pa.repeat(constant, rows.num_rows))
-        if not _has_every_field(rows.schema):
+        if not _has_every_field(rows.schema, self._schema):
             # Files from before a column or a field of a struct was added lack it: null.
-            rows = pa.concat_tables([SCHEMA.empty_table(), rows], promote_options="permissive")
-        return rows.select(SCHEMA.names).cast(SCHEMA)
+            rows = pa.concat_tables([self._schema.empty_table(), rows], promote_options="permissive")
+        return rows.select(self._schema.names).cast(self._schema)
 
 
-def _has_every_field(schema: pa.Schema) -> bool:
+def _part_of_schema(columns: Sequence[str]) -> pa.Schema:
+    """Return the schema of some columns and fields of structs, each in the order of the table."""
+    fields_of: defaultdict[str, set[str]] = defaultdict(set)
+    for column in columns:
+        name, _, field = column.partition(".")
+        fields_of[name].add(field)
+    parts = [(field, fields_of[field.name] - {""}) for field in SCHEMA if field.name in fields_of]
+    return pa.schema([
+        field.with_type(pa.struct([each for each in field.type if each.name in chosen])) if chosen else field
+        for field, chosen in parts
+    ])  # fmt: skip
+
+
+def _has_every_field(schema: pa.Schema, expected: pa.Schema) -> bool:
     return all(
-        name in schema.names and _field_names(schema.field(name).type) == _field_names(SCHEMA.field(name).type)
-        for name in SCHEMA.names
+        field.name in schema.names and _field_names(schema.field(field.name).type) == _field_names(field.type)
+        for field in expected
     )
 
 

@@ -126,8 +126,8 @@ def read_file(path: Place, file: str, columns: Sequence[str] | None = None) -> p
         return _parquet(path, file).read(None if columns is None else list(columns))
 
 
-def read_versions(path: Place, file: str, after: int, upto: int) -> pa.Table:
-    """Read the rows of one data file whose ``version`` lies in ``(after, upto]``.
+def read_versions(path: Place, file: str, after: int, upto: int, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read the rows of one data file whose ``version`` lies in ``(after, upto]``; ``columns``: only these.
 
     Piece by piece: a compacted file holds weeks, a reader wants the last commits, and decoded it is twenty times as
     large.
@@ -137,8 +137,8 @@ def read_versions(path: Place, file: str, after: int, upto: int) -> pa.Table:
         TableUnreadable: it is damaged.
     """
     with reading(str(path)), _parquet(path, file) as parquet:
-        pieces = parquet.iter_batches(_ROWS_AT_ONCE)
-        return pa.Table.from_batches((_of_versions(piece, after, upto) for piece in pieces), parquet.schema_arrow)
+        pieces = [_of_versions(piece, after, upto) for piece in parquet.iter_batches(_ROWS_AT_ONCE, columns=columns)]
+        return pa.Table.from_batches(pieces, None if pieces else parquet.schema_arrow)
 
 
 def _of_versions(rows: pa.RecordBatch, after: int, upto: int) -> pa.RecordBatch:

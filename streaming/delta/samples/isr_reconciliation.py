@@ -68,7 +68,10 @@ class ReconciliationTable:
             for row in read_all(self._writer.table).to_pylist():
                 key = MeterKey(row["cluster_id"], row["broker"], Meter(row["meter"]))
                 self._windows.restore(key, _window(row), row["cluster"])
-        self._reader = ChangeReader(self._path, version)
+        self._reader = self._reader_after(version)
+
+    def _reader_after(self, version: int) -> ChangeReader:
+        return ChangeReader(self._path, version, columns=_READ)
 
     def check_ours(self) -> None:
         """Check that no other writer has claimed the table.
@@ -96,7 +99,7 @@ class ReconciliationTable:
             added = self._reader.poll()
         except ChangesRestarted:
             self._windows.begin_anew()
-            self._reader = ChangeReader(self._path, newest_version(self._path))
+            self._reader = self._reader_after(newest_version(self._path))
             return
         for _, rows in added:
             self._windows.follow(_recorded(rows), _watermarks(rows))
@@ -157,6 +160,10 @@ def _watermarks(rows: pa.Table) -> Iterator[tuple[str, str, Micros]]:
 
 
 _MOVED: Final = {Meter.ISR_SHRINKS: "left_isr", Meter.ISR_EXPANDS: "joined_isr"}
+_READ: Final = (
+    "subject", "authority", "is_baseline", "cause", "candidates", "evidence", "occurred_not_before",
+    "occurred_not_after", "before.leader", "after.leader", "source_after.observed_until", *_MOVED.values(),
+)  # fmt: skip
 _COLUMNS: Final = [
     "cluster_id", "before", "after", "cause", "candidates", "evidence", "occurred_not_before", "occurred_not_after",
     *_MOVED.values(),
