@@ -97,6 +97,7 @@ class ReplicationBatch:
         # The clusters whose derived tables lack something: after a kill it may be any of them.
         is_behind = self._tables.version < self._stepped
         self._pending = {state.cluster_id for state in states if is_behind}
+        self.workers.open(self._task(None))
 
     def _recovered(self) -> list[SourceState]:
         """Read how far sources were applied, and check that no derived table is ahead of the change log.
@@ -249,6 +250,7 @@ class ReplicationBatch:
             self._quarantine.go_back(positions)  # first: a job that is killed here goes back again
             log_ids = {source: at.log_id for source, at in now_at.items() if at.log_id is not None}
             self._stepped = self._change_log.commit(changes_to_arrow(changes), positions, log_ids)
+            self._rounds.begin_again()
             states = [change.source_after for change in changes if change.source_after is not None]
             self._move(now_at, states)
             self._pending |= {state.cluster_id for state in states}

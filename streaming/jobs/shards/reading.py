@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from streaming.delta.store.place import Place
+
+
+OPENED: Final = "opened"
+"""Token of the state that a start has read, which follows from no result yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +54,11 @@ class Task:
     def position(self, source: str) -> int:
         """Return the position of the last applied record of a source, -1 for none."""
         return self.at(source).position
+
+    @property
+    def reported(self) -> set[ClusterId]:
+        """The clusters of which a source has reported; of others the tables have nothing."""
+        return set[ClusterId]().union(*self.clusters.values())
 
     def clusters_of(self, sources: AbstractSet[str]) -> set[ClusterId]:
         """Return the clusters that sources have reported of."""

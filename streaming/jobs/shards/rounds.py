@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from streaming.bus.kafka.reader import offset_name
 from streaming.bus.kafka.records import topic_of
 from streaming.contracts.identifiers import ClusterId
+from streaming.jobs.shards.reading import OPENED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -68,11 +69,15 @@ class Rounds(Generic[T, R]):
             go_back: lets the log of a source begin again.
         """
         self._workers, self._bus, self._channel, self._at, self._go_back = workers, bus, channel, at, go_back
-        self._tokens: dict[int, str] = {}
+        self._tokens = {0: OPENED} if bus is None else dict[int, str]()
         self._begins: dict[int, int] = {}
         self._newest: dict[str, LogRun] = {}
         self._partition_of: dict[ClusterId, int] = {}
         self.is_waiting = False
+
+    def begin_again(self) -> None:
+        """Let workers read their state again: something else than their results has changed it."""
+        self._tokens = {}
 
     def check_same(self) -> None:
         """Refuse to continue with a topic that was created again.
@@ -141,7 +146,7 @@ class Rounds(Generic[T, R]):
             runs = () if before is None else before.runs
             self._bus.leave(self._channel, run.source, runs, self._at(run.source), run.runs)
             self._go_back(run.source)
-            self._tokens.pop(each.reading.partition, None)  # its state of the source is another one now
+            self.begin_again()  # the state of the source is another one now
             left.add(run.source)
         return left
 

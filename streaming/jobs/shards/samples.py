@@ -110,13 +110,16 @@ class SampleShard:
         self.clusters: set[ClusterId] = set()
         self._rows: dict[type[Observation], Newest] = {}
 
+    def open(self, task: SampleTask) -> None:
+        """Read the rows of every cluster of which a source has reported."""
+        self.prepare(task, task.reported)
+
     def prepare(self, task: SampleTask, clusters: AbstractSet[ClusterId]) -> None:
         """Read the rows of clusters that are not here, and of those that are; of new clusters there are none.
 
         Rows of sources that were never applied are dropped: the job was killed before it stored how far it was.
         """
-        reported = set().union(*task.clusters.values())
-        is_new = self.clusters and reported.isdisjoint(clusters - self.clusters)
+        is_new = self.clusters and task.reported.isdisjoint(clusters - self.clusters)
         if is_new or clusters <= self.clusters:
             self.clusters |= clusters
             return
@@ -242,6 +245,7 @@ class SampleBatch(SampleProgress):
         super().__init__(directory, self._quarantine.by_source())
         self._reconciled = ReconciliationTable(directory, policy)
         self._reconciled.hold(plain(select(self._writers[BROKER_METRICS.name].table, BROKER_METRICS, _IS_METER)))
+        self._workers.open(self._task())
 
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
         """Go back where a log is another one now; return where its last applied record stood, by source.

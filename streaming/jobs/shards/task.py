@@ -141,7 +141,12 @@ class ClustersShard(Shard):
     def begin(self, task: ShardTask) -> None:
         """Begin a task. What was committed since the last one has changed nothing of these clusters."""
         self.shared.version = task.base
-        self._open, self._reported = task.incidents, set().union(*task.clusters.values())
+        self._open, self._reported = task.incidents, task.reported
+
+    def open(self, task: ShardTask) -> None:
+        """Read the state of every cluster of which a source has reported."""
+        self.begin(task)
+        self.prepare(task.reported)
 
     def prepare(self, clusters: AbstractSet[ClusterId]) -> None:
         """Read the clusters that are not here; those that are, too, because a state is read as a whole.

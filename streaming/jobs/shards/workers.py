@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from streaming.jobs.shards.reading import by_partition
+from streaming.jobs.shards.reading import OPENED, by_partition
 from streaming.runtime.memory import collected_after
 
 if TYPE_CHECKING:
@@ -22,20 +22,28 @@ if TYPE_CHECKING:
     from streaming.jobs.shards.reading import Task
 
 
-class Keeper(Protocol):
-    """State of some clusters in a worker; ``token``: of the result that it follows from."""
-
-    token: str
-
-
 T = TypeVar("T", bound="Task")
-K = TypeVar("K", bound=Keeper)
 R = TypeVar("R")
 T_contra = TypeVar("T_contra", bound="Task", contravariant=True)
 
 
+class Keeper(Protocol[T_contra]):
+    """State of some clusters in a worker; ``token``: of the result that it follows from."""
+
+    token: str
+
+    def open(self, task: T_contra) -> None:
+        """Read the state of every cluster of which a source has reported."""
+
+
+K = TypeVar("K", bound=Keeper[Any])
+
+
 class Workers(Protocol[T_contra, R]):
     """Run the tasks of each batch."""
+
+    def open(self, task: T_contra) -> None:
+        """Begin with the state of every cluster, where this process has it: a start shows what cannot be read."""
 
     def run(self, rows: Any, task: T_contra) -> list[R]:  # noqa: ANN401 - a frame of Spark, or its rows
         """Run a task on every partition that has rows; return the results."""
@@ -57,6 +65,14 @@ class InDriver(Generic[T, K, R]):
         self._begin, self._work = begin, work
         self.shards: dict[tuple[str, int], K] = {}
 
+    def open(self, task: T) -> None:
+        """Begin with the state of every cluster; with Kafka a partition reads its own later, so this is a trial."""
+        shard = self._begin(task)
+        shard.open(task)
+        if task.topic is None:
+            shard.token = OPENED
+            self.shards[str(task.tables), 0] = shard
+
     def run(self, rows: pa.Table, task: T) -> list[R]:
         """Run a task on every partition that has rows; return the results."""
         with collected_after():
@@ -73,6 +89,9 @@ class OnExecutors(Generic[T, R]):
     def __init__(self, work: Callable[[T, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> None:
         """Begin; ``work`` yields the result for the rows of a task of Spark, packed."""
         self._work = work
+
+    def open(self, task: T) -> None:
+        """Do nothing: a worker reads the state of its partitions when their rows come."""
 
     def run(self, rows: DataFrame, task: T) -> list[R]:
         """Run a task on every partition that has rows; return the results."""
