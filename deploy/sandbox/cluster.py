@@ -156,8 +156,9 @@ class Sandbox:
         self._node(node).wait_ended()
 
     def pause(self, node: int) -> None:
-        """Send SIGSTOP: the process hangs, its connections stay open."""
+        """Send SIGSTOP and wait until the process hangs; its connections stay open."""
         self._node(node).signal(signal.SIGSTOP)
+        self._node(node).wait_stopped()
 
     def resume(self, node: int) -> None:
         """Send SIGCONT: the process continues."""

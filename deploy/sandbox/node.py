@@ -115,6 +115,10 @@ class Node:
         """Wait until the process has ended."""
         wait_until(lambda: self.pid is None, f"node {self.node_id} to end", seconds=seconds, every=0.02)
 
+    def wait_stopped(self) -> None:
+        """Wait until the process has stopped: a busy one does so some time after the signal, or it has ended."""
+        wait_until(lambda: self.state != "running", f"node {self.node_id} to stop", every=0.01)
+
     def log_tail(self) -> str:
         """Return the last 15 lines of the log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
