@@ -23,7 +23,7 @@ import pyarrow as pa
 from streaming.bus.kafka.reader import KafkaReader, TopicOffsets
 from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.contracts.observations import Channel
-from streaming.jobs.shards import reading
+from streaming.jobs.shards import workers
 from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.shards.deriving import FoldOnExecutors
 from streaming.runtime.memory import return_freed_memory
@@ -104,20 +104,26 @@ def execute(pipe: Pipe, number: int, partitions: int) -> None:
             (result,) = work(iter(rows.to_batches()))
             seconds = time.process_time() - began
             del rows
-            pipe.send(Told(memory() - before, seconds, result[reading.RESULT][0].as_py()))
+            pipe.send(Told(memory() - before, seconds, result[workers.RESULT][0].as_py()))
 
 
 class Frame:
-    """One task, on the rows that its executor makes; counts what comes back."""
+    """One task, on the rows that its executor makes; counts what comes back.
+
+    Attributes:
+        newest: stands for the session, too.
+    """
+
+    newest: Frame
 
     def __init__(self, pipe: Pipe, changed: int | None) -> None:
         self._pipe, self._changed = pipe, changed
         self.told = Told(0, 0.0, b"")
         self.sent = 0
-        self.sparkSession = self
+        Frame.newest = self
 
-    def range(self, *_numbers: int) -> Frame:
-        """Give a frame for the clusters that no row is of: all that wait are one group."""
+    def other(self) -> Frame:
+        """Give a frame of the same executor without rows."""
         return Frame(self._pipe, None)
 
     def mapInArrow(self, work: Work, _schema: str) -> Frame:  # noqa: N802 - as Spark names it
@@ -128,12 +134,20 @@ class Frame:
 
     def toArrow(self) -> pa.Table:  # noqa: N802 - as Spark names it
         self.told = self._pipe.recv()
-        return pa.table({reading.RESULT: pa.array([self.told.content], pa.binary())})
+        return pa.table({workers.RESULT: pa.array([self.told.content], pa.binary())})
 
     @property
     def result(self) -> ShardResult:
         """The result of the task."""
         return cast("ShardResult", pickle.loads(self.told.content))  # noqa: S301 - from our own executor
+
+
+class Session:
+    """What is asked of Spark between the batches goes to the executor of the newest one."""
+
+    def range(self, *_numbers: int) -> Frame:
+        """Give a frame for the clusters that no row is of: all that wait are one group."""
+        return Frame.newest.other()
 
 
 class Bus(KafkaReader):
@@ -154,7 +168,9 @@ def main() -> None:
     arguments = options(__doc__, clusters=[1, 10, 50], partitions=100_000, changed=5_000)
     shown = set(arguments.clusters)
     with tempfile.TemporaryDirectory() as folder:
-        batch = ReplicationBatch(Path(folder), workers=FoldOnExecutors(0.0), bus=Bus(), gaps=IncidentGaps())
+        batch = ReplicationBatch(
+            Path(folder), workers=FoldOnExecutors(0.0, cast("Any", Session())), bus=Bus(), gaps=IncidentGaps()
+        )
         print("clusters  partitions  to the executor  to the driver  driver's memory  a partition in its shard")
         for number in range(max(shown)):
             with ExitStack() as stack:
