@@ -229,13 +229,14 @@ class ReplicationBatch:
         positions = merged(each.positions for each in results)
         log_ids = merged(each.log_ids for each in results)
         if positions:
+            # First: were anything to fail behind the commit, the next round would be as of it, and leave them out.
+            self._pending |= {cluster_id for each in results if each.positions for cluster_id in each.clusters}
             added = [add for each in results for add in each.added]
             moved = {**positions, **self._rounds.offsets(results)}
             version = self._change_log.commit_files(added, moved, log_ids, unreported)
             self._move(positions, (state for each in results for state in each.sources))
             if not all(each.only_sources for each in results):
                 self._stepped = version
-            self._pending |= {cluster_id for each in results if each.positions for cluster_id in each.clusters}
             if self._incidents is not None:
                 self._incidents.put((incident for each in results for incident in each.incidents), version)
         self._rounds.commit(results)
@@ -249,11 +250,11 @@ class ReplicationBatch:
             positions = {source: at.position for source, at in now_at.items()}
             self._quarantine.go_back(positions)  # first: a job that is killed here goes back again
             log_ids = {source: at.log_id for source, at in now_at.items() if at.log_id is not None}
+            states = [change.source_after for change in changes if change.source_after is not None]
+            self._pending |= {state.cluster_id for state in states}
             self._stepped = self._change_log.commit(changes_to_arrow(changes), positions, log_ids)
             self._rounds.begin_again()
-            states = [change.source_after for change in changes if change.source_after is not None]
             self._move(now_at, states)
-            self._pending |= {state.cluster_id for state in states}
         return before
 
     def _move(self, sources: Iterable[str], states: Iterable[SourceState]) -> None:
