@@ -271,10 +271,12 @@ class ReplicationBatch:
 
     def _is_due(self, factor: float) -> bool:
         """Return whether tables lack something: after steps soon, after mere heartbeats later."""
+        if self._is_deriving:  # its thread moves the tables
+            return False
         rest = SECONDS_WHILE_DEGRADED if self._tables.is_degraded else SECONDS_BETWEEN_HEARTBEATS
         rest = self.workers.rest_seconds if self._stepped > self._tables.version else rest
         is_rested = time.monotonic() - self._derived_at >= factor * rest
-        return bool(self._pending) and is_rested and not self._is_deriving
+        return bool(self._pending) and is_rested
 
     @contextmanager
     def _round(self) -> Iterator[set[ClusterId]]:

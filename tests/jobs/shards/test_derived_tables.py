@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from streaming.bus.segments import new_log_id
-from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.tables import PARTITION_STATE_TABLE
 from streaming.delta.log.maintenance import AppendMaintenance
 from streaming.delta.log.writer import Writer
@@ -78,3 +77,50 @@ def test_tombstones_leave_the_table_with_the_round_after_one_that_failed(
             batch.project()
     batch.project()
     assert rows_of(tmp_path, "partition_state") == []
+
+
+def with_batches_meanwhile(batch: Any, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]) -> None:
+    """Let something happen in each round, once it has begun: its thread gives way to that of the batches."""
+    workers = batch.workers
+    deriving = workers.deriving
+
+    def begun(*given: Any) -> Callable[[], Any]:
+        derive = deriving(*given)
+
+        def ended() -> Any:
+            meanwhile()
+            return derive()
+
+        return ended
+
+    monkeypatch.setattr(workers, "deriving", begun)
+
+
+def test_a_round_is_of_one_version_also_if_batches_are_applied_and_reported_meanwhile(
+    tmp_path: Path, reader: Reader, open_batch: OpenBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story, tables, expected = Story(), tmp_path / "tables", tmp_path / "expected"
+    story.snapshot()
+    story.later(10).partition(isr=(1, 2), partition_epoch=1, cause="lag", evidence="proven")
+    cut = len(story.seen)
+    story.later(600).partition(partition_epoch=2, cause="expand", evidence="proven")
+    records = sent(log(story.seen, new_log_id(None)))
+    open_batch(tables, reader).apply(rows(records[:cut]))  # a job that is killed before its first round
+    shutil.copytree(tables, expected)
+    ReplicationBatch(expected).project()
+    opened = open_batch(tables, reader)
+    batch = opened.batch if isinstance(opened, OnExecutors) else opened
+    assert isinstance(batch, ReplicationBatch)
+
+    def meanwhile() -> None:
+        opened.apply(rows(records[cut:]))
+        report(tables, *batch.sources())
+
+    with monkeypatch.context() as patched:
+        with_batches_meanwhile(batch, patched, meanwhile)
+        opened.project()
+    for name in sorted(DERIVED):
+        assert sorted(map(repr, rows_of(tables, name))) == sorted(map(repr, rows_of(expected, name)))
+    assert [row["under_replicated_seconds"] for row in rows_of(tables, "cluster_state")] == [0.0]
+    opened.project()
+    assert [row["under_replicated_seconds"] for row in rows_of(tables, "cluster_state")] == [600.0]
