@@ -107,6 +107,7 @@ class SampleShard:
     def __init__(self, tables: Place) -> None:
         self._tables = tables
         self.token = ""
+        self.before: str | None = None
         self.clusters: set[ClusterId] = set()
         self._rows: dict[type[Observation], Newest] = {}
 

@@ -197,6 +197,44 @@ def test_a_worker_keeps_the_state_of_its_clusters_and_reads_it_when_it_was_not_t
     assert loaded == [{"cluster/0"}, {"cluster/1"}]
 
 
+@pytest.mark.parametrize("place", ["driver", "executors"])
+def test_a_worker_that_has_several_partitions_keeps_the_state_of_each(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from streaming.jobs.shards import task  # noqa: PLC0415
+
+    loaded: list[set[str]] = []
+    recovered = task.recovered
+    monkeypatch.setattr(task, "recovered", lambda *given: (loaded.append(set(given[2])), recovered(*given))[1])
+    logs = [of_partition(number, of_cluster(long_story(number, steps=40), number)) for number in range(2)]
+    batch = open_in(place, tmp_path / "tables")
+    for begin in range(0, 60, 20):
+        batch.apply(rows([each for records in logs for each in records[begin : begin + 20]]))
+    assert loaded == [{"cluster/0"}, {"cluster/1"}]
+    batch.project()
+    one = ReplicationBatch(tmp_path / "driver")
+    one.apply(as_directory([each for records in logs for each in records[:60]]))
+    one.project()
+    found = [each.partition(":")[0] for each in compared(tmp_path / "tables", tmp_path / "driver")]
+    assert {"replication_events", "partition_state", "broker_state", "cluster_state"}.isdisjoint(found)
+
+
+def of_partition(partition: int, told: Sequence[Observation]) -> list[Sent]:
+    """Give the records of a log that has a partition of its own."""
+    (records,) = shipped([told])
+    return sent(each._replace(partition=partition) for each in records)
+
+
+def open_in(place: str, tables: Path) -> ReplicationBatch | OnExecutors:
+    """Open replication in the driver, or on one executor that has all partitions."""
+    if place == "executors":
+        return open_sharded(tables, Executors(workers=1), project_seconds=1000)
+    bus = Bus()
+    batch = ReplicationBatch(tables, bus=bus)
+    bus.start(Channel.REPLICATION, batch.offset)
+    return batch
+
+
 def test_a_commit_that_another_job_has_come_before_is_refused_and_leaves_no_state_behind(tmp_path: Path) -> None:
     from streaming.errors import TableRefused  # noqa: PLC0415
 
