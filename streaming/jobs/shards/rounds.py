@@ -123,18 +123,19 @@ class Rounds(Generic[T, R]):
 
     def commit(self, results: Sequence[R]) -> None:
         """Take over what was committed: whose states are valid, and where each partition is."""
+        outdated = set[int]()  # they hold a cluster that another one has moved on
         for each in results:
             partition = each.reading.partition
-            for cluster_id in each.clusters:
-                if (other := self._partition_of.get(cluster_id, partition)) != partition:
-                    self._tokens.pop(other, None)
-                self._partition_of[cluster_id] = partition
+            outdated |= {self._partition_of.get(cluster_id, partition) for cluster_id in each.clusters} - {partition}
+            self._partition_of |= dict.fromkeys(each.clusters, partition)
             self._tokens[partition] = each.token
             self._begins[partition] = each.reading.next_offset
             self._newest |= each.reading.newest
             if self._bus is not None:
                 for run in each.reading.refused:
                     self._bus.report_two(self._channel, run.source, run.log_id)
+        for partition in outdated:
+            self._tokens.pop(partition, None)
 
     def leave(self, results: Sequence[R]) -> set[str]:
         """Go back for the logs that are other ones now; return their sources."""

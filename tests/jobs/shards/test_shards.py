@@ -212,11 +212,7 @@ def test_a_worker_that_has_several_partitions_keeps_the_state_of_each(
         batch.apply(rows([each for records in logs for each in records[begin : begin + 20]]))
     assert loaded == [{"cluster/0"}, {"cluster/1"}]
     batch.project()
-    one = ReplicationBatch(tmp_path / "driver")
-    one.apply(as_directory([each for records in logs for each in records[:60]]))
-    one.project()
-    found = [each.partition(":")[0] for each in compared(tmp_path / "tables", tmp_path / "driver")]
-    assert {"replication_events", "partition_state", "broker_state", "cluster_state"}.isdisjoint(found)
+    assert derived_differ(tmp_path, [each for records in logs for each in records[:60]]) == []
 
 
 def of_partition(partition: int, told: Sequence[Observation]) -> list[Sent]:
@@ -286,6 +282,32 @@ def test_a_cluster_that_moves_to_another_partition_is_in_each_derived_table_once
     report(tmp_path / "tables", *batch.batch.sources())
     by_one_driver(tmp_path / "driver", [staying[:50], moving[:50]])
     assert compared(tmp_path / "tables", tmp_path / "driver") == []
+
+
+@pytest.mark.parametrize("place", ["driver", "executors"])
+def test_a_cluster_that_is_in_another_partition_and_back_is_folded_from_its_state_there(
+    place: str, tmp_path: Path
+) -> None:
+    """Of its two collectors one has begun to ship before the topic got more partitions."""
+    moving, staying = shipped([of_cluster(long_story(number, steps=40), number) for number in (0, 1)])
+    batch = open_in(place, tmp_path / "tables")
+    numbers = {partition: count() for partition in (0, 1)}
+    for begin, partition in ((0, 0), (10, 1), (20, 0), (30, 1)):
+        own = [each._replace(partition=partition) for each in moving[begin : begin + 10]]
+        mixed = [*own, *(each._replace(partition=0) for each in staying[begin : begin + 10])]
+        batch.apply(rows([each._replace(offset=next(numbers[each.partition])) for each in mixed]))
+    batch.project()
+    assert derived_differ(tmp_path, [*moving[:40], *staying[:40]]) == []
+
+
+def derived_differ(folder: Path, records: list[Sent]) -> list[str]:
+    """Compare what follows from records with what one driver makes of them."""
+    one = ReplicationBatch(folder / "driver")
+    one.apply(as_directory(records))
+    one.project()
+    derived = {"partition_changes", "replication_events", "partition_state", "broker_state", "cluster_state"}
+    found = compared(folder / "tables", folder / "driver")
+    return [each for each in found if each.partition(":")[0] in derived]
 
 
 def test_a_cluster_with_records_in_two_partitions_is_folded_one_after_the_other(tmp_path: Path) -> None:
