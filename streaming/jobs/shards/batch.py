@@ -74,13 +74,7 @@ class ReplicationBatch:
         """
         self._directory, self._clock = directory, policy.clock
         self.workers = workers or FoldInDriver()
-        self._rounds = Rounds[ShardTask, ShardResult](
-            self.workers,
-            bus,
-            Channel.REPLICATION,
-            self.at,
-            lambda source: self.go_back([source], lambda _source, _at: NOWHERE),
-        )
+        self._rounds = Rounds[ShardTask, ShardResult](self.workers, bus, Channel.REPLICATION)
         self._change_log = ChangeLog(directory, policy)
         self._quarantine = Quarantine(directory, Channel.REPLICATION, policy)
         self._tables = DerivedTables(directory, policy)
@@ -199,7 +193,7 @@ class ReplicationBatch:
             self._commit(some)
             watch.lap("commit")
             results += some
-            are_left = bool(self._rounds.leave(some)) or self._rounds.is_waiting
+            are_left = bool(self._rounds.leave(some, self)) or self._rounds.is_waiting
         self._rounds.note(results)
         applied = summed([each.result for each in results])
         stages = self.workers.stages(applied.stages, watch.stages)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.changes.advice.reconciliation import METRIC_OF
-from streaming.contracts.identifiers import NOWHERE, Micros
+from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.sample_tables import BROKER_METRICS
 from streaming.contracts.samples import BrokerMetricObserved
@@ -230,13 +230,7 @@ class SampleBatch(SampleProgress):
         """
         self._directory, self._clock = directory, policy.clock
         self._workers = workers or InDriver(begun, applied_partition)
-        self._rounds = Rounds[SampleTask, SampleResult](
-            self._workers,
-            bus,
-            Channel.SAMPLES,
-            self.at,
-            lambda source: self.go_back([source], lambda _source, _at: NOWHERE),
-        )
+        self._rounds = Rounds[SampleTask, SampleResult](self._workers, bus, Channel.SAMPLES)
         self._forgotten = set[str]()
         self._writers = {table.name: Writer.opened(directory, table) for table in TABLE_OF.values()}
         self._maintenance = {name: Maintenance(writer, policy) for name, writer in self._writers.items()}
@@ -293,7 +287,7 @@ class SampleBatch(SampleProgress):
             self._commit(some)
             watch.lap("commit")
             results += some
-            are_left = bool(self._rounds.leave(some)) or self._rounds.is_waiting
+            are_left = bool(self._rounds.leave(some, self)) or self._rounds.is_waiting
         self._rounds.note(results)
         self._offsets = {**self._offsets, **self._rounds.offsets(results)}
         seconds = watch.seconds
