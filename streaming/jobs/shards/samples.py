@@ -118,17 +118,19 @@ class SampleShard:
     def prepare(self, task: SampleTask, clusters: AbstractSet[ClusterId]) -> None:
         """Read the rows of clusters that are not here, and of those that are; of new clusters there are none.
 
-        Rows of sources that were never applied are dropped: the job was killed before it stored how far it was.
+        Rows of sources of whose log nothing was applied are dropped: the job was killed before it stored how far it
+        was, or it was stopped when that log had begun again, before any of it came.
         """
         is_new = self.clusters and task.reported.isdisjoint(clusters - self.clusters)
         if is_new or clusters <= self.clusters:
             self.clusters |= clusters
             return
         self.clusters |= clusters
+        applied = {source for source, at in task.applied.items() if at.position >= 0}
         for kind, definition in TABLE_OF.items():
             rows = select(open_ours(self._tables, definition), definition, where_in(self.clusters))
             self._rows[kind] = Newest(definition, plain(rows))
-            self._rows[kind].forget(self._rows[kind].sources - task.applied.keys())
+            self._rows[kind].forget(self._rows[kind].sources - applied)
 
     def apply(self, samples: Samples, forgotten: AbstractSet[str]) -> dict[str, WrittenTable]:
         """Apply samples, and write the rows of their clusters; return what was written by table."""
