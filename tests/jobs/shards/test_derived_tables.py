@@ -13,7 +13,7 @@ from streaming.bus.segments import new_log_id
 from streaming.contracts.tables import PARTITION_STATE_TABLE
 from streaming.delta.log.maintenance import AppendMaintenance
 from streaming.delta.log.writer import Writer
-from streaming.errors import IsrwatchError
+from streaming.errors import IsrwatchError, TableUnreadable
 from streaming.jobs.shards.batch import ReplicationBatch
 from tests.changes.conftest import Story
 from tests.chaos.comparison import all_differences
@@ -124,3 +124,17 @@ def test_a_round_is_of_one_version_also_if_batches_are_applied_and_reported_mean
     assert [row["under_replicated_seconds"] for row in rows_of(tables, "cluster_state")] == [0.0]
     opened.project()
     assert [row["under_replicated_seconds"] for row in rows_of(tables, "cluster_state")] == [600.0]
+
+
+def test_a_round_says_in_one_sentence_which_file_of_a_cluster_is_missing(tmp_path: Path) -> None:
+    batch, story = ReplicationBatch(tmp_path), Story()
+    story.snapshot()
+    batch.apply(published(story.seen))
+    batch.project()
+    (file,) = (tmp_path / "partition_state").glob("of-*/*.parquet")
+    file.unlink()
+    known = len(story.seen)
+    story.later().partition(isr=(1, 2), partition_epoch=1, cause="lag", evidence="proven")
+    batch.apply(published(story.seen[known:], known))
+    with pytest.raises(TableUnreadable, match=f"/{file.name} is missing; bring back the whole folder of the tables"):
+        batch.project()
