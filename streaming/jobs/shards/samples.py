@@ -318,11 +318,11 @@ class SampleBatch(SampleProgress):
             if added or gone:
                 writer.add_files(added, gone, {})
                 self._maintenance[name].after_commit()
-        positions, log_ids = (merged(getattr(one, name) for one in results) for name in ("positions", "log_ids"))
-        sources = [one.sources.rename_columns(_OF_SOURCE) for one in results]
-        self._sources.advance(sources, refused, positions, log_ids)
         meters = pa.concat_tables([one.meters for one in results]) if results else None
         if meters is not None and len(meters):
             self._reconciled.put(meters)
+        positions, log_ids = (merged(getattr(one, name) for one in results) for name in ("positions", "log_ids"))
+        sources = [one.sources.rename_columns(_OF_SOURCE) for one in results]
+        self._sources.advance(sources, refused, positions, log_ids)
         self._forgotten -= {source for one in results for source in one.reading.consumed}
         self._rounds.commit(results)
