@@ -284,16 +284,18 @@ class ReplicationBatch:
         finally:
             self._derived_at, self._is_deriving = time.monotonic(), False
 
-    def project(self) -> bool:
-        """Write the derived tables without a batch; return whether they lacked something."""
+    def project(self) -> float:
+        """Write the derived tables without a batch; return the seconds that it took, once no batch was applied."""
         with ExitStack() as until_written:
             with self._lock:
+                began = time.monotonic()
                 if not self._pending or self._is_deriving:
-                    return False
+                    return 0.0
                 clusters = until_written.enter_context(self._round())
                 task = self._task(None)
                 derive = self.workers.deriving(task, self._tables.before, clusters)
-            return self._end_round(derive(), task.base)
+            self._end_round(derive(), task.base)
+        return time.monotonic() - began
 
     def _project_with_batch(self, task: ShardTask, results: Sequence[ShardResult]) -> None:
         """Write the derived tables as of before a batch, of which the shards have computed their clusters."""
@@ -303,9 +305,8 @@ class ReplicationBatch:
             derive = self.workers.deriving(task, self._tables.before, others)
             self._end_round([*pieces, *derive()], task.base)
 
-    def _end_round(self, pieces: Sequence[Derived], version: int) -> bool:
-        lacked = self._tables.commit(pieces, version)
+    def _end_round(self, pieces: Sequence[Derived], version: int) -> None:
+        self._tables.commit(pieces, version)
         if self._incidents is not None:
             with self._lock:
                 self._incidents.save()
-        return lacked

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 from streaming.bus.segments import new_log_id
 from streaming.contracts.tables import PARTITION_STATE_TABLE
+from streaming.delta.changes.log import ChangeLog
 from streaming.delta.log.maintenance import AppendMaintenance
 from streaming.delta.log.writer import Writer
 from streaming.errors import IsrwatchError, TableUnreadable
@@ -138,3 +141,30 @@ def test_a_round_says_in_one_sentence_which_file_of_a_cluster_is_missing(tmp_pat
     batch.apply(published(story.seen[known:], known))
     with pytest.raises(TableUnreadable, match=f"/{file.name} is missing; bring back the whole folder of the tables"):
         batch.project()
+
+
+def test_what_a_round_waits_for_a_batch_is_no_work_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It rests for some times as long as it has worked: else the tables would lag the more, the longer batches take."""
+    batch, story = ReplicationBatch(tmp_path), Story()
+    story.snapshot()
+    batch.apply(published(story.seen))
+    known = len(story.seen)
+    story.later().heartbeat()
+    is_begun, is_round_begun, ended = threading.Event(), threading.Event(), list[float]()
+    commit = ChangeLog.commit_files
+
+    def slow(*given: Any) -> int:
+        is_begun.set()
+        is_round_begun.wait()
+        time.sleep(0.3)
+        ended.append(time.monotonic())
+        return commit(*given)
+
+    monkeypatch.setattr(ChangeLog, "commit_files", slow)
+    applying = threading.Thread(target=batch.apply, args=(published(story.seen[known:], known),))
+    applying.start()
+    is_begun.wait()
+    is_round_begun.set()
+    seconds = batch.project()
+    assert 0 < seconds <= time.monotonic() - ended[0]
+    applying.join()
