@@ -281,8 +281,10 @@ class ReplicationBatch:
         except BaseException:
             self._pending.update(clusters)
             raise
+        else:
+            self._derived_at = time.monotonic()
         finally:
-            self._derived_at, self._is_deriving = time.monotonic(), False
+            self._is_deriving = False
 
     def project(self) -> float:
         """Write the derived tables without a batch; return the seconds that it took, once no batch was applied."""

@@ -168,3 +168,26 @@ def test_what_a_round_waits_for_a_batch_is_no_work_of_it(tmp_path: Path, monkeyp
     seconds = batch.project()
     assert 0 < seconds <= time.monotonic() - ended[0]
     applying.join()
+
+
+def test_a_round_that_failed_is_due_at_once_also_after_a_mere_heartbeat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread rests after a failure; until the next round the query counts as one that does not write its tables."""
+    monkeypatch.setattr("streaming.jobs.shards.batch.SECONDS_BETWEEN_HEARTBEATS", 0.5)
+    batch, story = ReplicationBatch(tmp_path), Story()
+    story.snapshot()
+    batch.apply(published(story.seen))
+    batch.project()
+    known = len(story.seen)
+    story.later().heartbeat()
+    batch.apply(published(story.seen[known:], known))
+    time.sleep(0.5)
+    assert batch.is_due()
+    with monkeypatch.context() as patched:
+        patched.setattr(Writer, "write", refused)
+        with pytest.raises(IsrwatchError, match="does not answer"):
+            batch.project()
+    assert batch.is_due()
+    batch.project()
+    assert not batch.is_due()
