@@ -303,9 +303,10 @@ def test_samples_of_a_log_that_comes_late_are_no_old_ones(places: JobLocations, 
         reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
 
 
+@pytest.mark.parametrize("is_stopped", [False, True], ids=["goes on", "stopped before its first batch"])
 @pytest.mark.parametrize("is_killed", [False, True], ids=["stored", "killed before it stored how far it was"])
 def test_samples_of_a_clock_that_was_ahead_stand_in_the_way_of_no_bus_that_is_begun_again(
-    places: JobLocations, *, is_killed: bool
+    places: JobLocations, *, is_killed: bool, is_stopped: bool
 ) -> None:
     channel, story = Channel.SAMPLES, Story("metrics:a")
     sample = {"broker": 1, "metric": "messages_in_total"}
@@ -319,6 +320,9 @@ def test_samples_of_a_clock_that_was_ahead_stand_in_the_way_of_no_bus_that_is_be
     applied(places, channel, "samples", is_killed=is_killed)
     shutil.rmtree(places.bus)
     published(2, 0)
+    if is_stopped:
+        opened = SupervisedQuery("samples", QUERIES["samples"], JobSettings(listen=""), places, print)
+        Reporter([opened], places).report()
 
     applied(places, channel, "samples")
 

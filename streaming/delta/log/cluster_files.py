@@ -15,6 +15,7 @@ from streaming.contracts.identifiers import ClusterId
 from streaming.delta.log.commit import written
 from streaming.delta.log.definitions import arrow_schema, file_layout
 from streaming.delta.log.storage import read_file
+from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -48,9 +49,21 @@ def write_cluster(directory: Place, definition: Table, cluster_id: ClusterId, ro
 
 
 def read_files(path: Place, definition: Table, files: Iterable[str]) -> pa.Table:
-    """Read files of a table, by their names in its log; columns that were added after they were written are null."""
+    """Read files of a table, by their names in its log; columns that were added after they were written are null.
+
+    Raises:
+        TableUnreadable: one is damaged or missing.
+    """
     schema = arrow_schema(definition)
-    parts = [schema.empty_table(), *(read_file(path, name) for name in files)]
+    parts = [schema.empty_table()]
+    for name in files:
+        try:
+            parts.append(read_file(path, name))
+        except FileNotFoundError:
+            raise TableUnreadable(
+                f"cannot read the table {path}: its data file {name} is missing; bring back the whole folder of the "
+                "tables from one copy"
+            ) from None
     return pa.concat_tables(parts, promote_options="permissive").select(schema.names).cast(schema)
 
 
@@ -63,7 +76,7 @@ def files_by_cluster(writer: Writer) -> dict[ClusterId, list[str]]:
 
 
 def give_each_its_files(directory: Place, writer: Writer, definition: Table) -> None:
-    """Write those files of a table again that hold rows of any cluster: a driver that folds alone makes such files.
+    """Write those files of a table again that hold rows of any cluster: earlier programs made such files.
 
     Raises:
         TableRefused: another writer came first; nothing was done.

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 _PARTITIONS: Final = PARTITION_STATE_TABLE
 _ROWS: Final = (CLUSTER_STATE_TABLE, BROKER_STATE_TABLE)
-_NEVER: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +60,12 @@ class ClustersState:
     Attributes:
         shared: the state.
         removals: how often their brokers were removed from ISRs.
-        dropped: up to when tombstones are not in ``partition_state``, by cluster; those that this process has written.
+        dropped: up to when tombstones are in none of which files of ``partition_state``, by cluster.
     """
 
     shared: SharedState
     removals: IsrRemovals
-    dropped: dict[ClusterId, Micros | None] = field(default_factory=dict)
+    dropped: dict[ClusterId, tuple[Micros | None, frozenset[str]]] = field(default_factory=dict)
 
     def copied(self, version: int) -> ClustersState:
         """Return a copy of everything but the partitions, which later batches do not change, as of a version."""
@@ -188,11 +187,13 @@ def _partitions(
     for cluster_id, cluster in state.shared.state.clusters.items():
         if cluster_id not in clusters:
             continue
-        changed = of_clusters(after, (cluster_id,))
-        if not changed.num_rows and state.dropped.get(cluster_id, _NEVER) == cluster.tombstones_until:
+        changed, names = of_clusters(after, (cluster_id,)), frozenset(files.get(cluster_id, ()))
+        if not changed.num_rows and state.dropped.get(cluster_id) == (cluster.tombstones_until, names):
             continue
-        before = read_files(directory / _PARTITIONS.name, _PARTITIONS, files.get(cluster_id, ()))
+        before = read_files(directory / _PARTITIONS.name, _PARTITIONS, names)
         rows = without_tombstones(newest_partitions(before, changed, state.shared.version), [cluster])
-        state.dropped[cluster_id] = cluster.tombstones_until
         if changed.num_rows or rows.num_rows < before.num_rows:
-            yield cluster_id, write_cluster(directory, _PARTITIONS, cluster_id, rows)
+            added = write_cluster(directory, _PARTITIONS, cluster_id, rows)
+            names = frozenset(add["path"] for add in added)  # if they are committed; else the next round finds others
+            yield cluster_id, added
+        state.dropped[cluster_id] = cluster.tombstones_until, names

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from typing import TYPE_CHECKING, Final
 
 from streaming.errors import TableRefused
@@ -25,11 +24,17 @@ class ProjectionThread(threading.Thread):
 
     Attributes:
         error: what the last round failed with; None after a success.
-        seconds: duration of the last round.
+        seconds: that the last round took.
     """
 
-    def __init__(self, project: Callable[[], object], seconds: float, is_due: Callable[[], bool]) -> None:
-        """Write the tables every ``seconds`` if ``is_due()``, and once when it is stopped."""
+    def __init__(self, project: Callable[[], float], seconds: float, is_due: Callable[[], bool]) -> None:
+        """Write the tables every ``seconds`` if ``is_due()``, and once when it is stopped.
+
+        Args:
+            project: writes them; returns the seconds that it took, without those that it waited for a batch.
+            seconds: between two rounds, if they take no longer.
+            is_due: whether they lack something.
+        """
         super().__init__(name="projections", daemon=True)
         self._round, self._seconds, self._is_due = project, seconds, is_due
         self._stopped = threading.Event()
@@ -51,15 +56,13 @@ class ProjectionThread(threading.Thread):
         self._project()
 
     def _project(self) -> bool:
-        began = time.monotonic()
         try:
-            self._round()
+            self.seconds = self._round()
         except Exception as error:  # noqa: BLE001 - kept for the supervision of the query, which decides
             _log.warning("writing the derived tables failed: %s", sentence_of(error))
             self.error = error
         else:
             self.error = None
-        self.seconds = time.monotonic() - began
         return self.error is None
 
     def stop(self) -> None:

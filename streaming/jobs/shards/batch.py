@@ -74,13 +74,7 @@ class ReplicationBatch:
         """
         self._directory, self._clock = directory, policy.clock
         self.workers = workers or FoldInDriver()
-        self._rounds = Rounds[ShardTask, ShardResult](
-            self.workers,
-            bus,
-            Channel.REPLICATION,
-            self.at,
-            lambda source: self.go_back([source], lambda _source, _at: NOWHERE),
-        )
+        self._rounds = Rounds[ShardTask, ShardResult](self.workers, bus, Channel.REPLICATION)
         self._change_log = ChangeLog(directory, policy)
         self._quarantine = Quarantine(directory, Channel.REPLICATION, policy)
         self._tables = DerivedTables(directory, policy)
@@ -199,7 +193,7 @@ class ReplicationBatch:
             self._commit(some)
             watch.lap("commit")
             results += some
-            are_left = bool(self._rounds.leave(some)) or self._rounds.is_waiting
+            are_left = bool(self._rounds.leave(some, self)) or self._rounds.is_waiting
         self._rounds.note(results)
         applied = summed([each.result for each in results])
         stages = self.workers.stages(applied.stages, watch.stages)
@@ -229,13 +223,14 @@ class ReplicationBatch:
         positions = merged(each.positions for each in results)
         log_ids = merged(each.log_ids for each in results)
         if positions:
+            # First: were anything to fail behind the commit, the next round would be as of it, and leave them out.
+            self._pending |= {cluster_id for each in results if each.positions for cluster_id in each.clusters}
             added = [add for each in results for add in each.added]
             moved = {**positions, **self._rounds.offsets(results)}
             version = self._change_log.commit_files(added, moved, log_ids, unreported)
             self._move(positions, (state for each in results for state in each.sources))
             if not all(each.only_sources for each in results):
                 self._stepped = version
-            self._pending |= {cluster_id for each in results if each.positions for cluster_id in each.clusters}
             if self._incidents is not None:
                 self._incidents.put((incident for each in results for incident in each.incidents), version)
         self._rounds.commit(results)
@@ -249,11 +244,11 @@ class ReplicationBatch:
             positions = {source: at.position for source, at in now_at.items()}
             self._quarantine.go_back(positions)  # first: a job that is killed here goes back again
             log_ids = {source: at.log_id for source, at in now_at.items() if at.log_id is not None}
+            states = [change.source_after for change in changes if change.source_after is not None]
+            self._pending |= {state.cluster_id for state in states}
             self._stepped = self._change_log.commit(changes_to_arrow(changes), positions, log_ids)
             self._rounds.begin_again()
-            states = [change.source_after for change in changes if change.source_after is not None]
             self._move(now_at, states)
-            self._pending |= {state.cluster_id for state in states}
         return before
 
     def _move(self, sources: Iterable[str], states: Iterable[SourceState]) -> None:
@@ -270,10 +265,12 @@ class ReplicationBatch:
 
     def _is_due(self, factor: float) -> bool:
         """Return whether tables lack something: after steps soon, after mere heartbeats later."""
+        if self._is_deriving:  # its thread moves the tables
+            return False
         rest = SECONDS_WHILE_DEGRADED if self._tables.is_degraded else SECONDS_BETWEEN_HEARTBEATS
         rest = self.workers.rest_seconds if self._stepped > self._tables.version else rest
         is_rested = time.monotonic() - self._derived_at >= factor * rest
-        return bool(self._pending) and is_rested and not self._is_deriving
+        return bool(self._pending) and is_rested
 
     @contextmanager
     def _round(self) -> Iterator[set[ClusterId]]:
@@ -284,19 +281,23 @@ class ReplicationBatch:
         except BaseException:
             self._pending.update(clusters)
             raise
+        else:
+            self._derived_at = time.monotonic()
         finally:
-            self._derived_at, self._is_deriving = time.monotonic(), False
+            self._is_deriving = False
 
-    def project(self) -> bool:
-        """Write the derived tables without a batch; return whether they lacked something."""
+    def project(self) -> float:
+        """Write the derived tables without a batch; return the seconds that it took, once no batch was applied."""
         with ExitStack() as until_written:
             with self._lock:
+                began = time.monotonic()
                 if not self._pending or self._is_deriving:
-                    return False
+                    return 0.0
                 clusters = until_written.enter_context(self._round())
                 task = self._task(None)
                 derive = self.workers.deriving(task, self._tables.before, clusters)
-            return self._end_round(derive(), task.base)
+            self._end_round(derive(), task.base)
+        return time.monotonic() - began
 
     def _project_with_batch(self, task: ShardTask, results: Sequence[ShardResult]) -> None:
         """Write the derived tables as of before a batch, of which the shards have computed their clusters."""
@@ -306,9 +307,8 @@ class ReplicationBatch:
             derive = self.workers.deriving(task, self._tables.before, others)
             self._end_round([*pieces, *derive()], task.base)
 
-    def _end_round(self, pieces: Sequence[Derived], version: int) -> bool:
-        lacked = self._tables.commit(pieces, version)
+    def _end_round(self, pieces: Sequence[Derived], version: int) -> None:
+        self._tables.commit(pieces, version)
         if self._incidents is not None:
             with self._lock:
                 self._incidents.save()
-        return lacked

@@ -48,7 +48,10 @@ class FoldWorkers(Workers[ShardTask, ShardResult], Protocol):
     def deriving(
         self, task: ShardTask, before: DerivedBefore, clusters: AbstractSet[ClusterId]
     ) -> Callable[[], list[Derived]]:
-        """Return what computes the derived tables of clusters as of the version of a task, whatever is folded since."""
+        """Return what computes the derived tables of clusters as of the version of a task, whatever is folded since.
+
+        What is read of the tables for that is read at once: they have no older version of how far sources were applied.
+        """
 
 
 class FoldInDriver(InDriver[ShardTask, ClustersShard, ShardResult]):
@@ -69,22 +72,14 @@ class FoldInDriver(InDriver[ShardTask, ClustersShard, ShardResult]):
         self, task: ShardTask, before: DerivedBefore, clusters: AbstractSet[ClusterId]
     ) -> Callable[[], list[Derived]]:
         """Return what computes the derived tables of clusters, from copies of the state of now."""
-        copies: list[tuple[ClustersState, AbstractSet[ClusterId]]] = []
+        states: list[tuple[ClustersState, AbstractSet[ClusterId]]] = []
         for (_, partition), shard in self.shards.items():
             own = shard.own(task, partition) & clusters if shard.token == task.tokens.get(partition) else frozenset()
             if own:
-                copies.append((shard.state.copied(task.base), own))
-        return partial(self._derived, task, before, copies, set(clusters).difference(*(own for _, own in copies)))
-
-    @staticmethod
-    def _derived(
-        task: ShardTask,
-        before: DerivedBefore,
-        copies: Sequence[tuple[ClustersState, AbstractSet[ClusterId]]],
-        others: AbstractSet[ClusterId],
-    ) -> list[Derived]:
-        read = [(recovered(task.tables, task.base, others), others)] if others else []
-        return [derived(task.tables, state, own, before) for state, own in (*copies, *read)]
+                states.append((shard.state.copied(task.base), own))
+        if others := set(clusters).difference(*(own for _, own in states)):
+            states.append((recovered(task.tables, task.base, others), others))
+        return lambda: [derived(task.tables, state, own, before) for state, own in states]
 
 
 class FoldOnExecutors(OnExecutors[ShardTask, ShardResult]):
@@ -108,15 +103,12 @@ class FoldOnExecutors(OnExecutors[ShardTask, ShardResult]):
         """Return what computes the derived tables of clusters of which no row came."""
         others = sorted(clusters)
         groups = [others[number::_GROUPS] for number in range(min(_GROUPS, len(others)))]
-        return partial(self._derived, groups, partial(derive_groups, task, before, groups))
-
-    def _derived(
-        self, groups: Sequence[object], work: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-    ) -> list[Derived]:
-        if not groups:
-            return []
-        spark = self._spark or SparkSession.builder.getOrCreate()
-        return ran(spark.range(0, len(groups), 1, len(groups)), work)
+        computed: list[Derived] = []
+        if groups:
+            spark = self._spark or SparkSession.builder.getOrCreate()
+            numbers = spark.range(0, len(groups), 1, len(groups))
+            computed = ran(numbers, partial(derive_groups, task, before, groups))
+        return lambda: computed
 
 
 def derive_groups(

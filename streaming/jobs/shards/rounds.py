@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from streaming.bus.kafka.reader import offset_name
 from streaming.bus.kafka.records import topic_of
-from streaming.contracts.identifiers import ClusterId
+from streaming.contracts.identifiers import NOWHERE, ClusterId
 from streaming.jobs.shards.reading import OPENED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from streaming.bus.kafka.reader import KafkaReader
-    from streaming.contracts.identifiers import LogPosition
     from streaming.contracts.observations import Channel
+    from streaming.jobs.queries import BusProgress
     from streaming.jobs.shards.kafka_rows import LogRun
     from streaming.jobs.shards.reading import Reading, Task
     from streaming.jobs.shards.workers import Workers
@@ -51,24 +51,15 @@ class Rounds(Generic[T, R]):
         is_waiting: a partition was not applied in the last round, because another one has records of its cluster.
     """
 
-    def __init__(
-        self,
-        workers: Workers[T, R],
-        bus: KafkaReader | None,
-        channel: Channel,
-        at: Callable[[str], LogPosition],
-        go_back: Callable[[str], object],
-    ) -> None:
+    def __init__(self, workers: Workers[T, R], bus: KafkaReader | None, channel: Channel) -> None:
         """Begin with workers that have no state.
 
         Args:
             workers: run the tasks.
             bus: what is known of its topics; None: it is a directory.
             channel: that is read.
-            at: where the last applied record of a source stands.
-            go_back: lets the log of a source begin again.
         """
-        self._workers, self._bus, self._channel, self._at, self._go_back = workers, bus, channel, at, go_back
+        self._workers, self._bus, self._channel = workers, bus, channel
         self._tokens = {0: OPENED} if bus is None else dict[int, str]()
         self._begins: dict[int, int] = {}
         self._newest: dict[str, LogRun] = {}
@@ -123,29 +114,34 @@ class Rounds(Generic[T, R]):
 
     def commit(self, results: Sequence[R]) -> None:
         """Take over what was committed: whose states are valid, and where each partition is."""
+        outdated = set[int]()  # they hold a cluster that another one has moved on
         for each in results:
             partition = each.reading.partition
-            for cluster_id in each.clusters:
-                if (other := self._partition_of.get(cluster_id, partition)) != partition:
-                    self._tokens.pop(other, None)
-                self._partition_of[cluster_id] = partition
+            outdated |= {self._partition_of.get(cluster_id, partition) for cluster_id in each.clusters} - {partition}
+            self._partition_of |= dict.fromkeys(each.clusters, partition)
             self._tokens[partition] = each.token
             self._begins[partition] = each.reading.next_offset
             self._newest |= each.reading.newest
             if self._bus is not None:
                 for run in each.reading.refused:
                     self._bus.report_two(self._channel, run.source, run.log_id)
+        for partition in outdated:
+            self._tokens.pop(partition, None)
 
-    def leave(self, results: Sequence[R]) -> set[str]:
-        """Go back for the logs that are other ones now; return their sources."""
+    def leave(self, results: Sequence[R], progress: BusProgress) -> set[str]:
+        """Let the progress of a query go back for the logs that are other ones now; return their sources.
+
+        Given and not kept: a query and its rounds that hold each other would stay in memory once the query is opened
+        again, with the state of all clusters, because what there was when that was read is never collected.
+        """
         left = set[str]()
         for each in results:
             if (run := each.reading.other) is None or self._bus is None:
                 continue
             before = self._newest.get(run.source)
             runs = () if before is None else before.runs
-            self._bus.leave(self._channel, run.source, runs, self._at(run.source), run.runs)
-            self._go_back(run.source)
+            self._bus.leave(self._channel, run.source, runs, progress.at(run.source), run.runs)
+            progress.go_back([run.source], lambda _source, _at: NOWHERE)
             self.begin_again()  # the state of the source is another one now
             left.add(run.source)
         return left

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.changes.advice.reconciliation import METRIC_OF
-from streaming.contracts.identifiers import NOWHERE, Micros
+from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.sample_tables import BROKER_METRICS
 from streaming.contracts.samples import BrokerMetricObserved
@@ -107,6 +107,7 @@ class SampleShard:
     def __init__(self, tables: Place) -> None:
         self._tables = tables
         self.token = ""
+        self.before: str | None = None
         self.clusters: set[ClusterId] = set()
         self._rows: dict[type[Observation], Newest] = {}
 
@@ -117,17 +118,19 @@ class SampleShard:
     def prepare(self, task: SampleTask, clusters: AbstractSet[ClusterId]) -> None:
         """Read the rows of clusters that are not here, and of those that are; of new clusters there are none.
 
-        Rows of sources that were never applied are dropped: the job was killed before it stored how far it was.
+        Rows of sources of whose log nothing was applied are dropped: the job was killed before it stored how far it
+        was, or it was stopped when that log had begun again, before any of it came.
         """
         is_new = self.clusters and task.reported.isdisjoint(clusters - self.clusters)
         if is_new or clusters <= self.clusters:
             self.clusters |= clusters
             return
         self.clusters |= clusters
+        applied = {source for source, at in task.applied.items() if at.position >= 0}
         for kind, definition in TABLE_OF.items():
             rows = select(open_ours(self._tables, definition), definition, where_in(self.clusters))
             self._rows[kind] = Newest(definition, plain(rows))
-            self._rows[kind].forget(self._rows[kind].sources - task.applied.keys())
+            self._rows[kind].forget(self._rows[kind].sources - applied)
 
     def apply(self, samples: Samples, forgotten: AbstractSet[str]) -> dict[str, WrittenTable]:
         """Apply samples, and write the rows of their clusters; return what was written by table."""
@@ -229,13 +232,7 @@ class SampleBatch(SampleProgress):
         """
         self._directory, self._clock = directory, policy.clock
         self._workers = workers or InDriver(begun, applied_partition)
-        self._rounds = Rounds[SampleTask, SampleResult](
-            self._workers,
-            bus,
-            Channel.SAMPLES,
-            self.at,
-            lambda source: self.go_back([source], lambda _source, _at: NOWHERE),
-        )
+        self._rounds = Rounds[SampleTask, SampleResult](self._workers, bus, Channel.SAMPLES)
         self._forgotten = set[str]()
         self._writers = {table.name: Writer.opened(directory, table) for table in TABLE_OF.values()}
         self._maintenance = {name: Maintenance(writer, policy) for name, writer in self._writers.items()}
@@ -292,7 +289,7 @@ class SampleBatch(SampleProgress):
             self._commit(some)
             watch.lap("commit")
             results += some
-            are_left = bool(self._rounds.leave(some)) or self._rounds.is_waiting
+            are_left = bool(self._rounds.leave(some, self)) or self._rounds.is_waiting
         self._rounds.note(results)
         self._offsets = {**self._offsets, **self._rounds.offsets(results)}
         seconds = watch.seconds
@@ -321,11 +318,11 @@ class SampleBatch(SampleProgress):
             if added or gone:
                 writer.add_files(added, gone, {})
                 self._maintenance[name].after_commit()
-        positions, log_ids = (merged(getattr(one, name) for one in results) for name in ("positions", "log_ids"))
-        sources = [one.sources.rename_columns(_OF_SOURCE) for one in results]
-        self._sources.advance(sources, refused, positions, log_ids)
         meters = pa.concat_tables([one.meters for one in results]) if results else None
         if meters is not None and len(meters):
             self._reconciled.put(meters)
+        positions, log_ids = (merged(getattr(one, name) for one in results) for name in ("positions", "log_ids"))
+        sources = [one.sources.rename_columns(_OF_SOURCE) for one in results]
+        self._sources.advance(sources, refused, positions, log_ids)
         self._forgotten -= {source for one in results for source in one.reading.consumed}
         self._rounds.commit(results)

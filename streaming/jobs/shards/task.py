@@ -132,6 +132,7 @@ class ClustersShard(Shard):
         super().__init__(SharedState(version=base), Counter(), read, published)
         self._tables = tables
         self.token = ""
+        self.before: str | None = None
         self.clusters: set[ClusterId] = set()
         self.state = ClustersState(self.shared, Counter())
         self.incidents: IncidentRows | None = None

@@ -28,9 +28,15 @@ T_contra = TypeVar("T_contra", bound="Task", contravariant=True)
 
 
 class Keeper(Protocol[T_contra]):
-    """State of some clusters in a worker; ``token``: of the result that it follows from."""
+    """State of some clusters in a worker.
+
+    Attributes:
+        token: of the result that it follows from; empty while there is none.
+        before: that of the result before.
+    """
 
     token: str
+    before: str | None
 
     def open(self, task: T_contra) -> None:
         """Read the state of every cluster of which a source has reported."""
@@ -136,14 +142,19 @@ def done_on_executor(
 
 
 def _held(shards: dict[tuple[str, int], K], task: T, partition: int, begin: Callable[[T], K]) -> K:
-    """Return the state of a partition that a worker holds, or a new one; drop what other workers have applied since."""
-    tables = str(task.tables)
+    """Return the state of a partition that a worker holds, or a new one; drop what other workers have applied since.
+
+    A state stays that was applied for the same batch, of another partition: whether it is committed, the next one says.
+    """
+    tables, newest = str(task.tables), task.tokens
     for key, shard in list(shards.items()):
-        if key[0] == tables and shard.token != task.tokens.get(key[1]):
+        if key[0] == tables and newest.get(key[1]) not in {shard.token, shard.before}:
             del shards[key]
-    shard = shards.get((tables, partition)) or shards.setdefault((tables, partition), begin(task))
-    shard.token = ""  # until the task has ended: the state is half done if it fails
-    return shard
+    held = shards.get((tables, partition))
+    if held is None or held.token != newest.get(partition):
+        held = shards[tables, partition] = begin(task)
+    held.token, held.before = "", newest.get(partition)  # until the task has ended: the state is half done if it fails
+    return held
 
 
 # Results on their way from executors to the driver.

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import math
+import weakref
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -155,6 +156,23 @@ def test_a_first_report_leaves_no_object_per_partition_behind_and_its_blocks_are
     assert sum(isinstance(each, PartitionState) for each in gc.get_objects()) - before < 10
     assert applied.changes == len(rows(tmp_path, "partition_changes")) > 300
     assert len(shard_of(batch).repeated) == 1
+
+
+def test_a_query_that_is_opened_again_leaves_nothing_of_the_one_before_in_memory(tmp_path: Path) -> None:
+    """Also without a collector of garbage, which never looks at what there was when a state was read."""
+    story = Story()
+    story.snapshot()
+    replication, samples = ReplicationBatch(tmp_path), SampleBatch(tmp_path)
+    replication.apply(published(story.seen))
+    replication.project()
+    samples.apply(published([metrics_sample("jmx:a")]))
+    held = [weakref.ref(each) for each in (shard_of(replication), replication, samples)]
+    gc.disable()
+    try:
+        del replication, samples
+        assert [each() for each in held] == [None] * len(held)
+    finally:
+        gc.enable()
 
 
 def test_derived_tables_follow_steps_at_once_heartbeats_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

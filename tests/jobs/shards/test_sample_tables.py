@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from streaming.changes.advice.reconciliation import METRIC_OF, Meter
 from streaming.contracts.codec import encode
 from streaming.contracts.columns import Table
 from streaming.contracts.identifiers import BrokerId, ClusterId, LogPosition, Micros, TopicId
@@ -17,6 +18,7 @@ from streaming.contracts.sample_tables import REPLICA_OFFSETS, SAMPLE_TABLES
 from streaming.contracts.samples import BrokerMetricObserved, LogDirectoryObserved, ReplicaOffsetsObserved
 from streaming.delta.log.cluster_files import Adds
 from streaming.delta.log.writer import Writer
+from streaming.delta.samples.isr_reconciliation import ReconciliationTable
 from streaming.delta.store.place import Place
 from streaming.errors import TableUnreadable
 from streaming.jobs.shards import samples
@@ -105,6 +107,23 @@ def test_what_fails_between_two_tables_is_applied_again_and_nothing_is_lost_or_d
     assert tables(place) == tables(tmp_path / "expected")
     assert [state.quarantined for state in again.sources()[0] if state.source == ASKED] == [2]
     assert sorted(row["position"] for row in rows_of(place, "quarantine")) == [2, 6]
+
+
+def test_no_source_is_ahead_of_the_comparison_with_the_change_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its samples come again if it cannot be written: how far sources are is stored while the query is down, too."""
+
+    def failing(*_given: object) -> None:
+        raise TableUnreadable("a damaged file")
+
+    batch = SampleBatch(tmp_path)
+    meter = METRIC_OF[Meter.ISR_SHRINKS]
+    batch.apply(records(metric(1, meter)))
+    monkeypatch.setattr(ReconciliationTable, "put", failing)
+    with pytest.raises(TableUnreadable, match="a damaged file"):
+        batch.apply(records(metric(1, meter), metric(2, meter)))
+    assert batch.position(SCRAPED) == 0
 
 
 def test_a_start_continues_behind_the_last_record_whichever_tables_a_source_feeds(tmp_path: Path) -> None:

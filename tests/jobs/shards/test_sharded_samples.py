@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from streaming.bus.segments import new_log_id
 from streaming.contracts.codec import decode, encode
 from streaming.contracts.observations import Channel, Observation
+from streaming.jobs.shards import samples
 from streaming.jobs.shards.samples import SampleBatch
 from tests.chaos.comparison import SAMPLED, all_differences
 from tests.jobs.shards.test_kafka_batch import as_directory, rows, sent
@@ -94,3 +96,17 @@ def test_a_log_that_begins_again_takes_its_samples_with_it(tmp_path: Path) -> No
     one = SampleBatch(tmp_path / "driver")
     one.apply(as_directory(after))
     assert compared(tmp_path / "tables", tmp_path / "driver") == []
+
+
+def test_the_driver_keeps_the_samples_of_each_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    where_in = samples.where_in
+    monkeypatch.setattr(samples, "where_in", lambda clusters: (asked.append(min(clusters)), where_in(clusters))[1])
+    logs = shipped([of_cluster(sampled("broker_loss")[:60], number) for number in range(2)])
+    logs = [sent(each._replace(partition=number) for each in records) for number, records in enumerate(logs)]
+    bus = Bus()
+    batch = SampleBatch(tmp_path, bus=bus)
+    bus.start(Channel.SAMPLES, batch.offset)
+    for begin in range(0, 60, 20):
+        batch.apply(rows([each for records in logs for each in records[begin : begin + 20]]))
+    assert Counter(asked) == dict.fromkeys(("cluster/0", "cluster/1"), len(samples.TABLE_OF))

@@ -197,6 +197,40 @@ def test_a_worker_keeps_the_state_of_its_clusters_and_reads_it_when_it_was_not_t
     assert loaded == [{"cluster/0"}, {"cluster/1"}]
 
 
+@pytest.mark.parametrize("place", ["driver", "executors"])
+def test_a_worker_that_has_several_partitions_keeps_the_state_of_each(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from streaming.jobs.shards import task  # noqa: PLC0415
+
+    loaded: list[set[str]] = []
+    recovered = task.recovered
+    monkeypatch.setattr(task, "recovered", lambda *given: (loaded.append(set(given[2])), recovered(*given))[1])
+    logs = [of_partition(number, of_cluster(long_story(number, steps=40), number)) for number in range(2)]
+    batch = open_in(place, tmp_path / "tables")
+    for begin in range(0, 60, 20):
+        batch.apply(rows([each for records in logs for each in records[begin : begin + 20]]))
+    assert loaded == [{"cluster/0"}, {"cluster/1"}]
+    batch.project()
+    assert derived_differ(tmp_path, [each for records in logs for each in records[:60]]) == []
+
+
+def of_partition(partition: int, told: Sequence[Observation]) -> list[Sent]:
+    """Give the records of a log that has a partition of its own."""
+    (records,) = shipped([told])
+    return sent(each._replace(partition=partition) for each in records)
+
+
+def open_in(place: str, tables: Path) -> ReplicationBatch | OnExecutors:
+    """Open replication in the driver, or on one executor that has all partitions."""
+    if place == "executors":
+        return open_sharded(tables, Executors(workers=1), project_seconds=1000)
+    bus = Bus()
+    batch = ReplicationBatch(tables, bus=bus)
+    bus.start(Channel.REPLICATION, batch.offset)
+    return batch
+
+
 def test_a_commit_that_another_job_has_come_before_is_refused_and_leaves_no_state_behind(tmp_path: Path) -> None:
     from streaming.errors import TableRefused  # noqa: PLC0415
 
@@ -248,6 +282,32 @@ def test_a_cluster_that_moves_to_another_partition_is_in_each_derived_table_once
     report(tmp_path / "tables", *batch.batch.sources())
     by_one_driver(tmp_path / "driver", [staying[:50], moving[:50]])
     assert compared(tmp_path / "tables", tmp_path / "driver") == []
+
+
+@pytest.mark.parametrize("place", ["driver", "executors"])
+def test_a_cluster_that_is_in_another_partition_and_back_is_folded_from_its_state_there(
+    place: str, tmp_path: Path
+) -> None:
+    """Of its two collectors one has begun to ship before the topic got more partitions."""
+    moving, staying = shipped([of_cluster(long_story(number, steps=40), number) for number in (0, 1)])
+    batch = open_in(place, tmp_path / "tables")
+    numbers = {partition: count() for partition in (0, 1)}
+    for begin, partition in ((0, 0), (10, 1), (20, 0), (30, 1)):
+        own = [each._replace(partition=partition) for each in moving[begin : begin + 10]]
+        mixed = [*own, *(each._replace(partition=0) for each in staying[begin : begin + 10])]
+        batch.apply(rows([each._replace(offset=next(numbers[each.partition])) for each in mixed]))
+    batch.project()
+    assert derived_differ(tmp_path, [*moving[:40], *staying[:40]]) == []
+
+
+def derived_differ(folder: Path, records: list[Sent]) -> list[str]:
+    """Compare what follows from records with what one driver makes of them."""
+    one = ReplicationBatch(folder / "driver")
+    one.apply(as_directory(records))
+    one.project()
+    derived = {"partition_changes", "replication_events", "partition_state", "broker_state", "cluster_state"}
+    found = compared(folder / "tables", folder / "driver")
+    return [each for each in found if each.partition(":")[0] in derived]
 
 
 def test_a_cluster_with_records_in_two_partitions_is_folded_one_after_the_other(tmp_path: Path) -> None:
