@@ -1,6 +1,6 @@
 """The offsets of a job in the topics of the bus, and how far it is behind.
 
-The tables hold what was applied as a position of each log: that decides (``jobs.driver``). Next to it they hold an
+The tables hold what was applied as a position of each log: that decides (``jobs.shards``). Next to it they hold an
 offset of each partition, which only says where reading continues. Its name contains the id of the topic, so of a topic
 that was created again there is none, and it is read from its beginning. Where the record of an offset is deleted,
 reading continues at the oldest one: what is between is missing in the numbers of the logs, and so recorded as missed.
@@ -235,7 +235,7 @@ class KafkaReader:
         return any(self.look(channel).ends.values())
 
     def last_common(self, channel: Channel, source: str, applied: LogPosition) -> LogPosition:  # noqa: ARG002 - of the protocol
-        """Return what was applied: whether a log is another one now, its next record says (``jobs.driver``)."""
+        """Return what was applied: whether a log is another one now, its next record says (``jobs.shards``)."""
         return applied
 
     def delete_below(self, channel: Channel, source: str, position: int, log_id: int | None = None) -> None:

@@ -20,7 +20,7 @@
 # another id was created again: everything that the directory still has is shipped again.
 #
 # Two shippers. Of one directory only one process is the shipper (``lock``); another one waits for its turn. Two
-# directories whose collectors have one name are noticed by the job, from log ids that alternate (``jobs.driver``), not
+# directories whose collectors have one name are noticed by the job, from log ids that alternate (``jobs.shards``), not
 # fenced by a transactional id: by ``python -m tests.benchmarks.bus_fencing`` a round of one record takes 2.5 and 3.5 ms
 # with the idempotent producer, and 12.8 and 41.9 ms in a transaction (two runs on two cores under load 8, three
 # brokers; of 20 records 1.7 and 2.8, and 6.8 and 33.7 ms), while an idle producer takes 0.0006 cores either way. That
