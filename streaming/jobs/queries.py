@@ -71,9 +71,6 @@ class JobBus(Protocol):
     def bytes_behind(self, channel: Channel, source: str, position: int) -> tuple[int, int]:
         """Return the end of a log, and how many bytes behind the last applied record there are."""
 
-    def last_common(self, channel: Channel, source: str, applied: LogPosition) -> LogPosition:
-        """Return the last record that a log and who applied it both have."""
-
     def delete_below(self, channel: Channel, source: str, position: int, log_id: int | None = None) -> None:
         """Delete what was applied of a log."""
 
