@@ -53,7 +53,7 @@ class TopicOffsets(NamedTuple):
 
 
 class Consumed(NamedTuple):
-    """How far a batch has read one log: its partition, and the end of its newest record."""
+    """Progress of a batch in one log: its partition, and the end of the newest record."""
 
     partition: int
     end: int
