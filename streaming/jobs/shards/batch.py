@@ -173,7 +173,7 @@ class ReplicationBatch:
         """Apply one micro-batch.
 
         Args:
-            rows: as in ``schemas.bus_schema``, or as :func:`streaming.jobs.streams.kafka_source.kafka_stream` has them;
+            rows: as in ``bus_source.SCHEMA``, or as :func:`streaming.jobs.streams.kafka_source.kafka_stream` has them;
                 for executors a frame.
 
         Raises:

@@ -273,7 +273,7 @@ class SampleBatch(SampleProgress):
         What a cluster has in a table is written whole, so a small batch is followed by a rest (see ``SMALL_SHARE``).
 
         Args:
-            rows: as in ``schemas.bus_schema``, or as :func:`streaming.jobs.streams.kafka_source.kafka_stream` has them;
+            rows: as in ``bus_source.SCHEMA``, or as :func:`streaming.jobs.streams.kafka_source.kafka_stream` has them;
                 for executors a frame.
 
         Raises:
