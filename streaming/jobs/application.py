@@ -370,5 +370,5 @@ def chosen(names: Iterable[str]) -> dict[str, QueryDefinition]:
     """Return the queries with these names, or all if no name is given; ``ConfigurationError`` for an unknown name."""
     selected = set(names) or set(QUERIES)
     for name in sorted(selected - set(QUERIES)):
-        raise ConfigurationError(f"job.queries (--query): there is no query {name!r}; choose of {', '.join(QUERIES)}")
+        raise ConfigurationError(f"job.queries (--query): no query is named {name!r}; use {', '.join(QUERIES)}")
     return {name: definition for name, definition in QUERIES.items() if name in selected}

@@ -27,7 +27,7 @@ class SparkEnded(IsrwatchError):
 def spark_failure(error: BaseException) -> IsrwatchError:
     """Return the failure of Spark, or our own error that a Python worker has raised."""
     if is_disk_full(error):
-        return IsrwatchError("a disk is full, that of the checkpoint or of Spark's temporary files; free space")
+        return IsrwatchError("the disk of the checkpoint or of Spark's temporary files is full; free space")
     if (ours := _our_error_in(str(error))) is None:
         return SparkEnded(sentence_of(error))
     # Only this error must keep its class: no restart fixes it.

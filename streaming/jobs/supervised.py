@@ -109,7 +109,7 @@ class SupervisedQuery:
         if self.is_lost:
             return f"the query {self.name} was stopped by: {self.last_error}"
         if (behind := self._background_error) is not None:
-            return f"the tables derived by the query {self.name} lag; the next start writes the rest: {behind}"
+            return f"the tables derived by the query {self.name} lag behind; the next start updates them: {behind}"
         return None
 
     def new_report(self) -> StreamingQueryProgress | None:

@@ -61,7 +61,7 @@ class ClustersState:
     Attributes:
         shared: the state.
         removals: how often their brokers were removed from ISRs.
-        dropped: up to when tombstones are not in ``partition_state``, by cluster; those that this process has written.
+        dropped: time up to which tombstones were left out of ``partition_state``, by cluster that this process wrote.
     """
 
     shared: SharedState
@@ -110,7 +110,7 @@ class DerivedBefore(NamedTuple):
 
     Attributes:
         events: the version of the change log up to which ``replication_events`` is written.
-        partitions: the same of ``partition_state``.
+        partitions: the same for ``partition_state``.
         files: of each cluster in ``partition_state``.
     """
 
@@ -163,7 +163,7 @@ def derived(directory: Place, state: ClustersState, clusters: Collection[Cluster
 
 
 def _later(changes: pa.Table, version: int) -> pa.Table:
-    """Return the rows after a version; no copy if all are."""
+    """Return the rows after a version; the same table if all are."""
     is_later = pc.greater(changes["version"], version)
     return changes if pc.all(is_later).as_py() else changes.filter(is_later)
 

@@ -1,4 +1,4 @@
-"""The rounds of a micro-batch: mostly one; one more behind each log that is left.
+"""The rounds of a micro-batch: mostly one, and another one after each log that is left.
 
 Knows which results the workers' states follow from, and where each partition is; no table.
 """
@@ -85,7 +85,7 @@ class Rounds(Generic[T, R]):
         self._begins = {}
 
     def given(self, sources: Iterable[tuple[ClusterId, str]]) -> dict[str, Any]:
-        """Return what every task is given, whatever its query adds; ``sources``: with the clusters they report of."""
+        """Return the common part of the input of all tasks; ``sources`` are with the clusters they report on."""
         clusters: defaultdict[str, set[ClusterId]] = defaultdict(set)
         for cluster_id, source in sources:
             clusters[source].add(cluster_id)
@@ -117,7 +117,7 @@ class Rounds(Generic[T, R]):
         return kept
 
     def commit(self, results: Sequence[R]) -> None:
-        """Take over what was committed: whose states are valid, and where each partition is."""
+        """Note what was committed: which states are valid, and where each partition continues."""
         for each in results:
             partition = each.reading.partition
             for cluster_id in each.clusters:
@@ -132,7 +132,7 @@ class Rounds(Generic[T, R]):
                     self._bus.report_two(self._channel, run.source, run.log_id)
 
     def leave(self, results: Sequence[R]) -> set[str]:
-        """Go back for the logs that are other ones now; return their sources."""
+        """Go back in logs that were replaced; return their sources."""
         left = set[str]()
         for each in results:
             if (run := each.reading.other) is None or self._bus is None:
@@ -146,7 +146,7 @@ class Rounds(Generic[T, R]):
         return left
 
     def offsets(self, results: Iterable[R]) -> dict[str, int]:
-        """Return where reading continues behind some results, by the names under which tables hold it."""
+        """Return where reading continues after some results, by the names under which the tables store it."""
         if self._bus is None:
             return {}
         topic, identity = topic_of(self._bus.settings, self._channel), self._bus.identity(self._channel)
@@ -168,5 +168,5 @@ class Rounds(Generic[T, R]):
 
 
 def merged(of_results: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return what results say of sources, each of which is in one of them."""
+    """Merge values by source; each source is in one result."""
     return {source: value for each in of_results for source, value in each.items()}
