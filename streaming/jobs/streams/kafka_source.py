@@ -146,7 +146,7 @@ def _translated(name: str, value: str, *, has_own: bool) -> dict[str, str]:
     if not counterpart:
         raise ConfigurationError(
             f"bus.kafka.client: {name} of librdkafka has no counterpart in Kafka's Java clients, which the job uses; "
-            f'add its counterpart as "{JAVA}NAME" = "VALUE", or leave it out'
+            f'add an equivalent as "{JAVA}NAME" = "VALUE", or leave it out'
         )
     return {counterpart: _content(name, value) if is_file else value}
 
