@@ -110,7 +110,7 @@ class Batch(Protocol):
     """Applies each micro-batch. The only writer of the query's tables."""
 
     def apply(self, rows: Any) -> BatchResult:  # noqa: ANN401 - an Arrow table, or a frame of Spark
-        """Apply rows of the stream; a batch that comes again changes nothing."""
+        """Apply rows of the stream; a repeated batch changes nothing."""
 
     def check_ours(self) -> None:
         """Raise ``TableRefused`` if a later writer has claimed the tables."""
@@ -351,7 +351,7 @@ def summed(results: Sequence[BatchResult]) -> BatchResult:
     for each in results:
         reasons.update(each.reasons)
         for stage, seconds in each.stages.items():
-            stages[stage] += seconds  # type: ignore[assignment]  # a Counter adds what is a number
+            stages[stage] += seconds  # type: ignore[assignment]  # a Counter adds any numbers
     return BatchResult(
         observations=sum(each.observations for each in results),
         changes=sum(each.changes for each in results),

@@ -174,7 +174,7 @@ class KafkaReader:
             channel: of the log.
             source: of the log.
             before: the log ids of the runs that were read.
-            at: where the last applied record stands.
+            at: where the last applied record is.
             runs: the log ids of the other log's runs.
         """
         left = {*before, *([] if at.log_id is None else [at.log_id])}

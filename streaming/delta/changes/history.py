@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 EXPIRED: Final = "expired"
 """Transaction with the first day, in days since 1970, that is completely retained."""
 EXPIRED_VERSION: Final = "expired/version"
-"""Transaction with the version up to which changes are missing: the state as of an older one is unknown."""
+"""Transaction with the version up to which changes are missing: the state as of an older version is unknown."""
 UNREAD: Final = "expired/unread"
 """Transaction with the version up to which changes have expired: a reader that has not reached it cannot continue."""
 _NEEDED: Final = (REPLICATION_EVENTS, PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)

@@ -109,7 +109,7 @@ def flush(directory: Place, first: Callable[[], object] = lambda: None) -> None:
 
     Raises:
         OSError: the disk refuses; the marks stay where they are.
-        TableUnreadable: a table lacks what it has committed.
+        TableUnreadable: a table lacks files that it has committed.
     """
     if not isinstance(directory, Path):  # a store has flushed what it confirms
         first()

@@ -91,7 +91,7 @@ class Writer:
     def _took_over(self) -> None:
         """Take version, transactions and files from the handle, which was just read."""
         self._version = int(self._table.version())
-        self._transactions: dict[str, int | None] = {}  # those that were asked for, or stored since
+        self._transactions: dict[str, int | None] = {}  # requested or stored since the table was read
         self._files: dict[str, DataFile] | None = None
         self._proved_at = _now()
 

@@ -71,7 +71,7 @@ class Bucket:
             obstore.put(self._store, name, content, use_multipart=False)
 
     def get(self, name: str) -> bytes:
-        """Read an object; ``FileNotFoundError`` where there is none."""
+        """Read an object; ``FileNotFoundError`` if there is none."""
         with self._asked():
             return bytes(obstore.get(self._store, name).bytes())
 
@@ -82,7 +82,7 @@ class Bucket:
             return sorted(each["path"][begin:] for chunk in obstore.list(self._store, folder) for each in chunk)
 
     def head(self, name: str) -> ObjectStatus | None:
-        """Return the status of an object; None where there is none."""
+        """Return the status of an object; None if there is none."""
         try:
             with self._asked():
                 answer = obstore.head(self._store, name)

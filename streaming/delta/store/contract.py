@@ -33,13 +33,13 @@ class Store(Protocol):
         """Write an object, or replace it."""
 
     def get(self, name: str) -> bytes:
-        """Read an object; ``FileNotFoundError`` where there is none."""
+        """Read an object; ``FileNotFoundError`` if there is none."""
 
     def names(self, folder: str) -> list[str]:
         """List the objects below a folder, as names within it, in order."""
 
     def head(self, name: str) -> ObjectStatus | None:
-        """Return the status of an object; None where there is none."""
+        """Return the status of an object; None if there is none."""
 
     def delete(self, name: str) -> None:
         """Delete an object, if there is one."""

@@ -26,7 +26,7 @@ def prove_exclusive(place: Place) -> None:
     """Let writers race for names below a place, and delete the names afterwards.
 
     Raises:
-        ConfigurationError: several won, or another content than the winner's is there.
+        ConfigurationError: several writers won, or the content is not the winner's.
         OSError: the store refuses, or does not answer.
     """
     folder, together = place / f"_race-{secrets.token_hex(8)}", Barrier(WRITERS)

@@ -38,7 +38,7 @@ class Hdfs:
         self._renamed(name, content, overwrite=True)
 
     def get(self, name: str) -> bytes:
-        """Read an object; ``FileNotFoundError`` where there is none."""
+        """Read an object; ``FileNotFoundError`` if there is none."""
         with self._asked():
             return bytes(self._client.read(f"/{name}").read())
 
@@ -50,7 +50,7 @@ class Hdfs:
         return []
 
     def head(self, name: str) -> ObjectStatus | None:
-        """Return the status of an object; None where there is none."""
+        """Return the status of an object; None if there is none."""
         try:
             with self._asked():
                 answer = self._client.get_file_info(f"/{name}")

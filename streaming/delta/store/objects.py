@@ -66,7 +66,7 @@ def names_below(place: Place) -> list[str]:
 
 
 def head(place: Place) -> ObjectStatus | None:
-    """Return the status of an object; None where there is none."""
+    """Return the status of an object; None if there is none."""
     store, name = _store(place)
     return store.head(name)
 

@@ -92,7 +92,7 @@ def piece_of(
 
 
 def _is_another(run: LogRun, position: int, applied: LogPosition) -> bool:
-    """Return whether a row is of another log than what was applied of its source."""
+    """Return whether a row is from another log than the last applied record of its source."""
     if applied.log_id is None or run.log_id is None or applied.log_id in run.runs:
         return False
     is_next = bool(run.runs) and goes_on_from(run.runs[0], applied.log_id)
