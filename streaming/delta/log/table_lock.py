@@ -88,7 +88,8 @@ def writing(table: str) -> Iterator[None]:
     except (DeltaError, OSError) as error:
         if is_disk_full(error):
             raise IsrwatchError(
-                f"the disk is full, {table} cannot be written; free space: applied records stay, the rest is read again"
+                f"the disk is full, {table} cannot be written; free space: what was applied stays, and the rest is "
+                "read again"
             ) from error
         if isinstance(error, OSError):
             raise IsrwatchError(f"cannot write {table}: {' '.join(str(error).split())}; repair its disk") from error
