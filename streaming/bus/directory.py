@@ -24,7 +24,6 @@ from streaming.bus.segments import (
     folder_of,
     folders,
     goes_on_from,
-    is_frame,
     read_segment,
     replaced,
     segments,
@@ -51,7 +50,7 @@ class DirectoryPublisher:
         directory: the bus; created when missing.
         segment_bytes: size at which a new segment is started.
         fsync: sync to disk before :meth:`publish` returns.
-        max_bytes: what the whole bus may take; None: it may grow without limit.
+        max_bytes: limit of the whole bus; None for no limit.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class DirectoryPublisher:
         self._logs: dict[tuple[str, str], WritableLog] = {}
 
     def publish(self, observations: Sequence[Observation]) -> None:
-        """Write observations, each to the log of its channel and source, with one write per log."""
+        """Write each observation to the log of its channel and source, with one write per log."""
         by_log: dict[tuple[Channel, str], list[Observation]] = {}
         for observation in observations:
             by_log.setdefault((observation.channel, observation.source), []).append(observation)
@@ -82,7 +81,7 @@ class DirectoryPublisher:
             self._append(log, encode_frame(payload))
 
     def take_removed(self) -> RemovedBytes:
-        """Return and forget how much was deleted since the last call although it may not have been applied."""
+        """Return how much was deleted since the last call, possibly before the job had applied it."""
         removed, self._removed = self._removed, RemovedBytes(0, 0)
         return removed
 
@@ -102,10 +101,7 @@ class DirectoryPublisher:
 
     @contextmanager
     def _writing(self, channel: Channel, source: str) -> Iterator[WritableLog]:
-        """Return a log, opened on first use and again after a disk error.
-
-        After an error the log's sequence in memory is unknown: opening it again recovers it from what is on disk.
-        """
+        """Return a log, opened on first use and again after a disk error, which leaves its sequence unknown."""
         try:
             if (channel, source) not in self._logs:
                 folder = self._directory / channel / folder_of(source)
@@ -130,16 +126,16 @@ class DirectoryPublisher:
 class DirectoryReader:
     """Reads the logs below a directory, concurrently with a writer and other readers.
 
-    Invariant: the end of a log is a *final* position: before it are only complete frames with a valid checksum, and
-    damage that has such a frame or a newer segment behind it. The rest of the newest segment may still be in the
-    writer's buffers, so it is neither data nor damage yet.
+    Invariant: the end of a log is a *final* position: before it there are only complete frames with a valid checksum,
+    and damage that such a frame or a newer segment follows. The rest of the newest segment may still be in the writer's
+    buffers, so it is neither data nor damage yet.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        # Of each channel: newest segment -> (size and modification time at the last look, its final position).
+        # By channel: newest segment -> (size and modification time at the last look, its final position).
         self._final: dict[Channel, dict[Path, LastLook]] = {}
-        # Of each channel: what a write changes, and its sizes and times at the last look.
+        # By channel: the paths that a write changes, and their sizes and times at the last look.
         self._watched: dict[Channel, tuple[tuple[str, ...], tuple[Stamp, ...]]] = {}
 
     def logs(self, channel: Channel) -> list[str]:
@@ -160,7 +156,7 @@ class DirectoryReader:
         return {source: log[0].base for source in self.logs(channel) if (log := self.segments(channel, source))}
 
     def end_positions(self, channel: Channel) -> dict[str, int]:
-        """Return the position behind the last complete frame of each log.
+        """Return the position after the last complete frame of each log.
 
         Costs a directory listing and a stat per log; reads only what was appended since the last call.
         """
@@ -168,7 +164,7 @@ class DirectoryReader:
         paths = [last[0].path for last in newest.values() if last]
         places = [self._directory / channel, *(place for path in paths for place in (path.parent, path))]
         watched = tuple(map(str, places))
-        stamps = tuple(map(size_and_time, watched))  # before the files are read: what is written meanwhile is news
+        stamps = tuple(map(size_and_time, watched))  # before reading: anything written meanwhile counts as new
         last_look = self._final.get(channel, {})
         final = {source: final_position(last[0], last_look) for source, last in newest.items() if last}
         self._final[channel] = dict(zip(paths, final.values(), strict=True))
@@ -176,9 +172,9 @@ class DirectoryReader:
         return {source: position for source, (_, position) in final.items()}
 
     def has_moved(self, channel: Channel) -> bool:
-        """Return whether a log was begun, written or cut since the last :meth:`end_positions`; two stats per log.
+        """Return whether a log was created, written or cut since the last :meth:`end_positions`; two stats per log.
 
-        A segment that begins in the same tick of the disk's clock as that call shows with its first record only.
+        A segment created in the same tick of the disk's clock as that call is noticed only at its first record.
         """
         watched, stamps = self._watched.get(channel, ((), None))
         return tuple(map(size_and_time, watched)) != stamps
@@ -196,25 +192,25 @@ class DirectoryReader:
         return end, max(end - start, 0)
 
     def flush(self, channel: Channel) -> None:
-        """Wait until what the logs of a channel hold is on the disk: readers see it before their writer has waited."""
+        """Sync the logs of a channel to disk: readers see records before the writer has synced them."""
         for source in self.logs(channel):
-            for segment in self.segments(channel, source)[-2:]:  # the writer has waited for all before those
+            for segment in self.segments(channel, source)[-2:]:  # the writer has synced all earlier ones
                 sync_file(segment.path)
 
     def segments(self, channel: Channel, source: str) -> list[Segment]:
-        """List a log's segments, oldest first: where a long range may be split, and who wrote what."""
+        """List a log's segments, oldest first."""
         return segments(self._directory / channel / folder_of(source))
 
     def is_in_log(self, channel: Channel, source: str, at: LogPosition) -> bool:
-        """Return whether a log still reaches up to a position; not if it was replaced, or restored and written on."""
+        """Return whether a log still contains a position: it was not cut, replaced, or restored and continued."""
         ours = [segment for segment in self.segments(channel, source) if segment.log_id == at.log_id]
         return bool(ours) and at.position <= ours[-1].limit
 
     def last_common(self, channel: Channel, source: str, applied: LogPosition) -> LogPosition:
-        """Return the last record that both a log and who applied it have.
+        """Return the last record that both the log and its reader have.
 
-        That is the applied one, unless the log was replaced, restored from a copy, or cut. Of a log that is not there
-        at all nothing can be said: it is the applied one, too.
+        That is the applied one, unless the log was replaced, restored from a copy, or cut. If the log is missing,
+        nothing is known about it, and the applied one is returned.
 
         Returns:
             the record; ``NOWHERE`` if there is none that both certainly have.
@@ -222,13 +218,13 @@ class DirectoryReader:
         log = self.segments(channel, source)
         ours = [segment for segment in log if segment.log_id == applied.log_id]
         if not log or applied.position < 0 or (ours and applied.position < ours[-1].limit):
-            return applied  # what was deleted behind it is noticed by the numbers of the rest
+            return applied  # records deleted after it show as a gap in the sequence numbers
         if not ours and log[0].base > applied.position and goes_on_from(log[0].log_id, applied.log_id):
-            return applied  # all segments of that run were deleted, and the next run went on behind it
+            return applied  # all segments of that run were deleted, and the next run continued after it
         before = [segment for segment in log if goes_on_from(applied.log_id, segment.log_id)]  # a copy ends before it
         for segment in (*reversed(ours), *reversed(before)):
-            frames = [item.position for item in read_segment(segment, segment.base, segment.limit) if is_frame(item)]
-            if frames:
+            items = read_segment(segment, segment.base, segment.limit)
+            if frames := [item.position for item in items if isinstance(item, BusFrame)]:
                 return LogPosition(frames[-1], segment.log_id)
         return NOWHERE
 
@@ -241,11 +237,11 @@ class DirectoryReader:
             channel: of the log.
             source: of the log.
             start: first position.
-            end: position behind the last record.
-            log_id: of every segment in between; None if that does not matter.
+            end: position after the last record.
+            log_id: the one that every segment must have; None for any.
 
         Raises:
-            IsrwatchError: segments beyond ``start`` were deleted, or the log was replaced.
+            IsrwatchError: segments after ``start`` were deleted, or the log was replaced.
         """
         log = self.segments(channel, source)
         oldest = log[0].base if log else end
@@ -263,9 +259,9 @@ class DirectoryReader:
                 yield from read_segment(segment, lower, upper)
 
     def frame_start(self, channel: Channel, source: str, start: int, limit: int) -> int | None:
-        """Return the last position where a record begins, after ``start`` and up to ``limit``; None when none is near.
+        """Return the last position where a record begins, after ``start`` and up to ``limit``.
 
-        Reads only a fixed number of bytes before the limit, however long the range is.
+        Reads a fixed number of bytes before the limit, however long the range is; None if no record begins there.
         """
         for segment in reversed(self.segments(channel, source)):
             if segment.base <= limit:
@@ -282,11 +278,11 @@ class DirectoryReader:
         return None if index is None else begin + index
 
     def delete_below(self, channel: Channel, source: str, position: int, log_id: int | None = None) -> None:
-        """Delete segments that end at or below a position; nothing if that (``log_id``) is of another log.
+        """Delete segments that end at or below a position; nothing if the log has no segment with ``log_id``.
 
-        Invariant: the newest segment stays, and the newest one that is not empty, because a writer that opens the log
-        recovers position and sequence from them. A job deletes only below what its tables had committed before the
-        current batch began: after a crash Spark plans its last batch again and reads it, even when the tables have it.
+        Invariant: the newest segment stays, and so does the newest one that is not empty, because a writer that opens
+        the log recovers its position and sequence from them. A job deletes only what its tables had committed before
+        the current batch began: after a crash Spark reads its last batch again, even if the tables have it.
         """
         log = self.segments(channel, source)
         if log_id is not None and log_id not in {segment.log_id for segment in log}:
@@ -304,9 +300,7 @@ class Publisher(Protocol):
     """Writes observations to the log of their channel and source, in order, with sequence numbers."""
 
     def publish(self, observations: Sequence[Observation]) -> None:
-        """Write observations durably.
-
-        Each gets the next ``sequence`` of its log, whatever value it had before.
+        """Write observations durably. Each gets the next ``sequence`` of its log, whatever value it had before.
 
         Raises:
             IsrwatchError: none or only some of them could be written. Publish all of them again: the job recognises
@@ -314,11 +308,7 @@ class Publisher(Protocol):
         """
 
     def publish_raw(self, channel: Channel, source: str, payload: bytes) -> None:
-        """Write bytes verbatim.
-
-        Raises:
-            IsrwatchError: as above.
-        """
+        """Write bytes verbatim; raises as :meth:`publish` does."""
 
     def close(self) -> None:
         """Close and unlock the logs, so that another publisher can write them."""

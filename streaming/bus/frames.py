@@ -1,11 +1,11 @@
 """One record on disk: magic, length, CRC-32, payload. Depends on the standard library only.
 
-Invariant: the magic occurs at the begin of frames only. It starts with a byte that no UTF-8 text contains, and
-:func:`encode_frame` refuses a payload with the magic. So after damage a reader resynchronises at the next magic, and
-the result never depends on where a buffer was cut.
+Invariant: the magic occurs only at the start of a frame. Its first byte occurs in no UTF-8 text, and
+:func:`encode_frame` refuses a payload that contains the magic. So after damage a reader resynchronises at the next
+magic, and the result never depends on where a buffer was cut.
 
-The CRC is computed with the length of the payload as its start value, so a corrupt length is detected as well. CRC-32
-of zlib rather than CRC-32C, because every collector and every Spark worker has it.
+The CRC starts from the length of the payload, so a corrupt length is detected as well. It is zlib's CRC-32, not
+CRC-32C, because every collector and every Spark worker has it.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _NO_MAGIC: Final = "no frame begins here"
 
 
 class BusFrame(NamedTuple):
-    """One complete record, and the number of bytes before it in its log."""
+    """One complete record; ``position`` is the number of bytes before it in its log."""
 
     position: int
     payload: bytes
 
     @property
     def end(self) -> int:
-        """The position behind this frame."""
+        """The position after this frame."""
         return self.position + HEADER_BYTES + len(self.payload)
 
 
 class DamagedRange(NamedTuple):
-    """Bytes from ``position`` to ``end`` that contain no valid frame; ``raw`` has those that still exist."""
+    """Bytes from ``position`` to ``end`` without a valid frame; ``raw`` holds those that still exist."""
 
     position: int
     raw: bytes
@@ -64,8 +64,8 @@ def parse(data: bytes, position: int, *, closed: bool) -> tuple[list[BusFrame | 
     Args:
         data: the piece; it begins where a frame or damage begins.
         position: position of its first byte.
-        closed: nothing can follow, so an invalid rest is damage. Otherwise its end may not be written yet, and an
-            invalid rest without a later frame is left to the next call.
+        closed: nothing can follow, so an invalid rest is damage. Otherwise the writer may not have finished, and an
+            invalid rest that no frame follows is left to the next call.
 
     Returns:
         frames and damage in order, and the number of bytes that they cover.
@@ -87,14 +87,14 @@ def parse(data: bytes, position: int, *, closed: bool) -> tuple[list[BusFrame | 
                 break
             following = len(data)
         elif reason == _INCOMPLETE:
-            reason = _MISMATCH  # it would reach beyond the next frame; whether beyond this buffer, too, says nothing
+            reason = _MISMATCH  # it overlaps the next frame, so its length is wrong wherever this buffer ends
         items.append(DamagedRange(position + at, data[at:following], reason, position + following))
         at = following
     return items, at
 
 
 def _append_valid(data: bytes, at: int, position: int, items: list[BusFrame | DamagedRange]) -> int:
-    """Append consecutive valid frames and return the index behind them: the fast path, without slices of the header."""
+    """Append consecutive valid frames and return the index after them: the fast path, without slicing headers."""
     unpack, checksum_of, last = _HEADER.unpack_from, zlib.crc32, len(data) - HEADER_BYTES
     while at <= last:
         magic, length, checksum = unpack(data, at)
@@ -110,7 +110,7 @@ def _append_valid(data: bytes, at: int, position: int, items: list[BusFrame | Da
 
 
 def end_of_last_frame(data: bytes) -> int:
-    """Return the index behind the last complete frame, 0 for none; damage before it is final.
+    """Return the index after the last complete frame, 0 for none; damage before it is final.
 
     >>> end_of_last_frame(encode_frame(b"a") + MAGIC)
     13
@@ -120,7 +120,7 @@ def end_of_last_frame(data: bytes) -> int:
 
 
 def last_frame_start(data: bytes, limit: int) -> int | None:
-    """Return the last index, from 1 up to a limit, where a complete frame begins; no frame spans such an index.
+    """Return the last index from 1 to a limit where a complete frame begins.
 
     >>> last_frame_start(encode_frame(b"a") + encode_frame(b"b"), 20)
     13
@@ -130,7 +130,7 @@ def last_frame_start(data: bytes, limit: int) -> int | None:
 
 
 def _last_frame(data: bytes, first: int, last: int) -> tuple[int, int] | None:
-    """Return begin and end of the last complete frame that begins between two indices."""
+    """Return start and end of the last complete frame that begins between two indices."""
     at = data.rfind(MAGIC, first, last + len(MAGIC))
     while at >= 0:
         end, reason = _frame_at(data, at)
@@ -141,7 +141,7 @@ def _last_frame(data: bytes, first: int, last: int) -> tuple[int, int] | None:
 
 
 def _frame_at(data: bytes, at: int) -> tuple[int, str]:
-    """Return the end of the frame at this index, or the reason why there is no valid one."""
+    """Return the end of the frame at an index, or the reason why there is no valid one."""
     if len(data) - at < HEADER_BYTES:
         return at, _INCOMPLETE if MAGIC.startswith(data[at : at + len(MAGIC)]) else _NO_MAGIC
     magic, length, checksum = _HEADER.unpack_from(data, at)

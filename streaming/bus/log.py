@@ -1,8 +1,8 @@
 """One log that is open for writing: lock, recovery, segments. Depends on frames, segments and the codec.
 
-Invariants: one process writes a log at a time. A segment with content is never written again after its writer ended:
-after a crash an incomplete frame at its end is truncated (no reader has passed it), and writing continues in a new one,
-with a log id of its own.
+Invariants: one process writes a log at a time. A segment with content is never written again once its writer has ended:
+after a crash an incomplete frame at its end is truncated (no reader has passed it), and writing continues in a new
+segment with a new log id.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOCK: Final = ".lock"
 
 
 class WritableLog:
-    """One log that is open for writing. ``sequence`` is that of its last observation.
+    """One log that is open for writing; ``sequence`` belongs to its last observation.
 
     Raises:
         ConfigurationError: another process writes this log.
@@ -75,7 +75,7 @@ class WritableLog:
         self.close()
 
     def _take_over_empty(self) -> None:
-        """Rename a newest segment that a crash left empty: what is written to it is ours."""
+        """Rename the newest segment if a crash left it empty, so that it carries our log id."""
         newest = segments(self._folder)[-1:]
         if newest and newest[0].base == self._base:
             newest[0].path.rename(self._folder / segment_name(self._base, self._log_id))
@@ -100,8 +100,8 @@ class WritableLog:
 def recover(folder: Path) -> tuple[int, int]:
     """Repair a log after a crash.
 
-    An incomplete frame at the end is truncated: it was never acknowledged, and no reader has passed it. Any other
-    damage stays and is reported by readers; its sequence number is skipped, so that the job detects the gap.
+    An incomplete frame at the end is truncated: it was never acknowledged, and no reader has passed it. Other damage
+    stays, and readers report it; its sequence number is skipped, so that the job detects the gap.
 
     Returns:
         the position where writing continues, and the sequence of the last observation.
@@ -132,7 +132,7 @@ def recover(folder: Path) -> tuple[int, int]:
 
 
 def is_incomplete(raw: bytes) -> bool:
-    """Return whether the last bytes of a file are the begin of a frame whose rest is missing."""
+    """Return whether the last bytes of a file are the start of a frame whose rest is missing."""
     if len(raw) < HEADER_BYTES:
         return MAGIC.startswith(raw[: len(MAGIC)])
     length = int.from_bytes(raw[len(MAGIC) : len(MAGIC) + 4])
@@ -140,10 +140,7 @@ def is_incomplete(raw: bytes) -> bool:
 
 
 def _last_sequence(items: Sequence[BusFrame | DamagedRange], older: Sequence[Segment]) -> int:
-    """Return the sequence of the last observation; the newest segment may contain none yet.
-
-    One is added for damage skipped that observation: the damaged bytes may have been the next one.
-    """
+    """Return the sequence of the last observation, plus one if damage follows it, which may have been the next one."""
     skipped = 0
     while True:
         for item in reversed(items):
@@ -173,18 +170,14 @@ def _locked(folder: Path) -> int:
 
 
 def refuse_written(bus: Path, sources: Iterable[str]) -> None:
-    """Refuse logs that another process writes, before anything is started.
-
-    Raises:
-        ConfigurationError: one is written.
-    """
+    """Raise ``ConfigurationError`` if another process writes one of these logs; called before anything is started."""
     for source in sources:
         for folder in bus.glob(f"*/{folder_of(source)}"):
             os.close(_locked(folder))
 
 
 def sync_file(path: Path) -> None:
-    """Wait until a file or folder is on the disk; one that was deleted meanwhile need not be."""
+    """Sync a file or folder to disk; ignore one that was deleted meanwhile."""
     with suppress(FileNotFoundError):
         opened = os.open(path, os.O_RDONLY)
         try:
@@ -193,14 +186,14 @@ def sync_file(path: Path) -> None:
             os.close(opened)
 
 
-# Limits of the bus: what goes when it holds more, and when its disk is as good as full.
+# Limits of the bus: what is deleted when it exceeds its limit, and when its disk is almost full.
 #
-# A bus grows while it is not applied. Newer samples replace older ones, so they go first, and never take more than a
-# share. Records of replication go last: the job then notices from their numbers that they are missing.
+# A bus grows while no job applies it. Newer samples replace older ones, so samples are deleted first, and never take
+# more than a share. Replication records are deleted last: the gap in their sequence numbers shows the job that they are
+# missing.
 
 
-SAMPLES_SHARE: Final = 4
-"""Samples take at most a fourth of the limit."""
+_SAMPLES_SHARE: Final = 4
 _SEGMENTS_IN_LIMIT: Final = 32
 _LOOKS_IN_LIMIT: Final = 64
 _RESERVED_SHARE: Final = 20
@@ -215,7 +208,7 @@ class RemovedBytes(NamedTuple):
 
 
 class _ClosedSegment(NamedTuple):
-    """A segment that is not its log's newest one, and its size."""
+    """A segment that is not the newest of its log."""
 
     written_at: int
     size: int
@@ -223,29 +216,23 @@ class _ClosedSegment(NamedTuple):
 
 
 class BusCapacity:
-    """Keeps a bus within its limit. Several processes may do so at once."""
+    """Keeps all segments of a bus within a limit, except the newest of each log. Several processes may do so."""
 
     def __init__(self, directory: Path, max_bytes: int) -> None:
-        """Look at nothing yet.
-
-        Args:
-            directory: the bus.
-            max_bytes: what all segments together may take. Of each log the newest segment stays in any case.
-        """
         self._directory, self._max_bytes = directory, max_bytes
         self._written = max_bytes
 
     def segment_bytes(self, configured: int) -> int:
-        """Return the size of a segment: of small ones, so that there are some to delete."""
+        """Return the size of a segment, small enough that there are always some to delete."""
         return min(configured, max(1, self._max_bytes // _SEGMENTS_IN_LIMIT))
 
     def wrote(self, size: int) -> RemovedBytes:
-        """Count what was written; look at the whole bus once in a while, and delete what is too much."""
+        """Count written bytes; once in a while check the whole bus, and delete what exceeds the limit."""
         self._written += size
         if self._written * _LOOKS_IN_LIMIT < self._max_bytes:
             return RemovedBytes(0, 0)
         self._written = 0
-        samples = self._remove_samples(self._max_bytes // SAMPLES_SHARE)
+        samples = self._remove_samples(self._max_bytes // _SAMPLES_SHARE)
         excess = sum(_sizes(self._directory, *Channel)) - self._max_bytes
         if excess > 0:
             samples += self._remove_samples(0, at_most=excess)
@@ -253,11 +240,11 @@ class BusCapacity:
         return RemovedBytes(samples, _remove(self._closed(Channel.REPLICATION), excess))
 
     def remove_samples(self) -> int:
-        """Delete all samples but the newest: the disk is full. Return how many bytes they were."""
+        """Delete all samples but the newest, because the disk is full; return how many bytes that freed."""
         return self._remove_samples(0)
 
     def has_space(self) -> bool:
-        """Return whether the disk has more than the reserve that the job needs to commit, and so to free the bus."""
+        """Return whether the disk has more than the reserve that the job needs to commit, and so to free bus space."""
         try:
             disk = os.statvfs(self._directory)
         except FileNotFoundError:
@@ -270,7 +257,7 @@ class BusCapacity:
         return _remove(self._closed(Channel.SAMPLES), excess if at_most is None else min(excess, at_most))
 
     def _closed(self, channel: Channel) -> list[_ClosedSegment]:
-        """List the segments that may go, the oldest first; a writer recovers from the newest that is not empty."""
+        """List the segments that may be deleted, oldest first; a writer recovers from the newest with content."""
         closed = []
         for log in _logs(self._directory, channel):
             with_sizes = [(segment, *_size_and_time(segment)) for segment in segments(log)]

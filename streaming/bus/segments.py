@@ -1,7 +1,7 @@
-"""The files of one log: ``<base position>-<log id>.log``, in order. Depends on names and sizes, not on the content.
+"""The files of one log, ``<base position>-<log id>.log``, in order. Depends on names and sizes, not on the content.
 
 Invariant: a segment contains the positions from its base up to the base of the next one; the newest ends with its file.
-All segments that one opening of the log has written have one log id, and follow each other.
+All segments written since one opening of the log have the same log id, and are consecutive.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from streaming.errors import IsrwatchError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-SUFFIX: Final = ".log"
-_DIGITS: Final = 20
 _ID_BITS: Final = 63  # Delta's transactions hold it as a signed number
 _CHECKSUM_BITS: Final = 32
 _NAME: Final = re.compile(r"(?P<base>\d+)-(?P<log_id>[0-9a-f]{16})\.log")
@@ -37,7 +35,7 @@ class Segment(NamedTuple):
 
     @property
     def limit(self) -> int:
-        """The position behind the segment; of the newest one, behind what its file holds."""
+        """The position after the segment; for the newest one, after the current end of its file."""
         return self.base + self.path.stat().st_size if self.end is None else self.end
 
 
@@ -56,16 +54,16 @@ def source_of(folder: str) -> str:
 
 
 def new_log_id(parent: int | None) -> int:
-    """Return an identity that no log has had before; its low half is a checksum of the one that it continues.
+    """Return a new random log id; its low half is a checksum of the id that it continues.
 
-    So who has read beyond a copy of the log recognises the part of it that the copy holds.
+    So a reader that has passed the end of a copy of the log still recognises the part that the copy holds.
     """
     low_half = secrets.randbits(_CHECKSUM_BITS) if parent is None else _checksum(parent)
     return secrets.randbits(_ID_BITS - _CHECKSUM_BITS) << _CHECKSUM_BITS | low_half
 
 
 def goes_on_from(log_id: int | None, parent: int | None) -> bool:
-    """Return whether a log was opened where one with another identity ended; None: nothing was read of one."""
+    """Return whether a log id was made where the run with the id ``parent`` ended; False if either is None."""
     if log_id is None or parent is None:
         return False
     return log_id & ((1 << _CHECKSUM_BITS) - 1) == _checksum(parent)
@@ -77,7 +75,7 @@ def _checksum(log_id: int) -> int:
 
 def segment_name(base: int, log_id: int) -> str:
     """Return the file name of a segment; names sort like positions."""
-    return f"{base:0{_DIGITS}d}-{log_id:016x}{SUFFIX}"
+    return f"{base:020d}-{log_id:016x}.log"
 
 
 def segments(log: Path) -> list[Segment]:
@@ -106,7 +104,7 @@ def folders(directory: Path) -> list[str]:
         return []
 
 
-# The segments of a log, read: up to which position one is final, and what it holds. Depends on frames and segments.
+# Reading segments: up to which position one is final, and its frames.
 
 
 PIECE: Final = 1 << 20
@@ -115,7 +113,7 @@ LastLook = tuple[Stamp, int]
 
 
 def final_position(newest: Segment, last_look: Mapping[Path, LastLook]) -> LastLook:
-    """Return size and time of a newest segment and its final position, from what was appended since the last look."""
+    """Return the size and time of a newest segment and its final position; reads only what was appended since."""
     stamp = size_and_time(str(newest.path))
     last_stamp, final = last_look.get(newest.path, ((0, 0), newest.base))
     if stamp != last_stamp:
@@ -126,19 +124,14 @@ def final_position(newest: Segment, last_look: Mapping[Path, LastLook]) -> LastL
 
 
 def replaced(channel: str, source: str) -> IsrwatchError:
-    """Return the error of who reads a log that is not the one that it has read before."""
+    """Return the error for a log that is not the one that was read before."""
     return IsrwatchError(f"the log {channel}/{source} on the bus was replaced, restored from a copy, or cut")
-
-
-def is_frame(item: BusFrame | DamagedRange) -> bool:
-    """Return whether an item is a record."""
-    return isinstance(item, BusFrame)
 
 
 def size_and_time(path: str) -> Stamp:
     """Return size and modification time of a file or folder; (-1, -1) while there is none."""
     try:
-        status = os.stat(path)  # noqa: PTH116 - a query that waits asks fifty times a second
+        status = os.stat(path)  # noqa: PTH116 - a waiting query calls this fifty times a second
     except FileNotFoundError:
         return -1, -1
     return status.st_size, status.st_mtime_ns

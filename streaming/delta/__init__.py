@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from streaming.runtime.arrow import without_pandas
 
-without_pandas()  # here, because every process that makes an array imports this package
+without_pandas()  # every process that makes an Arrow array imports this package

@@ -1,10 +1,10 @@
-"""The rows of one channel in ``source_progress``. Each channel is a partition of that table with a writer of its own.
+"""The rows of one channel in ``source_progress``. Each channel is a partition of that table with its own writer.
 
-How far samples were applied stands here alone: their tables are many, and each holds whatever was written before this.
-The commits of the change log say how far replication was applied.
+Only this table says how far samples were applied, because their tables are many and are written before this one. The
+commits of the change log say how far replication was applied.
 
-A write replaces the channel's rows and nothing else, so the queries of several jobs can write concurrently: who comes
-second looks again, and writes on top of the others. Of two writers of one channel, one is refused.
+A write replaces only the channel's rows, so the queries of several jobs can write concurrently: the second one tries
+again on top of the first. Of two writers of one channel, one is refused.
 """
 
 from __future__ import annotations
@@ -38,11 +38,7 @@ class ProgressTable:
     """The rows of one channel."""
 
     def __init__(self, directory: Place, channel: Channel, policy: RetentionPolicy = KEEP_ALL) -> None:
-        """Open the table.
-
-        Raises:
-            TableRefused: it is not ours, or newer than this program.
-        """
+        """Open the table; ``TableRefused`` if it is not ours, or newer than this program."""
         self._directory, self._channel, self._policy = directory, channel, policy
         self._open()
 
@@ -74,23 +70,23 @@ class ProgressTable:
 
         Args:
             rows: how far each source was applied, and how far it is behind.
-            as_of_version: the version of ``partition_changes`` they are computed up to; None if from samples.
+            as_of_version: the version of ``partition_changes`` they are computed up to; None for samples.
             offsets: of the bus, by name, up to which the sources were applied.
 
         Raises:
             TableRefused: another job has written this channel meanwhile; the next call sees what it wrote.
         """
-        # The writers of other channels expire the log: after a long suspension it cannot be followed any more.
+        # The writers of other channels expire the log, so after a long suspension it cannot be followed any more.
         if not has_entry(self._writer.path, self._writer.version):
             self._open()
-        beside = {"channel": self._channel, "as_of_version": as_of_version}
-        data = rows_to_arrow([{**state._asdict(), **lag._asdict(), **beside} for state, lag in rows], _SCHEMA)
+        shared = {"channel": self._channel, "as_of_version": as_of_version}
+        data = rows_to_arrow([{**state._asdict(), **lag._asdict(), **shared} for state, lag in rows], _SCHEMA)
         transactions = {} if as_of_version is None else {PARTITION_CHANGES.name: as_of_version}
         self._exchange(data, {**transactions, **offsets})
         self._maintenance.after_commit()
 
     def _exchange(self, data: pa.Table, transactions: dict[str, int]) -> None:
-        """Exchange the files of the channel, on top of whatever the writers of other channels have committed."""
+        """Replace the files of the channel, on top of commits of other channels."""
         ours = self._own_files()
         for _ in range(TURNS):
             try:

@@ -1,8 +1,8 @@
 """The writer of ``quarantine``: unparseable records with the reason and their position on the bus.
 
-Of each source and kind of reason the first records are kept whole, the others counted (``KeptRecords``), so
-neither a write nor a start becomes slower with what was refused before. All channels write the table, each at exactly
-the next version: the second writer looks again.
+For each source and kind of reason the first records are kept whole, and the others counted (``KeptRecords``), so that
+refused records do not slow down later writes and starts. All channels write the table, each at exactly the next
+version; a writer that comes second tries again.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
 from streaming.contracts.tables import QUARANTINE
-from streaming.delta.changes.log import applied_position, moved
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
+from streaming.delta.log.positions import applied_position, moved
 from streaming.delta.log.queries import plain, query
 from streaming.delta.log.table_log import newest_version
 from streaming.delta.log.writer import APPEND, OVERWRITE, Writer, lost_race
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Every query writes this table: the second writer looks again and tries again. Of five that write all the time, one
-# comes second twenty times in a row in a hundredth of all cases (0.8 to the 20th), a hundred times hardly ever.
+# If five queries write all the time, one of them comes second twenty times in a row in one of a hundred cases (0.8 to
+# the 20th), and a hundred times in a row hardly ever.
 TRIES: Final = 100
 FILES_BEFORE_CONDENSING: Final = 64
-"""Each write adds a file. So many are merged into one; that takes about as long as a few writes."""
+"""Number of files that are merged into one, which takes about as long as a few writes. Each write adds a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedRecord:
-    """One refused record: where it stands on the bus, why, and its bytes."""
+    """One refused record: its place on the bus, the reason, and its bytes."""
 
     source: str
     position: int
@@ -68,7 +68,7 @@ class Quarantine:
         return counts
 
     def _rows(self) -> pa.Table:
-        """Read the rows of this channel, but not the records themselves."""
+        """Read the rows of this channel, without the records themselves."""
         rows = self._read(
             "SELECT source, position, reason_kind, records, raw_bytes, quarantined_at "  # noqa: S608 - our own names
             f"FROM rows WHERE channel = '{self._channel}' ORDER BY position"
@@ -76,10 +76,10 @@ class Quarantine:
         return plain(rows)
 
     def _read(self, sql: str) -> pa.Table:
-        """Run SQL over the table as it was looked at last.
+        """Run SQL over the version of the table that was read last.
 
         Raises:
-            TableRefused: others wrote meanwhile, and a file that it had then has expired.
+            TableRefused: others wrote meanwhile, and a file of that version has expired.
             TableUnreadable: a file is damaged or missing, and no other has written.
         """
         try:
@@ -92,7 +92,7 @@ class Quarantine:
             raise lost_race(str(self._writer.path), "a file that it read has expired meanwhile") from error
 
     def add(self, refused: Sequence[RefusedRecord], now: Micros) -> Counter[str]:
-        """Append what is not there yet; return how many records of each source those were.
+        """Append new records; return how many of each source.
 
         Raises:
             TableRefused: others wrote at every one of many tries.
@@ -100,7 +100,7 @@ class Quarantine:
         return self._tried_again(lambda: self._append(fresh, now) if (fresh := self._fresh(refused)) else Counter())
 
     def go_back(self, positions: Mapping[str, int]) -> None:
-        """Let no row of these sources have a later position: their logs are other ones now, and name others by it.
+        """Lower later positions of these sources: their logs were replaced, and use those positions again.
 
         Raises:
             TableRefused: others wrote at every one of many tries.
@@ -108,7 +108,7 @@ class Quarantine:
         self._tried_again(lambda: self._go_back(positions))
 
     def _go_back(self, positions: Mapping[str, int]) -> None:
-        """Write the table, which is bounded, whole."""
+        """Rewrite the whole table, whose size is bounded."""
         self._kept = None
         self._writer.look_again()
         rows = self._read("SELECT * FROM rows")
@@ -127,7 +127,7 @@ class Quarantine:
                 return work()
             except TableRefused as error:
                 outrun, self._kept = error, None
-        raise outrun or AssertionError("no try at all")
+        raise outrun or AssertionError("TRIES is 0")
 
     def _append(self, fresh: Sequence[RefusedRecord], now: Micros) -> Counter[str]:
         newest: dict[str, int] = {}
@@ -140,7 +140,7 @@ class Quarantine:
         return Counter(record.source for record in fresh)
 
     def _rows_of(self, fresh: Sequence[RefusedRecord], now: Micros) -> Iterator[dict[str, Any]]:
-        """Yield the rows of records: those that are kept whole, and one per key that counts the others."""
+        """Yield the records that are kept whole, then one row per key that counts the others."""
         kept = self._kept_records()
         counts: dict[ReasonKey, dict[str, Any]] = {}
         for record in fresh:
@@ -154,20 +154,20 @@ class Quarantine:
         yield from counts.values()
 
     def _fresh(self, refused: Sequence[RefusedRecord]) -> list[RefusedRecord]:
-        """Leave out records that are there already."""
+        """Leave out records that the table has already."""
         if not refused:
             return []
         try:
             before = self._writer.version
             self._writer.look_again()
-            if self._writer.version != before:  # others wrote, of this channel, too: what is kept must be counted again
+            if self._writer.version != before:  # others wrote, perhaps to this channel: count kept records again
                 self._kept = None
             applied = {
                 source: applied_position(self._writer, self._log(source))
                 for source in {each.source for each in refused}
             }
         except DeltaError as error:
-            # As the log lies there now: without a new version no update would read it again. It may expire meanwhile.
+            # The log may expire meanwhile, and without a new version no update would read it again.
             with suppress(DeltaError):
                 self._writer.look_again(newest_version(self._writer.path))
             raise lost_race(str(self._writer.path), "the log that it looked at has expired meanwhile") from error
@@ -183,11 +183,7 @@ class Quarantine:
         return self._kept
 
     def _condense(self, now: int) -> None:
-        """Merge the rows of all channels into few, once each write has added a file for a while; not if others write.
-
-        Args:
-            now: in UTC microseconds.
-        """
+        """Merge the rows of all channels into one file if there are many files, unless others write at the moment."""
         if len(self._writer.files()) < FILES_BEFORE_CONDENSING:
             return
         with suppress(TableRefused):
@@ -200,15 +196,15 @@ class Quarantine:
 
 # Rows of ``quarantine``: the first records of each source and kind of reason whole, the others as counts.
 #
-# A version skew refuses every record of every full report, so what is kept must not grow with what is refused. Rows of
-# the newest counts are merged now and then (``condensed``), without changing any sum. Pure: values in, values out.
+# If versions differ, every record of every full report is refused, so the kept rows must not grow with the refused
+# records. Rows with counts are merged now and then (``condensed``), which changes no sum. Pure functions.
 
 
 KEPT_RECORDS: Final = 20
 KEPT_BYTES: Final = 1024 * 1024
-"""Bytes kept of each channel, source and kind of reason; the first record is kept whatever its size."""
+"""Bytes kept by channel, source and kind of reason; the first record is kept whatever its size."""
 KEPT_DAYS: Final = 30
-"""Days that records are kept whole where history is retained for ever; afterwards they are counted."""
+"""Days that records are kept whole if history is retained for ever; afterwards they are counted."""
 SCHEMA: Final = arrow_schema(QUARANTINE)
 _MICROS_PER_DAY: Final = 86_400_000_000
 _ORDER: Final = [("channel", "ascending"), ("source", "ascending"), ("position", "ascending")]
@@ -242,19 +238,15 @@ class ReasonKey(NamedTuple):
 
 
 class KeptRecords:
-    """Number of records of each key that are kept whole, and the time that remains."""
+    """The records of each key that are kept whole: when they were refused, and their bytes."""
 
     def __init__(self, days: int) -> None:
-        """Begin with none.
-
-        Args:
-            days: of history that is retained; 0 for all, then records are kept for ``KEPT_DAYS``.
-        """
+        """Begin with none; ``days`` of history are retained, 0 for all: then records are kept for ``KEPT_DAYS``."""
         self._kept_for = (days or KEPT_DAYS) * _MICROS_PER_DAY
         self._kept: dict[ReasonKey, deque[tuple[int, int]]] = {}
 
     def add(self, key: ReasonKey, refused_at: int, size: int) -> None:
-        """Count a record that is kept: when it was refused, in UTC microseconds, and its bytes."""
+        """Count a record that is kept; ``refused_at`` is in UTC microseconds, ``size`` in bytes."""
         self._kept.setdefault(key, deque()).append((refused_at, size))
 
     def has_room(self, key: ReasonKey, size: int, now: int) -> bool:
@@ -265,12 +257,12 @@ class KeptRecords:
         return not kept or (len(kept) < KEPT_RECORDS and sum(each for _, each in kept) + size <= KEPT_BYTES)
 
     def is_over(self, refused_at: int, now: int) -> bool:
-        """Return whether a record of some time is not to be kept any more."""
+        """Return whether a record is too old to be kept."""
         return refused_at < now - self._kept_for
 
 
 def count_row(key: ReasonKey, position: int, reason: str, records: int, refused_at: int) -> dict[str, Any]:
-    """Make a row that counts records up to a position; reason and time are those of the newest one."""
+    """Make a row that counts records up to a position, with the reason and time of the newest one."""
     return {
         **key._asdict(),
         "position": position,
@@ -283,7 +275,7 @@ def count_row(key: ReasonKey, position: int, reason: str, records: int, refused_
 
 
 def condensed(rows: pa.Table, days: int, now: int) -> pa.Table:
-    """Merge the counts of each key into one, and count what is not to be kept whole any more; sums stay.
+    """Merge the counts of each key into one row, and count records that are no longer kept whole; sums stay.
 
     Args:
         rows: of ``quarantine``.

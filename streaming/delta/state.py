@@ -1,8 +1,8 @@
 """Reads the state: *state = the state tables + the changes after them*.
 
-The job's fold and the exporter's snapshots both start this way, and then apply the changes. Each state table has the
-version of the change log up to which it was computed; the versions differ when the job was killed between two tables.
-So only the changes after its own version are applied to each part. Later rows of a key replace earlier ones.
+The job's fold and the exporter's snapshots both start this way. Each state table has the version of the change log up
+to which it was computed; the versions differ if the job was killed between two tables. So each part gets only the
+changes after its own version. Later rows of a key replace earlier ones.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from streaming.delta.log.positions import StoresTransactions
     from streaming.delta.store.place import Place
 
-# With fewer rows, to choose costs more than to read them all.
+# With fewer rows, choosing the newest costs more than reading them all.
 WORTH_CHOOSING: Final = 500
 Configs = tuple[tuple[ConfigKey, ConfigValue], ...]
 
@@ -48,7 +48,7 @@ class StateHolder(Protocol):
     """Receives a state: ``ReplicationState`` in the job, ``SnapshotDraft`` in the exporter."""
 
     def put_cluster(self, cluster: ClusterState, configs: Configs) -> None:
-        """Set a cluster, and the configured values that its row carries."""
+        """Set a cluster, and the configured values in its row."""
 
     def put_broker(self, broker: BrokerState) -> None:
         """Set a broker."""
@@ -84,18 +84,18 @@ class StateVersions(NamedTuple):
 
 
 def as_of_version(table: StoresTransactions) -> int:
-    """Return the version of ``partition_changes`` up to which a derived table was computed; its commit carries it."""
+    """Return the version of ``partition_changes`` up to which a derived table was computed, as its commit says."""
     version = table.transaction_version(PARTITION_CHANGES.name)
     return BEFORE_FIRST if version is None else int(version)
 
 
 def load_state(directory: Place, holder: TotalsHolder, where: str = ALL) -> StateVersions:
-    """Read the state tables; clusters first, because their rows say which tombstones are dropped.
+    """Read the state tables into a holder; clusters first, because their rows say which tombstones are dropped.
 
     Args:
         directory: of the tables.
-        holder: receives what they hold.
-        where: SQL over ``cluster_id``: the clusters to read.
+        holder: receives the state.
+        where: SQL over ``cluster_id`` that selects clusters.
     """
     clusters, clusters_as_of = _read(directory, CLUSTER_STATE_TABLE, where)
     for cluster, configured in _clusters(clusters, states_of(ClusterState, clusters)):
@@ -129,13 +129,13 @@ def apply_changes(holder: StateHolder, rows: pa.Table, as_of: StateVersions | No
     Args:
         holder: the state before them.
         rows: of any number of versions.
-        as_of: the versions that the holder contains already; None: none of these rows.
+        as_of: the versions that the holder contains already; None if it has none of these rows.
     """
     subjects = set(pc.unique(rows["subject"]).to_pylist())
     for subject, (part, column, cls, apply) in _PARTS.items():
         if subject.value not in subjects:
             continue
-        # Filtering copies rows, and a row has two states of a partition: only what is read of it.
+        # Filtering copies rows, and a row has two states of a partition, so select the columns to read first.
         own = rows.select([name for name in rows.column_names if name in {"version", column, *cls._fields}])
         fresh = own.filter(pc.equal(rows["subject"], subject.value)) if len(subjects) > 1 else own
         apply(holder, fresh if as_of is None else _after(fresh, getattr(as_of, part)))
@@ -218,23 +218,22 @@ def _removals(rows: pa.Table) -> Iterator[tuple[ClusterId, str, BrokerId, str]]:
 _OF_REMOVALS: Final = ("cluster_id", "cluster", "left_isr", "cause")
 
 
-# States as rows, and rows as states: the one encoder and the one decoder of ``contracts.state``.
+# States as rows, and rows as states: the only encoder and decoder of ``contracts.state``.
 #
-# What is written and read of a state is what its class names, so no field can be forgotten on the way: a column that
-# the rows lack is an error, never a silent null. A null reads as the default of its field; without a default the row
-# is damaged.
+# The fields of a class say what is written and read, so no field can be forgotten: a missing column is an error, never
+# a silent null. A null reads as the default of its field; without a default the row is damaged.
 
 
 S = TypeVar("S", bound=tuple[Any, ...])
 
 
 def states_to_arrow(states: Sequence[Any], kind: pa.StructType, **others: Sequence[Any]) -> pa.Array:
-    """Write states as structs, null where there is none.
+    """Write states as structs, null for None.
 
     Args:
         states: of one class, or None.
         kind: the struct; its fields are fields of that class, or named in ``others``.
-        others: a value per state that is there, of fields that its class does not have.
+        others: by field that the class does not have, a value per state that is not None.
     """
     present = [state for state in states if state is not None]
     names = present[0]._fields if present else [field.name for field in kind]
@@ -259,11 +258,11 @@ def states_of(cls: type[S], rows: pa.Table) -> Iterator[S]:
 
 
 def structs_of(cls: type[S], rows: pa.Table, column: str) -> Iterator[S | None]:
-    """Read a struct column as states, None where it is null; the identity of a state stands next to the struct.
+    """Read a struct column as states, None for null; fields that the struct lacks are columns of the rows.
 
     Raises:
         KeyError: neither the struct nor the rows have a field of the class.
-        TableUnreadable: a struct that is there has null where a state must have a value.
+        TableUnreadable: a struct has null where a state must have a value.
     """
     structs = rows.column(column).combine_chunks()
     names: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
@@ -277,11 +276,7 @@ def structs_of(cls: type[S], rows: pa.Table, column: str) -> Iterator[S | None]:
 
 
 def fields_of(cls: type[S], rows: pa.Table, names: Iterable[str]) -> dict[str, list[Any]]:
-    """Read some fields of the states that rows would be, field by field.
-
-    Raises:
-        KeyError: the rows lack a column.
-    """
+    """Read some fields of rows of states, field by field; ``KeyError`` if the rows lack a column."""
     readers, columns = _readers(cls), columns_of(rows, names)
     return {name: readers[name](columns[name]) for name in names}
 
@@ -303,7 +298,7 @@ def _made(cls: Any, columns: Mapping[str, list[Any]]) -> Iterator[Any]:  # noqa:
 
 @cache
 def _readers(cls: Any) -> dict[str, Callable[[list[Any]], list[Any]]]:  # noqa: ANN401 - any of the state classes
-    """Give, per field, what turns the values of its column into those of the field."""
+    """Return, per field, a function that converts the values of its column."""
     hints = get_type_hints(cls)
     defaults = cls._field_defaults
     return {name: _reader(_enum_of(hints[name]), defaults.get(name)) for name in cls._fields}
@@ -321,12 +316,12 @@ def _reader(enum: Any, default: Any) -> Callable[[list[Any]], list[Any]]:  # noq
     return lambda values: [default if value is None else value for value in values] if None in values else values
 
 
-# The columns of a cluster with the values of one configuration each: which, and the field with the value.
+# The columns of a cluster that hold the values of one configuration each: that configuration, and the value's field.
 CONFIG_COLUMNS: Final = {TOPIC_MIN_ISR.name: (MIN_ISR, "min_isr"), DISKLESS_TOPICS.name: (DISKLESS, "is_diskless")}
 
 
 def config_columns(configs: Iterable[tuple[ConfigKey, ConfigValue]]) -> dict[str, list[dict[str, Any]]]:
-    """Write configured values as the structs of each of ``CONFIG_COLUMNS``."""
+    """Write configured values as structs, by column of ``CONFIG_COLUMNS``."""
     rows = list(configs)
     return {
         column: [
@@ -341,7 +336,7 @@ def config_columns(configs: Iterable[tuple[ConfigKey, ConfigValue]]) -> dict[str
 def configs_of(
     cluster_id: ClusterId, columns: Mapping[str, Iterable[Mapping[str, Any]] | None]
 ) -> Iterator[tuple[ConfigKey, ConfigValue]]:
-    """Read the structs of ``CONFIG_COLUMNS`` of one cluster."""
+    """Read the structs in the ``CONFIG_COLUMNS`` of one cluster."""
     for column, (configuration, field) in CONFIG_COLUMNS.items():
         for row in columns[column] or ():
             key = ConfigKey(cluster_id, row["topic"], ConfigOrigin(row["origin"]), configuration)

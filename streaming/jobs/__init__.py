@@ -1,1 +1,1 @@
-"""The Spark queries: rows of the bus in, one commit to the tables per micro-batch. No rule of replication inside."""
+"""The Spark queries: rows of the bus in, one commit to the tables per micro-batch. Contains no rule of replication."""

@@ -59,7 +59,7 @@ class Application:
     """Runs until a stop is requested, or until none of its queries can continue."""
 
     def __init__(self, settings: JobSettings, places: JobLocations, report: Callable[[str], None]) -> None:
-        """Check the places and open the tables, which needs no Spark; nothing runs yet.
+        """Check the places and open the tables, without Spark; nothing runs yet.
 
         Raises:
             TableRefused: a table is not ours, or newer than this program.
@@ -70,7 +70,7 @@ class Application:
         self._bus = places.reader()
         self._stopping = threading.Event()
         make_folder(places.tables)
-        self._flush()  # opening may add columns to them
+        self._flush()  # before opening, which may add columns
         self.queries = tuple(
             SupervisedQuery(name, definition, settings, places, report)
             for name, definition in chosen(settings.queries).items()
@@ -83,16 +83,16 @@ class Application:
         self._server = _server(settings, self)
 
     def start(self, spark: SparkSession) -> None:
-        """Start the queries, one after the other; none once a stop is requested."""
+        """Start the queries, one after the other, until a stop is requested."""
         self._spark = spark
-        register_sources(spark)
+        bus_source.register(spark)
         for query in self.queries:
             if not self._stopping.is_set():
                 query.start(spark)
         self.reporter.start()
 
     def problems(self) -> list[str]:
-        """List what does not run now, one sentence per query."""
+        """List the queries that do not run now, one sentence each."""
         return [problem for query in self.queries if (problem := query.problem)]
 
     def request_stop(self) -> None:
@@ -100,7 +100,7 @@ class Application:
         self._stopping.set()
 
     def progress(self) -> str:
-        """Return one line: what was applied since the start, and how much is not yet; empty before the first batch."""
+        """Return one line with what was applied since the start, and what is not yet; empty before the first batch."""
         totals = [
             f"{query} {observations:,} observations, {changes:,} changes"
             for query, (observations, changes) in sorted(self.metrics.totals.items())
@@ -125,7 +125,7 @@ class Application:
                     show_progress("stopping: each query ends its batch first")
                 self._stop()
         except (Py4JError, ConnectionError) as error:  # from the stop, too, which must not hide that Spark died
-            # Who stops a group of processes, as systemd does, stops Spark's as well: nothing is lost by that.
+            # Stopping a group of processes, as systemd does, stops Spark's as well, which loses nothing.
             if not self._stopping.wait(SECONDS_BETWEEN_CHECKS):
                 self._raise_ended(error)
         if unfinished := [sentence for query in self.queries if (sentence := query.unfinished)]:
@@ -153,7 +153,7 @@ class Application:
                     show_progress(shown := line)
 
     def _flush(self) -> bool:
-        """Flush the tables to the disk; report where that fails, and return whether it did not."""
+        """Flush the tables to the disk; report a failure, and return whether it succeeded."""
         try:
             flush(self._tables, self._flush_bus)
         except (OSError, IsrwatchError) as error:
@@ -170,7 +170,7 @@ class Application:
             self._server.close()
 
     def _stop(self) -> None:
-        """Stop every query, even if stopping another one fails."""
+        """Stop everything, even if stopping one of them fails."""
         failures: list[Exception] = []
         stops: tuple[Callable[[], object], ...] = (
             *(query.stop for query in self.queries),
@@ -217,14 +217,14 @@ def _check_checkpoint(places: JobLocations) -> None:
 
 
 def recover(tables: Place, report: Callable[[str], None]) -> None:
-    """Take back what a power cut, or a copy of a part of the tables, has left of a future that is gone.
+    """Make the tables agree again after a power cut, or after only some of them were restored from a copy.
 
-    Before the tables of a query are locked or opened. A store in which there are none yet proves itself first.
+    Called before the tables of a query are locked or opened. A store without tables is checked first.
 
     Raises:
-        ConfigurationError: the store is none for tables.
-        TableRefused: that must be done, and another job writes the tables.
-        TableUnreadable: a table lacks what had been flushed to the disk.
+        ConfigurationError: the store is not suitable for tables.
+        TableRefused: tables must be changed, and another job writes them.
+        TableUnreadable: a table lacks versions that had been flushed to the disk.
     """
     if not isinstance(tables, Path) and newest_version(tables / PARTITION_CHANGES.name) == BEFORE_FIRST:
         prove_exclusive(tables)
@@ -237,9 +237,8 @@ def recover(tables: Place, report: Callable[[str], None]) -> None:
         report(f"{', '.join(ahead)} were ahead of partition_changes, which is older: they are rolled back to it")
 
 
-# The queries of the job, by name: each is one entry of ``QUERIES``, and runs alone or with the others.
-#
-# A new query is an entry here and a module that applies its micro-batches.
+# The queries of the job, by name: each is one entry of ``QUERIES``, and runs alone or with the others. A new query is
+# an entry here and a module that applies its micro-batches.
 
 
 SAMPLES_TRIGGER_SECONDS: Final = 1.0
@@ -248,11 +247,6 @@ SAMPLES_BATCH_FACTOR: Final = 4
 INCIDENTS_TRIGGER_SECONDS: Final = 1.0
 REPLICATION: Final = "replication"
 INCIDENTS: Final = "incidents"
-
-
-def register_sources(spark: SparkSession) -> None:
-    """Register the stream formats that the queries read with a session."""
-    bus_source.register(spark)
 
 
 def _bus(
@@ -277,9 +271,9 @@ def _bus(
 
 
 def unapplied(channel: Channel, places: JobLocations, progress: BusProgress) -> dict[str, LogPosition]:
-    """Return where to continue in each log: at the last record that was applied, whose end the tables do not know.
+    """Return where to continue in each log: at the last applied record, or at the start of the log if that is later.
 
-    That is behind its begin, but in a log that is not there now: when it comes, it is another one.
+    The tables do not know where that record ends. Missing logs are included: if one appears later, it is another log.
     """
     bus = DirectoryReader(places.bus)
     names = {*bus.logs(channel), *(state.source for state in progress.sources()[0])}
@@ -295,7 +289,7 @@ def unapplied(channel: Channel, places: JobLocations, progress: BusProgress) -> 
 
 
 def shards_fold_incidents(settings: JobSettings, places: JobLocations) -> bool:
-    """Return whether incidents have no query: the shards fold them with the changes that they write."""
+    """Return whether the shards fold incidents with the changes that they write, so that incidents need no query."""
     return places.on_executors and {REPLICATION, INCIDENTS} <= chosen(settings.queries).keys()
 
 
@@ -311,7 +305,7 @@ def _open_replication(places: JobLocations, settings: JobSettings) -> OpenedQuer
     if places.on_executors:
         workers = FoldOnExecutors(settings.projection_seconds)
     else:
-        published = _repeated_blocks(places) if places.kafka is None else None  # only our own source leaves blocks out
+        published = _repeated_blocks(places) if places.kafka is None else None  # only our own source omits blocks
         workers = FoldInDriver(partial(DirectoryReader(places.bus).read, Channel.REPLICATION), published)
     gaps = None
     if shards_fold_incidents(settings, places):
@@ -322,7 +316,7 @@ def _open_replication(places: JobLocations, settings: JobSettings) -> OpenedQuer
 
 
 def _repeated_blocks(places: JobLocations) -> Path:
-    """Return the file by which the driver lets the workers leave blocks out; workers that do not find it read all."""
+    """Return the file with the digests of blocks that workers leave out; without it they read all blocks."""
     return places.checkpoint / "repeated_blocks"
 
 
@@ -338,9 +332,9 @@ def _open_on_same_bus(
     places: JobLocations,
     settings: JobSettings,
 ) -> OpenedQuery:
-    """Open, and go back where a log of the directory is another one than before: it must have what was applied last."""
+    """Open a query, and go back in logs of the directory that do not contain the last applied record."""
     opened = open_query(places, settings)
-    if opened.progress is None or places.kafka is not None:  # records of Kafka say themselves of which log they are
+    if opened.progress is None or places.kafka is not None:  # records in Kafka name their log
         return opened
     bus = DirectoryReader(places.bus)
     before = opened.progress.go_back(bus.logs(channel), partial(bus.last_common, channel))
@@ -373,12 +367,8 @@ QUERIES: Final[dict[str, QueryDefinition]] = {
 
 
 def chosen(names: Iterable[str]) -> dict[str, QueryDefinition]:
-    """Return the queries of these names; all of them if no name is given.
-
-    Raises:
-        ConfigurationError: there is no such query.
-    """
+    """Return the queries with these names, or all if no name is given; ``ConfigurationError`` for an unknown name."""
     selected = set(names) or set(QUERIES)
     for name in sorted(selected - set(QUERIES)):
-        raise ConfigurationError(f"job.queries (--query): there is no query {name!r}; choose of {', '.join(QUERIES)}")
+        raise ConfigurationError(f"job.queries (--query): no query is named {name!r}; use {', '.join(QUERIES)}")
     return {name: definition for name, definition in QUERIES.items() if name in selected}

@@ -1,6 +1,6 @@
-"""The job's own metrics: what Spark reports of each batch, what our stages of it cost, lag and health of each query.
+"""The job's own metrics, in a separate registry: Spark's report of each batch, our stages, lag and health of queries.
 
-In a registry of their own; knows queries, no HTTP.
+Knows queries, no HTTP.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class JobMetrics:
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series per counter, unused
         self.registry = CollectorRegistry()
-        self.registry.register(_NewReports(self))  # the first one, so that the counters behind it are complete
+        self.registry.register(_NewReports(self))  # first, so that the counters after it are complete
         self.totals: dict[str, tuple[int, int]] = {}
         self.queries: dict[str, SupervisedQuery] = {}
         ours: dict[str, Any] = {"registry": self.registry}
@@ -71,7 +71,7 @@ class JobMetrics:
         )  # fmt: skip
 
     def watch(self, queries: Sequence[SupervisedQuery], reporter: Reporter, tables: Place) -> None:
-        """Read the state of these at each scrape, and count what the queries apply."""
+        """Read their state at each scrape, and count the batches of the queries."""
         self.registry.register(_CurrentState(queries, reporter, tables))
         self.queries = {query.name: query for query in queries}
         for query in queries:
@@ -80,7 +80,7 @@ class JobMetrics:
                 counter.labels(query.name)
 
     def applied(self, query: str, applied: BatchResult, stages: Mapping[str, float]) -> None:
-        """Count one batch that a query has applied, and what Spark reported of the batch before it."""
+        """Count a batch that a query has applied, and Spark's report of the batch before it."""
         self.count_report(query)
         for stage, seconds in {**stages, **applied.stages}.items():
             self._stages.labels(query, stage).observe(seconds)
@@ -93,17 +93,14 @@ class JobMetrics:
             self._quarantined.labels(query, reason).inc(count)
 
     def count_report(self, name: str) -> None:
-        """Count what Spark reports of the newest batch of a query, if that is new.
-
-        Asked for once a batch: a listener of Spark would bring it field by field from its Java process.
-        """
+        """Count Spark's report of the newest batch, if it is new; a listener would fetch it field by field."""
         query = self.queries.get(name)
         report = query.new_report() if query is not None else None
         if report is not None:
             self.progressed(name, report.numInputRows, report.processedRowsPerSecond, report.durationMs)
 
     def progressed(self, query: str, rows: int, rate: float, milliseconds: Mapping[str, int]) -> None:
-        """Count one micro-batch as Spark reports it."""
+        """Count a batch as Spark reports it."""
         self._rows.labels(query).inc(rows)
         if rows:
             self._rate.labels(query).set(rate)
@@ -115,13 +112,13 @@ class JobMetrics:
 
 
 class _NewReports(Collector):
-    """Counts the batches that Spark has reported and that are not counted yet, before a scrape reads the counters."""
+    """Counts new reports of Spark before a scrape reads the counters."""
 
     def __init__(self, metrics: JobMetrics) -> None:
         self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
-        """Yield nothing of its own."""
+        """Return no metrics."""
         for name in self._metrics.queries:
             self._metrics.count_report(name)
         return iter(())
@@ -170,9 +167,9 @@ class _CurrentState(Collector):
         return versions
 
 
-# Measures every few seconds how far the job lags behind the bus, for ``source_progress`` and ``/metrics``.
+# The lag of the job behind the bus, measured every few seconds for ``source_progress`` and ``/metrics``.
 #
-# One thread for all queries of this process. It continues while a query is down: that is when the lag matters.
+# One thread does so for all queries of this process, also while a query is down: that is when the lag matters.
 
 
 SECONDS: Final = 5.0
@@ -186,7 +183,7 @@ class LogLag:
     Attributes:
         bus_end: position after its newest record.
         behind_bytes: bytes that are not applied yet.
-        observed_until: newest time that its source reported, microseconds; None before it reported any.
+        observed_until: newest time that its source has reported, in microseconds; None for none.
     """
 
     bus_end: int
@@ -240,7 +237,7 @@ class Reporter(threading.Thread):
         channel, progress = query.definition.channel, query.progress
         if channel is None or progress is None or query.is_superseded:
             return {}  # another job applies the channel now, and reports its own progress
-        offsets = progress.offsets  # before the sources: what stands between both comes again, and changes nothing
+        offsets = progress.offsets  # before the sources: records in between are read again, and change nothing
         states, version = progress.sources()
         state_of = {state.source: state for state in states}
         lags = {

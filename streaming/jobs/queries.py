@@ -1,4 +1,4 @@
-"""The protocols of a query, and one run of it in Spark: a stream in, one callback per micro-batch. No rule inside."""
+"""The protocols of a query, and one run of it in Spark: a stream in, one callback per micro-batch."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ POOL: Final = "spark.scheduler.pool"
 class JobLocations:
     """Locations that the job reads and writes: the bus, the Delta tables and their retention, Spark's checkpoints.
 
-    With ``kafka`` that is the bus, and the folder is the collectors' alone. ``on_executors``: Spark's executors fold,
-    each the clusters of the partitions that it reads; else the driver folds them all.
+    Attributes:
+        kafka: the bus, if it is not the folder.
+        on_executors: Spark's executors fold the clusters of the partitions that they read; else the driver folds all.
     """
 
     bus: Path
@@ -63,22 +64,19 @@ class JobLocations:
 
 
 class JobBus(Protocol):
-    """A bus as the job asks it; the records themselves are read by Spark."""
+    """A bus as the job uses it; Spark reads the records themselves."""
 
     def logs(self, channel: Channel) -> list[str]:
         """List the sources that have a log on a channel, sorted; with Kafka those that were read since the start."""
 
     def bytes_behind(self, channel: Channel, source: str, position: int) -> tuple[int, int]:
-        """Return the end of a log, and how many bytes behind the last applied record there are."""
-
-    def last_common(self, channel: Channel, source: str, applied: LogPosition) -> LogPosition:
-        """Return the last record that a log and who applied it both have."""
+        """Return the end of a log, and the number of bytes after the last applied record."""
 
     def delete_below(self, channel: Channel, source: str, position: int, log_id: int | None = None) -> None:
-        """Delete what was applied of a log."""
+        """Delete the applied part of a log."""
 
     def flush(self, channel: Channel) -> None:
-        """Wait until what the logs hold is on the disk."""
+        """Sync the logs to disk."""
 
 
 class BusProgress(Protocol):
@@ -92,41 +90,37 @@ class BusProgress(Protocol):
         """Return the position of the last applied record of a source, -1 for none."""
 
     def at(self, source: str) -> LogPosition:
-        """Return where the last applied record of a source stands."""
+        """Return where the last applied record of a source is."""
 
     def offset(self, name: str) -> int:
         """Return the offset of the bus that was committed under a name, -1 for none."""
 
     @property
     def offsets(self) -> Mapping[str, int]:
-        """Offsets of the bus by name that are to be stored with the sources."""
+        """Offsets of the bus, by name, to store with the sources."""
 
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
-        """Go back to the last record that both have where a log is another one now; return where those sources were."""
+        """Go back to the last common record of logs that were replaced; return the earlier positions of the sources."""
 
     def sources(self) -> tuple[list[SourceState], int | None]:
-        """Return the state of every source, and the change log version it follows from; None if from none."""
+        """Return the state of every source, and the change log version from which it follows, or None."""
 
 
 class Batch(Protocol):
     """Applies each micro-batch. The only writer of the query's tables."""
 
     def apply(self, rows: Any) -> BatchResult:  # noqa: ANN401 - an Arrow table, or a frame of Spark
-        """Apply rows of the stream; a batch that comes again changes nothing."""
+        """Apply rows of the stream; a repeated batch changes nothing."""
 
     def check_ours(self) -> None:
-        """Check that no other writer has claimed the tables; before they are opened again after a failure.
-
-        Raises:
-            TableRefused: another one has.
-        """
+        """Raise ``TableRefused`` if a later writer has claimed the tables."""
 
 
 class BatchListener(Protocol):
-    """Called for every batch that was applied."""
+    """Called after every batch."""
 
     def __call__(self, query: str, applied: BatchResult, stages: Mapping[str, float]) -> None:
-        """Count a batch; ``stages`` are the seconds of what was done before it was applied."""
+        """Count a batch; ``stages`` are the seconds of the stages before it was applied."""
 
 
 class BackgroundWriter(Protocol):
@@ -134,11 +128,11 @@ class BackgroundWriter(Protocol):
 
     @property
     def seconds(self) -> float:
-        """Seconds that the last round took."""
+        """Duration of the last round."""
 
     @property
     def error(self) -> Exception | None:
-        """Error of the last round; None after a success. It retries by itself, unless it was refused."""
+        """Error of the last round; None after a success. The thread retries, unless it was refused."""
 
     def start(self) -> None:
         """Start the thread."""
@@ -153,10 +147,10 @@ class OpenedQuery:
 
     Attributes:
         batch: applies micro-batches.
-        on_executors: it is given frames of Spark, whose rows stay on executors; else the rows.
-        progress: how far ``batch`` has applied the bus; None: the query reads no bus.
-        background: the writer that runs behind the batches; None: nothing does.
-        notes: what the user should know, one sentence each.
+        on_executors: ``batch`` takes frames of Spark, whose rows stay on executors; else the rows.
+        progress: how far ``batch`` has applied the bus; None if the query reads no bus.
+        background: the writer that runs behind the batches, if any.
+        notes: sentences for the user.
         after: the version of the change log that the tables have applied, if the query follows it.
     """
 
@@ -173,11 +167,11 @@ class QueryDefinition:
     """One query: what it reads, and how its tables are opened.
 
     Attributes:
-        stream: makes the streaming DataFrame of what its tables have not applied yet; None: it follows the change log
-            in a thread of the driver.
-        open: opens the tables that it writes; again after each failure, because what failed may be half done.
+        stream: returns the streaming DataFrame of records that its tables have not applied yet; None if the query
+            follows the change log in a thread of the driver.
+        open: opens its tables; again after each failure, because the failed work may be half done.
         trigger_seconds: pause between micro-batches, 0 for none.
-        channel: the channel of the bus that it reads, and whose applied records it may delete; None: it reads no bus.
+        channel: the channel of the bus that it reads, and whose applied records it may delete; None for no bus.
     """
 
     stream: Callable[[SparkSession, JobLocations, JobSettings, BusProgress | None], DataFrame] | None
@@ -193,14 +187,14 @@ class Run(Protocol):
         """Return why the query does not run; None while it does."""
 
     def new_report(self) -> StreamingQueryProgress | None:
-        """Return what Spark reports of the newest batch, once; None while nothing is new."""
+        """Return Spark's report of the newest batch, once; None while nothing is new."""
 
     def stop(self) -> None:
         """Stop after the batch."""
 
 
 class QueryRun:
-    """One run of a query. A run that ended is replaced by a new one, never restarted."""
+    """One run of a query. A run that has ended is replaced, never restarted."""
 
     def __init__(  # noqa: PLR0913 - what a stream needs, once
         self,
@@ -213,18 +207,19 @@ class QueryRun:
         checkpoint: Path,
         trigger_seconds: float,
     ) -> None:
-        """Start, and wait for the first trigger: Spark gives each new Python reader ten seconds to appear.
+        """Start, and wait for the first trigger, so that queries start one after the other.
 
-        So queries that start at once, on a busy machine, would time out; they start one after the other.
+        Spark gives each new Python reader ten seconds to appear, which may not be enough on a busy machine if all
+        queries start at once.
 
         Args:
             name: of the query, of its scheduler pool, and of its folder in the checkpoint.
             rows: the stream.
             batch: applies its micro-batches.
-            applied: called for every batch that was applied.
-            on_executors: the batch is given frames, else rows.
-            checkpoint: the folder of all checkpoints. What an earlier run left in it is deleted: the tables alone say
-                where reading starts, and an old checkpoint could only name another place.
+            applied: called after every batch.
+            on_executors: the batch takes frames, else rows.
+            checkpoint: the folder of all checkpoints. An earlier one of this query is deleted: only the tables say
+                where reading starts.
             trigger_seconds: pause between micro-batches, 0 for none.
 
         Raises:
@@ -252,10 +247,9 @@ class QueryRun:
             time.sleep(0.02)
 
     def _has_triggered(self) -> bool:
-        """Return whether Spark has made the readers of this stream: only then does the first trigger begin.
+        """Return whether Spark has made the readers of this stream, after which the first trigger begins.
 
-        No listener reports that moment (``onQueryStarted`` comes before the readers). A first trigger that was too
-        short to be seen active has left its progress.
+        No listener reports that moment (``onQueryStarted`` comes earlier). A very short first trigger leaves progress.
         """
         return self._query.status["isTriggerActive"] or self._query.lastProgress is not None
 
@@ -269,7 +263,7 @@ class QueryRun:
             raise
 
     def _outcome(self, frame: DataFrame) -> tuple[BatchResult, dict[str, float]]:
-        """Apply a batch; return what it did, and the seconds of the stages before."""
+        """Apply a batch; return its result, and the seconds of earlier stages."""
         if self._on_executors:
             return self._batch.apply(frame), {}
         began, rows = time.perf_counter(), frame.toArrow()
@@ -290,7 +284,7 @@ class QueryRun:
         return error
 
     def new_report(self) -> StreamingQueryProgress | None:
-        """Return what Spark reports of the newest batch, once; None while nothing is new, and once Spark has ended."""
+        """Return Spark's report of the newest batch, once; None while nothing is new, and once Spark has ended."""
         with self._reporting:
             try:
                 report = self._query.lastProgress
@@ -302,7 +296,7 @@ class QueryRun:
             return report
 
     def stop(self) -> None:
-        """Stop while no batch runs: stopping in the middle of one has overflowed the stack of Spark's own thread."""
+        """Stop between batches: stopping in the middle of one has overflowed the stack of Spark's own thread."""
         deadline = time.monotonic() + SECONDS_TO_FINISH_A_BATCH
         while self._query.isActive and self._query.status["isTriggerActive"] and time.monotonic() < deadline:
             time.sleep(0.005)
@@ -352,12 +346,12 @@ class BatchResult:
 
 
 def summed(results: Sequence[BatchResult]) -> BatchResult:
-    """Return what several parts of a batch did together; the version is that of the last."""
+    """Return the sum of the results of several parts of a batch, with the newest version."""
     reasons, stages = Counter[str](), Counter[str]()
     for each in results:
         reasons.update(each.reasons)
         for stage, seconds in each.stages.items():
-            stages[stage] += seconds  # type: ignore[assignment]  # a Counter adds what is a number
+            stages[stage] += seconds  # type: ignore[assignment]  # a Counter adds any numbers
     return BatchResult(
         observations=sum(each.observations for each in results),
         changes=sum(each.changes for each in results),
@@ -377,7 +371,7 @@ class Stopwatch:
         self.stages: dict[str, float] = {}
 
     def lap(self, stage: str) -> None:
-        """End a stage; the next one begins."""
+        """End a stage, and begin the next one."""
         now = time.perf_counter()
         self.stages[stage] = self.stages.get(stage, 0.0) + now - self._since
         self._since = now
@@ -389,10 +383,10 @@ class Stopwatch:
 
 
 def count_reasons(refused: Iterable[RefusedRecord]) -> Counter[str]:
-    """Count refused records by the kind of their reason."""
+    """Count refused records by kind of reason."""
     return Counter(reason_kind(record.reason) for record in refused)
 
 
 def now() -> Micros:
-    """Return the wall-clock time; only for columns that say when something was written."""
+    """Return the wall-clock time."""
     return Micros(time.time_ns() // 1000)

@@ -1,4 +1,4 @@
-"""The Spark session. What the user configured in Spark wins; ``conf/spark-defaults.conf`` fills the rest.
+"""The Spark session. The user's configuration of Spark takes precedence over ``conf/spark-defaults.conf``.
 
 Knows Spark's configuration and the environment of the process.
 """
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 JAVA_OPTIONS: Final = "spark.driver.defaultJavaOptions"
-# Set in local mode only: a Spark cluster has its own driver addresses, Java options, pages and plans, and object stores
-# have no atomic rename.
+# Set in local mode only: a Spark cluster has its own driver addresses, Java options, web pages and plans, and object
+# stores have no atomic rename.
 LOCAL_ONLY: Final = frozenset({
     "spark.ui.enabled",
     "spark.sql.adaptive.enabled",
@@ -46,7 +46,7 @@ OF_SUBMIT: Final = {
     "--driver-memory": "spark.driver.memory",
     "--driver-java-options": "spark.driver.extraJavaOptions",
 }
-"""Options of spark-submit for what we set, too."""
+"""Options of spark-submit for properties that we set as well."""
 DELTA: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -60,13 +60,13 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
 
     Args:
         app_name: name of the application in Spark, unless ``spark.app.name`` is given.
-        jars: added to the class path; Delta's extension and catalog are enabled when Delta's jars are among them.
-        extra: more configuration of our own; like all of it, overridden by what the user configured in Spark.
+        jars: added to the class path; Delta's extension and catalog are enabled if Delta's jars are among them.
+        extra: more configuration, which the user's overrides.
 
     Raises:
         MissingTool: there is no Java that Spark runs on.
     """
-    # It logs the trace of whatever a batch raises on its way to Spark; the job reports that when the query fails.
+    # py4j logs the trace of each error that a batch raises; the job reports it when the query fails.
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
     given, archived = _given(), tuple[str, ...]()
     if not is_submitted():
@@ -81,12 +81,12 @@ def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[st
 
 
 def is_submitted() -> bool:
-    """Return whether a JVM runs already, which spark-submit or the user has started."""
+    """Return whether spark-submit or the user has already started a JVM."""
     return "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._jvm is not None  # noqa: SLF001 - SparkConf asks the same
 
 
 def _given() -> dict[str, str]:
-    """Return what the user configured in Spark."""
+    """Return the user's configuration of Spark."""
     if is_submitted():
         SparkContext._ensure_initialized()  # noqa: SLF001 - under spark-submit only its JVM knows the command line
         return dict(SparkConf().getAll())
@@ -94,12 +94,12 @@ def _given() -> dict[str, str]:
 
 
 def is_local() -> bool:
-    """Return whether Spark runs, or will run, in the driver alone."""
+    """Return whether Spark runs, or will run, in local mode."""
     return _given().get("spark.master", measured_configuration()["spark.master"]).startswith(_LOCAL)
 
 
 def tasks_at_once(spark: SparkSession) -> int | None:
-    """Return how many tasks an executor runs at once; None where Spark decides, by the cores of its machine."""
+    """Return how many tasks an executor runs at once; None if Spark decides by the cores of its machine."""
     configuration = spark.sparkContext.getConf()
     cores = configuration.get("spark.executor.cores")
     return None if cores is None else int(cores) // int(configuration.get("spark.task.cpus", "1") or 1)
@@ -112,12 +112,12 @@ def end_session(spark: SparkSession) -> None:
 
 
 def java_options(options: str, more: Sequence[str]) -> str:
-    """Return Java options for a property of Spark with more of them, which may contain blanks."""
+    """Add Java options, which may contain blanks, to those of a property of Spark."""
     return " ".join([options, *(f'"{option}"' for option in more)])
 
 
 def spark_archive() -> Path:
-    """Return the path of the archive of Spark's classes (``isrwatch jars fetch`` makes it), whether it exists or not.
+    """Return the path of the archive of Spark's classes, which ``isrwatch jars fetch`` makes and which may not exist.
 
     Raises:
         MissingTool: there is no Java that Spark runs on.
@@ -128,14 +128,14 @@ def spark_archive() -> Path:
 def configuration(
     app_name: str, given: Mapping[str, str], jars: Sequence[Path], extra: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return what to set besides what the user configured."""
+    """Return the configuration to add to the user's."""
     defaults = {**measured_configuration(), "spark.app.name": app_name, **_of_jars(jars), **extra}
     is_local = given.get("spark.master", defaults["spark.master"]).startswith(_LOCAL)
     return {key: value for key, value in defaults.items() if key not in given and (is_local or key not in LOCAL_ONLY)}
 
 
 def measured_configuration() -> dict[str, str]:
-    """Read our reference configuration, which names our configuration of Spark's log and scheduler."""
+    """Read our reference configuration, which refers to our files for Spark's log and scheduler."""
     log4j2 = f"-Dlog4j2.configurationFile={conf_path('log4j2.properties').as_uri()}"
     return {
         **parse_properties(conf_path("spark-defaults.conf").read_text(encoding="utf-8")),
@@ -180,10 +180,10 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _put_on_path_of_workers(spark: SparkSession, package: Path) -> None:
-    """Let Python workers import our code from the zip that this process imports it from, if it does.
+    """Let Python workers import our code from the same zip as this process, if it does.
 
-    Workers get the path of what ``--py-files`` names, but those that plan a stream get it in a folder that Spark never
-    fills (``streaming_job``, PythonStreamingSourceRunner): they would find isrwatch in the current directory only.
+    Workers get the paths of ``--py-files``, but those that plan a stream get them in a folder that Spark never fills
+    (``streaming_job``, PythonStreamingSourceRunner), so they would only find isrwatch in the current directory.
     """
     if package.is_file():
         environment = spark.sparkContext.environment

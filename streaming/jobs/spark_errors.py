@@ -1,4 +1,4 @@
-"""Failures of Spark as one sentence; an error of ours that was raised within a Python worker is found again."""
+"""Failures of Spark as one sentence, or as our own error if a Python worker has raised one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INTERNALS: Final = re.compile(
     r"|(?:\w+\.){2,}\w+(?:Error|Exception): "
     r"| SQLSTATE: \w+$"
 )
-"""Text that Spark writes around a cause: queries by their ids, tasks, classes of Java."""
+"""Text that Spark writes around a cause: ids of queries, tasks, Java classes."""
 OUR_ERROR: Final = re.compile(r"^\W*streaming\.(?:\w+\.)+(?P<name>[A-Z]\w+): (?P<sentence>.+)$", re.MULTILINE)
 
 
@@ -25,17 +25,17 @@ class SparkEnded(IsrwatchError):
 
 
 def spark_failure(error: BaseException) -> IsrwatchError:
-    """Return what Spark failed with; an error of ours, raised within a Python worker, is not Spark's."""
+    """Return the failure of Spark, or our own error that a Python worker has raised."""
     if is_disk_full(error):
-        return IsrwatchError("a disk is full, that of the checkpoint or of Spark's temporary files; free space")
+        return IsrwatchError("the disk of the checkpoint or of Spark's temporary files is full; free space")
     if (ours := _our_error_in(str(error))) is None:
         return SparkEnded(sentence_of(error))
-    # Of all errors in a worker only this one must not lose its class: no restart fixes it.
+    # Only this error must keep its class: no restart fixes it.
     return (NewerFormat if ours["name"] == NewerFormat.__name__ else IsrwatchError)(sentence_of(error))
 
 
 def sentence_of(error: BaseException) -> str:
-    r"""Return an error in one sentence: our own where it is one of ours, even from within a Python worker of Spark.
+    r"""Return an error in one sentence; for our own errors, even in a Python worker of Spark, it is their sentence.
 
     >>> sentence_of(RuntimeError("[FAILED] Traceback: ...\nstreaming.errors.IsrwatchError: it was cut\n at Spark"))
     'it was cut'
@@ -49,14 +49,14 @@ def sentence_of(error: BaseException) -> str:
 
 
 def _cause_in(text: str) -> str:
-    """Return the cause without what Spark writes around it; of an error within a Python worker the line of Python."""
+    """Return the cause without Spark's text around it; for an error in a Python worker, Python's line."""
     of_python, _, _ = text.partition("Traceback (most recent call last)")[2].partition("\n\tat ")
     first = next(reversed(_RAISED.findall(of_python)), None) or text.partition("\n")[0]
     return _INTERNALS.sub("", first).strip(" .;")
 
 
 def trace_of(error: BaseException) -> str:
-    """Return where an error came from; empty for an error of ours, whose sentence says all that helps."""
+    """Return the traceback of an error; empty for our own errors, whose sentence is enough."""
     if isinstance(error, IsrwatchError) and not isinstance(error, SparkEnded):
         return ""
     return "".join(traceback.format_exception(error)).strip()

@@ -1,8 +1,7 @@
-"""Supervision of one query: after a failure its tables are opened again and it is restarted, after a growing pause.
+"""Supervision of one query: after a failure and a growing pause its tables are opened again, and it is restarted.
 
-What no restart can fix stops it for good: another writer of its tables, records of a newer format on the bus, a wrong
-configuration, a broken invariant.
-Knows queries and time, nothing of what they do.
+A failure that no restart can fix stops it for good: another writer of its tables, records of a newer format on the bus,
+a wrong configuration, a broken invariant. Knows queries and time, but not what queries do.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ class SupervisedQuery:
 
     Attributes:
         name: of the query.
-        batch: what it does; another one after each restart.
-        progress: how far it has applied the bus; None: it reads no bus. Another one after each restart.
-        restarts: how often it was started again.
-        last_error: the newest failure in one sentence; it stays after the query has recovered.
-        applied: called for every batch that was applied.
-        background: the writer that runs behind its batches, if anything does.
+        batch: applies its micro-batches; replaced at each restart.
+        progress: how far it has applied the bus, None if it reads no bus; replaced at each restart.
+        restarts: number of restarts.
+        last_error: the newest failure in one sentence, even after the query has recovered.
+        applied: called after every batch.
+        background: the writer that runs behind its batches, if any.
         is_lost: it has stopped for good.
         is_superseded: it has stopped for good because another job writes its tables.
     """
@@ -60,14 +59,7 @@ class SupervisedQuery:
         places: JobLocations,
         report: Callable[[str], None],
     ) -> None:
-        """Open the tables of a query; nothing runs yet.
-
-        Args:
-            name: of the query.
-            definition: its stream, its trigger and how its tables are opened.
-            settings: of the job.
-            places: where the bus, the tables and the checkpoints are.
-            report: shows one sentence to the user.
+        """Open the tables of a query; nothing runs yet. ``report`` shows one sentence to the user.
 
         Raises:
             TableRefused: a table is not ours, or newer than this program.
@@ -97,14 +89,18 @@ class SupervisedQuery:
     @property
     def is_up(self) -> bool:
         """True if it runs, and the last round of its background writer succeeded."""
-        return self._run is not None and (self.background is None or self.background.error is None)
+        return self._run is not None and self._background_error is None
+
+    @property
+    def _background_error(self) -> Exception | None:
+        return None if self.background is None else self.background.error
 
     @property
     def problem(self) -> str | None:
         """Present problem, in one sentence; None without one."""
         if self._run is None:
             return f"the query {self.name} is down: {self.last_error or 'it has not started yet'}"
-        behind = self.background.error if self.background is not None else None
+        behind = self._background_error
         return None if behind is None else f"the tables derived by the query {self.name} are not written: {behind}"
 
     @property
@@ -112,24 +108,23 @@ class SupervisedQuery:
         """Unfinished work, in one sentence; None for nothing."""
         if self.is_lost:
             return f"the query {self.name} was stopped by: {self.last_error}"
-        behind = self.background.error if self.background is not None else None
-        if behind is not None:
-            return f"the tables derived by the query {self.name} lag; the next start writes the rest: {behind}"
+        if (behind := self._background_error) is not None:
+            return f"the tables derived by the query {self.name} lag behind; the next start updates them: {behind}"
         return None
 
     def new_report(self) -> StreamingQueryProgress | None:
-        """Return what Spark reports of the newest batch, once; None while nothing is new."""
+        """Return Spark's report of the newest batch, once; None while nothing is new."""
         return None if self._run is None else self._run.new_report()
 
     def start(self, spark: SparkSession) -> None:
-        """Start the query and its background writer; a start that Spark or the bus fails is retried later."""
+        """Start the query and its background writer; if Spark or the bus fails, a later check retries."""
         try:
             self._start(spark)
         except (SparkEnded, ConnectionRefused) as error:
             self._fail(error)
 
     def _start(self, spark: SparkSession) -> None:
-        self._applied_before = {}  # its last batch may have been applied partly, and is read from the bus again
+        self._applied_before = {}  # its last batch may be applied in part, and must be read from the bus again
         self._run = self._new_run(spark)
         self._began = time.monotonic()
         if self.background is not None:
@@ -142,7 +137,7 @@ class SupervisedQuery:
             return ChangesRun(self.name, path, self._after, self.batch, self.applied, trigger_seconds=pause)
         try:
             rows = self.definition.stream(spark, self._places, self._settings, self.progress)
-        except PySparkException as error:  # it starts a Python worker to ask for the schema
+        except PySparkException as error:  # Spark starts a Python worker to get the schema
             raise spark_failure(error) from error
         return QueryRun(
             self.name,
@@ -162,8 +157,8 @@ class SupervisedQuery:
             if time.monotonic() >= self._again_at:
                 self._start_again(spark)
             return
-        # The background writer retries by itself. Only what no retry can fix ends the query that it follows.
-        behind = self.background.error if self.background is not None else None
+        # The background writer retries by itself. Only an error that no retry can fix ends its query.
+        behind = self._background_error
         failure = self._run.failure() or (behind if isinstance(behind, NOT_RETRIED) else None)
         if failure is not None:
             self._fail(failure)
@@ -174,12 +169,12 @@ class SupervisedQuery:
     def _start_again(self, spark: SparkSession) -> None:
         self.restarts += 1
         try:
-            self.batch.check_ours()  # before opening takes the next generation: a job that came later keeps the tables
+            self.batch.check_ours()  # before opening takes the next generation: a later job keeps the tables
             self._open()
             self._start(spark)
         except Py4JNetworkError:  # Spark itself is gone: nothing can be restarted
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other queries continue
+        except Exception as error:  # noqa: BLE001 - the other queries continue after any error
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
@@ -198,7 +193,7 @@ class SupervisedQuery:
         self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
 
     def _write_trace(self, sentence: str, trace: str) -> None:
-        """Write where the newest failure came from into a file; report that once for each failure of its kind."""
+        """Write the traceback of the newest failure into a file; report the file once per kind of failure."""
         if not trace:
             return
         path = self._places.checkpoint / f"{self.name}-failure.txt"
@@ -212,9 +207,9 @@ class SupervisedQuery:
             self._report(f"where that came from is in {path}")
 
     def delete_applied(self, bus: JobBus) -> None:
-        """Delete from the bus what was applied at the previous call already.
+        """Delete from the bus the records that were already applied at the previous call.
 
-        Not what was applied since: a batch that fails is planned again, and must be able to read it.
+        Later ones stay: a batch that fails is planned again, and must be able to read them.
         """
         if self.definition.channel is None or self.progress is None:
             return

@@ -26,12 +26,13 @@ from streaming.bus.segments import folder_of, segment_name
 from streaming.contracts.codec import encode
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK, BrokerOffsetsObserved
-from streaming.jobs.application import QUERIES, register_sources
+from streaming.jobs.application import QUERIES
 from streaming.jobs.driver import samples
 from streaming.jobs.queries import JobLocations, QueryRun
 from streaming.jobs.session import build_session
 from streaming.jobs.shards.sample_rows import read_samples
 from streaming.jobs.shards.samples import SampleBatch
+from streaming.jobs.streams import bus_source
 from streaming.jobs.streams.bus_source import arrow_batches
 from streaming.settings import JobSettings
 from tests.benchmarks._cluster import SEGMENT_BYTES, Topics
@@ -226,7 +227,7 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, nargs="+", default=[100_000, 1_000_000])
     arguments = parser.parse_args()
     spark = build_session("offsets benchmark")
-    register_sources(spark)
+    bus_source.register(spark)
     for replicas in arguments.replicas:
         with tempfile.TemporaryDirectory() as directory:
             measure(spark, replicas, Path(directory))

@@ -182,7 +182,7 @@ STORES = ["s3://b/x", "gs://b/x", "abfss://c@account.dfs.core.windows.net/x"]
     ("options", "sentence"),
     [
         ({"nonsense": "1"}, r"^tables\.storage: .*'nonsense' is not valid"),
-        ({"retry_timeout": "soon"}, r"'soon' is no duration such as 20s; see tables\.storage$"),
+        ({"retry_timeout": "soon"}, r"'soon' is not a duration such as 20s; see tables\.storage$"),
     ],
 )
 def test_an_option_that_a_store_does_not_have_is_refused(url: str, options: dict[str, str], sentence: str) -> None:

@@ -12,7 +12,7 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.changes.tombstones import without_expired
 from streaming.contracts.observations import Observation
-from streaming.delta.changes.log import NOTHING_APPLIED, UNCOMMITTED, ChangeLog, changes_to_arrow
+from streaming.delta.changes.log import UNCOMMITTED, ChangeLog, changes_to_arrow
 from streaming.delta.changes.reader import rows_between
 from streaming.delta.log.queries import query
 from streaming.delta.log.table_log import actions_of
@@ -48,7 +48,7 @@ def changed() -> tuple[ReplicationState, pa.Table]:
 def test_a_commit_carries_the_changes_and_the_position_of_every_source(tmp_path: Path) -> None:
     _, rows = changed()
     log = ChangeLog(tmp_path)
-    assert log.position("a") == NOTHING_APPLIED
+    assert log.position("a") == -1
     version = log.commit(rows, {"a": 17, "b": 4})
     again = ChangeLog(tmp_path)
     assert (again.version, again.position("a"), again.position("b")) == (version, 17, 4)

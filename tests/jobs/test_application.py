@@ -45,7 +45,7 @@ def test_only_the_wanted_queries_are_opened(places: JobLocations) -> None:
 
 
 def test_a_query_that_does_not_exist_is_refused_by_name(places: JobLocations) -> None:
-    with pytest.raises(ConfigurationError, match="there is no query 'dreams'; choose of replication, samples"):
+    with pytest.raises(ConfigurationError, match="no query is named 'dreams'; use replication, samples"):
         Application(JobSettings(listen="", queries=("dreams",)), places, print)
 
 

@@ -16,10 +16,11 @@ from streaming.contracts.codec import encode
 from streaming.contracts.observations import SCHEMA_VERSION, Channel
 from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
 from streaming.errors import NewerFormat
-from streaming.jobs.application import QUERIES, register_sources
+from streaming.jobs.application import QUERIES
 from streaming.jobs.queries import JobLocations
 from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.shards.samples import SampleBatch
+from streaming.jobs.streams import bus_source
 from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
@@ -115,7 +116,7 @@ def test_a_damaged_record_is_quarantined_whatever_its_bytes_say(tmp_path: Path) 
 @pytest.mark.parametrize("channel", Channel)
 def test_a_query_that_meets_a_newer_one_stops(spark: SparkSession, places: JobLocations, channel: Channel) -> None:
     story = story_of(channel)
-    register_sources(spark)
+    bus_source.register(spark)
     reports: list[str] = []
     settings = JobSettings(listen="")
     with closing(DirectoryPublisher(places.bus, segment_bytes=100_000)) as publisher:

@@ -1,9 +1,9 @@
 """The offsets of a job in the topics of the bus, and how far it is behind.
 
-The tables hold what was applied as a position of each log: that decides (``jobs.shards``). Next to it they hold an
-offset of each partition, which only says where reading continues. Its name contains the id of the topic, so of a topic
-that was created again there is none, and it is read from its beginning. Where the record of an offset is deleted,
-reading continues at the oldest one: what is between is missing in the numbers of the logs, and so recorded as missed.
+The tables hold the applied position of each log, and that alone decides what is new (``jobs.shards``). They also hold
+an offset per partition, which only says where reading continues. Its name contains the id of the topic, so a topic that
+was created again has none and is read from its beginning. If the record at an offset was deleted, reading continues at
+the oldest one: the gap in the sequence numbers of the logs is then recorded as missed.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _FRESH_SECONDS: Final = 1.0
 
 
 def offset_name(topic: str, identity: str, partition: int) -> str:
-    """Return the name under which the tables hold the offset of a partition."""
+    """Return the name under which the tables store the offset of a partition."""
     return f"kafka/{topic}/{identity}/{partition}"
 
 
 def _offsets(admin: Any, asked_for: Mapping[TopicPartition, OffsetSpec]) -> dict[int, int]:  # noqa: ANN401 - as its stubs
-    """Return the offset of each partition. The stubs of the client do not know all of this."""
+    """Return the offset of each partition."""
     asked = admin.list_offsets(asked_for, request_timeout=SECONDS)
     return {at.partition: future.result().offset for at, future in asked.items()}
 
@@ -53,7 +53,7 @@ class TopicOffsets(NamedTuple):
 
 
 class Consumed(NamedTuple):
-    """The end of one log for a batch: its partition, and the end of its newest record."""
+    """Progress of a batch in one log: its partition, and the end of the newest record."""
 
     partition: int
     end: int
@@ -61,7 +61,7 @@ class Consumed(NamedTuple):
 
 @dataclass(slots=True)
 class _ChannelReading:
-    """Progress of a channel: logs, next offset of each partition, records and bytes; and what is there."""
+    """Progress of a channel: logs, next offset of each partition, records and bytes read; and the topic's offsets."""
 
     logs: dict[str, Consumed] = field(default_factory=dict)
     offsets: dict[int, int] = field(default_factory=dict)
@@ -74,14 +74,14 @@ class _ChannelReading:
 
 
 class KafkaReader:
-    """The bus as a job sees it, besides the records, which Spark reads. Safe for several threads.
+    """The bus as a job sees it, except for the records, which Spark reads. Safe for several threads.
 
     Args:
         settings: with their secrets.
         report: takes one sentence for the user.
 
     Attributes:
-        left: the log ids of logs that were left because another one of their source came.
+        left: by channel and source, the log ids of logs that another log of the same source has replaced.
     """
 
     def __init__(self, settings: KafkaBusSettings, report: Callable[[str], None] = lambda _: None) -> None:
@@ -97,11 +97,11 @@ class KafkaReader:
         return self._admin
 
     def start(self, channel: Channel, stored: Callable[[str], int]) -> dict[int, int]:
-        """Return the offset of each partition where a query begins; create the topics where they are missing.
+        """Return the offset of each partition where a query begins; create missing topics.
 
         Args:
-            channel: that it reads.
-            stored: the offset that the tables hold under a name, -1 for none.
+            channel: that the query reads.
+            stored: returns the offset that the tables hold under a name, -1 for none.
 
         Raises:
             ConnectionRefused: the bus does not answer, or there is no topic.
@@ -132,11 +132,7 @@ class KafkaReader:
         return starts
 
     def look(self, channel: Channel) -> TopicOffsets:
-        """Ask for the offsets of a topic.
-
-        Raises:
-            ConnectionRefused: the bus does not answer.
-        """
+        """Ask for the offsets of a topic; ``ConnectionRefused`` if the bus does not answer."""
         admin, topic = self._client(), topic_of(self.settings, channel)
         try:
             described = admin.describe_topics(TopicCollection([topic]), request_timeout=SECONDS)[topic].result()
@@ -154,11 +150,7 @@ class KafkaReader:
         return self._channels.setdefault(channel, _ChannelReading()).identity
 
     def check_same(self, channel: Channel) -> None:
-        """Refuse to continue with a topic that was created again since its query began: its offsets began again.
-
-        Raises:
-            IsrwatchError: it was.
-        """
+        """Raise ``IsrwatchError`` if the topic was created again since its query began: its offsets restarted."""
         if self._channels.setdefault(channel, _ChannelReading()).is_other:
             raise IsrwatchError(
                 f"the topic {topic_of(self.settings, channel)} of the bus was created again: it is read from its "
@@ -168,7 +160,7 @@ class KafkaReader:
     def note(
         self, channel: Channel, logs: Mapping[str, Consumed], offsets: Mapping[int, int], records: int, size: int
     ) -> None:
-        """Note what a batch has applied: logs, next offsets, and how many records and bytes."""
+        """Record what a batch has applied: logs, next offsets, and how many records and bytes."""
         with self._lock:
             reading = self._channels.setdefault(channel, _ChannelReading())
             reading.logs.update(logs)
@@ -176,14 +168,14 @@ class KafkaReader:
             reading.records, reading.size = reading.records + records, reading.size + size
 
     def leave(self, channel: Channel, source: str, before: Iterable[int], at: LogPosition, runs: Iterable[int]) -> None:
-        """Leave a log because the record of another one of its source came.
+        """Leave a log because a record of another log of the same source arrived.
 
         Args:
             channel: of the log.
             source: of the log.
-            before: the log ids of the runs that were read of it.
-            at: where the last applied record stands.
-            runs: those of the other log.
+            before: the log ids of the runs that were read.
+            at: where the last applied record is.
+            runs: the log ids of the other log's runs.
         """
         left = {*before, *([] if at.log_id is None else [at.log_id])}
         self.left[channel, source] |= left - set(runs)
@@ -193,7 +185,7 @@ class KafkaReader:
         )
 
     def report_two(self, channel: Channel, source: str, log_id: int | None) -> None:
-        """Report, once, that records of a log come that was left: two collectors ship it."""
+        """Report, once, that records of a log that was left still arrive: two collectors ship it."""
         if (channel, source, log_id) not in self._reported:
             self._reported.add((channel, source, log_id))
             self.report(
@@ -202,15 +194,15 @@ class KafkaReader:
             )
 
     def logs(self, channel: Channel) -> list[str]:
-        """List the sources of which a record was read since the start, sorted."""
+        """List the sources with a record that was read since the start, sorted."""
         with self._lock:
             return sorted(self._channels.setdefault(channel, _ChannelReading()).logs)
 
     def bytes_behind(self, channel: Channel, source: str, position: int) -> tuple[int, int]:  # noqa: ARG002 - of the protocol
-        """Return the end of what was read of a log, and about how many bytes of its partition were not read yet.
+        """Return the end of what was read of a log, and an estimate of the unread bytes of its partition.
 
-        A partition says how many records it has: each counts as the mean of those that were read. Others than those of
-        this log are among them. While the bus does not answer it is as it was.
+        The estimate counts every unread record, other logs included, as large as the mean of those that were read.
+        While the bus does not answer, the last one stands.
         """
         with self._lock:
             reading = self._channels[channel]
@@ -231,15 +223,11 @@ class KafkaReader:
         reading.is_other |= bool(reading.identity) and reading.latest.identity != reading.identity
 
     def has_records(self, channel: Channel) -> bool:
-        """Return whether anything was ever shipped to the topic of a channel."""
+        """Return whether the topic of a channel has ever had a record."""
         return any(self.look(channel).ends.values())
 
-    def last_common(self, channel: Channel, source: str, applied: LogPosition) -> LogPosition:  # noqa: ARG002 - of the protocol
-        """Return what was applied: whether a log is another one now, its next record says (``jobs.shards``)."""
-        return applied
-
     def delete_below(self, channel: Channel, source: str, position: int, log_id: int | None = None) -> None:
-        """Delete nothing: the retention of the topics does."""
+        """Do nothing: the topics have a retention."""
 
     def flush(self, channel: Channel) -> None:
-        """Wait for nothing: what the brokers have acknowledged is theirs to keep."""
+        """Do nothing: brokers keep what they have acknowledged."""

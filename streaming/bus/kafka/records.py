@@ -1,16 +1,16 @@
-"""One record of the bus in Kafka: the payload as it is, and in headers what the directory says by its place.
+"""One record of the bus in Kafka: the unchanged payload, and in headers what its place in the directory says.
 
     key        cluster id
-    source     whose log it is of
-    position   where the record begins in its log, and ``end`` behind it
-    log_id     of the run of its collector that wrote it
-    runs       the log ids of that log that its shipper knows, oldest first: who has applied a record of one of them has
-               applied a part of this very log
-    damage     only where the payload is none: bytes that are damaged, or the begin of a record that is too large
+    source     the source of the log
+    position   where the record begins in its log, and ``end`` where it ends
+    log_id     of the collector run that wrote it
+    runs       the log ids of this log that its shipper knows, oldest first: a reader that has applied a record of one
+               of them has applied a part of this log
+    damage     only if the payload is no record: damaged bytes, or the start of a record that is too large
 
-A log stands in one partition, whatever the topic: the job recognises what it has applied by its position in the log, so
-a record that another partition delivers late would be taken for one that was applied. That is why samples are not
-spread by broker: the samples of all brokers are one log. Invariant: tests/bus/test_kafka_records.py.
+All of a log is in one partition: the job recognises what it has applied by its position in the log, so it would take a
+record that another partition delivers late for one that was applied. That is why samples are not spread by broker: the
+samples of all brokers are one log. Invariant: tests/bus/test_kafka_records.py.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ RUNS: Final = "runs"
 DAMAGE: Final = "damage"
 MOST_RUNS: Final = 32
 KEPT_BYTES: Final = 1024
-"""Bytes of a record that is too large that are shipped in its place."""
-_OVERHEAD: Final = 512  # of a record batch and its fields, headers and key aside
+"""Bytes that are shipped of a record that is too large."""
+_OVERHEAD: Final = 512  # of a record batch and its fields, without headers and key
 
 _CLUSTER_ID: Final = re.compile(rb'"cluster_id":"([^"\\]+)"')
 _COLLECTED_AT: Final = re.compile(rb'"collected_at":(\d+)')
 
 
 class LogRecord(NamedTuple):
-    """One piece of a log that is shipped: a record, or one piece of damage.
+    """One piece of a log that is shipped: a record, or damaged bytes.
 
     Attributes:
         position: where it begins in its log.
-        end: where it ends there.
+        end: where it ends in its log.
         log_id: of the run that wrote it.
         payload: the bytes.
-        damage: what is wrong with them; None for a record.
+        damage: what is wrong with the bytes; None for a record.
     """
 
     position: int
@@ -67,10 +67,10 @@ def topic_of(settings: KafkaBusSettings, channel: Channel) -> str:
 
 
 def record_of(item: BusFrame | DamagedRange, log_id: int, limit: int) -> LogRecord:
-    """Return what is shipped for a record of the directory, in at most ``limit`` bytes with its headers.
+    """Return what is shipped for a record of the directory, in at most ``limit`` bytes including headers.
 
-    What is too large is cut, and becomes damage that says so: the job puts it into quarantine and notices from the
-    numbers that one observation is missing. So no record stops its log.
+    A record that is too large is cut and marked as damaged, so that it does not stop its log: the job quarantines it,
+    and notices from the sequence numbers that one observation is missing.
     """
     if isinstance(item, DamagedRange):
         raw = item.raw[: max(limit - _OVERHEAD, 0)]
@@ -97,21 +97,18 @@ def headers_of(source: str, record: LogRecord, runs: Sequence[int]) -> list[tupl
 
 
 def cluster_id_in(payloads: Iterable[bytes]) -> str | None:
-    """Return the cluster that the first observation among payloads is of; None where there is none."""
+    """Return the cluster id of the first observation among payloads; None if there is no observation."""
     return next((match[1].decode() for payload in payloads if (match := _CLUSTER_ID.search(payload))), None)
 
 
 def collected_at(payload: bytes) -> int | None:
-    """Return when an observation was collected, microseconds; None for what is none."""
+    """Return when an observation was collected, in microseconds; None for other bytes."""
     match = _COLLECTED_AT.search(payload)
     return None if match is None else int(match[1])
 
 
 def key_of(source: str, cluster_id: str | None) -> str:
-    """Return the key of a log's records: its cluster, so a partition has whole clusters.
-
-    Of a log without any observation its source stands for the cluster.
-    """
+    """Return the key of a log's records: its cluster, so a partition has whole clusters; without one, its source."""
     return cluster_id or source
 
 

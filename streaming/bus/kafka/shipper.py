@@ -1,36 +1,37 @@
-"""Forwards what the logs of a collector's directory hold to the topics of the bus, and deletes it there afterwards."""
+"""Ships the logs of a collector's directory to the topics of the bus, then deletes them from the directory."""
 
 # Theory of operation
 #
-# The collector writes its directory as ever, and knows nothing of Kafka. A shipper reads each log from where it has
-# shipped it to, as the job does without Kafka, and sends a record for each record. So back-pressure, the bound of the
-# directory (``bus.max_bytes``), what is deleted there unread, and how that is told, are one code for both forms.
+# The collector writes its directory as usual, and knows nothing of Kafka. A shipper reads each log from the position up
+# to which it was shipped, just as the job does without Kafka, and sends one Kafka record per log record. So the same
+# code handles back-pressure, the limit of the directory (``bus.max_bytes``), and the deletion and reporting of unread
+# segments, with Kafka and without.
 #
-# A *round* takes a few megabytes of every log with news, sends them, and waits until the brokers have acknowledged all
-# of them (``acks=all`` by an idempotent producer, so in order). Only then the position moves, is written to
-# ``shipped.json``, and whole segments below it are deleted. A round that failed is sent again, as a whole, by a new
-# producer. What comes twice by that, by a kill, or by a ``shipped.json`` that is older than the truth, changes nothing:
-# the job has applied what stands at a position of a log only once.
+# A *round* takes a few megabytes of every log with new records, sends them, and waits until the brokers have
+# acknowledged all of them (``acks=all`` by an idempotent producer, so in order). Only then does the position move, is
+# written to ``shipped.json``, and whole segments below it are deleted. A new producer sends a failed round again, as a
+# whole. Records that arrive twice because of that, a kill, or an outdated ``shipped.json`` change nothing: the job
+# applies each position of a log only once.
 #
-# What is shipped is on the disk first (``sync``): a power cut never takes back from a log what the bus has of it.
+# The shipper syncs a segment to disk before it ships it, so a power cut never takes from a log what the bus has of it.
 #
-# A log that is another one. The directory says whether a log still contains the record that was shipped last
-# (``DirectoryReader.last_common``). If not, it was replaced, restored, or cut: it is shipped from its beginning, and
-# its records no longer name the runs from before, by which the job sees that the log is another one. A topic with
-# another id was created again: everything that the directory still has is shipped again.
+# A replaced log. The directory says whether a log still contains the record that was shipped last
+# (``DirectoryReader.last_common``). If not, the log was replaced, restored, or cut: it is shipped from its beginning,
+# and its records no longer name the earlier runs, which is how the job recognises another log. A topic with another id
+# was created again: everything that the directory still has is shipped again.
 #
-# Two shippers. Of one directory only one process is the shipper (``lock``); another one waits for its turn. Two
-# directories whose collectors have one name are noticed by the job, from log ids that alternate (``jobs.shards``), not
-# fenced by a transactional id: by ``python -m tests.benchmarks.bus_fencing`` a round of one record takes 2.5 and 3.5 ms
-# with the idempotent producer, and 12.8 and 41.9 ms in a transaction (two runs on two cores under load 8, three
-# brokers; of 20 records 1.7 and 2.8, and 6.8 and 33.7 ms), while an idle producer takes 0.0006 cores either way. That
-# is more than the 10 ms that fencing is worth; and two collectors that fence each other would both be silent half of
-# the time, where one that is refused leaves the other one whole.
+# Two shippers. A directory has one shipper process (``lock``); others wait for their turn. Two directories whose
+# collectors have the same name are noticed by the job, from alternating log ids (``jobs.shards.kafka_rows``), rather
+# than fenced by a transactional id: by ``python -m tests.benchmarks.bus_fencing`` a round of one record takes 2.5 and
+# 3.5 ms with the idempotent producer, and 12.8 and 41.9 ms in a transaction (two runs on two cores under load 8, three
+# brokers; 20 records take 1.7 and 2.8, and 6.8 and 33.7 ms), while an idle producer takes 0.0006 cores either way. That
+# is more than the 10 ms that fencing is worth; and two collectors that fence each other would each be silent half of
+# the time, whereas refusing one leaves the other complete.
 #
 # Invariants
-#   1. Nothing is deleted that is not acknowledged. tests/bus/test_shipper.py.
-#   2. Whatever is killed, each record of a log comes at least once, and the first time in order. The same file.
-#   3. No record stops its log: what is too large is cut (``records.record_of``). The same file.
+#   1. The shipper deletes only what the brokers have acknowledged. tests/bus/test_shipper.py.
+#   2. Whatever is killed, each record of a log arrives at least once, and the first time in order. The same file.
+#   3. No record stops its log: one that is too large is cut (``records.record_of``). The same file.
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ import json
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -101,10 +102,10 @@ class Shipped:
 
     Attributes:
         last: position of the last record that was shipped, -1 for none.
-        end: position behind it, where the next round begins.
+        end: position after it, where the next round begins.
         log_id: of the run that wrote it; None for none.
-        runs: the log ids before that, oldest first, of which the directory may have nothing any more.
-        partition: the one of its topic where all of it stands; None before the first record.
+        runs: the earlier log ids, oldest first; the directory may have no segment of them any more.
+        partition: where all of the log is; None before the first record.
         key: of its records.
     """
 
@@ -118,14 +119,14 @@ class Shipped:
 
 @dataclass(slots=True)
 class ShipperCounts:
-    """Counts of a shipper since its start, and of what waits.
+    """Counts of a shipper since its start, and of waiting records.
 
     Attributes:
         records: shipped since the start.
-        cut: how many of them were too large, and cut.
-        lost_bytes: bytes that the directory deleted at its bound before they were shipped.
-        waiting: bytes of each log that are not shipped.
-        oldest: when the oldest record of each log that waits was collected, microseconds.
+        cut: how many of them were cut because they were too large.
+        lost_bytes: bytes that the directory deleted at its limit before they were shipped.
+        waiting: bytes of each log that are not shipped yet.
+        oldest: when the oldest waiting record of each log was collected, in microseconds.
         error: the newest failure, in one sentence; None once a round has succeeded.
     """
 
@@ -148,13 +149,13 @@ class Shipper:
         *,
         delivery_seconds: float = 15.0,
     ) -> None:
-        """Read how far was shipped; nothing is connected yet.
+        """Connect to nothing yet.
 
         Args:
             directory: the bus of the collector.
             settings: with their secrets.
             report: takes one line for the user.
-            delivery_seconds: how long a round may take before it counts as failed, and is sent again.
+            delivery_seconds: how long a round may take before it counts as failed and is sent again.
         """
         self._directory, self._settings, self._report = directory, settings, report
         self._delivery_seconds = delivery_seconds
@@ -175,11 +176,11 @@ class Shipper:
 
     @property
     def positions(self) -> dict[Log, int]:
-        """Progress of each log: the position behind the last record that the brokers have acknowledged."""
+        """By log, the position after the last record that the brokers have acknowledged."""
         return {log: shipped.end for log, shipped in self._logs.items()}
 
     def lock(self) -> bool:
-        """Become the shipper of the directory; return whether no other process is."""
+        """Become the shipper of the directory; return False if another process is."""
         if self._lock is not None:
             return True
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -194,11 +195,11 @@ class Shipper:
         return True
 
     def round(self, *channels: Channel) -> int:
-        """Ship a few megabytes of every log with news, of these channels or all; return how many bytes that were.
+        """Ship a few megabytes of every log with new records, of these channels or all; return how many bytes.
 
         Raises:
             ConnectionRefused: the bus did not acknowledge all of it; the next round sends it again.
-            ConfigurationError: the bus refuses; so it will until its settings or those of the bus change.
+            ConfigurationError: the bus refuses, and will until its settings or ours change.
         """
         chosen = channels or tuple(Channel)
         try:
@@ -209,7 +210,7 @@ class Shipper:
         except IsrwatchError as refusal:
             self.counts.error = str(refusal)
             self._disconnect()
-            for _ in self._news(*chosen):  # counts what waits
+            for _ in self._news(*chosen):  # counts what is waiting
                 pass
             raise
         self.counts.error = None
@@ -220,11 +221,11 @@ class Shipper:
         return shipped
 
     def delete_shipped(self) -> None:
-        """Delete the segments that are shipped, after that is on the disk.
+        """Delete shipped segments, after syncing to disk that they are shipped.
 
         Raises:
-            ConnectionRefused: a topic is gone or was created again since, by the job for example, which a producer does
-                not notice: nothing is deleted, and the next rounds ship again what there is.
+            ConnectionRefused: a topic is gone or was created again, which a producer does not notice: nothing is
+                deleted, and the next rounds ship everything again.
         """
         if not self._has_advanced:
             return
@@ -237,14 +238,14 @@ class Shipper:
                 self._reader.delete_below(channel, source, shipped.end, shipped.log_id)
 
     def close(self) -> None:
-        """Let another process be the shipper of the directory."""
+        """Disconnect, and let another process be the shipper of the directory."""
         self._disconnect()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def _news(self, *channels: Channel) -> Iterator[tuple[Log, list[LogRecord]]]:
-        """Yield what is new of each log of some channels."""
+        """Yield the new records of each log of some channels."""
         ends = {
             (channel, source): end
             for channel in channels
@@ -263,7 +264,7 @@ class Shipper:
                 yield log, records
 
     def _note_oldest(self, log: Log, records: list[LogRecord]) -> None:
-        """Note since when a log waits, in one step: another thread may be asked at any moment."""
+        """Note since when a log has been waiting, in one step: another thread may read it at any moment."""
         moment = collected_at(records[0].payload) if records else None
         if moment is None:
             self.counts.oldest.pop(log, None)
@@ -271,7 +272,7 @@ class Shipper:
             self.counts.oldest[log] = moment
 
     def has_moved(self, channel: Channel) -> bool:
-        """Return whether a log of a channel was begun, written or cut since the last round."""
+        """Return whether a log of a channel was created, written or cut since the last round."""
         return self._reader.has_moved(channel)
 
     def _begin_again_where_replaced(self, log: Log, shipped: Shipped) -> None:
@@ -286,7 +287,7 @@ class Shipper:
         shipped.last, shipped.end, shipped.log_id, shipped.runs = _NOTHING, 0, None, []
 
     def _skip_deleted(self, log: Log, shipped: Shipped, end: int) -> None:
-        """Begin where the log begins now, if the directory has deleted at its bound what was not shipped."""
+        """Continue where the log begins now, if the directory has deleted unshipped records at its limit."""
         begin = self._reader.start_positions(log[0]).get(log[1], end)
         if begin <= shipped.end:
             return
@@ -299,13 +300,13 @@ class Shipper:
         shipped.end = begin
 
     def _read(self, log: Log, shipped: Shipped, end: int) -> list[LogRecord]:
-        """Read what is new of a log, up to the size of a round; nothing if the directory has just deleted that."""
+        """Read the new records of a log, up to the size of a round; none if the directory has just deleted them."""
         try:
             return self._records(log, shipped, end)
         except (FileNotFoundError, IsrwatchError):
             self._compared.discard(log)
             if self._reader.start_positions(log[0]).get(log[1], 0) > shipped.end:
-                return []  # the next round says so
+                return []  # the next round reports it
             raise
 
     def _records(self, log: Log, shipped: Shipped, end: int) -> list[LogRecord]:
@@ -326,7 +327,7 @@ class Shipper:
         return records
 
     def _advance(self, log: Log, records: list[LogRecord]) -> int:
-        """Note that records were acknowledged; return how many bytes of the log they are."""
+        """Note that records were acknowledged; return how many bytes of the log they take."""
         shipped, last = self._logs[log], records[-1]
         for log_id in dict.fromkeys(record.log_id for record in records):
             if shipped.log_id not in (None, log_id):
@@ -401,7 +402,7 @@ class Shipper:
                 except BufferError:
                     producer.poll(0.05)
                     if time.monotonic() > deadline:
-                        return  # the flush says so
+                        return  # the flush reports it
                 except KafkaException as refusal:
                     raise unreachable(self._settings, error_of(refusal)) from None
 
@@ -429,7 +430,7 @@ class Shipper:
         return self._producer
 
     def _take(self, topic: BusTopic) -> None:
-        """Note what a topic takes; of one that was created again nothing is shipped yet."""
+        """Note the limits of a topic; forget what was shipped to it if it was created again."""
         if topic.differences:
             self._say(topic.differences)
         self._limits[topic.name] = self._limit(topic)
@@ -448,7 +449,7 @@ class Shipper:
         raise ConnectionRefused(f"the topic {topic.name} of the bus was created again")  # the round is read again
 
     def _check_topics(self) -> None:
-        """Refuse topics that are not those to which was shipped."""
+        """Refuse topics that were created again since records were shipped to them."""
         if self._producer is None or self._admin is None:
             return
         try:
@@ -462,14 +463,14 @@ class Shipper:
             raise
 
     def _limit(self, topic: BusTopic) -> int:
-        """Return how large a record of a topic may be; half of what it refused if it gives no reason for that."""
+        """Return how large a record of a topic may be; half of one that it refused although it was within the limit."""
         largest, refused = topic.largest_record, self._refused_sizes.pop(topic.name, None)
         if refused is not None and refused <= largest:
             self._halved[topic.name] = max(refused // 2, _LEAST_LIMIT)
         return min(largest, self._halved.get(topic.name, largest))
 
     def _disconnect(self) -> None:
-        """Forget what is under way: it is sent again, by another producer."""
+        """Drop records in flight: another producer sends them again."""
         producer, self._producer = self._producer, None
         if producer is not None:
             with suppress(KafkaException):
@@ -477,12 +478,12 @@ class Shipper:
                 producer.flush(1.0)
 
     def _say(self, sentence: str, about: object = None) -> None:
-        """Report once, or once about something."""
+        """Report a sentence once, or something about a subject once."""
         if (about or sentence) not in self._said:
             self._said.add(about or sentence)
             self._report(sentence)
 
-    # How far was shipped, in the directory itself. A file that is missing or old costs a repetition, nothing else.
+    # The progress file in the directory. If it is missing or old, records are only shipped twice.
 
     def _restore(self) -> None:
         try:
@@ -497,7 +498,7 @@ class Shipper:
             self._identities, self._logs = {}, {}
 
     def _store(self) -> None:
-        logs = {f"{channel}/{source}": _fields(shipped) for (channel, source), shipped in self._logs.items()}
+        logs = {f"{channel}/{source}": asdict(shipped) for (channel, source), shipped in self._logs.items()}
         draft = self._directory / f".{STATE}.draft"
         try:
             draft.write_text(
@@ -508,7 +509,3 @@ class Shipper:
             self._say(
                 f"cannot write {self._directory / STATE}: {error.strerror}; after a restart more is shipped twice"
             )
-
-
-def _fields(shipped: Shipped) -> dict[str, Any]:
-    return {name: getattr(shipped, name) for name in Shipped.__slots__}

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 SECONDS: Final = 10.0
 """Longest wait for one answer."""
 JAVA: Final = "spark."
-"""Begins the name of a property of Kafka's Java clients: for the job's Spark alone."""
+"""Prefix of properties of Kafka's Java clients, which only the job's Spark uses."""
 LARGEST_RECORD: Final = MAX_PAYLOAD + (1 << 20)
 """``max.message.bytes``: whatever the directory takes."""
 _UNKNOWN_LIMIT: Final = 1_048_588  # Kafka's own default
 _MILLISECONDS: Final = 3_600_000
 _CONTROLLER_MILLISECONDS: Final = 3_000
-"""Time between two questions for the brokers and for the one to ask about topics. Until it has asked again, by default
-after five minutes, librdkafka waits for the one that was named to it, even if that is dead."""
+"""Time between two requests for the brokers and the controller. librdkafka waits for the controller that it knows, even
+a dead one, until it has asked again: by default after five minutes."""
 _ABSENT: Final = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001 - the client's own name
 _REFUSED: Final = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -40,14 +40,14 @@ _REFUSED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class BusTopic:
-    """A topic as it is.
+    """A topic as it exists.
 
     Attributes:
         name: of the topic.
-        identity: its id; a topic that was created again has another one. "" before Kafka 2.8, which gives none.
-        partitions: how many.
-        largest_record: bytes that it takes.
-        differences: configuration values that differ from the settings, one sentence; "" for none.
+        identity: its id; a topic that was created again has another one. "" before Kafka 2.8, which has none.
+        partitions: number of partitions.
+        largest_record: largest record that the topic accepts, in bytes.
+        differences: configuration values that differ from the settings, in one sentence; "" for none.
     """
 
     name: str
@@ -58,7 +58,7 @@ class BusTopic:
 
 
 def client_properties(settings: KafkaBusSettings, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - values of librdkafka
-    """Return the properties of a client of the bus; what is given in ``more``, with "_" for ".", wins."""
+    """Return the properties of a client of the bus; those in ``more``, with "_" for ".", take precedence."""
     own = {name: value for name, value in settings.client.items() if not name.startswith(JAVA)}
     fixed = {name.replace("_", "."): value for name, value in more.items()}
     return {
@@ -67,17 +67,13 @@ def client_properties(settings: KafkaBusSettings, **more: Any) -> dict[str, Any]
         "reconnect.backoff.max.ms": 2000,
         **own,
         "bootstrap.servers": settings.bootstrap_servers,
-        "allow.auto.create.topics": "false",  # with the settings of the broker in place of ours
+        "allow.auto.create.topics": "false",  # they would get the broker's settings instead of ours
         **fixed,
     }
 
 
 def administrator(settings: KafkaBusSettings) -> AdminClient:
-    """Return a client of the bus; nothing is asked yet.
-
-    Raises:
-        ConfigurationError: a property is wrong.
-    """
+    """Return a client of the bus, not connected yet; ``ConfigurationError`` if a property is wrong."""
     try:
         return AdminClient({
             "topic.metadata.refresh.interval.ms": _CONTROLLER_MILLISECONDS,
@@ -89,19 +85,19 @@ def administrator(settings: KafkaBusSettings) -> AdminClient:
 
 
 def error_of(refusal: KafkaException) -> KafkaError:
-    """Return what a client was refused with."""
+    """Return the error within an exception of the client."""
     return cast("KafkaError", refusal.args[0])
 
 
 def quiet_logger() -> logging.Logger:
-    """Return a logger of librdkafka's lines, which repeat each second while a broker is away: they are not shown."""
+    """Return a logger that hides librdkafka's lines, which repeat each second while a broker is away."""
     logger = logging.getLogger("isrwatch.bus.librdkafka")
     logger.setLevel(logging.CRITICAL)
     return logger
 
 
 def topics_of(settings: KafkaBusSettings) -> Iterator[NewTopic]:
-    """Yield both topics as the settings want them."""
+    """Yield both topics as the settings define them."""
     for name, partitions, hours, size in (
         (
             settings.replication_topic,
@@ -121,7 +117,7 @@ def topics_of(settings: KafkaBusSettings) -> Iterator[NewTopic]:
             "min.insync.replicas": str(settings.min_insync_replicas),
             "retention.ms": str(round(hours * _MILLISECONDS)),
             "retention.bytes": str(size),
-            "segment.bytes": str(max(min(size // 8, 1 << 30), 1 << 20)),  # only whole segments are deleted
+            "segment.bytes": str(max(min(size // 8, 1 << 30), 1 << 20)),  # Kafka deletes whole segments only
             "max.message.bytes": str(LARGEST_RECORD),
         }
         yield NewTopic(name, partitions, settings.replication_factor, config=configuration)
@@ -147,7 +143,7 @@ def ensure(admin: AdminClient, settings: KafkaBusSettings, seconds: float = SECO
                 raise _not_created(settings, name, error) from None
     deadline = time.monotonic() + SECONDS
     while len(existing := described(admin, settings)) < len([*topics_of(settings)]) and time.monotonic() < deadline:
-        time.sleep(0.1)  # the broker that is asked has not heard of it yet
+        time.sleep(0.1)  # the broker that we ask has not heard of it yet
     if absent := [topic.topic for topic in missing if topic.topic not in existing]:
         raise ConnectionRefused(
             f"the bus at {settings.bootstrap_servers} has created {absent[0]}, but does not show it"
@@ -165,7 +161,7 @@ def _not_created(settings: KafkaBusSettings, name: str, error: KafkaError) -> Is
 
 
 def unreachable(settings: KafkaBusSettings, error: KafkaError) -> IsrwatchError:
-    """Return the error of a bus that gives no answer."""
+    """Return the error for a bus that refuses or does not answer."""
     if error.code() in _REFUSED:
         return ConfigurationError(
             f"the bus at {settings.bootstrap_servers} refuses: {error.str()}; see bus.kafka.client"
@@ -203,7 +199,7 @@ def described(admin: AdminClient, settings: KafkaBusSettings, seconds: float = S
 
 
 def _configuration(admin: AdminClient, name: str) -> dict[str, str]:
-    """Return the configuration of a topic; nothing where that may not be read."""
+    """Return the configuration of a topic; empty if we may not read it."""
     resource = ConfigResource(ResourceType.TOPIC, name)
     try:
         entries = admin.describe_configs([resource], request_timeout=SECONDS)[resource].result()

@@ -1,1 +1,1 @@
-"""``partition_changes``, the truth: how it is written, followed and kept."""
+"""``partition_changes``, from which all other tables follow: how it is written, followed and kept."""

@@ -13,7 +13,7 @@ from streaming.delta.log.definitions import arrow_schema
 
 _SCHEMA: Final = arrow_schema(REPLICATION_EVENTS)
 _OF_EVENT: Final = frozenset(column.name for column in EVENT)
-# Column to where a change has it: the part, and the field there.
+# By column, where a change has it: the struct, and the field within it.
 _OF_STATE: Final = {
     "leader_before": ("before", "leader"),
     "leader_after": ("after", "leader"),
@@ -33,7 +33,7 @@ def events_of(changes: pa.Table) -> pa.Table:
 
 
 def _column(name: str, changes: pa.Table, owners: pa.Array, events: Any) -> Any:  # noqa: ANN401 - pyarrow ships no types
-    """Take one column of the owners at a time: whole rows have two states each, which events do not show."""
+    """Take one column at a time: whole rows contain two states each, which events do not have."""
     if name in _OF_EVENT:
         return pc.struct_field(events, name)
     if name in _OF_STATE:

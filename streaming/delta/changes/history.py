@@ -1,7 +1,7 @@
 """Retention by days: which rows expire, and which must stay so that the state of each retained day can be rebuilt.
 
-From ``replication_events`` whole days are deleted. In ``partition_changes`` the newest row of each key stays, whatever
-its age: these rows are the state at the beginning of the first retained day, so ``--as-of`` reaches back to that day.
+In ``replication_events`` whole days are deleted. In ``partition_changes`` the newest row of each key stays at any age:
+these rows are the state at the beginning of the first retained day, so ``--as-of`` reaches back to that day.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from streaming.delta.store.place import Place
 
 EXPIRED: Final = "expired"
-"""The transaction with the first day, in days since 1970, whose rows are all retained."""
+"""Transaction with the first day, in days since 1970, that is completely retained."""
 EXPIRED_VERSION: Final = "expired/version"
-"""The transaction that says up to which version changes are missing: the state as of an older one is not known."""
+"""Transaction with the version up to which changes are missing: the state as of an older version is unknown."""
 UNREAD: Final = "expired/unread"
-"""The transaction that says up to which version changes have expired: a reader that is behind it cannot continue."""
+"""Transaction with the version up to which changes have expired: a reader that has not reached it cannot continue."""
 _NEEDED: Final = (REPLICATION_EVENTS, PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
-"""The tables that follow the changes and without which the job cannot start: all but the incidents."""
+"""The tables that follow the changes and that the job needs to start: all but the incidents."""
 _FIRST_DAY: Final = dt.date(1970, 1, 1)
 _COLUMNS: Final = quoted(arrow_schema(PARTITION_CHANGES).names)
 _KEY_OF_CHANGE: Final = (
@@ -73,8 +73,9 @@ def expire_days(writer: Writer, before: dt.date) -> None:
 def expire_changes(directory: Place, writer: Writer, before: dt.date) -> None:
     """Replace the changes of the days before a given one by the newest of each key, without expired tombstones.
 
-    What a derived table has not read yet stays, so a job that was down for longer than the history loses nothing. Only
-    ``incidents``, whose query may be switched off for ever, is not waited for any longer than history is kept.
+    Changes that a derived table has not read yet stay, so a job that was down for longer than the history loses
+    nothing. ``incidents`` is the exception, because its query may be off for good: it holds changes back only as long
+    as history is kept.
     """
     table = writer.table
     upto = _expirable_upto(directory, table, before)
@@ -84,7 +85,7 @@ def expire_changes(directory: Place, writer: Writer, before: dt.date) -> None:
     if counted["rows"] == kept.num_rows:
         return
     _allow_deletion(writer)
-    # What was missing stays missing, also where the rows that are left of it are older.
+    # These never go back, even if the rows left before them are older.
     version, unread = (
         max(counted["version"], writer.transaction_version(name) or 0) for name in (EXPIRED_VERSION, UNREAD)
     )
@@ -92,7 +93,7 @@ def expire_changes(directory: Place, writer: Writer, before: dt.date) -> None:
 
 
 def unread_upto(directory: Place) -> int:
-    """Return the version up to which changes have expired, whether a follower had read them or not; -1 for none."""
+    """Return the version up to which changes have expired, read or unread; -1 for none."""
     changes = open_table(directory / PARTITION_CHANGES.name)
     version = None if changes is None else changes.transaction_version(UNREAD)
     return BEFORE_FIRST if version is None else int(version)
@@ -111,10 +112,7 @@ def _expirable_upto(directory: Place, table: DeltaTable, before: dt.date) -> int
 
 
 def _without_dropped_tombstones(newest: pa.Table) -> pa.Table:
-    """Leave out the expired tombstones: their totals are in the rows of their clusters.
-
-    While a cluster reports nothing, its tombstones are still part of its totals, however old they are.
-    """
+    """Leave out the tombstones whose totals the rows of their clusters contain already."""
     for cluster in structs_of(ClusterState, newest, "cluster_after"):
         if cluster is not None and cluster.tombstones_until is not None:
             until = pa.scalar(cluster.tombstones_until, pa.timestamp("us", tz="UTC"))

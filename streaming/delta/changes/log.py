@@ -1,6 +1,6 @@
 """The writer of ``partition_changes``: one commit per batch, exactly at version N + 1.
 
-A commit carries, atomically, the changes, the last bus position of every source, and the writer's generation; the
+A commit contains, atomically, the changes, the last bus position of every source, and the writer's generation; the
 loser of a race stops (see ``writer``). Positions say what was applied (see ``positions``).
 """
 
@@ -31,28 +31,11 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import LogPosition
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import PartitionState
-    from streaming.delta.log.positions import LastCommon, StoresTransactions
+    from streaming.delta.log.positions import LastCommon
     from streaming.delta.store.place import Place
 
-NOTHING_APPLIED: Final = -1
 _UNREPORTED: Final = "unreported/"
-"""Begins the name of the transaction that holds how many refused records of a source its state does not count yet."""
-
-
-def position_key(source: str) -> str:
-    """Name the transaction that holds the position of one source."""
-    return f"position/{source}"
-
-
-def moved(positions: Mapping[str, int]) -> dict[str, int]:
-    """Return the positions of sources as the transactions of a commit."""
-    return {position_key(source): position for source, position in positions.items()}
-
-
-def applied_position(table: StoresTransactions, source: str) -> int:
-    """Read the position of the last applied record of a source from a table's transactions, -1 for none."""
-    position = table.transaction_version(position_key(source))
-    return NOTHING_APPLIED if position is None else position
+"""Prefix of the transaction that counts refused records of a source that its state does not contain yet."""
 
 
 class ChangeLog:
@@ -75,30 +58,20 @@ class ChangeLog:
         """The version that the next commit builds on."""
         return self._writer.version
 
-    @property
-    def uri(self) -> str:
-        """Location of the table."""
-        return str(self._writer.path)
-
-    @property
-    def positions(self) -> dict[str, int]:
-        """The positions of the sources that reported since the start."""
-        return self._applied.positions
-
     def position(self, source: str) -> int:
         """Return the position of the last applied observation of a source, -1 for none."""
         return self._applied.position(source)
 
     def at(self, source: str) -> LogPosition:
-        """Return where the last applied record of a source stands."""
+        """Return where the last applied record of a source is."""
         return self._applied.at(source)
 
     def unreported(self, source: str) -> int:
-        """Return how many refused records of a source no state of it counts yet."""
+        """Return how many refused records of a source its state does not count yet."""
         return int(self._writer.transaction_version(_UNREPORTED + source) or 0)
 
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
-        """Go back where a log is another one now; return where its last applied record stood, by source."""
+        """Go back in logs that were replaced; return the earlier positions of their sources."""
         return self._applied.go_back(sources, last_common)
 
     def commit(
@@ -114,7 +87,7 @@ class ChangeLog:
             rows: changes as :func:`changes_to_arrow` writes them.
             positions: last applied position of every source in the batch.
             log_ids: of the logs that have one.
-            unreported: refused records up to these positions that no state of their source counts.
+            unreported: by source, the refused records that its state does not count.
 
         Returns:
             the new version.
@@ -133,17 +106,7 @@ class ChangeLog:
         log_ids: Mapping[str, int] = NO_LOG_IDS,
         unreported: Mapping[str, int] = MappingProxyType({}),
     ) -> int:
-        """Append files that were written as those of exactly the next version, and move positions, as :meth:`commit`.
-
-        Args:
-            added: the ``add`` action of each.
-            positions: last applied position of every source in the batch.
-            log_ids: of the logs that have one.
-            unreported: refused records up to these positions that no state of their source counts.
-
-        Raises:
-            TableRefused: another writer came first; nothing was written.
-        """
+        """Do as :meth:`commit` with files whose rows carry the next version; ``added``: their ``add`` actions."""
         return self._commit(partial(self._writer.add_files, added, ()), positions, log_ids, unreported)
 
     def _commit(
@@ -161,11 +124,7 @@ class ChangeLog:
         return version
 
     def check_ours(self) -> None:
-        """Check that no other writer has claimed the table.
-
-        Raises:
-            TableRefused: another one has.
-        """
+        """Raise ``TableRefused`` if a later writer has claimed the table."""
         self._writer.check_ours()
 
 
@@ -175,13 +134,12 @@ class ChangeLog:
 _MICROS_PER_DAY: Final = 86_400_000_000
 SCHEMA: Final = arrow_schema(PARTITION_CHANGES)
 OF_COMMIT: Final = (*(column.name for column in COMMIT_ORDER), "committed_at")
-"""The columns that only the commit knows."""
+"""The columns that the commit adds."""
 UNCOMMITTED: Final = pa.schema([field for field in SCHEMA if field.name not in OF_COMMIT])
-"""Rows before their commit is known."""
 
 
 def changes_to_arrow(changes: Iterable[Change]) -> pa.Table:
-    """Write changes as rows of ``partition_changes``, in their order, without what only their commit knows."""
+    """Write changes as rows of ``partition_changes``, in their order, without the columns that the commit adds."""
     rows = list(changes)
     listed = _listed_to_arrow([change for change in rows if change.listed is not None])
     others = _to_arrow([change for change in rows if change.listed is None])
@@ -201,9 +159,9 @@ def _to_arrow(rows: Sequence[Change]) -> pa.Table:
 
 
 def _listed_to_arrow(rows: Sequence[Change]) -> pa.Table:
-    """Write partitions of a first report: what those of a block have in common once, and so what those of a shape have.
+    """Write partitions of a first report; what a block or a shape has in common is converted once.
 
-    Within a block they differ in their number and their state, within a shape in ``IDENTITY_IN_BLOCK`` and their topic.
+    Partitions of a block differ in number and state, those of a shape in ``IDENTITY_IN_BLOCK`` and their topic.
     """
     listed = [change.listed for change in rows if change.listed is not None]
     shapes: dict[int, tuple[int, PartitionState]] = {}
@@ -229,12 +187,12 @@ def _listed_to_arrow(rows: Sequence[Change]) -> pa.Table:
 
 
 def in_commit(rows: pa.Table, version: int, committed_at: int, first: int = 0) -> pa.Table:
-    """Add what makes rows those of one commit: its version, their order in it, and its time in microseconds.
+    """Add the columns of a commit to its rows.
 
     Args:
         rows: in their order.
         version: that the commit makes.
-        committed_at: its time.
+        committed_at: its time, in microseconds.
         first: the ``ordinal`` of the first row.
     """
     count = rows.num_rows
@@ -253,7 +211,7 @@ def _column(
     observations: Sequence[Observation],
     partitions: Sequence[PartitionState | None],
 ) -> pa.Array:
-    """Write one column: column by column costs a tenth of row by row."""
+    """Write one column; this takes a tenth of the time of writing row by row."""
     if field.name == "cluster_after":
         configs = [config_columns(change.configs) for change in rows if change.cluster_after is not None]
         others = {name: [each[name] for each in configs] for name in CONFIG_COLUMNS}

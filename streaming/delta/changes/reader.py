@@ -2,43 +2,41 @@
 
 # Theory of operation
 #
-# The tables rest on one sentence: the state at version N is a derived table as of version M, and the changes of the
-# versions M + 1 to N on top. Every derived table says its M (``as_of_version``), the job rebuilds its state that way at
-# a start, and the exporter follows the job that way. So all of them need one thing: the rows after a version,
+# All tables rely on one rule: the state at version N is a derived table as of version M plus the changes of the
+# versions M + 1 to N. Every derived table stores its M (``as_of_version``); the job rebuilds its state that way when it
+# starts, and the exporter follows the job that way. So all of them need the same thing: the rows after a version,
 # completely, once, in order.
 #
 # Delta's log seems to offer that: read the entries after M and the files that they add. But entries expire after
-# minutes (``log.maintenance``), and compaction replaces files, after which an old entry names files that are deleted. A
-# reader that slept for a day would lose rows without noticing. So each row of ``partition_changes`` carries the version
-# of its commit, and its place within it (``ordinal``). Compaction copies rows with their version, retention leaves
-# those that a derived table has not read (``changes.history``). The version in the row decides; log and statistics only
-# say which files need not be opened.
+# minutes (``log.maintenance``), and compaction replaces files, after which an old entry names deleted files. A reader
+# that slept for a day would lose rows without noticing. So each row of ``partition_changes`` carries the version of its
+# commit and its place within it (``ordinal``). Compaction copies rows with their version, and retention leaves those
+# that a derived table has not read (``changes.history``). The version in the row decides; log and statistics only say
+# which files need not be opened.
 #
-# What is read when:
-#   - nothing new: the identity of the last entry (of a file inode and time) and the name of the next one; nothing is
-#     opened;
-#   - the last entry is still there, and is the same: the entries behind it name the new files. Entries that add no rows
-#     (compaction, properties, expiry) are passed over, and the version moves past them;
-#   - the first poll, or the last entry has expired: the table is opened, and the statistics (``min.version``,
-#     ``max.version``) of all its files choose those that may have rows in the interval. A file without statistics may
-#     have any. Compacted files have old and new rows, so rows are filtered by version in both ways.
+# A poll reads:
+#   - if there is nothing new, the identity of the last entry (of a file, inode and time) and the name of the next one;
+#     it opens nothing;
+#   - if the last entry is still there and unchanged, the entries after it, which name the new files. It skips entries
+#     that add no rows (compaction, properties, expiry), and the version moves past them;
+#   - on the first poll, or if the last entry has expired, the table: the statistics (``min.version``, ``max.version``)
+#     of all its files select those that may have rows in the interval. A file without statistics may have any.
+#     Compacted files have old and new rows, so the reader filters rows by version in either case.
 #
 # A version number alone does not identify a table. A folder that was restored from a copy, or deleted and created
-# again, grows past the old number with other content. The reader therefore remembers the table's id and the identity of
-# the entry it read last. If the entry is there and another one, or the id is another, or the table is shorter, it
-# raises ``ChangesRestarted`` and keeps its version; the owner reads everything again. What cannot be noticed: a copy
-# that keeps the id, has grown past our version, and has expired our entry; it needs more than ``LOG_ENTRIES`` commits
-# between two polls.
+# again, grows past the old number with different content. So the reader remembers the table's id and the identity of
+# the entry it read last. If the entry or the id has changed, or the table is shorter, it raises ``ChangesRestarted``
+# and keeps its version; the owner reads everything again. It cannot notice a copy that has the same id, has grown past
+# our version, and has expired our entry; that takes more than ``LOG_ENTRIES`` commits between two polls.
 #
 # Invariants
-#   1. After ``poll`` returned, every row of the versions up to ``version`` was returned exactly once, in the order of
-#      (version, ordinal), however polls were cut. tests/delta/test_change_reader.py.
+#   1. Polls return every row of the versions up to ``version`` exactly once, in the order of (version, ordinal).
+#      tests/delta/test_change_reader.py.
 #   2. Neither compaction nor expiry of Delta's log loses or repeats a row. tests/delta/test_change_reader.py,
 #      tests/delta/test_maintenance.py.
-#   3. Version and identity move together, and only after all rows were read: a poll that raises can be repeated.
+#   3. Version and identity move together, and only once all rows were read: a poll that raises can be repeated.
 #   4. An idle poll opens no file. tests/delta/test_change_reader.py.
-#   5. The reader writes nothing and takes no lock: a file it needs may vanish, which is ``TableUnreadable``, not
-#      silence.
+#   5. The reader writes nothing and takes no lock: if a file it needs vanishes, it raises ``TableUnreadable``.
 
 from __future__ import annotations
 
@@ -66,9 +64,9 @@ if TYPE_CHECKING:
     from streaming.delta.store.place import Place
 
 SECONDS_BETWEEN_HEARTBEATS: Final = 20.0
-"""Seconds between rounds in which derived tables follow commits of mere heartbeats: each costs an idle job most."""
+"""Seconds between rounds in which derived tables follow commits that contain only heartbeats."""
 SECONDS_BETWEEN_LOOKS: Final = 0.25
-"""Seconds between looks for a new version in a store, where each is a request: 345,600 a day."""
+"""Seconds between looks for a new version in a store, where each look is a request: 345,600 a day."""
 SECONDS_BETWEEN_CHECKS: Final = 30.0
 SCHEMA: Final = arrow_schema(PARTITION_CHANGES)
 _ORDER: Final = [("version", "ascending"), ("ordinal", "ascending")]
@@ -76,16 +74,11 @@ _ALWAYS: Final = ("version", "ordinal", "cluster_id")
 
 
 class ChangesRestarted(IsrwatchError):
-    """The table is not the one that was read so far: it was recreated, or restored from an older copy."""
+    """The table that was read so far was recreated, or restored from an older copy."""
 
 
 class ChangeReader:
-    """Follows the change log. Not thread-safe.
-
-    While Delta's log still has the entry of the last version that was read, the entries after it name the files with
-    new rows: a poll that finds nothing new looks up two file names. On the first poll, and when that entry has expired,
-    the statistics of all files show which of them may have later rows.
-    """
+    """Follows the change log; see the theory of operation. Not thread-safe."""
 
     def __init__(
         self,
@@ -106,21 +99,21 @@ class ChangeReader:
         self._columns = None if columns is None else [*_ALWAYS, *columns]
         self._schema = SCHEMA if self._columns is None else _part_of_schema(self._columns)
         self._clusters = None if clusters is None else sorted(clusters)
-        # Of the table that was opened first; it never changes while the reader lives. None before.
+        # Id of the table that was opened first; None before that.
         self._table_id: int | None = None
         self.created_at: int | None = None  # UTC microseconds; all counters of the tables were 0 then
-        # Of the log entry of ``version``; None before the first poll that read something, or if it had expired by then.
+        # Identity of the log entry of ``version``; None before the first poll that read something, or if it expired.
         self._identity: tuple[object, ...] | None = None
-        # Every row up to it was returned, or was the caller's before. Never falls; moves at the end of ``poll`` only.
+        # The caller has every row up to it. Never falls; moves only at the end of ``poll``.
         self.version = after_version
-        # In a store each look is a request: when the next one is due, and one at the entry that was read last.
+        # When the next look in a store is due, where each is a request, and when the entry read last is checked again.
         self._look_at = self._check_at = 0.0
         self._is_due = True
 
     def is_worth_a_poll(self) -> bool:
-        """Return whether a poll would find something, or would say why the table cannot be followed any more.
+        """Return whether a poll would return rows, or raise.
 
-        Costs two look-ups of a name, in a store one request each ``SECONDS_BETWEEN_LOOKS``.
+        Looks up two names; in a store one request each ``SECONDS_BETWEEN_LOOKS``.
         """
         if not isinstance(self.path, Url):
             return self.version > BEFORE_FIRST and has_moved(self.path, self.version)
@@ -128,7 +121,7 @@ class ChangeReader:
         return self._is_due
 
     def _has_looked(self) -> bool:
-        """Look for the next entry, if a look is due; now and then the one that was read last must be looked at, too."""
+        """Look for the next entry, if that is due; now and then the entry that was read last must be checked, too."""
         now = time.monotonic()
         if now < self._look_at:
             return False
@@ -142,7 +135,7 @@ class ChangeReader:
         """Return the rows that each version since the last call added, oldest first, without versions that added none.
 
         Args:
-            to_version: newest version to read; None: the newest one there is.
+            to_version: newest version to read; None for the newest one that exists.
 
         Raises:
             ChangesRestarted: the versions read so far are not those of this table. The reader keeps its version.
@@ -190,7 +183,7 @@ class ChangeReader:
     def _rows_of(self, file: str, date: str, upto: int) -> pa.Table:
         try:
             rows = read_versions(self.path, file, self.version, upto, self._columns)
-            if self._clusters is not None:  # file by file: those of all clusters together may be too many
+            if self._clusters is not None:  # file by file: the rows of all clusters may not fit into memory
                 rows = of_clusters(rows, self._clusters)
         except FileNotFoundError:
             raise TableUnreadable(
@@ -232,7 +225,7 @@ def _field_names(kind: pa.DataType) -> set[str]:
 
 
 def _in_order(rows: pa.Table) -> pa.Table:
-    """Sort rows by version and ordinal, unless they are the rows of one commit as it wrote them."""
+    """Sort rows by version and ordinal, unless they are the ordered rows of one commit."""
     bounds = pc.min_max(rows["version"]).as_py()
     if bounds["min"] == bounds["max"]:
         steps = pc.min(pc.pairwise_diff(rows["ordinal"].combine_chunks())).as_py()
@@ -242,9 +235,9 @@ def _in_order(rows: pa.Table) -> pa.Table:
 
 
 def _files_with(table: DeltaTable, after: int, upto: int, clusters: Sequence[str] | None) -> list[tuple[str, str]]:
-    """List the files that may have rows of the versions in ``(after, upto]`` and of some clusters, in order, or of all.
+    """List the files that may have rows of the versions in ``(after, upto]`` and of these (sorted) clusters, or of all.
 
-    One without statistics may have any.
+    A file without statistics may have any rows.
     """
     files = pa.table(table.get_add_actions(flatten=True))
     if "max.version" in files.column_names:
@@ -259,7 +252,7 @@ def _files_with(table: DeltaTable, after: int, upto: int, clusters: Sequence[str
 
 
 def _may_have(clusters: Sequence[str], lowest: str | None, highest: str | None) -> bool:
-    """Return whether one of some clusters, in order, is within the bounds of a file."""
+    """Return whether one of these sorted clusters is within the bounds of a file."""
     if lowest is None or highest is None:
         return True
     place = bisect_left(clusters, lowest)
@@ -278,13 +271,7 @@ def by_version(rows: pa.Table) -> list[tuple[int, pa.Table]]:
 
 
 def rows_between(path: Place, after_version: int, to_version: int, clusters: Collection[str] | None = None) -> pa.Table:
-    """Read the rows that the versions after ``after_version`` up to ``to_version`` added, in order.
-
-    Args:
-        path: of the table.
-        after_version: the newest one that is not read.
-        to_version: the newest one that is read.
-        clusters: ids of the clusters to read; None reads all.
+    """Read the rows that the versions in ``(after_version, to_version]`` added, in order, of some clusters or of all.
 
     Raises:
         ChangesRestarted: the table does not reach ``to_version``.

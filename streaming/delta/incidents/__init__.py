@@ -1,1 +1,1 @@
-"""The ``incidents`` table, and the rows of the change log that incidents are made of."""
+"""The ``incidents`` table, and the rows of the change log from which incidents follow."""

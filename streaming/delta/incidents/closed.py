@@ -1,4 +1,4 @@
-"""Closed incidents: how long they stay in ``incidents``, and how many there were of those that do not."""
+"""Closed incidents: how long they stay in ``incidents``, and how many have expired."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from streaming.delta.log.positions import StoresTransactions
 
 NEWEST_RETAINED: Final = 1000
-"""So many closed incidents of a cluster stay where history is retained for ever; it is the changes that are."""
+"""Closed incidents of a cluster that stay if history is retained for ever, which applies to changes only."""
 _MICROS_PER_DAY: Final = 86_400_000_000
 _TIME: Final = pa.timestamp("us", tz="UTC")
 
 IncidentCounts = Counter[tuple[str, str]]
-"""(cluster id, class) to a number of incidents; those that became part of another one do not count."""
+"""Number of incidents by (cluster id, class), without those that were merged into another one."""
 
 
 def retained(closed: pa.Table, days: int, now: int) -> tuple[pa.Table, IncidentCounts]:
@@ -50,7 +50,7 @@ def retained(closed: pa.Table, days: int, now: int) -> tuple[pa.Table, IncidentC
 
 
 def expired_counts(table: StoresTransactions, cluster_ids: Iterable[str]) -> IncidentCounts:
-    """Read how many closed incidents of clusters have expired from the table."""
+    """Read how many closed incidents of these clusters have expired."""
     counts = {
         (each, kind.value): table.transaction_version(_name(each, kind))
         for each in cluster_ids
@@ -60,7 +60,7 @@ def expired_counts(table: StoresTransactions, cluster_ids: Iterable[str]) -> Inc
 
 
 def counted(table: StoresTransactions, expired: IncidentCounts) -> dict[str, int]:
-    """Return the transactions that add what expires now to what has expired before."""
+    """Return the transactions that add newly expired incidents to the counts so far."""
     before = expired_counts(table, {cluster_id for cluster_id, _ in expired})
     return {_name(*key): count + before[key] for key, count in expired.items()}
 

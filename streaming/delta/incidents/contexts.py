@@ -1,8 +1,8 @@
-"""Cluster facts that incidents need besides the changes, as they were after a version, from the state tables.
+"""Cluster facts that incidents need besides the changes, as of a version, from the state tables.
 
-Each state table may be some versions behind the table of incidents or ahead of it, as a kill left them. The change log
-has what lies between: it is applied, or taken back. Of a broker or a cluster that has changed since, the newest row up
-to that version says what it was.
+After a kill each state table may be some versions behind the table of incidents or ahead of it. The changes in between
+are applied, or taken back. For a broker or a cluster that has changed since, the newest row up to that version says
+what it was.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streaming.delta.store.place import Place
 
 _Subject = tuple[str, int | None]
-"""Id of a cluster, and of a broker; None for the cluster itself."""
+"""Id of a cluster, and of a broker or None for the cluster itself."""
 _TIMES: Final = ("replica_lag_time_max_ms", "broker_session_timeout_ms")
 _TABLE_OF: Final = {
     Subject.CLUSTER: CLUSTER_STATE_TABLE,
@@ -50,11 +50,11 @@ _COLUMNS_OF: Final = {
 
 
 def read_contexts(directory: Place, version: int, clusters: Collection[str] | None = None) -> dict[str, ClusterContext]:
-    """Read the context of each cluster by its id, as it was after a version of the change log.
+    """Read the context of each cluster, by id, as of a version of the change log.
 
     Args:
-        directory: of the tables; one that is not there yet adds nothing.
-        version: of ``partition_changes``. If changes after it have expired, what the state tables hold has to do.
+        directory: of the tables; a missing table adds nothing.
+        version: of ``partition_changes``. If changes after it have expired, the state tables are taken as they are.
         clusters: ids of the clusters to read; None reads all.
     """
     contexts: defaultdict[str, ClusterContext] = defaultdict(ClusterContext)
@@ -68,7 +68,7 @@ def read_contexts(directory: Place, version: int, clusters: Collection[str] | No
         for row in rows_of(rows, at):
             subject = Subject.PARTITION if row.subject == BASELINE else row.subject
             if (upto := as_of.get(subject)) is None or not (clusters is None or row.cluster_id in clusters):
-                continue  # of sources there is nothing to follow
+                continue  # contexts do not contain sources
             if upto < at <= version:
                 contexts[row.cluster_id].follow(row)
             elif version < at <= upto and subject == Subject.PARTITION:
@@ -81,7 +81,7 @@ def read_contexts(directory: Place, version: int, clusters: Collection[str] | No
 
 
 def _go_back(directory: Place, version: int, subject: _Subject, context: ClusterContext) -> None:
-    """Set a broker or the cluster to what the newest row up to a version says."""
+    """Set a broker or the cluster to its newest row up to a version."""
     cluster_id, broker = subject
     is_it = "subject = 'cluster'" if broker is None else f"subject = 'broker' AND broker = {broker}"
     name = cluster_id.replace("'", "''")
@@ -94,12 +94,12 @@ def _go_back(directory: Place, version: int, subject: _Subject, context: Cluster
 
 
 def _read_state(directory: Place, subject: Subject, contexts: defaultdict[str, ClusterContext], where: str) -> int:
-    """Read one state table into the contexts; return the version that it is computed up to."""
+    """Read one state table into the contexts; return the version up to which it was computed."""
     definition = _TABLE_OF[subject]
     table = open_table(directory / definition.name)
     if table is None:
         return BEFORE_FIRST
-    # Its own query may not have added new columns yet: they are null.
+    # Columns that its own query has not added yet are null.
     schema = pa.schema([arrow_schema(definition).field(name) for name in _COLUMNS_OF[subject]])
     existing = {field.name for field in table.schema().fields}.intersection(schema.names)
     rows = query(table, f"SELECT {quoted(existing)} FROM rows WHERE {where}")  # noqa: S608 - our own columns

@@ -1,6 +1,6 @@
 """Rows of ``partition_changes`` as incidents need them, and incidents as rows of their table.
 
-Columns are taken out of the nested rows in Arrow, because a storm of a hundred thousand changes comes in one batch.
+Arrow extracts the nested columns, because one batch may contain a storm of a hundred thousand changes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FLAGS: Final = ("is_under_replicated", "is_under_min_isr", "is_offline", "is_de
 
 
 def rows_of(changes: pa.Table, version: int) -> Iterator[ChangeRow]:
-    """Read the rows that one version added, in order; of first states of partitions in a row, one per cluster."""
+    """Read the rows that one version added, in order; consecutive first states of partitions become one per cluster."""
     is_source = pc.equal(changes["subject"], Subject.SOURCE)
     is_bystander = pc.and_(is_source, pc.equal(changes["authority"], SourceKind.NONE))
     is_baseline = pc.and_(pc.fill_null(changes["is_baseline"], False), pc.equal(changes["subject"], Subject.PARTITION))
@@ -57,13 +57,13 @@ def rows_of(changes: pa.Table, version: int) -> Iterator[ChangeRow]:
 
 
 def _is_harmless_minimum(changes: pa.Table, is_baseline: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return, per row, whether it says the first minimum of a partition, which is not under it: nothing to follow."""
+    """Return, per row, whether it only sets the first min ISR of a partition that is not under it."""
     is_under_min_isr = pc.fill_null(_struct(changes["after"])("is_under_min_isr"), False)
     return pc.and_(pc.and_(is_baseline, pc.is_valid(changes["before"])), pc.invert(is_under_min_isr))
 
 
 def _is_of_diskless(changes: pa.Table) -> pa.Array:
-    """Return, per row, whether it is of a partition that was and is diskless: its ISR and leader mean nothing."""
+    """Return, per row, whether its partition was and is diskless, so that its ISR and leader mean nothing."""
     before, after = (_struct(changes[name])("is_diskless") for name in ("before", "after"))
     return pc.and_(pc.fill_null(before, True), pc.fill_null(after, False))
 
@@ -88,7 +88,7 @@ def _baselines(
 
 
 def in_sync_of(keys: pa.Array, leaders: pa.Array, isrs: pa.Array) -> dict[Any, tuple[tuple[int, int, int], ...]]:
-    """Count partitions by a key, leader and follower in the ISR."""
+    """Count partitions by key, leader and follower in the ISR."""
     place = pc.list_parent_indices(isrs)
     columns = [keys.take(place), leaders.take(place), pc.list_flatten(isrs)]
     pairs = pa.table(columns, ["key", "leader", "follower"]).group_by(["key", "leader", "follower"])
@@ -99,7 +99,7 @@ def in_sync_of(keys: pa.Array, leaders: pa.Array, isrs: pa.Array) -> dict[Any, t
 
 
 def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
-    """Take what a row needs out of the nested columns, one column at a time."""
+    """Extract the fields of ``ChangeRow`` from the nested columns."""
     names = ("after", "before", "broker_after", "cluster_after")
     after, before, broker, cluster = (_struct(changes[name]) for name in names)
     is_down = pc.or_kleene(broker("is_fenced"), pc.invert(broker("is_registered")))
@@ -146,7 +146,7 @@ def _struct(column: pa.ChunkedArray) -> Callable[[str], pa.Array]:
 
 
 def _isr(state: Callable[[str], pa.Array]) -> pa.Array:
-    """Return ISRs, none of a partition that is diskless."""
+    """Return ISRs; null for diskless partitions."""
     isr = state("isr")
     return pc.if_else(pc.fill_null(state("is_diskless"), False), pa.scalar(None, isr.type), isr)
 
@@ -166,14 +166,14 @@ def _within(events: pa.ListArray, name: str) -> pa.ListArray:
 
 
 def _gaps(before: Callable[[str], pa.Array], after: Callable[[str], pa.Array]) -> pa.Array:
-    """Return the time in which a partition was not observed, though its cluster was, in microseconds."""
+    """Return how long a partition was not observed while its cluster was, in microseconds."""
     unknown = pc.multiply(pc.subtract(after("unknown_seconds"), before("unknown_seconds")), 1e6)
     of_all = pc.subtract(after("unobserved_micros"), before("unobserved_micros"))
     return pc.subtract(pc.cast(pc.round(unknown), pa.int64()), of_all)
 
 
 def _proven(events: pa.ListArray) -> list[int | None]:
-    """Take the broker of the event that revises a cause."""
+    """Return, per row, the broker of the event that revises a cause."""
     brokers, place = pc.struct_field(events.values, "event_broker"), pc.list_parent_indices(events)
     is_revised = pc.equal(pc.struct_field(events.values, "event"), EventKind.CAUSE_REVISED)
     of_row = dict(zip(place.filter(is_revised).to_pylist(), brokers.filter(is_revised).to_pylist(), strict=True))
@@ -181,7 +181,7 @@ def _proven(events: pa.ListArray) -> list[int | None]:
 
 
 def _tuples(lists: pa.Array) -> list[tuple[Any, ...]]:
-    """Cut the flat values of a column of lists; a list that is null has none."""
+    """Convert lists to tuples; null becomes an empty tuple."""
     lists = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
     values = pc.list_flatten(lists).to_pylist()
     ends = accumulate(_lengths(lists).to_pylist())
@@ -235,7 +235,7 @@ _TOTALS: Final = ("isr_shrinks", "isr_expands", "leader_changes", "unclean_elect
 def _tallied(incident: Incident) -> dict[str, Any]:
     fields_read: dict[str, Any] = {}
     for name, live in zip(("under_replicated", "under_min_isr", "offline"), incident.tallies, strict=True):
-        tally = replace(live)  # a row must not move what the fold continues with
+        tally = replace(live)  # advance a copy: the fold continues with the original
         tally.advance(incident.updated_at)
         fields_read[f"{name}_now"] = tally.now
         fields_read[f"{name}_peak"] = tally.peak

@@ -1,8 +1,8 @@
-"""The ``incidents`` table: every incident, written with the version of the change log it is computed up to.
+"""The ``incidents`` table: every incident, with the version of the change log up to which it was computed.
 
-Those that may still change lie in a file of their own, which each write replaces; those that are final are appended.
-So a write costs what is open, however many incidents there were. The row of an open incident holds what the fold needs
-to continue it, so a start reads these rows and the changes after their version, and nothing older.
+Incidents that may still change are in separate files, which each write replaces; final ones are appended. So the cost
+of a write depends on the open incidents only. The row of an open incident holds what the fold needs to continue it, so
+a start reads these rows and the changes after their version, and nothing older.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from streaming.delta.changes.history import unread_upto
 from streaming.delta.incidents.closed import IncidentCounts, counted, retained
 from streaming.delta.incidents.contexts import read_contexts
 from streaming.delta.incidents.rows import SCHEMA, incident_row, rows_of
+from streaming.delta.log.cluster_files import read_files
 from streaming.delta.log.definitions import rows_to_arrow
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
 from streaming.delta.log.queries import plain
@@ -38,16 +39,14 @@ if TYPE_CHECKING:
 
 VERSIONS_WITHOUT_NEWS: Final = 500
 SECONDS_WITHOUT_NEWS: Final = 3600.0
-"""After so many versions or so long without an incident the applied version is committed anyway.
-
-A start reads the rest again, and the expiry of history sees that the query still runs.
-"""
+"""After so many versions or so long without an incident the applied version is committed anyway: a start reads the
+changes after it again, and the expiry of history waits for it."""
 FILES_BEFORE_MERGING: Final = 32
-"""Each write that ends an incident adds a file. So many are merged into one."""
+"""Number of files that are merged into one; each write that ends an incident adds a file."""
 _MICROS_PER_DAY: Final = 86_400_000_000
 _NEVER: Final = -1
 _RESTARTED: Final = "restarted"
-"""The transaction that says up to which version expired changes were missed, and said so."""
+"""Transaction with the version up to which expired changes were missed and reported."""
 _END_UNKNOWN: Final = "; its end was not seen: the changes after it expired before they were read"
 _log: Final = logging.getLogger(__name__)
 
@@ -65,7 +64,7 @@ class IncidentsTable:
         self._path, self._policy = directory / INCIDENTS.name, policy
         self._maintenance = Maintenance(self._writer, policy)
         self._open: dict[str, dict[str, Any]] = {}
-        self._final: dict[str, dict[str, Any]] = {}  # not yet in a file of final ones
+        self._final: dict[str, dict[str, Any]] = {}  # not written yet
         self._open_files: set[str] = set()
         self._read_open()
         self.version = self._written = as_of_version(self._writer)
@@ -85,19 +84,17 @@ class IncidentsTable:
                 self._open |= {row["incident_id"]: row for row in plain(self._rows_of([file])).to_pylist()}
 
     def _rows_of(self, files: Iterable[str]) -> pa.Table:
-        """Read files; columns that were added after they were written are null."""
-        parts = [SCHEMA.empty_table(), *(read_file(self._path, file) for file in sorted(files))]
-        return pa.concat_tables(parts, promote_options="permissive").select(SCHEMA.names).cast(SCHEMA)
+        return read_files(self._path, INCIDENTS, sorted(files))
 
     def carried(self) -> Iterator[str]:
-        """Yield what a fold needs to continue the incidents that may still change."""
+        """Yield the incidents that may still change, encoded for a fold."""
         return (row["carried"] for row in self._open.values())
 
     def _end_where_changes_expired(self, expired_upto: int) -> None:
-        """End what was open when this query was switched off, if changes after its version have expired unread.
+        """End open incidents if the query was off for so long that changes after its version have expired unread.
 
-        To continue those incidents would count them as lasting until now. What lasts until now is found again: of
-        the expired changes the newest of each partition and broker are still there.
+        Continuing them would count them as lasting until now. An incident that does last until now is found again,
+        because the newest of the expired changes of each partition and broker are still there.
         """
         is_new = self.version == BEFORE_FIRST
         if is_new or expired_upto <= max(self.version, self._writer.transaction_version(_RESTARTED) or BEFORE_FIRST):
@@ -118,7 +115,7 @@ class IncidentsTable:
         )
 
     def _write(self, transactions: Mapping[str, int]) -> None:
-        """Replace the file of what is open, and append what is final since; now and then merge what was appended."""
+        """Replace the files of open incidents, and append those that became final; now and then merge files."""
         final, merged, expired = self._with_older()
         rows = [rows_to_arrow(list(self._open.values()), SCHEMA), final]
         added = self._writer.exchange(
@@ -133,9 +130,9 @@ class IncidentsTable:
         self._written, self._written_at = self.version, time.monotonic()
 
     def _with_older(self) -> tuple[pa.Table, set[str], IncidentCounts]:
-        """Return the final rows to write, the files that they replace, and the counts of those that expire.
+        """Return the final rows to write, the files that they replace, and the counts of incidents that expire.
 
-        Files are merged, and rows expire, with the first write of a day, and when there are many.
+        Files are merged, and rows expire, with the first write of a day, and if there are many files.
         """
         final, now = rows_to_arrow(list(self._final.values()), SCHEMA), self._policy.clock()
         files = self._writer.files().keys() - self._open_files
@@ -146,15 +143,11 @@ class IncidentsTable:
         return rows, files, expired
 
     def check_ours(self) -> None:
-        """Check that no other writer has claimed the table.
-
-        Raises:
-            TableRefused: another one has.
-        """
+        """Raise ``TableRefused`` if a later writer has claimed the table."""
         self._writer.check_ours()
 
     def apply(self, added: Iterable[tuple[int, pa.Table]]) -> int:
-        """Apply versions of the change log, oldest first, but those applied already; return how many rows.
+        """Apply versions of the change log, oldest first, except those applied already; return how many rows.
 
         Raises:
             TableRefused: another job writes the table; nothing was written, and this object must be opened again.
@@ -166,21 +159,17 @@ class IncidentsTable:
         return sum(rows.num_rows for _, rows in fresh)
 
     def hand_over(self) -> None:
-        """Let another fold continue what was applied here; what it changes comes to :meth:`put`."""
+        """Let another fold continue from here; the incidents that it changes go to :meth:`put`."""
         self._fold = None
         self.save()
 
     def save(self) -> None:
-        """Write up to which version everything was applied, if the table does not say so yet."""
+        """Store the applied version, unless the table has it."""
         if self.version > self._written:
             self._write({})
 
     def put(self, changed: Iterable[ChangedIncident], version: int) -> None:
-        """Take over incidents that a fold has changed up to a version of the change log, and write them.
-
-        Raises:
-            TableRefused: as :meth:`apply`.
-        """
+        """Write incidents that a fold has changed up to a version of the change log; raises as :meth:`apply` does."""
         is_changed = False
         for incident_id, row, may_go_on in changed:
             is_changed = True
@@ -193,13 +182,7 @@ class IncidentsTable:
 
 
 class ChangedIncident(NamedTuple):
-    """An incident that changed.
-
-    Attributes:
-        incident_id: its key.
-        row: of the table.
-        may_go_on: it may still change.
-    """
+    """The row of an incident that changed; ``may_go_on``: it may still change."""
 
     incident_id: str
     row: dict[str, Any]
@@ -207,7 +190,7 @@ class ChangedIncident(NamedTuple):
 
 
 class IncidentRows:
-    """Folds changes into rows of incidents, those of all clusters or of some."""
+    """Folds changes of some clusters, or of all, into rows of incidents."""
 
     def __init__(
         self,
@@ -223,7 +206,7 @@ class IncidentRows:
             directory: of the tables.
             gaps: between incidents.
             version: that was applied last.
-            carried: the incidents that may still change, as :meth:`IncidentsTable.carried` has them.
+            carried: the incidents that may still change, from :meth:`IncidentsTable.carried`.
             clusters: ids of the clusters to fold; None folds all.
         """
         contexts = {} if version == BEFORE_FIRST else read_contexts(directory, version, clusters)
@@ -232,7 +215,7 @@ class IncidentRows:
         self._gaps, self._incidents = gaps, IncidentFold(gaps, own, contexts)
 
     def fold(self, added: Iterable[tuple[int, pa.Table]]) -> list[ChangedIncident]:
-        """Apply rows of versions of the change log, oldest first; return what they changed."""
+        """Apply versions of the change log, oldest first; return the incidents that changed."""
         changed: dict[str, tuple[Incident, int, ConfiguredTimes]] = {}
         for version, rows in added:
             for incident in self._incidents.fold(rows_of(rows, version)):

@@ -1,1 +1,1 @@
-"""Delta tables as files: definitions, logs, locks, writers, what has safely reached the disk, and maintenance."""
+"""Delta tables as files: definitions, logs, locks, writers, flushing to disk, and maintenance."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from streaming.contracts.columns import Column
 
-# Names repeat a million times: in memory each stands once, and numbers refer to it.
+# Names repeat a million times, so memory holds each once, and numbers refer to it.
 NAME: Final = pa.dictionary(pa.int32(), pa.string())
 _TYPES: Final = {
     "string": pa.string(),

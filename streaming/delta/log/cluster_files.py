@@ -1,6 +1,6 @@
-"""Files of a table that hold the rows of one Kafka cluster each, in a folder of its own.
+"""Files of a table that hold the rows of one Kafka cluster each, in a folder per cluster.
 
-So a shard replaces what its clusters have, and what other clusters have stays as it is. Readers need not know.
+So a shard can replace the rows of its clusters without touching those of others. Readers need not know.
 """
 
 from __future__ import annotations
@@ -25,31 +25,24 @@ if TYPE_CHECKING:
     from streaming.delta.store.place import Place
 
 Adds = list[dict[str, Any]]
-"""``add`` actions of files that were written and that no commit names yet."""
+"""``add`` actions of files that were written but not committed yet."""
 _OF: Final = "of-"
 
 
 def of_clusters(rows: pa.Table, clusters: Collection[str]) -> pa.Table:
-    """Return the rows of clusters; no copy if all of them are."""
+    """Return the rows of these clusters; the same table if all rows are."""
     is_theirs = pc.is_in(rows["cluster_id"].cast(pa.string()), pa.array(sorted(clusters), pa.string()))
     return rows if pc.all(is_theirs).as_py() else rows.filter(is_theirs)
 
 
 def write_cluster(directory: Place, definition: Table, cluster_id: ClusterId, rows: pa.Table) -> Adds:
-    """Write all rows that a cluster has in a table as files in its folder.
-
-    Args:
-        directory: of the tables.
-        definition: of the table.
-        cluster_id: of the cluster.
-        rows: in the table's schema.
-    """
+    """Write all rows of a cluster, in the schema of the table, as files in the folder of the cluster."""
     folder = f"{_OF}{quote(cluster_id, safe='')}/"
     return list(written(directory / definition.name, rows, file_layout(definition), folder=folder))
 
 
 def read_files(path: Place, definition: Table, files: Iterable[str]) -> pa.Table:
-    """Read files of a table, by their names in its log; columns that were added after they were written are null.
+    """Read files of a table, by their names in its log; columns that were added later are null.
 
     Raises:
         TableUnreadable: one is damaged or missing.
@@ -76,7 +69,7 @@ def files_by_cluster(writer: Writer) -> dict[ClusterId, list[str]]:
 
 
 def give_each_its_files(directory: Place, writer: Writer, definition: Table) -> None:
-    """Write those files of a table again that hold rows of any cluster: earlier programs made such files.
+    """Split files with rows of several clusters into files per cluster.
 
     Raises:
         TableRefused: another writer came first; nothing was done.

@@ -1,6 +1,6 @@
 """One commit of a table: its data files, then the entry of the next version, created if it is absent.
 
-Two requests of a store, where delta-rs' own ``write`` needs seven. Depends on Delta's protocol, on no row.
+It takes two requests to a store, where delta-rs' own ``write`` takes seven. Depends on Delta's protocol, on no row.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SMALL_ROWS: Final = 500
 _SMALL: Final[Mapping[str, Any]] = {"compression": "snappy", "use_dictionary": False, "write_statistics": False}
-"""With over a hundred columns a file of few rows is mostly per-column pages, so these files have as few as possible."""
+"""With over a hundred columns a small file consists mostly of per-column pages, so these files have few of them."""
 _LARGE: Final[Mapping[str, Any]] = {"compression": "snappy"}
 _DENSE: Final[Mapping[str, Any]] = {"compression": "zstd"}
 _TRANSACTION: Final = "txn"
@@ -41,7 +41,7 @@ class DataFile(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Layout of the files of a table: the columns that name its partitions, and those with statistics."""
+    """File layout of a table: the columns that partition it, and the columns with statistics."""
 
     partitioned_by: tuple[str, ...]
     with_statistics: tuple[str, ...]
@@ -56,8 +56,8 @@ def written(
         path: of the table.
         rows: in the table's schema.
         layout: of the table.
-        folder: where in the table the files lie, besides what their partition says; ends with a slash.
-        is_dense: the files stay for long, so they are compressed as well as can be.
+        folder: prefix of the names of the files; ends with a slash.
+        is_dense: compress as well as possible, because the files stay for long.
 
     Raises:
         IsrwatchError: a file cannot be written.
@@ -80,13 +80,13 @@ def written(
 
 def _parquet(rows: pa.Table, options: Mapping[str, Any]) -> bytes:
     sink = pa.BufferOutputStream()
-    # Without Arrow's own schema within: names that are numbered in memory are read back as plain strings.
+    # Without Arrow's schema in the file, dictionary columns are read back as plain strings.
     pq.write_table(rows, sink, store_schema=False, **options)
     return bytes(sink.getvalue())
 
 
 def _partitions(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[dict[str, str], pa.Table]]:
-    """Yield the rows of each partition, without the columns that name it, which no file holds."""
+    """Yield the rows of each partition, without the partition columns, which files do not contain."""
     if not columns:
         if rows.num_rows:
             yield {}, rows
@@ -99,7 +99,7 @@ def _partitions(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[dict[s
 
 
 def _statistics(rows: pa.Table, columns: Iterable[str]) -> dict[str, Any]:
-    """Return the statistics of a file as the protocol spells them: bounds and nulls of some columns."""
+    """Return the statistics of a file as Delta's protocol defines them: bounds and null counts of some columns."""
     lowest, highest, nulls = dict[str, Any](), dict[str, Any](), dict[str, int]()
     for name in (name for name in columns if name in rows.column_names):
         column = rows[name]
@@ -110,13 +110,13 @@ def _statistics(rows: pa.Table, columns: Iterable[str]) -> dict[str, Any]:
     return {"numRecords": rows.num_rows, "minValues": lowest, "maxValues": highest, "nullCount": nulls}
 
 
-def _as_json(value: pa.Scalar) -> Any:  # noqa: ANN401 - whatever JSON can say
+def _as_json(value: pa.Scalar) -> Any:  # noqa: ANN401 - any JSON value
     plain = value.as_py()
     return plain.isoformat().replace("+00:00", "Z") if pa.types.is_timestamp(value.type) else plain
 
 
 def removed(file: DataFile, *, is_new_data: bool) -> dict[str, Any]:
-    """Return the ``remove`` action of a file that is not of the table any more."""
+    """Return the ``remove`` action of a file."""
     return {
         "path": file.path,
         "deletionTimestamp": _millis(),
@@ -130,13 +130,7 @@ def removed(file: DataFile, *, is_new_data: bool) -> dict[str, Any]:
 def entry(
     adds: Iterable[Mapping[str, Any]], removes: Iterable[Mapping[str, Any]], transactions: Mapping[str, int]
 ) -> bytes:
-    """Return the content of a log entry.
-
-    Args:
-        adds: ``add`` actions.
-        removes: ``remove`` actions.
-        transactions: numbers by name that the commit stores in the table.
-    """
+    """Return the content of a log entry; ``transactions`` are numbers by name that it stores in the table."""
     commit = {"timestamp": _millis(), "operation": "WRITE", "operationParameters": {}, "engineInfo": "isrwatch"}
     actions = [
         {"commitInfo": commit},

@@ -1,6 +1,6 @@
-"""``contracts.tables`` as Arrow schemas, and the check that a table is ours and has the layout that this program reads.
+"""``contracts.tables`` as Arrow schemas, and the check that a table is ours and has a layout that this program reads.
 
-Deletion vectors, column mapping and v2 checkpoints stay off, so that every reader without a JVM can follow.
+Deletion vectors, column mapping and v2 checkpoints stay off, so that readers without a JVM can follow.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.schema import ArrayType, PrimitiveType, StructType
 
+from streaming.delta.log.arrow_types import arrow_type
 from streaming.delta.log.commit import Layout
 from streaming.delta.log.storage import make_folder, open_table, table_at
 from streaming.delta.log.table_lock import writing
@@ -24,10 +25,8 @@ if TYPE_CHECKING:
 
     from deltalake import Field
 
+    from streaming.contracts.columns import Table
     from streaming.delta.store.place import Place
-
-from streaming.contracts.columns import Table
-from streaming.delta.log.arrow_types import arrow_type
 
 APPEND_ONLY: Final = "delta.appendOnly"
 LAYOUT_PROPERTY: Final = "isrwatch.layoutVersion"
@@ -39,7 +38,7 @@ _FILTERED_BY: Final = frozenset(
 
 
 def arrow_schema(table: Table) -> pa.Schema:
-    """Return the Arrow schema of a table, its columns in the order of the definition."""
+    """Return the Arrow schema of a table, columns in the order of the definition."""
     return pa.schema([pa.field(column.name, arrow_type(column.type), column.nullable) for column in table.columns])
 
 
@@ -47,7 +46,7 @@ def rows_to_arrow(rows: list[dict[str, object]], schema: pa.Schema) -> pa.Table:
     """Convert rows, dictionaries by column name, to Arrow.
 
     Raises:
-        AssertionError: a row lacks a column, or has one that the table does not have. Arrow alone would write null.
+        AssertionError: a row lacks a column or has an unknown one; Arrow alone would write null.
     """
     names = set(schema.names)
     for row in rows:
@@ -60,10 +59,8 @@ def properties_of(table: Table) -> dict[str, str]:
     """Return a table's properties.
 
     The job itself expires log entries and old files (``maintenance``), earlier than the retention times below, which
-    are for other programs that would clean the table up.
-
-    Statistics are restricted to the columns that queries filter by: there are more than a hundred columns, and the log
-    holds the statistics of every file.
+    are for other programs that might clean up the table. Only columns that queries filter by have statistics: there are
+    more than a hundred columns, and the log holds the statistics of every file.
     """
     return {
         CHECKPOINT_PROPERTY: "50" if table.append_only else "5",
@@ -83,13 +80,13 @@ def file_layout(table: Table) -> Layout:
 
 
 def layout_of(opened: DeltaTable) -> int | None:
-    """Return the layout of a table; None where it is not ours."""
+    """Return the layout of a table; None if it is not ours."""
     layout = opened.metadata().configuration.get(LAYOUT_PROPERTY) or ""
     return int(layout) if layout.isdecimal() and int(layout) > 0 else None
 
 
 def check_layout(opened: DeltaTable, table: Table) -> None:
-    """Refuse a table that this program cannot read. Columns that it does not know are no obstacle.
+    """Refuse a table that this program cannot read. Unknown columns do not matter.
 
     Raises:
         TableRefused: another program's table, or a newer isrwatch's, or the job has yet to add a column to it.
@@ -116,12 +113,12 @@ def check_layout(opened: DeltaTable, table: Table) -> None:
 
 
 class ColumnComparison(NamedTuple):
-    """The columns of a table compared with those of its definition; those within a struct are named ``after.leader``.
+    """The columns of a table compared with its definition; fields of structs have names like ``after.leader``.
 
     Attributes:
-        lacking: those that the table lacks and a row need not have.
-        unknown: those that the definition lacks.
-        are_ours: whether all others are equal.
+        lacking: columns that the table lacks.
+        unknown: columns that the definition lacks.
+        are_ours: all others are equal, and those that are lacking may be null.
     """
 
     lacking: tuple[str, ...]
@@ -130,7 +127,7 @@ class ColumnComparison(NamedTuple):
 
     @classmethod
     def of(cls, opened: DeltaTable, table: Table) -> ColumnComparison:
-        """Compare a table with its definition. The order of columns does not matter: new ones are the last."""
+        """Compare a table with its definition, in any order of columns: new ones are added at the end."""
         there, ours = opened.schema(), Schema.from_arrow(arrow_schema(table))
         if there == ours:
             return cls((), (), are_ours=True)
@@ -148,7 +145,7 @@ _NULLABLE: Final = " or null"
 
 
 def _types_of(fields: Iterable[Field], above: str = "") -> Iterator[tuple[str, str]]:
-    """Yield each column with its type, then those within it, if it is a struct or a list of structs."""
+    """Yield each column with its type, followed by the fields of structs and of lists of structs."""
     for field in fields:
         kind, brackets = field.type, ""
         if isinstance(kind, ArrayType):
@@ -160,16 +157,16 @@ def _types_of(fields: Iterable[Field], above: str = "") -> Iterator[tuple[str, s
             yield from _types_of(kind.fields, f"{above}{field.name}.")
 
 
-# Opens tables to write them: creates those that are missing, and adds the columns that one lacks.
+# Opening tables for writing: missing tables are created, and missing columns added.
 #
-# Only a column that may be null can be added, to a table or at the end of a struct; the rows from before have null
-# there. It does not raise the layout: readers that do not know the column continue, and those that know it wait for the
-# job, which adds it at its start. Every other change of the columns raises ``Table.layout``: a program that does not
-# know it refuses the table.
+# Only a nullable column can be added, to a table or at the end of a struct; earlier rows have null there. That does not
+# raise the layout: readers that do not know the column continue, and those that know it wait for the job, which adds it
+# when it starts. Every other change of the columns raises ``Table.layout``: programs that do not know the new layout
+# refuse the table.
 
 
 def create_or_upgrade(directory: Place, table: Table) -> DeltaTable:
-    """Open a table below ``directory`` to write it: created if it does not exist, with the columns that it lacks.
+    """Open a table below ``directory`` for writing; create it, or add missing columns, as needed.
 
     Raises:
         ConfigurationError: its folder cannot be created.
@@ -194,7 +191,7 @@ def create_or_upgrade(directory: Place, table: Table) -> DeltaTable:
 
 
 def _create(path: Place, table: Table) -> None:
-    """Commit the first version; if another writer commits it at the same time, that table is used as it is."""
+    """Commit the first version, unless another writer does so at the same time."""
     with suppress(CommitFailedError), writing(str(path)):
         DeltaTable.create(
             str(path),
@@ -211,7 +208,7 @@ def _create(path: Place, table: Table) -> None:
 
 
 def _add_columns(opened: DeltaTable, table: Table) -> None:
-    """Add the columns that a table lacks, and the fields that its structs lack."""
+    """Add the columns and fields of structs that a table lacks."""
     columns = ColumnComparison.of(opened, table)
     names = {name.partition(".")[0] for name in columns.lacking}
     if not names or not columns.are_ours:

@@ -1,52 +1,51 @@
-"""The part of the tables that has certainly reached the disk, and the part that a power cut may have taken."""
+"""Flushing the tables to disk, and cutting them back after a power cut to what had certainly reached it."""
 
 # Theory of operation
 #
-# A commit of Delta is a rename. After ``kill -9`` it is there or not: the kernel has it. After a power cut anything
-# written since the last fsync may be gone, torn, or there without what it refers to, and in any order: the entry of the
-# log may be whole while its data file is empty. An fsync in every commit would cost more than the commit. So the job
-# flushes all tables once in a while, and relies on the one copy that is already safe: the records on the bus.
+# A commit of Delta is a rename. After ``kill -9`` the kernel still completes it or never got it. After a power cut
+# anything written since the last fsync may be gone, torn, or refer to something that is gone, in any order: a log entry
+# may be whole while its data file is empty. An fsync in every commit would cost more than the commit. So the job
+# flushes all tables once in a while, and relies on the copy that is already safe: the records on the bus.
 #
 # Each table has a mark, ``_flushed.json``: the version up to which it is certainly on the disk, and the boot of the
-# machine in which that was written. Three kinds of data follow from it:
-#   - up to the mark: on the disk, all of it that reading that version needs;
-#   - behind the mark: visible to readers, and perhaps gone tomorrow; the bus still has the records that it came from;
-#   - on the bus only: not applied yet. Publishers wait for the disk themselves before a source may forget.
+# machine in which the mark was written. So there are three kinds of data:
+#   - up to the mark: on the disk, with everything that reading that version needs;
+#   - after the mark: visible to readers, but a power cut may take it; the bus still has the records that it came from;
+#   - on the bus only: not applied yet. Publishers wait for the disk themselves before a source may forget a record.
 #
-# Flushing, in this order:
-#   1. The newest version of each table is noted, tables that follow from others first. The version of a derived table
-#      was there before the version of the change log is looked up, so it follows from that one or an older one.
-#   2. The bus is flushed (``first``): positions in the tables must not point behind the end of a log.
-#   3. Table by table in ``ORDER``, data files, log entries, checkpoints and folders are synced, then the mark is
-#      replaced by way of a draft that is synced, renamed and synced with its folder. A power cut in between leaves
-#      marks that are newer in front and older behind, which is harmless: what is behind catches up.
-#   4. Only a flush that succeeded lets the job delete from the bus, and then only what had been applied at the previous
-#      round already (``jobs.supervised``: ``delete_applied``), which step 1 of this round has seen.
+# A flush takes these steps:
+#   1. It notes the newest version of each table, derived tables first. A derived table's version existed before the
+#      version of the change log is looked up, so it follows from that one or an older one.
+#   2. It flushes the bus (``first``): positions in the tables must not point past the end of a log.
+#   3. Table by table in ``ORDER`` it syncs data files, log entries, checkpoints and folders, then replaces the mark: it
+#      syncs a draft, renames it, and syncs the folder. A power cut in between leaves newer marks on the tables that
+#      come first and older ones on the rest, which is harmless: the rest catches up.
+#   4. Only after a successful flush may the job delete from the bus, and only what had been applied at the previous
+#      round (``jobs.supervised``: ``delete_applied``), which step 1 of this round has included.
 #
 # After a power cut (``cut_unflushed``, before anything is opened): if the machine has booted since any mark was set, or
-# a version behind a mark is damaged, every table goes back to its mark. All or none: a table that kept unflushed
-# versions would be ahead of others. A reboot alone is enough; after an orderly one nothing is behind the marks, since
-# the job flushes when it stops. Nothing is cut while one mark cannot be gone back to: a program that knows no marks has
-# written the tables meanwhile. Tables that follow from others are cut first, so a kill within the cut leaves none
-# ahead.
+# a version after a mark is damaged, every table goes back to its mark. All or none: a table that kept unflushed
+# versions would be ahead of others. A reboot alone is enough; after an orderly one there is nothing after the marks,
+# since the job flushes when it stops. If one table cannot go back to its mark, nothing is cut: a program without marks
+# has written the tables meanwhile. Derived tables are cut first, so a kill during the cut leaves none ahead.
 #
 # A derived table is written after the commit that it follows from, so it can be ahead of the change log in two cases
 # only: the change log alone was restored from an older copy, or the change log was cut and the table has no mark yet.
-# Then the next versions of the change log will say something else under the same numbers, and everything derived from
-# the old ones must go: ``projections.rollback``, which runs next, cuts each such table to its newest version that is
+# Then new versions of the change log will reuse the same numbers for other changes, so everything derived from the old
+# ones must be removed: ``projections.rollback``, which runs next, cuts each such table to its newest version that is
 # not ahead, or sets it aside to be derived from the beginning. ``mark_again`` moves its mark back with it, since a mark
-# behind the end of a table means lost data.
+# after the end of a table means lost data.
 #
 # Invariants
-#   1. The version of a mark, and all that reading it needs, is on the disk. Maintenance keeps it: it expires log
-#      entries only before the mark, and no file that a remaining entry names (``log.maintenance``: ``expire_log``,
-#      ``sweep``).
+#   1. The version of a mark, and everything that reading it needs, is on the disk. Maintenance keeps it: it expires
+#      only log entries before the mark, and no file that a remaining entry names (``log.maintenance``:
+#      ``expire_log``, ``sweep``).
 #   2. At their marks no table is ahead of one that it follows from. tests/jobs/shards/test_power_cut.py.
 #   3. The bus keeps every record that no mark covers. tests/jobs/test_application.py.
-#   4. A mark never names a version that was not whole when it was flushed (``_written_since`` refuses it), and a table
-#      that ends before its mark is an error for the user: no power cut explains it.
-#   5. After a cut the tables hold what they would hold if the power had failed at the flush; the rest is read from the
-#      bus again with the same result. tests/jobs/shards/test_power_cut.py.
+#   4. A mark names only a version that was whole when it was flushed (``_written_since``), and a table that ends before
+#      its mark is an error for the user: no power cut explains it.
+#   5. After a cut the tables are as if the power had failed at the flush; the job reads the rest from the bus again
+#      with the same result. tests/jobs/shards/test_power_cut.py.
 #   6. A kill and a restart within one boot cut nothing. tests/jobs/shards/test_power_cut.py.
 
 from __future__ import annotations
@@ -88,33 +87,31 @@ ORDER: Final = (
     *(name for name in TABLES if name not in {*_FIRST, SOURCE_PROGRESS.name}),
     SOURCE_PROGRESS.name,
 )
-"""All tables, each behind those that it follows from. Refused records are written before the positions behind them.
+"""All tables, each after those that it follows from, and the quarantine before the positions of its records.
 
-The last one says how far samples were applied: at the marks all of their tables have at least that.
+The last table says how far samples were applied: at the marks their tables have at least that much.
 """
 
 
 class Mark(NamedTuple):
-    """Up to which version a table was flushed, and in which boot of the machine; None where that is unknown."""
+    """Version up to which a table was flushed, and the boot of the machine at the time; None if that is unknown."""
 
-    # On the disk with all that it needs. Moves forward with each flush; back only with the table (``mark_again``).
     version: int
-    # Of the flush that wrote the mark. Another one now means that what is behind the version may be gone.
     boot: str | None
 
 
 def flush(directory: Place, first: Callable[[], object] = lambda: None) -> None:
-    """Flush what the tables below a directory hold now.
+    """Flush the tables below a directory in their present state.
 
     Args:
         directory: of the tables.
-        first: flushes what the tables have read; called before a mark is moved.
+        first: flushes the bus; called before a mark is moved.
 
     Raises:
         OSError: the disk refuses; the marks stay where they are.
-        TableUnreadable: a table lacks what it has committed.
+        TableUnreadable: a table lacks files that it has committed.
     """
-    if not isinstance(directory, Path):  # what a store has confirmed is safe
+    if not isinstance(directory, Path):  # a store has flushed what it confirms
         first()
         return
     with in_turn(directory, _TURN), reading(str(directory)):
@@ -128,17 +125,14 @@ def flush(directory: Place, first: Callable[[], object] = lambda: None) -> None:
 
 
 def cut_unflushed(directory: Place, queries: Collection[str] = ()) -> dict[str, int]:
-    """Cut the tables back to their marks if the power was cut since; before any of them is opened.
-
-    It was if the machine has booted since a mark was set, or if a version behind a mark is damaged. Nothing is cut
-    where a mark cannot be gone back to, because a program that knows no marks has written the tables meanwhile.
+    """Cut the tables back to their marks if there was a power cut since; called before any of them is opened.
 
     Args:
         directory: of the tables.
         queries: all that may write them; none of them may be running.
 
     Returns:
-        How many versions were cut, by table.
+        number of versions that were cut, by table.
 
     Raises:
         TableUnreadable: a table lacks versions that had been flushed: no power cut explains that.
@@ -171,7 +165,7 @@ def cut_unflushed(directory: Place, queries: Collection[str] = ()) -> dict[str, 
 
 @contextmanager
 def cutting(directory: Place) -> Iterator[None]:
-    """Wait for the turn to flush or cut the tables below a directory; errors of its disk are one sentence."""
+    """Hold the lock for flushing or cutting the tables below a directory; disk errors become one sentence."""
     make_folder(directory)
     with ExitStack() as turn, writing(str(directory)):
         if isinstance(directory, Path):
@@ -180,7 +174,7 @@ def cutting(directory: Place) -> Iterator[None]:
 
 
 def _cut(marks: dict[Path, Mark]) -> None:
-    """Cut tables back, those that follow from others first: after a kill within it none is ahead of another."""
+    """Cut tables back, derived ones first, so that a kill leaves none ahead of another."""
     for path, mark in reversed(marks.items()):
         delete_log_after(path, mark.version)
     for path, mark in marks.items():
@@ -188,7 +182,7 @@ def _cut(marks: dict[Path, Mark]) -> None:
 
 
 def _can_go_back_to(path: Path, version: int) -> bool:
-    """Return whether a version can be read; its checkpoint may be torn, and the hint name one that is gone."""
+    """Return whether a version can be read, after deleting a hint or checkpoint that may be torn."""
     forget_newest_checkpoint(path)
     try:
         table = open_table(path, version)
@@ -202,7 +196,7 @@ def _can_go_back_to(path: Path, version: int) -> bool:
 
 
 def _set_torn_beginning_aside(path: Path) -> None:
-    """Rename a table that was never flushed, and whose one version is damaged: it holds nothing yet."""
+    """Rename a table that was never flushed and whose only version is damaged: it is still empty."""
     if read_mark(path) is None and newest_version(path) == 0 and not is_whole(path, 0):
         set_aside(path)
 
@@ -212,7 +206,7 @@ def _may_lack_something(path: Path, mark: Mark, newest: int) -> bool:
 
 
 def mark_again(path: Place, version: int) -> None:
-    """Flush a table that was cut back to a version, and move its mark there if it is behind that version."""
+    """Flush a table that was cut back to a version, and move its mark back there if it is later."""
     if not isinstance(path, Path):
         return
     before = read_mark(path)
@@ -227,11 +221,7 @@ def flushed_version(path: Place) -> int | None:
 
 
 def read_mark(path: Path) -> Mark | None:
-    """Read the mark of a table; None where there is none.
-
-    Raises:
-        TableUnreadable: it is damaged.
-    """
+    """Read the mark of a table, None if there is none; ``TableUnreadable`` if it is damaged."""
     with suppress(FileNotFoundError), reading(str(path)):
         mark = json.loads((path / _MARK).read_text(encoding="utf-8"))
         return Mark(mark["version"], mark["boot"])
@@ -239,7 +229,7 @@ def read_mark(path: Path) -> Mark | None:
 
 
 def boot() -> str | None:
-    """Return what distinguishes this boot of the machine from others; None where the system does not say."""
+    """Return the id of this boot of the machine; None if the system has none."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return None
@@ -258,12 +248,12 @@ def _everything(path: Path) -> Iterator[Path]:
 
 
 def _written_since(path: Path, after: int, upto: int) -> Iterator[Path]:
-    """Yield what the versions in ``(after, upto]`` have written, and checkpoints from ``after`` on.
+    """Yield the files that the versions in ``(after, upto]`` have written, and checkpoints from ``after`` on.
 
-    That of ``after`` may be younger than its mark: it is written after its version is visible.
+    The checkpoint of ``after`` may be newer than its mark: it is written after its version is visible.
 
     Raises:
-        TableUnreadable: one of them is not whole.
+        TableUnreadable: a version is not whole.
     """
     yield from log_files(path, after)
     for version in range(after + 1, upto + 1):
@@ -273,7 +263,7 @@ def _written_since(path: Path, after: int, upto: int) -> Iterator[Path]:
 
 
 def _write_mark(path: Path, mark: Mark) -> None:
-    """Replace a mark: after a power cut there is the old one or the new one."""
+    """Replace a mark, so that a power cut leaves the old one or the new one."""
     draft = path / f"{_MARK}.draft"
     draft.write_text(json.dumps(mark._asdict()), encoding="utf-8")
     _sync(draft)
@@ -282,7 +272,7 @@ def _write_mark(path: Path, mark: Mark) -> None:
 
 
 def _sync(file: Path) -> None:
-    """Wait until a file or folder is on the disk; one that was deleted meanwhile need not be."""
+    """Sync a file or folder to disk; ignore one that was deleted meanwhile."""
     with suppress(FileNotFoundError):
         opened = os.open(file, os.O_RDONLY)
         try:

@@ -1,10 +1,10 @@
-"""Maintenance of a table by its only writer, so that the cost of commits and reads and the disk use stay bounded.
+"""Maintenance of a table by its only writer, which bounds disk use and the cost of commits and reads.
 
 - Each commit lists ``_delta_log`` and reads the list of data files, so both are kept short.
-- Small files are compacted in two sizes: often into small ones, rarely those into large ones.
-- Data files stay for ``reader_minutes`` after a version removed them, on every table: a reader has that long to read a
-  version that it has opened. Log entries stay as long, but at most ``LOG_ENTRIES``, because each commit lists them all.
-  No one needs either longer: followers select rows by version (``change_reader``).
+- Small files are compacted in two steps: often into medium files, and rarely those into large ones.
+- Data files stay for ``reader_minutes`` after a version removed them: a reader has that long to read a version that it
+  has opened. Log entries stay as long, but at most ``LOG_ENTRIES``, because each commit lists them all. Followers need
+  neither for longer: they select rows by version (``changes.reader``).
 
 Readers ignore compaction (``dataChange`` is false). Depends on no row.
 """
@@ -38,7 +38,7 @@ ROUNDS_BETWEEN_LARGE: Final = 20
 SMALL_BYTES: Final = 512 * 1024
 LARGE_BYTES: Final = 32 * 1024 * 1024
 LOG_ENTRIES: Final = 300
-"""Up to 400 lie there: these, 50 until the next round, 50 back to a checkpoint. Listing 500 takes a millisecond."""
+"""There are up to 400: these, 50 until the next round, 50 back to a checkpoint. Listing 500 takes a millisecond."""
 SECONDS_BETWEEN_SWEEPS: Final = 60.0
 SECONDS_BETWEEN_EXPIRIES: Final = 3600.0
 
@@ -54,8 +54,8 @@ class RetentionPolicy:
 
     Attributes:
         days: of history, by the column ``date``; 0 for all.
-        reader_minutes: how long the files of older versions stay, for readers that have opened one.
-        clock: the time in UTC microseconds, by which history expires.
+        reader_minutes: how long the files of older versions stay for readers that have opened one.
+        clock: returns the time by which history expires, in UTC microseconds.
     """
 
     days: int = 0
@@ -70,14 +70,13 @@ class Maintenance:
     """Counts the commits of one table, and runs a round of maintenance when one is due."""
 
     def __init__(self, writer: Writer, policy: RetentionPolicy = KEEP_ALL) -> None:
-        """Maintain the log and the files of the table of a writer."""
         self._writer, self._path, self._policy = writer, writer.path, policy
         self._commits = 0
         self._unreferenced_since: dict[str, float] = {}
         self._swept = time.monotonic()
 
     def after_commit(self) -> None:
-        """Count one commit; run a round if one is due, which may add versions to the table."""
+        """Count a commit; run a round if one is due, which may add versions to the table."""
         self._commits += 1
         is_sweep_due = time.monotonic() - self._swept >= SECONDS_BETWEEN_SWEEPS
         if is_sweep_due or self._commits % COMMITS_BETWEEN_ROUNDS == 0:
@@ -94,7 +93,7 @@ class Maintenance:
         since = time.time() - self._policy.reader_minutes * 60
         newest = self._writer.version
         before, after = -1, newest + 1
-        # A binary search; deleted entries count as old. Where a clock was set back it may end earlier: more stays.
+        # A binary search; deleted entries count as old. If a clock was set back, it may end early: then more stays.
         while after - before > 1:
             middle = (before + after) // 2
             if committed_after(self._path, middle, since):
@@ -103,17 +102,16 @@ class Maintenance:
                 before = middle
         flushed = flushed_version(self._path)
         limit = max(0, before, newest - LOG_ENTRIES)
-        if flushed is not None:  # before it, because its checkpoint may be younger than its mark, and torn
+        if flushed is not None:  # one earlier, because its checkpoint may be younger than its mark, and torn
             limit = min(limit, max(0, flushed - 1))
         self._unreferenced_since |= delete_log_before(self._path, limit)
 
     def sweep(self) -> None:
         """Delete the data files that no version in the log has needed for ``reader_minutes``.
 
-        Invariant: what an entry of the log has added or removed stays, so a flushed version can be read although later
-        ones are cut off (``durable``). Every other file is deleted that long after its removal. Where the log does not
-        say when that was, it counts from the sweep that first finds the file unneeded: a writer that has written a file
-        and not yet committed it has that long to do so, and at least until the next sweep.
+        Invariant: a file that an entry of the log has added or removed stays, so a flushed version can be read even
+        after later ones were cut off (``durable``). If the log does not say when a file was removed, the time counts
+        from the sweep that first finds it unneeded: a writer has that long to commit a file that it has written.
         """
         self._swept = time.monotonic()
         now = time.time()
@@ -126,18 +124,12 @@ class Maintenance:
 
 
 class AppendMaintenance(Maintenance):
-    """Maintenance of a table that is appended to: it is also compacted, and its history expires."""
+    """Maintenance of an append-only table: it is also compacted, and its history expires."""
 
     def __init__(
         self, writer: Writer, expire: Callable[[Writer, dt.date], None], policy: RetentionPolicy = KEEP_ALL
     ) -> None:
-        """Maintain the table as its only writer.
-
-        Args:
-            writer: makes the commits.
-            expire: deletes the rows of the days before a given one.
-            policy: how long history and old files are retained.
-        """
+        """Maintain a table; ``expire`` deletes the rows of the days before a given one."""
         super().__init__(writer, policy)
         self._expire = expire
         writer.keep_rows()
@@ -163,8 +155,8 @@ class AppendMaintenance(Maintenance):
 
 # Compaction of an append-only table: small files of a day into larger ones, at exactly the next version or not at all.
 #
-# delta-rs' own ``optimize.compact`` looks for no conflict and tries again: of two writers that compact the same files,
-# both commit, and every row is there twice. So the files are exchanged in one commit of their writer.
+# delta-rs' own ``optimize.compact`` does not check for conflicts when it tries again: if two writers compact the same
+# files, both commit, and every row is there twice. So our writer exchanges the files in one commit.
 
 
 _PARTITION: Final = "date"
@@ -172,12 +164,12 @@ _ROW_BYTES: Final = 1024  # a compressed row with long lists; most take a tenth
 
 
 def compact(writer: Writer, target: int, kept: Mapping[int, pa.Table]) -> None:
-    """Merge the files that are smaller than a size, day by day, in one commit; nothing where there is nothing to merge.
+    """Merge the files that are smaller than a size, day by day, in one commit, if there are any.
 
     Args:
         writer: of a table that is partitioned by ``date``.
         target: in bytes.
-        kept: rows that versions added, as far as the writer still has them; the others are read.
+        kept: by version, the added rows that are still in memory; others are read.
 
     Raises:
         TableRefused: another writer came first; nothing was done.
@@ -193,7 +185,7 @@ def compact(writer: Writer, target: int, kept: Mapping[int, pa.Table]) -> None:
 
 
 def _bins(table: DeltaTable, target: int) -> Iterator[list[dict[str, Any]]]:
-    """Yield the files that become one: of one day, in the order of their versions, up to the size together."""
+    """Yield groups of files to merge: of one day, ordered by version, up to the target size together."""
     files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     files.sort(key=lambda file: (_day(file), file.get("min.version") or 0, file["modification_time"]))
     merged: list[dict[str, Any]] = []
@@ -210,7 +202,7 @@ def _bins(table: DeltaTable, target: int) -> Iterator[list[dict[str, Any]]]:
 
 
 def _merged_bytes(file: dict[str, Any]) -> int:
-    """Estimate what a file adds to the one it is merged into: a small one is little more than its schema."""
+    """Estimate what a file adds to a merged one; most of a small file is its schema."""
     size, rows = file["size_bytes"], file.get("num_records")
     return int(size if rows is None else min(size, rows * _ROW_BYTES))
 
@@ -220,7 +212,7 @@ def _day(file: dict[str, Any]) -> str:
 
 
 def _kept_by_file(path: Place, kept: Mapping[int, pa.Table]) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the rows of files by their names in the log, where one file holds all that a version added."""
+    """Yield name and rows of each file that holds all rows that a version added."""
     for version, rows in kept.items():
         added = files_added(actions_of(path, version))
         if len(added) == 1:
@@ -228,7 +220,7 @@ def _kept_by_file(path: Place, kept: Mapping[int, pa.Table]) -> Iterator[tuple[s
 
 
 def _rows_of(path: Place, files: list[dict[str, Any]], kept: Mapping[str, pa.Table], schema: pa.Schema) -> pa.Table:
-    """Return the rows of files of one day; columns that were added after them are null."""
+    """Return the rows of files of one day; columns that were added later are null."""
     day = pa.scalar(_day(files[0])).cast(schema.field(_PARTITION).type)
     parts = [schema.empty_table()]
     for file in files:

@@ -1,4 +1,4 @@
-"""Tables read as Arrow through DataFusion: the one engine without a JVM that follows every feature a table may have."""
+"""Tables read as Arrow through DataFusion, the only engine without a JVM that supports every feature of our tables."""
 
 from __future__ import annotations
 
@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 
 
 def open_ours(directory: Place, definition: Table) -> DeltaTable | None:
-    """Open a table below a directory to read it; None where there is none.
-
-    Raises:
-        TableRefused: it has another layout than this program reads.
-    """
+    """Open a table below a directory to read it, None if there is none; ``TableRefused`` if its layout is another."""
     table = open_table(directory / definition.name)
     if table is not None:
         check_layout(table, definition)
@@ -34,7 +30,7 @@ def open_ours(directory: Place, definition: Table) -> DeltaTable | None:
 
 
 def query(table: DeltaTable, sql: str) -> pa.Table:
-    """Run SQL over one table, which is called ``rows`` in it; the result has the types of our schemas.
+    """Run SQL over one table, called ``rows``; the result has the types of our schemas.
 
     Raises:
         TableUnreadable: a data file is damaged or missing.
@@ -44,17 +40,17 @@ def query(table: DeltaTable, sql: str) -> pa.Table:
 
 
 ALL: Final = "true"
-"""SQL that holds of every row."""
+"""SQL that is true for every row."""
 
 
 def where_in(clusters: Iterable[str]) -> str:
-    """Return SQL that holds of the rows of clusters, by their ids."""
+    """Return SQL that is true for the rows of these clusters."""
     names = ", ".join("'{}'".format(cluster_id.replace("'", "''")) for cluster_id in sorted(clusters))
     return f"cluster_id IN ({names})" if names else "false"
 
 
 def select(table: DeltaTable | None, definition: Table, where: str = ALL) -> pa.Table:
-    """Read rows of a table in the types and the order of its definition; none where there is no table."""
+    """Read rows of a table in the types and the order of its definition; none if there is no table."""
     schema = arrow_schema(definition)
     if table is None:
         return schema.empty_table()
@@ -67,12 +63,12 @@ def read_all(table: DeltaTable) -> pa.Table:
 
 
 def quoted(columns: Iterable[str]) -> str:
-    """Write names of columns in SQL, each once."""
+    """Return names of columns as SQL, each once."""
     return ", ".join(f'"{name}"' for name in dict.fromkeys(columns))
 
 
 def ours(rows: pa.Table) -> pa.Table:
-    """Spell views and large types, DataFusion's own, as the types of our schemas."""
+    """Cast views and large types, which DataFusion returns, to the types of our schemas."""
     return rows.cast(pa.schema([pa.field(item.name, _plain_arrow(item.type)) for item in rows.schema]))
 
 
@@ -88,40 +84,39 @@ def _plain_arrow(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-# Arrow columns as Python values, column by column: times as UTC microseconds, lists as tuples, equal values shared.
+# Arrow columns as Python values: times as UTC microseconds, lists as tuples, equal values shared. And the last row of
+# each key.
 #
-# Also which rows are the last ones of their keys.
-#
-# A row class (a NamedTuple) names the columns it wants by its fields. Knows pyarrow, no table.
+# The fields of a row class (a NamedTuple) name the columns to read. Knows pyarrow, no table.
 
 
 R = TypeVar("R", bound=tuple[Any, ...])
 Columns = dict[str, list[Any]]
 _ROW: Final = "row"
-# Below so many values, finding the equal ones costs more than it saves.
+# With fewer values, finding equal ones costs more than it saves.
 _WORTH_SHARING: Final = 1024
 
 
 def numbered(rows: pa.Table, key: list[str]) -> pa.Table:
-    """Return the key of each row, and in the column ``row`` its number."""
+    """Return the key of each row, and its number in the column ``row``."""
     ones = pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)
     return rows.select(key).append_column(_ROW, pc.subtract(pc.cumulative_sum(ones), 1))
 
 
 def last_of_each(rows: pa.Table, key: list[str]) -> pa.Table:
-    """Return each key once, in any order, and in the column ``row`` the number of its last row."""
+    """Return each key once, in any order, and the number of its last row in the column ``row``."""
     last = numbered(rows, key).group_by(key).aggregate([(_ROW, "max")])
     return last.rename_columns([*key, _ROW])
 
 
 def columns_of(rows: pa.Table, names: Iterable[str]) -> Columns:
-    """Read some columns of a table; one that it does not have is left out."""
+    """Read some columns of a table, without those that it lacks."""
     present = set(rows.column_names)
     return {name: values_of(rows.column(name).combine_chunks()) for name in names if name in present}
 
 
 def struct_columns(rows: pa.Table, column: str, names: Iterable[str]) -> Columns:
-    """Read some fields of a struct column; null where the struct is null."""
+    """Read some fields of a struct column; None where the struct is null."""
     structs = rows.column(column).combine_chunks()
     selected = set(names)
     fields = zip(structs.type, structs.flatten(), strict=True)
@@ -137,7 +132,7 @@ def rows_as(cls: type[R], columns: Mapping[str, list[Any]], count: int) -> list[
 
 
 def values_of(array: Any) -> list[Any]:  # noqa: ANN401 - pyarrow ships no types
-    """Read one column. Equal values of a million rows become one Python object each: half the memory of a state."""
+    """Read one column. Equal values of a million rows share one Python object, which halves the memory of a state."""
     kind = array.type
     if array.null_count == len(array):
         return [None] * len(array)
@@ -172,12 +167,12 @@ def _tuples(lists: Any) -> list[tuple[Any, ...] | None]:  # noqa: ANN401 - pyarr
 
 
 def plain(rows: pa.Table) -> pa.Table:
-    """Turn timestamps into microseconds, within structs, too."""
+    """Convert timestamps to microseconds, including those within structs."""
     return rows.cast(pa.schema([pa.field(item.name, plain_type(item.type)) for item in rows.schema]))
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the same type with whole numbers for timestamps."""
+    """Return the same type with integers for timestamps."""
     if pa.types.is_timestamp(kind):
         return pa.int64()
     if pa.types.is_struct(kind):

@@ -1,7 +1,7 @@
-"""The tables and their data files. delta-rs and Spark are given a table's folder.
+"""The tables and their data files. delta-rs and Spark get a table's folder.
 
-With ``table_log`` the only module that opens, lists or deletes files of the tables. Depends on places, on no row and no
-column. ``tests/test_house.py`` checks that no other module reads these files.
+Only this module and ``table_log`` open, list or delete files of the tables, which ``tests/test_house.py`` checks.
+Depends on places, on no row and no column.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def is_table(path: Place) -> bool:
     """Return whether a place holds a Delta table.
 
     Raises:
-        PermissionError: this user may not look into it; delta-rs says that there is none.
+        PermissionError: this user may not look into it; delta-rs would report that there is no table.
     """
-    if not isinstance(path, Path):  # delta-rs would stop every thread of this process until the store has answered
+    if not isinstance(path, Path):  # delta-rs would block every thread of this process until the store has answered
         return any(name.endswith((".json", ".parquet")) for name in names_below(path / "_delta_log"))
     with suppress(FileNotFoundError, NotADirectoryError):
         (path / "_delta_log").stat()
@@ -48,28 +48,22 @@ def is_table(path: Place) -> bool:
 
 
 def table_at(path: Place, version: int | None = None) -> DeltaTable:
-    """Open a table that is there; its newest version unless another one is given. Errors are those of delta-rs."""
+    """Open an existing table, at its newest version unless another one is given; raises errors of delta-rs."""
     return DeltaTable(str(path), version=version, storage_options=options_of(path))
 
 
 def open_table(path: Place, version: int | None = None) -> DeltaTable | None:
-    """Open a table, at its newest version unless another one is given; None where there is none.
-
-    Raises:
-        TableUnreadable: its log is damaged.
-    """
+    """Open a table as :func:`table_at` does, None if there is none; ``TableUnreadable`` if its log is damaged."""
     with reading(str(path)):
         return table_at(path, version) if is_table(path) else None
 
 
 @contextmanager
 def reading(table: str) -> Iterator[None]:
-    """Turn the errors with which delta-rs, Arrow, JSON and the system refuse a file into one sentence.
-
-    A file that is missing is left to the caller, who may have looked for it: ``FileNotFoundError`` passes.
+    """Turn errors of delta-rs, Arrow, JSON and the system into one sentence, except ``FileNotFoundError``.
 
     Raises:
-        TableUnreadable: a file of it cannot be read. Not retried by itself: the caller may, files can come back.
+        TableUnreadable: a file of the table cannot be read. The caller may try again: files can come back.
     """
     try:
         yield
@@ -91,7 +85,7 @@ def reading(table: str) -> Iterator[None]:
 
 
 def _first_sentence(error: Exception) -> str:
-    """Return what an error says first: below it stands a stack of delta-rs, behind it the insides of its objects."""
+    """Return the first sentence of an error, without the stack and the internals of delta-rs that follow."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     text = lines[0] if _CAUSED_BY not in lines[-1] else f"{lines[0]}: {lines[-1].partition(_CAUSED_BY)[2].strip()}"
     sentence, is_object, insides = text.partition(" {")
@@ -99,11 +93,7 @@ def _first_sentence(error: Exception) -> str:
 
 
 def make_folder(path: Place) -> None:
-    """Create the folder of a table; in an object store there are none.
-
-    Raises:
-        ConfigurationError: it cannot be created.
-    """
+    """Create the folder of a table, which an object store does not need; ``ConfigurationError`` if that fails."""
     if not isinstance(path, Path):
         return
     try:
@@ -116,7 +106,7 @@ def make_folder(path: Place) -> None:
 
 
 def read_file(path: Place, file: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read one data file of a table, by its name in the log; ``columns``: only these.
+    """Read one data file of a table, by its name in the log; only some columns, if they are given.
 
     Raises:
         FileNotFoundError: it was deleted.
@@ -127,10 +117,10 @@ def read_file(path: Place, file: str, columns: Sequence[str] | None = None) -> p
 
 
 def read_versions(path: Place, file: str, after: int, upto: int, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read the rows of one data file whose ``version`` lies in ``(after, upto]``; ``columns``: only these.
+    """Read the rows of one data file whose ``version`` is in ``(after, upto]``; ``columns``: only these.
 
-    Piece by piece: a compacted file holds weeks, a reader wants the last commits, and decoded it is twenty times as
-    large.
+    It reads piece by piece: a compacted file holds weeks of which a reader needs the last commits, and decoding makes
+    it twenty times as large.
 
     Raises:
         FileNotFoundError: it was deleted.
@@ -159,18 +149,18 @@ def file_place(path: Place, file: str) -> Place:
 
 
 def size_of(path: Place, file: str) -> int | None:
-    """Return the size in bytes of a data file by its name in the log; None where it is missing."""
+    """Return the size in bytes of a data file by its name in the log; None if it is missing."""
     status = head(file_place(path, file))
     return None if status is None else status.size
 
 
 def has_all_files(path: Place, table: DeltaTable) -> bool:
-    """Return whether the data files of a version are still there."""
+    """Return whether all data files of a version exist."""
     return all(size_of(path, name) is not None for name in table.get_add_actions()["path"].to_pylist())
 
 
 def wrong_files(path: Place, table: DeltaTable) -> list[str]:
-    """List the data files of a version that are missing, or of another size than its log says.
+    """List the data files of a version that are missing, or whose size differs from the log.
 
     Raises:
         TableUnreadable: its log is damaged.
@@ -181,10 +171,9 @@ def wrong_files(path: Place, table: DeltaTable) -> list[str]:
 
 
 def set_aside(path: Place) -> Place:
-    """Let there be no table; return where a copy of it is now. One that lay there is deleted.
+    """Remove a table; return where it is now. An earlier one there is deleted.
 
-    A folder is renamed. In a store the log alone is deleted, the newest entry first: data files of no version are
-    swept once there is a table again.
+    A folder is renamed. In a store only the log is deleted, newest entry first: the next table sweeps the data files.
     """
     if not isinstance(path, Path):
         for name in reversed(names_below(path / "_delta_log")):
@@ -196,7 +185,7 @@ def set_aside(path: Place) -> Place:
 
 
 def data_files(path: Place) -> set[str]:
-    """List the data files that lie in the folder of a table, whether a version needs them or not."""
+    """List the data files in the folder of a table, whether a version needs them or not."""
     return {name for name in names_below(path) if name.endswith(".parquet") and not name.startswith("_")}
 
 

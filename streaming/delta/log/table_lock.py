@@ -1,4 +1,4 @@
-"""Lock of the one process that may write a directory's tables, and the error for a disk that refuses. Knows files."""
+"""Lock of the one process that may write a directory's tables, and errors of its disk. Knows files."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ DISK_IS_FULL: Final = ("No space left on device", "Disk quota exceeded")
 
 @contextmanager
 def sole_writer(directory: Place, queries: Iterable[str]) -> Iterator[None]:
-    """Hold the tables of some queries for this process; the locks go with the process, even a killed one.
+    """Hold the tables of some queries for this process; the system releases the locks when the process ends.
 
-    A file system without locks lets two in, and so does a store: then the one that commits second finds its version
-    taken, and stops.
+    A store or a file system without locks lets two in: then the one that commits second finds its version taken, and
+    stops.
 
     Raises:
         ConfigurationError: the directory cannot be made.
@@ -38,7 +38,7 @@ def sole_writer(directory: Place, queries: Iterable[str]) -> Iterator[None]:
             yield
             return
         for query in queries:
-            if not try_lock(held.enter_context(_opened(directory / lock_of(query)))):
+            if not _try_lock(held.enter_context(_opened(directory / f".{query}.lock"))):
                 raise TableRefused(
                     f"another job writes the tables below {directory}; stop it first, or point tables.directory "
                     "(--tables) at another folder"
@@ -56,8 +56,8 @@ def _opened(lock: Path) -> IO[str]:
         ) from None
 
 
-def try_lock(file: IO[str]) -> bool:
-    """Take a lock, which the system releases when the process ends; False while another process holds it."""
+def _try_lock(file: IO[str]) -> bool:
+    """Take a lock; return False if another process holds it."""
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -69,25 +69,16 @@ def try_lock(file: IO[str]) -> bool:
 
 @contextmanager
 def in_turn(directory: Path, name: str) -> Iterator[None]:
-    """Wait until no other process does the same with the tables of a directory."""
+    """Hold a named lock on a directory; wait while another process holds it."""
     with _opened(directory / f".{name}.lock") as file:
         with suppress(OSError):  # a file system without locks
             fcntl.flock(file.fileno(), fcntl.LOCK_EX)
         yield
 
 
-def lock_of(query: str) -> str:
-    """Name the file that stands for the tables of a query."""
-    return f".{query}.lock"
-
-
 @contextmanager
 def writing(table: str) -> Iterator[None]:
-    """Raise an error of one sentence when a table cannot be written.
-
-    Raises:
-        IsrwatchError: the disk is full, or refuses.
-    """
+    """Turn errors of a full or failing disk into an ``IsrwatchError`` of one sentence."""
     try:
         yield
     except CommitFailedError:  # another writer; the caller reports it
@@ -97,7 +88,8 @@ def writing(table: str) -> Iterator[None]:
     except (DeltaError, OSError) as error:
         if is_disk_full(error):
             raise IsrwatchError(
-                f"the disk is full, {table} cannot be written; free space: what was applied stays, the rest comes again"
+                f"the disk is full, {table} cannot be written; free space: what was applied stays, and the rest is "
+                "read again"
             ) from error
         if isinstance(error, OSError):
             raise IsrwatchError(f"cannot write {table}: {' '.join(str(error).split())}; repair its disk") from error

@@ -1,7 +1,7 @@
 """The log of a table: its entries and checkpoints, by version.
 
-With ``storage`` the only module that asks for objects of the tables. Depends on places and the entries of Delta's log,
-on no row and no column.
+Only this module and ``storage`` access objects of the tables. Depends on places and the entries of Delta's log, on no
+row and no column.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BEFORE_FIRST: Final = -1
 
 
 def has_moved(path: Place, version: int) -> bool:
-    """Return whether a table has another version than the one that was read; cheap, it looks up two file names.
+    """Return whether a table has another version than the one that was read; looks up two file names.
 
     Raises:
         TableUnreadable: this user may not look into it.
@@ -40,19 +40,19 @@ def has_moved(path: Place, version: int) -> bool:
 
 
 def newest_version(path: Place) -> int:
-    """Return the newest version of a table by the names in its log; ``BEFORE_FIRST`` where there is none."""
+    """Return the newest version of a table by the names in its log; ``BEFORE_FIRST`` if there is none."""
     return max((version for _, version in log_entries(path) if version is not None), default=BEFORE_FIRST)
 
 
 def identity_of(path: Place, version: int) -> tuple[object, ...] | None:
-    """Return what distinguishes a log entry from a recreated one of the same version; None while there is none.
+    """Return the identity of a log entry, which differs once the entry is recreated; None if there is none.
 
     Raises:
         TableUnreadable: this user may not look into the table.
     """
     try:
         status = head(entry_of(path, version))
-    except OSError:  # seldom: an exporter asks hundreds of times a second
+    except OSError:  # rare, so only here: an exporter calls this hundreds of times a second
         with reading(str(path)):
             raise
     return None if status is None else status.identity
@@ -65,7 +65,7 @@ def committed_after(path: Place, version: int, moment: float) -> bool:
 
 
 def committed_at(path: Place, version: int, actions: Iterable[dict[str, Any]]) -> int:
-    """Return when a version was committed, UTC microseconds; if the commit has no time, when its entry was written."""
+    """Return when a version was committed, in UTC microseconds; by the time of its entry if the commit has none."""
     for action in actions:
         if "timestamp" in action.get("commitInfo", {}):
             return int(action["commitInfo"]["timestamp"]) * 1000
@@ -76,7 +76,7 @@ def committed_at(path: Place, version: int, actions: Iterable[dict[str, Any]]) -
 
 
 def log_entries(path: Place) -> Iterator[tuple[str, int | None]]:
-    """List the names in a table's log with the version of those that are entries; None for all others."""
+    """List the names in a table's log, with the version if it is an entry, else None."""
     for name in names_below(path / _LOG):
         stem, _, suffix = name.partition(".")
         yield name, int(stem) if suffix == "json" and stem.isdecimal() else None
@@ -92,11 +92,7 @@ def has_entry(path: Place, version: int) -> bool:
 
 
 def actions_of(path: Place, version: int) -> list[dict[str, Any]]:
-    """Read the actions of one log entry; none where it is empty or does not exist (any more).
-
-    Raises:
-        TableUnreadable: it is damaged.
-    """
+    """Read the actions of one log entry, none if it is empty or missing; ``TableUnreadable`` if it is damaged."""
     with suppress(FileNotFoundError), reading(str(path)):
         entry = get(entry_of(path, version)).decode()
         return [json.loads(line) for line in entry.split("\n") if line]
@@ -106,7 +102,7 @@ def actions_of(path: Place, version: int) -> list[dict[str, Any]]:
 def files_added(actions: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
     """List the files whose rows are new in a commit, each with its date, by date.
 
-    Compaction adds no rows, and neither does a commit that replaces rows: it copies all other rows of the same files.
+    Compaction adds no rows. Neither does a commit that replaces rows: it copies all other rows of the same files.
     """
     if any(action.get("remove", {}).get("dataChange") for action in actions):
         return []
@@ -115,19 +111,19 @@ def files_added(actions: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 def newest_checkpoint(path: Place) -> int | None:
-    """Return the version of the checkpoint in ``_last_checkpoint``, where readers begin; None for none."""
+    """Return the version in ``_last_checkpoint``, where readers begin; None for none."""
     with suppress(FileNotFoundError), reading(str(path)):
         return int(json.loads(get(path / _LOG / _HINT).decode())["version"])
     return None
 
 
 def delete_log_before(path: Place, version: int) -> dict[str, float]:
-    """Delete the log entries before the newest checkpoint at or before a version; the checkpoint holds their result.
+    """Delete the log entries before the newest checkpoint at or before a version, which contains their result.
 
     Invariant: the log begins with a checkpoint or with version 0, so a reader never needs an entry that was deleted.
 
     Returns:
-        The data files that the deleted entries removed from the table, with the time of it, in seconds since 1970.
+        the data files that the deleted entries removed from the table, and when, in seconds since 1970.
     """
     entries = [(name, _number(name), version is not None) for name, version in log_entries(path)]
     checkpoints = [number for name, number, _ in entries if ".checkpoint" in name]
@@ -142,7 +138,7 @@ def delete_log_before(path: Place, version: int) -> dict[str, float]:
 
 
 def delete_log_after(path: Place, version: int) -> None:
-    """Delete the log entries and checkpoints behind a version, the newest first: the rest is a table at any moment."""
+    """Delete the log entries and checkpoints after a version, newest first, so that the rest is always a table."""
     forget_newest_checkpoint(path)
     entries = ((_number(name), name) for name, _ in log_entries(path))
     for _, name in sorted((each for each in entries if version < each[0] < _NO_VERSION), reverse=True):
@@ -150,12 +146,12 @@ def delete_log_after(path: Place, version: int) -> None:
 
 
 def forget_newest_checkpoint(path: Place) -> None:
-    """Delete the hint where readers begin: it may name a checkpoint that is gone; without it they look for one."""
+    """Delete the hint where readers begin, because its checkpoint may be gone; they then look for one."""
     delete(path / _LOG / _HINT)
 
 
 def delete_checkpoint(path: Place, version: int) -> None:
-    """Delete the checkpoint of a version, if there is one and older entries hold the same."""
+    """Delete the checkpoint of a version, if older entries contain the same."""
     entries = [(_number(name), name) for name, _ in log_entries(path)]
     if any(number < version for number, _ in entries):
         for number, name in entries:
@@ -164,13 +160,13 @@ def delete_checkpoint(path: Place, version: int) -> None:
 
 
 def log_files(path: Path, begin: int) -> Iterator[Path]:
-    """List the folder of the log, entries and checkpoints from a version on, and what has no version."""
+    """List the folder of the log, its entries and checkpoints from a version on, and files without a version."""
     yield path / _LOG
     yield from (path / _LOG / name for name, _ in log_entries(path) if _number(name) >= begin)
 
 
 def is_whole(path: Place, version: int) -> bool:
-    """Return whether a version has a log entry that can be read, and the data files that it added, whole."""
+    """Return whether a version has a readable log entry, and all data files that it added at their full size."""
     try:
         actions = actions_of(path, version)
     except TableUnreadable:
@@ -193,7 +189,7 @@ def _removed_by(path: Place, version: int) -> dict[str, float]:
 
 
 def _number(name: str) -> int:
-    """Return the version in the name of a file of the log; a large number for files without one."""
+    """Return the version in the name of a log file; ``_NO_VERSION`` if it has none."""
     number = name.lstrip(".").split(".", 1)[0]  # ".N.json.crc" is Hadoop's
     return int(number) if number.isdecimal() else _NO_VERSION
 

@@ -7,29 +7,28 @@ Depends on Delta's commits, on no row.
 
 # Theory of operation
 #
-# Who creates the log entry of version N + 1 has made that version; the store lets one writer do it. Everything else
-# follows from that: no lock and no lease decides who may write.
+# A writer makes version N + 1 by creating its log entry, which the store lets only one writer do. Everything else
+# follows from that: no lock or lease decides who may write.
 #
-# A request that fails may have been carried out: its answer was lost, or a retry of the client met its own first try.
-# So after every failure entry N + 1 is read. It carries our generation: the commit was made. It carries another one:
-# this writer is not the only one, and stops. It is absent: the same entry is created again, for a bounded time; were
-# the first request to arrive later still, it would find the name taken by the same content.
+# A request that fails may have been carried out: the answer was lost, or a retry of the client met its own first try.
+# So the writer reads entry N + 1 after every failure. If it has our generation, the commit was made. If it has another
+# one, another writer exists, and this one stops. If the entry is absent, the writer creates it again, for a limited
+# time; should the first request arrive even later, it finds the name taken by the same content.
 #
 # Expiry of the log makes an absent entry ambiguous. A writer that was suspended may find N + 1 free because another one
-# made it, and 300 more, and deleted it again. Entries are deleted in order, so while entry N is there none behind it
-# has been deleted. It is looked up after the commit; if it is gone, the commit was made in the past, where no reader
-# looks, and is taken back. In a store, where a look is a request, it is spared shortly after the last proof that N is
-# the newest: no writer makes 300 versions in that time.
+# has made it and 300 more versions, and then deleted it. Entries are deleted in order, so while entry N exists, no
+# later one was deleted. So the writer looks up entry N after the commit. If it is gone, the commit was made in the
+# past, where no reader looks, and is taken back. In a store, where a look is a request, the writer skips it shortly
+# after the last proof that N is the newest: no writer makes 300 versions in that time.
 #
-# Between commits the writer knows what the table holds without asking: its version, its files, its transactions. The
-# handle of delta-rs, which reads the log, is brought up to date only when something asks for it: maintenance, or a
-# reader of the rows.
+# Between commits the writer knows version, files and transactions of the table without reading it. The handle of
+# delta-rs, which reads the log, is updated only on demand: for maintenance, or for a reader of the rows.
 #
 # Invariants
 #   1. A version has one writer. tests/delta/test_writers.py, tests/delta/store/test_faults.py.
-#   2. ``write`` returned: the version is there, is this writer's, and is the newest. It raised ``TableRefused``: it is
-#      not there, and never will be.
-#   3. What ``version``, ``transaction_version`` and ``table`` say is of one version. tests/delta/test_writers.py.
+#   2. If ``write`` returns, the version exists, is this writer's, and was the newest. If it raises ``TableRefused``,
+#      the version does not exist, and never will.
+#   3. ``version``, ``transaction_version`` and ``table`` describe the same version. tests/delta/test_writers.py.
 
 from __future__ import annotations
 
@@ -63,22 +62,17 @@ OVERWRITE: Final = "overwrite"
 APPEND: Final = "append"
 KEPT_ROWS: Final = 5_000
 SECONDS_UNTIL_GIVEN_UP: Final = 60.0
-"""So long a commit is tried again while the store does not say whether it was made."""
+"""Seconds for which a commit is tried again while the store does not say whether it was made."""
 SECONDS_BETWEEN_TRIES: Final = 1.0
 SECONDS_OF_PROOF: Final = 5.0
-"""So long after a commit no other writer of a store can have made, and expired, as many versions as stay in the log."""
+"""Seconds after a commit in which no other writer can have made and expired as many versions as stay in the log."""
 
 
 class Writer:
     """The only writer of a table. It stops as soon as another writer has committed."""
 
     def __init__(self, table: DeltaTable, path: Place) -> None:
-        """Take the next generation; the table holds it from the first commit of this writer on.
-
-        Args:
-            table: just opened; this writer moves it.
-            path: its place.
-        """
+        """Take the next generation, which the first commit of this writer stores; ``table`` was just opened."""
         self.path = path
         self._table = table
         self._generation = _next_generation(table)
@@ -91,17 +85,13 @@ class Writer:
 
     @classmethod
     def opened(cls, directory: Place, definition: Table) -> Writer:
-        """Open a table below a directory, created if it does not exist.
-
-        Raises:
-            TableRefused: it is not ours, or newer than this program.
-        """
+        """Open or create a table below a directory; raises as :func:`create_or_upgrade` does."""
         return cls(create_or_upgrade(directory, definition), directory / definition.name)
 
     def _took_over(self) -> None:
-        """Take over version, transactions and files from the handle, which was just read."""
+        """Take version, transactions and files from the handle, which was just read."""
         self._version = int(self._table.version())
-        self._transactions: dict[str, int | None] = {}  # those that were asked for, or stored since
+        self._transactions: dict[str, int | None] = {}  # requested or stored since the table was read
         self._files: dict[str, DataFile] | None = None
         self._proved_at = _now()
 
@@ -115,12 +105,13 @@ class Writer:
         """The table at that version.
 
         Raises:
-            TableRefused: other writers have committed so much since that it has expired; the newest one is built on.
+            TableRefused: other writers have committed so much since that it has expired; the next commit builds on the
+                newest version.
         """
         if self._table.version() != self._version:
-            with suppress(DeltaError):  # its entries may have expired: then it begins at a checkpoint
+            with suppress(DeltaError):  # entries may have expired: then it must start from a checkpoint
                 self._table.update_incremental()
-        if self._table.version() != self._version:  # or another writer's version is there: not what we build on
+        if self._table.version() != self._version:  # or another writer has made a version, on which we do not build
             try:
                 self._table.load_as_version(self._version)
             except DeltaError as error:
@@ -131,13 +122,13 @@ class Writer:
         return self._table
 
     def transaction_version(self, name: str) -> int | None:
-        """Return a number that commits have stored in the table; None if none has."""
+        """Return the number that commits have stored under a name; None if none has."""
         if name not in self._transactions:
             self._transactions[name] = self.table.transaction_version(name)
         return self._transactions[name]
 
     def look_again(self, version: int | None = None) -> None:
-        """Move to the newest version there is, or to a given one, also if another writer made it."""
+        """Move to the newest version, or to a given one, whichever writer made it."""
         if version is None:
             self._table.update_incremental()
         else:
@@ -183,13 +174,13 @@ class Writer:
         *,
         is_new_data: bool,
     ) -> list[list[str]]:
-        """Add rows, each table of them in files of its own, and remove files, in one commit at the next version.
+        """Add tables of rows, each in separate files, and remove files, in one commit at the next version.
 
         Args:
             added: rows in the schema of the table.
             gone: names of files in the log.
             transactions: numbers by name that the same commit stores in the table.
-            is_new_data: whether the rows are others than those of the removed files.
+            is_new_data: False if the rows are those of the removed files.
 
         Returns:
             the names of the files of each table of rows.
@@ -211,7 +202,7 @@ class Writer:
 
         Args:
             added: the ``add`` action of each.
-            gone: names of files in the log that they replace.
+            gone: names in the log of the files that they replace.
             transactions: numbers by name that the same commit stores in the table.
 
         Raises:
@@ -223,11 +214,7 @@ class Writer:
         return self._version
 
     def replace_where(self, rows: pa.Table, where: str, transactions: Mapping[str, int]) -> None:
-        """Replace the rows that match a predicate by others that match it, too, at exactly the next version.
-
-        Raises:
-            TableRefused: another writer came first; nothing was done.
-        """
+        """Replace the rows that match a predicate by others that match it; raises as :meth:`tidy` does."""
         self.tidy(
             lambda table, properties: write_deltalake(
                 table, rows, mode=OVERWRITE, predicate=where, commit_properties=properties
@@ -238,10 +225,10 @@ class Writer:
     def tidy(
         self, work: Callable[[DeltaTable, CommitProperties], object], transactions: Mapping[str, int] | None = None
     ) -> None:
-        """Let delta-rs commit maintenance exactly on top of the version that this writer read last.
+        """Let delta-rs commit maintenance at exactly the next version.
 
         Args:
-            work: makes the commit, if there is anything to do, with these properties.
+            work: makes the commit with the given properties, if there is anything to do.
             transactions: numbers by name that the same commit stores in the table.
 
         Raises:
@@ -255,7 +242,7 @@ class Writer:
         try:
             work(table, properties)
         except (DeltaError, IsrwatchError) as error:
-            # It is whole or not there, but an error after it (a checkpoint on a full disk, say) hides that it was made.
+            # A later error (a checkpoint on a full disk, say) may hide that the commit was made.
             if not self._has_committed(expected):
                 if isinstance(error, DeltaError):
                     self._check_race(error, expected)
@@ -265,7 +252,7 @@ class Writer:
         announce(self.path, self._version)
 
     def files(self) -> dict[str, DataFile]:
-        """Return the data files of the version, by their names in the log."""
+        """Return the data files of the version, by name in the log."""
         if self._files is None:
             rows = pa.table(self.table.get_add_actions(flatten=True)).to_pylist()
             self._files = {row["path"]: DataFile(row["path"], row["size_bytes"], self._partition(row)) for row in rows}
@@ -296,7 +283,7 @@ class Writer:
             }
         announce(self.path, self._version)
         if self._checkpoint_interval and self._version % self._checkpoint_interval == 0:
-            with suppress(DeltaError, OSError):  # the next one comes; until then readers read more entries
+            with suppress(DeltaError, OSError):  # until the next checkpoint readers read more entries
                 self.table.create_checkpoint()
 
     def _create(self, content: bytes) -> None:
@@ -312,7 +299,7 @@ class Writer:
                 break
             if failure is None:
                 raise self._refused(f"version {version} exists already")
-            if isinstance(failure, FileNotFoundError):  # who expires the log takes a draft of an old version with it
+            if isinstance(failure, FileNotFoundError):  # expiry of the log may have deleted the draft of an old version
                 self._check_present(version)
             if not isinstance(failure, StoreError) or _now() > given_up_at:
                 raise failure
@@ -320,7 +307,7 @@ class Writer:
         self._check_present(version)
 
     def _check_present(self, version: int) -> None:
-        """Refuse a commit that was made where the log has expired; see the theory of operation."""
+        """Refuse a commit of a version that has expired already; see the theory of operation."""
         is_proved = isinstance(self.path, Url) and _now() - self._proved_at < SECONDS_OF_PROOF
         if not is_proved and not has_entry(self.path, version - 1):
             delete(entry_of(self.path, version))
@@ -338,7 +325,7 @@ class Writer:
         except (TableUnreadable, OSError):
             if failure is None:
                 raise
-            return False  # it does not say now; it is asked again
+            return False  # unknown for now; the caller tries again
         if not stored or stored.get(GENERATION) == self._generation:
             return bool(stored)
         if failure is not None:
@@ -346,19 +333,12 @@ class Writer:
         return False
 
     def _check_race(self, error: DeltaError, expected: int) -> None:
-        """Refuse a writer whose version was taken.
-
-        Where the log entries since have expired, delta-rs does not see a conflict but fails to read them.
-        """
+        """Refuse a writer whose version was taken; if log entries since have expired, delta-rs only fails to read."""
         if isinstance(error, CommitFailedError) or table_at(self.path).version() >= expected:
             raise self._refused(f"version {expected} exists already") from error
 
     def check_ours(self) -> None:
-        """Check that the newest commit is of this writer or of an earlier one, before the table is opened again.
-
-        Raises:
-            TableRefused: a later writer has committed.
-        """
+        """Raise ``TableRefused`` if a later writer has committed."""
         self.look_again()
         if (self._table.transaction_version(GENERATION) or 0) > self._generation:
             raise self._refused("that job started later")
@@ -368,20 +348,17 @@ class Writer:
 
 
 def _now() -> float:
-    """Return seconds that never go back, and count while the machine sleeps."""
+    """Return seconds of a clock that never goes back, and runs while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _next_generation(table: DeltaTable) -> int:
-    """Return the generation of a writer that opens a table now.
-
-    Generations are microseconds since 1970, so two writers that open a table one after the other get different ones.
-    """
+    """Return the generation of a writer that opens a table now: microseconds since 1970, and later than before."""
     return max(int(table.transaction_version(GENERATION) or 0) + 1, time.time_ns() // 1000)
 
 
 def lost_race(uri: str, why: str) -> TableRefused:
-    """Return the error of a writer that is not the only one."""
+    """Return the error for a writer that is not the only one."""
     return TableRefused(
         f"another job writes {uri} ({why}); stop one of the two, "
         "then start this one again: it continues where the other stopped"

@@ -60,7 +60,7 @@ class ClustersState:
     Attributes:
         shared: the state.
         removals: how often their brokers were removed from ISRs.
-        dropped: up to when tombstones are in none of which files of ``partition_state``, by cluster.
+        dropped: by cluster, the time up to which tombstones were left out, and the files of ``partition_state`` then.
     """
 
     shared: SharedState
@@ -109,7 +109,7 @@ class DerivedBefore(NamedTuple):
 
     Attributes:
         events: the version of the change log up to which ``replication_events`` is written.
-        partitions: the same of ``partition_state``.
+        partitions: the same for ``partition_state``.
         files: of each cluster in ``partition_state``.
     """
 
@@ -162,7 +162,7 @@ def derived(directory: Place, state: ClustersState, clusters: Collection[Cluster
 
 
 def _later(changes: pa.Table, version: int) -> pa.Table:
-    """Return the rows after a version; no copy if all are."""
+    """Return the rows after a version; the same table if all are."""
     is_later = pc.greater(changes["version"], version)
     return changes if pc.all(is_later).as_py() else changes.filter(is_later)
 

@@ -80,7 +80,7 @@ def without_tombstones(rows: pa.Table, clusters: Iterable[ClusterState]) -> pa.T
 # State as rows of ``broker_state`` and ``cluster_state``.
 
 
-# A cluster that was never reported completely has no advice: what is not known of could be what goes offline.
+# A cluster that was never reported completely has no advice: an unknown partition could go offline.
 _NO_ADVICE = {column.name: None for column in BROKER_ADVICE}
 
 

@@ -73,7 +73,7 @@ class RecoveredState:
         return SharedState(state=self._state, version=version, tally=tally)
 
     def put_partitions(self, rows: pa.Table) -> None:
-        """Set the partitions of ``partition_state``; a topic without tombstones stays columns for now."""
+        """Set the partitions of ``partition_state``; topics without tombstones stay columns for now."""
         with_tombstones = in_topics_with(rows, "is_deleted")
         self._stored = StoredPartitions(rows.filter(pc.invert(with_tombstones)))
         self._state.stored = self._stored if len(self._stored) else None
@@ -122,7 +122,7 @@ class RecoveredState:
 
 
 _KEY: Final = ("cluster_id", "topic_id")
-# So that a state which is asked for as a whole is not there three times on the way.
+# So that reading a whole state does not hold it in memory three times.
 TOPICS_AT_ONCE: Final = 10_000
 
 
@@ -175,7 +175,7 @@ class StoredPartitions:
         ]
 
     def take(self, keys: Collection[TopicKey]) -> Iterator[PartitionState]:
-        """Remove topics and yield their partitions; those that are not here are passed over."""
+        """Remove topics and yield their partitions; ignore topics that are not here."""
         here = [key for key in keys if key in self._places]
         for begin in range(0, len(here), TOPICS_AT_ONCE):
             some = here[begin : begin + TOPICS_AT_ONCE]
@@ -197,7 +197,7 @@ class StoredPartitions:
 
 
 def in_topics_with(rows: pa.Table, column: str) -> pa.Array:
-    """Return, per row, whether a boolean column holds of any row of its topic."""
+    """Return, per row, whether a boolean column is true in any row of its topic."""
     codes = _topic_codes(rows)
     return pc.is_in(codes, value_set=pc.unique(codes.filter(rows[column].combine_chunks())))
 
@@ -209,7 +209,7 @@ def _topic_codes(rows: pa.Table) -> pa.Array:
     return pc.add(clusters, topic.indices.cast(pa.int64()))
 
 
-# Tally of rows of ``partition_state``, counted column by column: no object per partition.
+# Tally of rows of ``partition_state``, counted column by column, without an object per partition.
 
 
 _CLUSTER: Final = "cluster_id"
@@ -246,7 +246,7 @@ def _shapes(rows: pa.Table) -> dict[ClusterId, Counter[tuple[Any, ...]]]:
 
 
 def _hashable(column: pa.Array) -> pa.Array:
-    """Return a column that can be grouped by: of lists, the bytes of their values, which Arrow does group."""
+    """Return a column that Arrow can group by: for lists, the bytes of their values."""
     if not pa.types.is_list(column.type):
         return column
     width = column.type.value_type.bit_width // 8

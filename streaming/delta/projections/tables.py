@@ -63,7 +63,7 @@ class DerivedTables:
         events = self._writers[REPLICATION_EVENTS.name]
         self._maintenance[REPLICATION_EVENTS.name] = AppendMaintenance(events, expire_days, policy)
         give_each_its_files(directory, self._writers[_PARTITIONS.name], _PARTITIONS)
-        self._rows: dict[str, pa.Table] = {}  # those of the small tables, as this process has written them
+        self._rows: dict[str, pa.Table] = {}  # of the small tables, as this process has written them
         self._lost_races = 0
 
     @property
@@ -78,7 +78,7 @@ class DerivedTables:
 
     @property
     def before(self) -> DerivedBefore:
-        """State of the tables, on which the next round builds."""
+        """State of the tables on which the next round builds."""
         events, partitions = (as_of_version(self._writers[table.name]) for table in (REPLICATION_EVENTS, _PARTITIONS))
         return DerivedBefore(events, partitions, files_by_cluster(self._writers[_PARTITIONS.name]))
 
@@ -89,7 +89,7 @@ class DerivedTables:
         return clusters is not None and any(pc.any(pc.greater(clusters[name], 0)).as_py() for name in _DEGRADED)
 
     def commit(self, pieces: Sequence[Derived], version: int) -> bool:
-        """Commit what was computed of all clusters with changes since ``version`` of the tables; no table goes back.
+        """Commit what was computed for all clusters with changes since ``version`` of the tables; no table goes back.
 
         Args:
             pieces: of disjoint clusters.
@@ -100,7 +100,7 @@ class DerivedTables:
 
         Raises:
             IsrwatchError: another writer came first; the next round builds on what it wrote.
-            TableRefused: so it was again and again.
+            TableRefused: another writer came first again and again.
         """
         replaced = {cluster_id: adds for piece in pieces for cluster_id, adds in piece.partitions.items()}
         files = files_by_cluster(self._writers[_PARTITIONS.name])
@@ -136,7 +136,7 @@ class DerivedTables:
         return True
 
     def _lose(self, name: str) -> None:
-        """Look at what another writer has written."""
+        """Read what another writer has written."""
         self._lost_races += 1
         self._rows.pop(name, None)
         self._writers[name].look_again()

@@ -1,1 +1,1 @@
-"""Tables of samples: the newest row of each key, and ISR changes that brokers counted, compared with those recorded."""
+"""Tables of samples: the newest row of each key, and the reconciliation of counted and recorded ISR changes."""

@@ -1,7 +1,7 @@
 """The table ``isr_reconciliation``: ISR changes that brokers counted, compared with those in the change log.
 
-It is small, and overwritten when a sample changes it. It follows the change log by version; each commit stores the
-version up to which it did.
+It is small, and overwritten when a sample changes it. It follows the change log, and stores in each commit up to which
+version.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 
     from streaming.delta.store.place import Place
 
-# Further back than this, or where changes have expired since, the change log is not read to continue a window: a new
-# one begins.
+# If the change log is further ahead than this, or changes have expired since, windows begin again.
 MOST_VERSIONS: Final = 10_000
 _NO_COUNT: Final = 2.0**63
 
@@ -51,11 +50,7 @@ class ReconciliationTable:
     """The only writer of ``isr_reconciliation``."""
 
     def __init__(self, directory: Place, policy: RetentionPolicy = KEEP_ALL) -> None:
-        """Open the table, and continue after its version.
-
-        Raises:
-            TableRefused: it is not ours, or newer than this program.
-        """
+        """Open the table, and continue after its version; ``TableRefused`` if it is not ours, or newer."""
         self._path = directory / PARTITION_CHANGES.name
         self._writer = Writer.opened(directory, ISR_RECONCILIATION)
         self._maintenance = Maintenance(self._writer, policy)
@@ -74,19 +69,15 @@ class ReconciliationTable:
         return ChangeReader(self._path, version, columns=_READ)
 
     def check_ours(self) -> None:
-        """Check that no other writer has claimed the table.
-
-        Raises:
-            TableRefused: another one has.
-        """
+        """Raise ``TableRefused`` if a later writer has claimed the table."""
         self._writer.check_ours()
 
     def hold(self, samples: pa.Table) -> None:
-        """Hold those samples of broker metrics that are meters, until the change log has reached their times."""
+        """Hold samples of broker metrics that are meters until the change log has reached their times."""
         self._windows.hold(_meters(samples))
 
     def put(self, samples: pa.Table) -> None:
-        """Add samples; write the rows that they and the changes since have changed."""
+        """Add samples and the changes since, and write the rows if they have changed."""
         self.hold(samples)
         self._follow()
         if self._windows.settle():
@@ -122,7 +113,7 @@ def _window(row: dict[str, Any]) -> Reconciliation:
 
 
 def _meters(samples: pa.Table) -> Iterator[MeterSample]:
-    """Yield the samples of meters; a value that is no count says nothing."""
+    """Yield the samples of meters whose values are counts."""
     meters = {metric: meter for meter, metric in METRIC_OF.items()}
     values = samples["metric_value"]
     is_count = pc.and_(pc.greater_equal(values, 0.0), pc.less(values, _NO_COUNT))
@@ -134,7 +125,7 @@ def _meters(samples: pa.Table) -> Iterator[MeterSample]:
 
 
 def _recorded(rows: pa.Table) -> Iterator[RecordedChange]:
-    """Name the meters that the changes of one version may have moved."""
+    """Yield the meters that the changes of one version may have moved."""
     is_partition = pc.equal(rows["subject"], Subject.PARTITION)
     moved = pc.or_(*(pc.greater(pc.list_value_length(rows[name]), 0).fill_null(False) for name in _MOVED.values()))
     changes = plain(rows.filter(pc.and_(is_partition, pc.and_(moved, pc.invert(rows["is_baseline"])))).select(_COLUMNS))

@@ -1,8 +1,8 @@
-"""Tables that keep the newest row of a key: replica offsets, broker metrics.
+"""Tables that keep the newest row of each key, such as replica offsets and broker metrics.
 
-The rows live in memory, as Arrow, and the table is overwritten. They are samples: the next one replaces them, so no
-history is kept here. Of two samples of one moment the first stays, so what comes again changes nothing. A sample that
-is older than one before it in its log, because a clock was set back, is left out, however the log is cut into batches.
+The rows are in memory, as Arrow, and without history: the next sample replaces them. Of two samples with the same time
+the first stays, so repeated samples change nothing. A sample that is older than an earlier one in its log, because a
+clock was set back, is left out, however the log is cut into batches.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ _LARGEST: Final = 1 << 62
 
 
 class Newest:
-    """The newest rows of a table, in memory: those of all clusters, or of some."""
+    """The newest rows of a table in memory, for all clusters or for some."""
 
     def __init__(self, definition: Table, rows: pa.Table) -> None:
-        """Begin with the rows that the table has; times are microseconds."""
+        """Begin with the rows of the table; times are microseconds."""
         self.definition = definition
-        # Names are numbered, times are microseconds.
         schema = arrow_schema(definition)
         self._schema = pa.schema([_in_memory(item) for item in schema])
         self._plain = pa.schema([pa.field(item.name, plain_type(item.type)) for item in schema])
@@ -58,7 +57,7 @@ class Newest:
 
     @property
     def on_disk(self) -> pa.Table:
-        """The rows in the schema of the table, but for names, which are numbered."""
+        """The rows in the schema of the table, except that names are numbered."""
         return self._rows.cast(self._on_disk)
 
     @property
@@ -72,19 +71,15 @@ class Newest:
         self._rows = self._rows.filter(pc.invert(is_theirs))
 
     def take(self, samples: pa.Table) -> None:
-        """Apply newer samples.
-
-        Args:
-            samples: columns of the table by name, times in microseconds; what is absent is null.
-        """
+        """Apply samples, with times in microseconds; missing columns are null."""
         reported = pa.table(_all_columns(samples, self.definition.name, self._schema), schema=self._schema)
         rows = self._merged(reported)
         self._rows = remembered(rows, reported, self.definition.forgotten_after * _SECOND)
         if len(self) < rows.num_rows:
-            self._rows = self._rows.cast(self._plain).cast(self._schema)  # drops the names of what was forgotten
+            self._rows = self._rows.cast(self._plain).cast(self._schema)  # drops the names of dropped rows
 
     def _merged(self, reported: pa.Table) -> pa.Table:
-        """Return the newest row of each key, without what is gone; a row without a key says that there is nothing."""
+        """Return the newest row of each key that still exists; a row without a key is an answer without samples."""
         key, reporter = self.definition.key, self.definition.reporter
         if not reporter:
             return merged(self._rows, reported, self.definition)
@@ -98,8 +93,8 @@ def without_gone(rows: pa.Table, reported: pa.Table, reporter: str) -> pa.Table:
 
     Args:
         rows: the newest of each key.
-        reported: what has come since the last time, answers without samples among it.
-        reporter: the column of who answered.
+        reported: new rows, including answers without samples.
+        reporter: the column with the reporter.
     """
     answers = pa.concat_tables([rows, reported]).unify_dictionaries().combine_chunks()
     number, moment = key_numbers(answers, ["cluster_id", "source", reporter]), answers["collected_at"].combine_chunks()
@@ -111,18 +106,18 @@ def without_gone(rows: pa.Table, reported: pa.Table, reporter: str) -> pa.Table:
 
 
 def merged(current: pa.Table, reported: pa.Table, definition: Table) -> pa.Table:
-    """Return the newest row of each key of a table; see :func:`newest`. Speeds are compared, round by round."""
+    """Return the newest row of each key (:func:`newest`); broker speeds are compared round by round."""
     if definition.name == BROKER_SPEED.name:
         return with_rounds(current, reported, definition.forgotten_after * _SECOND)
     return newest(current, reported, definition.key)
 
 
 def newest(current: pa.Table, reported: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Return the newest row of each key; of equally old ones the first, and the current one before a reported one.
+    """Return the newest row of each key; of rows with the same time the first, and current ones before reported ones.
 
     Args:
         current: at most one row per key.
-        reported: any number per key, those of one source in the order of its log.
+        reported: any number per key; rows of one source are in the order of its log.
         key: names of columns.
     """
     rows = pa.concat_tables([current, reported]).unify_dictionaries().combine_chunks()
@@ -143,7 +138,7 @@ def newest(current: pa.Table, reported: pa.Table, key: Sequence[str]) -> pa.Tabl
 
 
 def _by_key_and_time(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Return key number, time and place of each row, in the order of keys and times; equal ones as they are."""
+    """Return key number, time and index of each row, stably sorted by key and time."""
     number, moment = key_numbers(rows, key), rows["collected_at"].combine_chunks()
     order = _sorted(number, moment)
     return number.take(order), moment.take(order), order
@@ -155,19 +150,19 @@ def _sorted(first: pa.Array, second: pa.Array) -> pa.Array:
 
 
 def _without_late(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Leave out each row that is older than one of its key and its source above it."""
+    """Leave out each row that is older than an earlier row of its key and source."""
     log, moment, row = key_numbers(rows, [*key, "source"]), rows["collected_at"].combine_chunks(), range(len(rows))
     by_log = _sorted(log, pa.array(row))
     begin = pc.rank(log.take(by_log), tiebreaker="dense").cast(pa.int64())
     time = pc.rank(moment.take(by_log), tiebreaker="dense").cast(pa.int64())
-    # Of each log later than every time of the logs above it, so one running maximum is that of every log.
+    # Times of each log become later than all those of the logs above, so one running maximum serves all logs.
     time = pc.add(pc.multiply(begin, len(rows) + 1), time)
     is_late = pc.less(time, shifted(pc.cumulative_max(time))).fill_null(False)
     return rows.filter(pc.invert(is_late.take(pc.sort_indices(by_log))))
 
 
 def key_numbers(rows: pa.Table, key: Sequence[str]) -> pa.Array:
-    """Number the rows by key: equal keys have equal numbers."""
+    """Return a number per row, which is equal for equal keys."""
     numbers, bound = pa.repeat(0, rows.num_rows), 1
     for name in key:
         column = rows[name].combine_chunks()
@@ -182,11 +177,11 @@ def key_numbers(rows: pa.Table, key: Sequence[str]) -> pa.Array:
 
 
 def remembered(rows: pa.Table, reported: pa.Table, forgotten_after: int) -> pa.Table:
-    """Drop what its source has left out since: a hung broker's last answer is no newest sample.
+    """Drop rows that are too old, such as the last answer of a hung broker.
 
     Args:
         rows: the newest of each key.
-        reported: what has come since the last time; also answers without samples say how late it is.
+        reported: new rows, including answers without samples, which give the present time of their cluster.
         forgotten_after: microseconds.
     """
     mask, moments = None, [each.select(["cluster_id", "collected_at"]) for each in (rows, reported)]
@@ -205,7 +200,7 @@ def _is_as_above(column: pa.Array) -> pa.Array:
 
 
 def _all_columns(samples: pa.Table, name: str, schema: pa.Schema) -> dict[str, pa.ChunkedArray]:
-    """Return every column of a table: those of the samples, those computed from them where they are not, and nulls."""
+    """Return every column of a table: from the samples, computed from them, or null."""
     columns = dict(zip(samples.column_names, samples.columns, strict=True))
     for distance, (begin, end) in DISTANCES.get(name, {}).items():
         computed = lag_distance(columns[begin], columns[end])
@@ -223,9 +218,9 @@ def _in_memory(item: pa.Field) -> pa.Field:
     return pa.field(item.name, plain_type(item.type))
 
 
-# Rows of ``broker_speed``: what ``changes.slow_brokers`` concludes, round by round, and the newest round itself.
+# Rows of ``broker_speed``: the newest round of samples, and what ``changes.advice.slow_brokers`` concludes from it.
 #
-# Its memory of earlier rounds is in the rows, so it continues after a restart.
+# The rows contain its memory of earlier rounds, so it continues after a restart.
 
 
 if TYPE_CHECKING:
@@ -234,7 +229,7 @@ if TYPE_CHECKING:
     """The rows of one cluster, by broker."""
 
 TAKES_OVER_AFTER: Final = 30_000_000
-"""So long no other source adds rounds to those of one: from elsewhere other response times are usual. Microseconds."""
+"""Microseconds until another source may add rounds: seen from elsewhere, other response times are usual."""
 # Field of a conclusion -> column.
 _COLUMN_OF: Final = {
     "is_slow": "is_slow",
@@ -249,7 +244,7 @@ _COLUMN_OF: Final = {
 
 
 def with_rounds(current: pa.Table, reported: pa.Table, forgotten_after: int) -> pa.Table:
-    """Apply rounds to rows; one that is not newer changes nothing.
+    """Apply rounds to rows; a round that is not newer changes nothing.
 
     Args:
         current: one row per broker, times in microseconds.
@@ -262,7 +257,7 @@ def with_rounds(current: pa.Table, reported: pa.Table, forgotten_after: int) -> 
     rounds: dict[tuple[str, str, int], Rows] = {}
     for row in reported.to_pylist():
         key = row["cluster_id"], row["source"], row["collected_at"]
-        rounds.setdefault(key, {}).setdefault(row["broker"], row)  # the first of equals, as when they come one by one
+        rounds.setdefault(key, {}).setdefault(row["broker"], row)  # the first, as if they came one by one
     for (cluster_id, source, at), samples in rounds.items():
         rows = clusters.setdefault(cluster_id, {})
         last = max(rows.values(), key=lambda row: int(row["collected_at"]), default=None)
@@ -296,20 +291,18 @@ def _speed(row: Row) -> BrokerSpeed:
     return BrokerSpeed(**stored)
 
 
-# The rule of ``contracts.slopes`` on Arrow columns, folded over the samples of every key.
-#
-# A property test compares both on generated rows. Depends on Arrow and the columns of the sample tables.
+# The rule of ``contracts.slopes`` on Arrow columns, folded over the samples of each key. A property test compares both.
 
 
 class SlopeColumns(NamedTuple):
-    """The columns of one slope, and of what is left at that pace.
+    """The columns of one slope, and of the time left at that pace.
 
     Attributes:
         value: what is measured.
         window: microseconds.
         per_second, since, since_value: the slope.
         seconds: time left.
-        left: what shrinks by ``per_second``, or by its negative if ``is_filling``.
+        left: what ``per_second`` uses up if ``is_filling``, else its negative.
     """
 
     value: str
@@ -337,8 +330,8 @@ def with_slopes(rows: pa.Table, is_same: pa.Array, is_known: pa.Array) -> pa.Tab
 
     Args:
         rows: samples by key, then by time, in one chunk; times are microseconds.
-        is_same: whether a row is of the same key as the row above it.
-        is_known: whether a row was computed before: it keeps its slope, whatever is above it.
+        is_same: whether a row has the same key as the row above.
+        is_known: whether a row was computed before, and keeps its slope.
     """
     for columns in (_LAG, _BYTES):
         if columns.per_second in rows.column_names:
@@ -378,7 +371,7 @@ def _seconds_left(left: pa.Array, per_second: pa.Array, *, is_filling: bool) -> 
 
 
 def _carried(begins: pa.Array, column: pa.Array) -> pa.Array:
-    """Return for each row the value of the last row that begins."""
+    """Return for each row the value of the last row where ``begins`` is true."""
     numbers = pc.if_else(begins, row_numbers(len(column)), pa.scalar(0, pa.int64()))
     return column.take(pc.cumulative_max(numbers))
 
@@ -387,10 +380,7 @@ def _where(condition: pa.Array, column: pa.Array) -> pa.Array:
     return pc.if_else(condition, column, pa.scalar(None, column.type))
 
 
-# The lag rules of ``contracts.health`` on Arrow columns, for a million rows at once.
-#
-# A property test compares both on generated rows. Depends on Arrow and the columns of the sample tables. Their slopes
-# are in ``delta.slopes``.
+# The lag rules of ``contracts.health`` on Arrow columns, for a million rows at once. A property test compares both.
 
 
 # Column -> (begin, end): its value is end - begin, at least 0.
@@ -415,11 +405,11 @@ def behind_since(rows: pa.Table, is_same: pa.Array, is_known: pa.Array) -> pa.Ar
 
     Args:
         rows: samples of ``replica_offsets`` by replica, then by time, in one chunk.
-        is_same: whether a row is of the same replica as the row above it.
-        is_known: whether a row was computed before: it keeps its ``behind_since``, whatever is above it.
+        is_same: whether a row has the same replica as the row above.
+        is_known: whether a row was computed before, and keeps its ``behind_since``.
 
     Returns:
-        ``behind_since`` of each row, microseconds; null for none.
+        ``behind_since`` of each row, in microseconds or null.
     """
     columns = {item.name: rows[item.name].combine_chunks() for item in rows.schema}
     is_behind = pc.greater(columns["lag"], 0).fill_null(False)

@@ -1,1 +1,1 @@
-"""Places of tables, and the six verbs by which objects are read and written there."""
+"""Places of tables, and the six verbs that read and write objects there."""

@@ -1,8 +1,8 @@
-"""The newest version of each table, in one object: what is worth a look, never what is true.
+"""The newest version of each table, in one object: a hint where to look, which may be wrong.
 
 An exporter of a folder looks at each of twenty tables ten times a second, which costs nothing; in a store each look is
-a request that is paid for. So the job puts one object next to the tables when it has committed, and exporters read that
-object once a second. It may be late, lost, or an old one: now and then each table is looked at regardless.
+a request that costs money. So the job puts one object next to the tables after it has committed, and exporters read
+that object once a second. It may be late, lost, or old, so exporters also look at each table now and then regardless.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAME: Final = "_newest_versions.json"
 SECONDS_BETWEEN_PUTS: Final = 1.0
 SECONDS_BETWEEN_GETS: Final = 1.0
 SECONDS_BETWEEN_LOOKS: Final = 30.0
-"""So often a table is looked at although no newer version was announced, and its last entry although none follows."""
+"""Interval at which exporters look at a table although no newer version was announced."""
 
 
 class _Announcer:
@@ -48,7 +48,7 @@ class _Announcer:
     def _put(self) -> None:
         with self._lock:
             self._timer, content = None, json.dumps(self._versions)
-        with suppress(OSError):  # exporters look all the same, only later
+        with suppress(OSError):  # exporters look anyway, only later
             put(self._directory / NAME, content.encode())
 
 
@@ -56,7 +56,7 @@ _announcers: Final[dict[Url, _Announcer]] = {}
 
 
 def announce(table: Place, version: int) -> None:
-    """Announce the newest version of a table; in a folder readers look themselves."""
+    """Announce the newest version of a table in a store; readers of folders look themselves."""
     if isinstance(table, Url):
         _announcers.setdefault(table.parent, _Announcer(table.parent)).announce(table.name, version)
 
@@ -65,7 +65,6 @@ class AnnouncedVersions:
     """Versions that jobs have announced below one folder of a store. Safe for several threads."""
 
     def __init__(self, directory: Url, monotonic: Callable[[], float] = time.monotonic) -> None:
-        """Ask for nothing yet."""
         self._directory, self._monotonic, self._lock = directory, monotonic, threading.Lock()
         self._versions: dict[str, int] = {}
         self._looked_at: dict[str, float] = {}

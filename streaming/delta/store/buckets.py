@@ -1,4 +1,4 @@
-"""Object stores by way of obstore: S3 and what speaks its protocol, Azure Blob Storage, Google Cloud Storage."""
+"""Object stores through obstore: S3 and compatible servers, Azure Blob Storage, Google Cloud Storage."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streaming.delta.store.place import Url
 
 CLIENT_KEYS: Final = frozenset({"allow_http", "allow_invalid_certificates", "connect_timeout", "timeout", "proxy_url"})
-"""Keys of the options that are of the connection, not of the store."""
+"""Keys of options of the connection; all others are of the store."""
 _ALIKE: Final = CLIENT_KEYS | PATIENCE.keys()
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
@@ -39,11 +39,7 @@ class Bucket:
     """One bucket or container. Implements :class:`streaming.delta.store.contract.Store`."""
 
     def __init__(self, root: Url) -> None:
-        """Open no connection yet.
-
-        Raises:
-            ConfigurationError: an option that this kind of store does not have, or one that is missing.
-        """
+        """Open no connection yet; ``ConfigurationError`` if an option is missing or unknown to this kind of store."""
         self._root = root
         options = {**PATIENCE, **{_plain(key) if _plain(key) in _ALIKE else key: value for key, value in root.options}}
         client = {key: options.pop(key) for key in CLIENT_KEYS & options.keys()}
@@ -75,20 +71,18 @@ class Bucket:
             obstore.put(self._store, name, content, use_multipart=False)
 
     def get(self, name: str) -> bytes:
-        """Read an object; ``FileNotFoundError`` where there is none."""
+        """Read an object; ``FileNotFoundError`` if there is none."""
         with self._asked():
             return bytes(obstore.get(self._store, name).bytes())
 
-    def names(self, folder: str, after: str) -> list[str]:
-        """List what lies below a folder, as names within it, in order, and only those behind ``after``."""
+    def names(self, folder: str) -> list[str]:
+        """List the objects below a folder, as names within it, in order."""
         with self._asked():
-            offset = f"{folder}/{after}" if after else None
-            chunks = obstore.list(self._store, folder, offset=offset)
             begin = len(folder) + 1 if folder else 0
-            return sorted(each["path"][begin:] for chunk in chunks for each in chunk)
+            return sorted(each["path"][begin:] for chunk in obstore.list(self._store, folder) for each in chunk)
 
     def head(self, name: str) -> ObjectStatus | None:
-        """Return the status of an object; None where there is none."""
+        """Return the status of an object; None if there is none."""
         try:
             with self._asked():
                 answer = obstore.head(self._store, name)
@@ -119,14 +113,14 @@ class Bucket:
                 f"{self._root} refuses ({_first(error)}); check the credentials, and what they allow"
             ) from None
         except (BaseError, OSError, ValueError) as error:
-            raise StoreError(f"{self._root} cannot be asked: {_first(error)}") from error
+            raise StoreError(f"{self._root} failed: {_first(error)}") from error
 
 
 def _duration(text: str) -> dt.timedelta:
     """Read a duration as delta-rs does: ``400ms``, ``20s``, ``1m``."""
     match = re.fullmatch(r"(\d+)(ms|s|m)", text)
     if match is None:
-        raise ValueError(f"{text!r} is no duration such as 20s")
+        raise ValueError(f"{text!r} is not a duration such as 20s")
     return dt.timedelta(seconds=int(match[1]) * _SECONDS[match[2]])
 
 
@@ -136,5 +130,5 @@ def _plain(key: str) -> str:
 
 
 def _first(error: Exception) -> str:
-    """Return what an error says first: below it stand the insides of the client."""
+    """Return the first line of an error; internals of the client follow it."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,4 +1,4 @@
-"""The protocol that each kind of store implements, and the error of one that refuses or does not answer."""
+"""The protocol that each kind of store implements, and the error for one that refuses or does not answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 
 class StoreError(OSError):
-    """A store refused, or did not answer; one sentence says which and why."""
+    """A store refused, or did not answer; one sentence with the store and the reason."""
 
 
 class ObjectStatus(NamedTuple):
@@ -15,7 +15,7 @@ class ObjectStatus(NamedTuple):
     Attributes:
         size: in bytes.
         modified_at: seconds since 1970, by the clock of the store.
-        identity: another one after the object was replaced.
+        identity: differs after the object was replaced.
     """
 
     size: int
@@ -33,13 +33,13 @@ class Store(Protocol):
         """Write an object, or replace it."""
 
     def get(self, name: str) -> bytes:
-        """Read an object; ``FileNotFoundError`` where there is none."""
+        """Read an object; ``FileNotFoundError`` if there is none."""
 
-    def names(self, folder: str, after: str) -> list[str]:
-        """List what lies below a folder, as names within it, in order, and only those behind ``after``."""
+    def names(self, folder: str) -> list[str]:
+        """List the objects below a folder, as names within it, in order."""
 
     def head(self, name: str) -> ObjectStatus | None:
-        """Return the status of an object; None where there is none."""
+        """Return the status of an object; None if there is none."""
 
     def delete(self, name: str) -> None:
         """Delete an object, if there is one."""

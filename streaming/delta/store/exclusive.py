@@ -1,7 +1,7 @@
-"""The race by which a store proves that its create-if-absent is exclusive, before tables are trusted to it.
+"""A race that checks whether create-if-absent is exclusive in a store, before it is trusted with tables.
 
-Two of five servers that speak S3 accept the header and let several writers win: each of them would believe that its
-commit was made, and all but one of the commits would be lost without a word.
+Two of five servers that speak S3 accept the header but let several writers win: each would believe that its commit was
+made, and all commits but one would be lost silently.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _PATIENCE_SECONDS: Final = 60.0
 
 
 def prove_exclusive(place: Place) -> None:
-    """Let writers race for names below a place, and delete the names again.
+    """Let writers race for names below a place, and delete the names afterwards.
 
     Raises:
-        ConfigurationError: several won, or another content than the winner's is there.
+        ConfigurationError: several writers won, or the content is not the winner's.
         OSError: the store refuses, or does not answer.
     """
     folder, together = place / f"_race-{secrets.token_hex(8)}", Barrier(WRITERS)
@@ -44,7 +44,7 @@ def prove_exclusive(place: Place) -> None:
                 content = get(name).decode()
             finally:
                 delete(name)
-            # The answer of the one winner may have been lost: then a repeated request was told that it came second.
+            # If the answer to the winner was lost, its repeated request came second, and there is no winner.
             if len(winners) > 1 or (winners and content != str(winners[0])):
                 raise ConfigurationError(
                     f"{place} is no store for tables: {len(winners)} of {WRITERS} writers of one name were told that "

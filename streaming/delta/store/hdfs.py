@@ -1,7 +1,7 @@
-"""HDFS by way of hdfs-native, which needs no Java.
+"""HDFS through hdfs-native, which needs no Java.
 
-A file that is created is visible while it is still empty, and complete only when it is closed. So what must appear
-whole is written under a draft's name, and renamed: without overwriting the name node lets one of several win.
+A new file is visible while it is still empty, and complete only once it is closed. So objects are written under a
+draft's name, and renamed: without overwriting, the name node lets only one of several writers win.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ class Hdfs:
     """One name service. Implements :class:`streaming.delta.store.contract.Store`."""
 
     def __init__(self, root: Url) -> None:
-        """Connect to nothing yet."""
         self._root = root
         self._client = Client(root.text, dict(root.options) or None)
 
@@ -39,20 +38,19 @@ class Hdfs:
         self._renamed(name, content, overwrite=True)
 
     def get(self, name: str) -> bytes:
-        """Read an object; ``FileNotFoundError`` where there is none."""
+        """Read an object; ``FileNotFoundError`` if there is none."""
         with self._asked():
             return bytes(self._client.read(f"/{name}").read())
 
-    def names(self, folder: str, after: str) -> list[str]:
-        """List what lies below a folder, as names within it, in order, and only those behind ``after``."""
+    def names(self, folder: str) -> list[str]:
+        """List the objects below a folder, as names within it, in order."""
         with suppress(FileNotFoundError), self._asked():
             files = [each.path for each in self._client.list_status(f"/{folder}", recursive=True) if not each.isdir]
-            within = (path.partition(f"/{folder}/")[2] for path in files)
-            return sorted(name for name in within if name > after)
+            return sorted(name for path in files if (name := path.partition(f"/{folder}/")[2]))
         return []
 
     def head(self, name: str) -> ObjectStatus | None:
-        """Return the status of an object; None where there is none."""
+        """Return the status of an object; None if there is none."""
         try:
             with self._asked():
                 answer = self._client.get_file_info(f"/{name}")
@@ -94,4 +92,4 @@ class Hdfs:
             raise
         except (OSError, RuntimeError, ValueError) as error:
             first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise StoreError(f"{self._root} cannot be asked: {first}") from error
+            raise StoreError(f"{self._root} failed: {first}") from error

@@ -1,24 +1,24 @@
 """The six verbs of a store: create if absent, put, get, list, head, delete.
 
-The only module that touches the bytes of a table; whatever is said of a table is built on these. Depends on places.
+Only this module accesses the bytes of tables; all others build on it. Depends on places.
 """
 
 # Theory of operation
 #
-# A Delta table needs little of what it lies in: objects that appear whole or not at all, a listing that shows what was
-# written, and one exclusive verb, by which of several writers of one name exactly one succeeds. Everything else (locks,
-# renames, times of files) differs between stores, so nothing here asks for it.
+# A Delta table needs little from its store: objects that appear whole or not at all, a listing that shows what was
+# written, and one exclusive verb, with which exactly one of several writers of a name succeeds. Everything else (locks,
+# renames, times of files) differs between stores, so nothing here needs it.
 #
-# Where the store is a folder, each verb is a system call or three: a look at a log entry takes 2 microseconds, by way
-# of the library for object stores 25 to 37, and the exporter looks hundreds of times a second. An exclusive create is a
-# draft that is linked to its name: the link fails where the name exists, and readers never see a part of it.
+# In a folder each verb is a system call or three: a look at a log entry takes 2 microseconds, but 25 to 37 through the
+# library for object stores, and the exporter looks hundreds of times a second. An exclusive create links a draft to its
+# name: the link fails if the name exists, and readers never see a part of the object.
 #
-# In an object store, create is a PUT with If-None-Match; the store either has the name or has it not. Not every server
-# that accepts the header keeps its promise (``exclusive``). In HDFS a created name is visible while it is still empty,
-# so the object is written under a draft's name and renamed without overwriting, which the name node decides.
+# In an object store, create is a PUT with If-None-Match. Not every server that accepts the header honours it
+# (``exclusive``). In HDFS a created name is visible while it is still empty, so the object is written under a draft's
+# name and renamed without overwriting, which the name node decides.
 #
-# A verb that fails has not necessarily failed: an answer can be lost after the store has done what it was asked. Who
-# needs to know looks (``log.writer``).
+# A verb that raises may still have succeeded: the answer can be lost after the store has done its work. Callers that
+# need to know must look (``log.writer``).
 #
 # Invariants
 #   1. ``create`` returns True to at most one caller of a name. tests/delta/store/test_exclusive.py.
@@ -54,23 +54,19 @@ def put(place: Place, content: bytes) -> None:
 
 
 def get(place: Place) -> bytes:
-    """Read an object.
-
-    Raises:
-        FileNotFoundError: there is none.
-    """
+    """Read an object; ``FileNotFoundError`` if there is none."""
     store, name = _store(place)
     return store.get(name)
 
 
-def names_below(place: Place, after: str = "") -> list[str]:
-    """List the objects below a folder as names within it, in order; ``after``: only those behind this name."""
+def names_below(place: Place) -> list[str]:
+    """List the objects below a folder, as names within it, in order."""
     store, name = _store(place)
-    return store.names(name, after)
+    return store.names(name)
 
 
 def head(place: Place) -> ObjectStatus | None:
-    """Return the status of an object; None where there is none."""
+    """Return the status of an object; None if there is none."""
     store, name = _store(place)
     return store.head(name)
 
@@ -87,7 +83,7 @@ def _store(place: Place) -> tuple[Store, str]:
 
 @lru_cache(maxsize=16)
 def _store_of(root: Url) -> Store:
-    """Return the client of a bucket or name service; a process has one, loaded where a store is asked for."""
+    """Return the client of a bucket or name service, loaded on first use."""
     if root.text.startswith("hdfs://"):
         from streaming.delta.store.hdfs import Hdfs  # noqa: PLC0415 - 10 MB that folders do without
 

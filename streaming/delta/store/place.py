@@ -24,9 +24,9 @@ SCHEMES: Final = {
     "gs": "Google Cloud Storage",
     "hdfs": "HDFS",
 }
-"""The schemes of URLs at which tables may lie, besides ``file``."""
+"""The schemes of URLs of tables, besides ``file``."""
 PATIENCE: Final = {"timeout": "10s", "max_retries": "4", "retry_timeout": "20s"}
-"""Limits of a client that waits for a store, unless its options say otherwise: a minute at most."""
+"""Default limits of a client that waits for a store: a minute at most."""
 _WITH_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
@@ -36,7 +36,7 @@ class Url:
 
     Attributes:
         text: without a slash at its end.
-        options: keys and values as the clients of S3, Azure and Google spell them, or Hadoop; may be secret.
+        options: keys and values as the clients of S3, Azure, Google or Hadoop name them; may be secret.
     """
 
     text: str
@@ -73,27 +73,23 @@ class Url:
 
 
 Place = Path | Url
-"""Both have ``/``, ``name``, ``parent`` and ``str()``; what only one of them can do asks which it is."""
+"""Both have ``/``, ``name``, ``parent`` and ``str()``; other uses check which it is."""
 
 
 def tables_place(settings: Settings, option: str | None = None) -> Place:
-    """Return where the tables lie: at ``--tables``, else at ``tables.directory``, with the options of their store.
+    """Return the place of the tables: ``--tables``, else ``tables.directory``, with the options of their store.
 
     Raises:
-        ConfigurationError: no tables can lie there, or a secret of the options cannot be read.
+        ConfigurationError: tables cannot be there, or a secret of the options cannot be read.
     """
     return place_of(option or settings.tables.directory, storage_of(settings))
 
 
 def place_of(text: str, options: Mapping[str, str] | None = None) -> Place:
-    """Read a place of tables as a user writes it.
-
-    Args:
-        text: the path of a folder, or its URL.
-        options: of the client of its store.
+    """Return the place that a user has written as a path or a URL; ``options`` are of the client of its store.
 
     Raises:
-        ConfigurationError: a scheme that no table can lie at, or a URL without a bucket.
+        ConfigurationError: the scheme is not one of ``SCHEMES``, or the URL has no bucket.
     """
     scheme = text.partition(":")[0]
     if not _WITH_SCHEME.match(text):

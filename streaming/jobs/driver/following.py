@@ -1,7 +1,7 @@
 """One run of a query that follows the change log, in a thread of the driver.
 
-What changes is little, and lies in the tables already: Spark would carry nothing of it, and take two processes and a
-batch for that. Implements :class:`streaming.jobs.queries.Run`. Depends on no rule.
+Changes are few and already in the tables, so Spark would only add two processes and a batch. Implements
+:class:`streaming.jobs.queries.Run`. Depends on no rule.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class ChangesRun:
             name: of the query.
             path: of ``partition_changes``, which need not exist yet.
             after: the version that was applied last.
-            batch: applies rows of it, those of whole versions, in their order.
-            applied: called for every batch that was applied.
+            batch: applies the rows of whole versions, in order.
+            applied: called after every batch.
             trigger_seconds: pause between two looks.
         """
         self._name, self._batch, self._applied = name, batch, applied
@@ -51,16 +51,16 @@ class ChangesRun:
         try:
             while not self._stopping.wait(self._pause):
                 self._apply_all()
-            self._apply_all()  # what the queries that were stopped before have committed last
+            self._apply_all()  # the last commits of the queries that were stopped before
         except ChangesRestarted as error:
             self._raised = ChangesRestarted(
                 f"{error}; restart the job: its start makes the incidents agree with the table as it is now"
             )
-        except Exception as error:  # noqa: BLE001 - any of them ends the run; the supervisor starts the next
+        except Exception as error:  # noqa: BLE001 - any error ends the run; the supervisor starts the next one
             self._raised = error
 
     def _apply_all(self) -> None:
-        """Apply what is new, batch after batch; a stop does not wait for more than a few of them."""
+        """Apply new versions, batch after batch; a stop waits for a few batches at most."""
         until = time.monotonic() + SECONDS_TO_CATCH_UP
         while self._apply_next() and not (self._stopping.is_set() and time.monotonic() > until):
             pass
@@ -79,7 +79,7 @@ class ChangesRun:
         return self._raised
 
     def new_report(self) -> StreamingQueryProgress | None:
-        """Return None: Spark has no part in it."""
+        """Return None: Spark does not run it."""
         return None
 
     def stop(self) -> None:

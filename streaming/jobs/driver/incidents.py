@@ -1,7 +1,6 @@
 """One micro-batch of the incidents query: versions of the change log in, one commit to ``incidents`` out.
 
-What was applied already is skipped by version, so a batch may be repeated; a query begins after the version of the
-table. Depends on Arrow and the table, not on Spark.
+It skips versions that were applied already, so a batch may be repeated. Depends on Arrow and the table, not on Spark.
 """
 
 from __future__ import annotations
@@ -27,11 +26,7 @@ class IncidentsBatch:
     def __init__(
         self, directory: Place, gap_seconds: float, rolling_gap_seconds: float, policy: RetentionPolicy = KEEP_ALL
     ) -> None:
-        """Open the table and read the incidents that are open.
-
-        Raises:
-            TableRefused: the table is not ours, or newer than this program.
-        """
+        """Open the table; ``TableRefused`` if it is not ours, or newer than this program."""
         gaps = IncidentGaps.of_seconds(gap_seconds, rolling_gap_seconds)
         self._table = IncidentsTable(directory, gaps, policy)
 
@@ -41,11 +36,7 @@ class IncidentsBatch:
         return self._table.version
 
     def check_ours(self) -> None:
-        """Check that no other writer has claimed the table.
-
-        Raises:
-            TableRefused: another one has.
-        """
+        """Raise ``TableRefused`` if a later writer has claimed the table."""
         self._table.check_ours()
 
     def apply(self, rows: pa.Table) -> BatchResult:

@@ -1,4 +1,4 @@
-"""The thread that writes the derived tables behind the batches. It retries by itself, unless a retry cannot help."""
+"""The thread that writes the derived tables behind the batches, and retries unless that cannot help."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streaming.jobs.spark_errors import sentence_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# A round holds the GIL, so most of the time must be left to the batches; but the tables must not lag far.
+# A round holds the GIL, so it must leave most of the time to the batches; but the tables must not lag far behind.
 REST_PER_WORK: Final = 5.0
 LONGEST_REST_SECONDS: Final = 20.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
@@ -23,17 +23,17 @@ class ProjectionThread(threading.Thread):
     """Writes the derived tables periodically until it is stopped.
 
     Attributes:
-        error: what the last round failed with; None after a success.
-        seconds: that the last round took.
+        error: the error of the last round; None after a success.
+        seconds: duration of the last round, without the wait for a batch.
     """
 
     def __init__(self, project: Callable[[], float], seconds: float, is_due: Callable[[], bool]) -> None:
-        """Write the tables every ``seconds`` if ``is_due()``, and once when it is stopped.
+        """Write the tables every ``seconds`` if ``is_due()``, and once at the end.
 
         Args:
-            project: writes them; returns the seconds that it took, without those that it waited for a batch.
+            project: writes them; returns the seconds that it took, without the wait for a batch.
             seconds: between two rounds, if they take no longer.
-            is_due: whether they lack something.
+            is_due: whether the tables lack something.
         """
         super().__init__(name="projections", daemon=True)
         self._round, self._seconds, self._is_due = project, seconds, is_due
@@ -58,7 +58,7 @@ class ProjectionThread(threading.Thread):
     def _project(self) -> bool:
         try:
             self.seconds = self._round()
-        except Exception as error:  # noqa: BLE001 - kept for the supervision of the query, which decides
+        except Exception as error:  # noqa: BLE001 - kept for the supervisor of the query, which decides
             _log.warning("writing the derived tables failed: %s", sentence_of(error))
             self.error = error
         else:

@@ -65,9 +65,9 @@ class ReplicationBatch:
         Args:
             directory: of the tables.
             policy: how long history and old files are retained.
-            workers: fold; None: this process does.
-            bus: what is known of its topics; None: it is a directory.
-            gaps: between incidents, which the workers fold, too; None: they do not.
+            workers: fold the rows; None for this process.
+            bus: its topics; None for a directory.
+            gaps: between incidents, if the workers fold incidents as well.
 
         Raises:
             TableRefused: a table is not ours, or newer than this program.
@@ -168,7 +168,7 @@ class ReplicationBatch:
         """Apply one micro-batch.
 
         Args:
-            rows: as in ``schemas.bus_schema``, or as :func:`streaming.jobs.streams.kafka_source.kafka_stream` has them;
+            rows: as in ``bus_source.SCHEMA``, or as :func:`streaming.jobs.streams.kafka_source.kafka_stream` has them;
                 for executors a frame.
 
         Raises:
@@ -236,7 +236,7 @@ class ReplicationBatch:
         self._rounds.commit(results)
 
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
-        """Go back where a log is another one now, and commit that; return where its last applied record stood."""
+        """Go back in logs that were replaced, and commit that; return the earlier positions of their sources."""
         before = self._change_log.go_back(sources, last_common)
         if before:
             now_at = {source: self._change_log.at(source) for source in before}
@@ -260,7 +260,7 @@ class ReplicationBatch:
     # The derived tables: a round computes the clusters that have changed since the last one.
 
     def is_due(self) -> bool:
-        """Return whether a round is due that no batch brings."""
+        """Return whether a round is due without a batch."""
         return self._is_due(self.workers.patience)
 
     def _is_due(self, factor: float) -> bool:

@@ -1,4 +1,4 @@
-"""The rows of a batch as observations in order, and the records that were refused. Knows Arrow, no Spark."""
+"""The rows of a batch as ordered observations, and the refused records. Knows Arrow, no Spark."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Channel, SourceKind
 
 ReadLog = Callable[[str, int, int, int | None], Iterator[BusFrame | DamagedRange]]
-"""Reads a log of the bus, by its source, from a position to another one; its log id is this one, if it has one."""
+"""Reads the log of a source on the bus between two positions; its segments must have the log id, if one is given."""
 
 
 class AppliedPositions(Protocol):
@@ -62,8 +62,8 @@ class DecodedBatch:
         observations: in order; an ``UnchangedRun`` replaces consecutive ones that repeat the state.
         refused: unparseable records.
         positions: newest position of each source in the batch.
-        log_ids: of the logs that have one, where those positions are.
-        blocks: those that were decoded, to be remembered once they are applied.
+        log_ids: at those positions, of the logs that have one.
+        blocks: the decoded blocks, to be remembered once they are applied.
     """
 
     observations: tuple[Observation, ...]
@@ -91,11 +91,11 @@ def decode_batch(
     """Decode the rows of a batch that were not applied yet, merged by time; each source keeps its own order.
 
     Args:
-        rows: as in ``schemas.bus_schema``.
+        rows: as in ``bus_source.SCHEMA``.
         applied: what was applied already.
         channel: where they were read; an observation of another channel is refused.
-        repeated: blocks that repeat the state become an ``UnchangedRun``. None: everything is decoded.
-        read: reads blocks that a worker left out, and that must be decoded.
+        repeated: blocks that repeat the state, which become an ``UnchangedRun``; None to decode everything.
+        read: reads blocks that a worker left out but that must be decoded.
 
     Raises:
         NewerFormat: a newer program wrote one of the rows.
@@ -103,8 +103,8 @@ def decode_batch(
     fresh = fresh_rows(rows, applied)
     pass_over = partial(_BatchReading, channel, repeated, _UnappliedBlocks(applied, read))
     reading = pass_over(set()).read(fresh)
-    # A block was skipped because it repeats the state, but another row of the batch may change the same topic: their
-    # order decides, so both must be decoded. Each pass decodes more rows than the one before, so this ends.
+    # A block was skipped because it repeats the state, but another row of the batch may change the same topic. Their
+    # order matters, so both must be decoded. Each pass decodes more rows than the one before, so this ends.
     while reading.has_doubts():
         reading = pass_over(reading.doubtful).read(fresh)
     return DecodedBatch(
@@ -136,10 +136,10 @@ def newest_log_ids(rows: pa.Table) -> dict[str, int]:
 def decode_row(payload: bytes, damage: str | None, channel: Channel) -> Observation:
     """Decode one row.
 
-    A clock that is far ahead would make what all other sources report look old, so it is refused here, by the job's.
+    If the clock of a source is far ahead, everything that others report would look old, so its records are refused.
 
     Raises:
-        InvalidObservation: with the reason why it is no observation of this channel.
+        InvalidObservation: it is not a valid observation of this channel; with the reason.
         NewerFormat: a newer program wrote it; nothing of its batch may be applied.
     """
     if damage is not None:
@@ -148,7 +148,7 @@ def decode_row(payload: bytes, damage: str | None, channel: Channel) -> Observat
     if observed.channel is not channel:
         raise InvalidObservation(f"{observed.kind} does not belong on the channel {channel}")
     if is_ahead(observed, now()):
-        # The reason names no time of the job: a batch that comes again refuses the same records with the same words.
+        # The reason contains no time of the job: a repeated batch must refuse the same records with the same words.
         raise InvalidObservation(
             f"collected_at is {utc_text(observed.collected_at)}, more than {MAX_AHEAD // MICROS} s ahead of the job's "
             f"clock: set the clock of the machine of {observed.source}"
@@ -159,7 +159,7 @@ def decode_row(payload: bytes, damage: str | None, channel: Channel) -> Observat
 def fresh_rows(rows: pa.Table, applied: AppliedPositions) -> pa.Table:
     """Return the rows of a batch that were not applied yet.
 
-    A batch may come again, cut differently, after a crash or with a new checkpoint: positions alone say what is new.
+    After a crash or with a new checkpoint a batch is repeated, cut differently: only positions say what is new.
     """
     mask = None
     for source in pc.unique(rows["source"]).to_pylist():
@@ -169,7 +169,7 @@ def fresh_rows(rows: pa.Table, applied: AppliedPositions) -> pa.Table:
 
 
 def _logs(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the rows of each source, in the order of its log; payloads are copied only where the order is wrong."""
+    """Yield the rows of each source, in the order of its log; payloads are copied only if the order is wrong."""
     sources = sorted(pc.unique(rows["source"]).to_pylist())
     for source in sources:
         log = rows if len(sources) == 1 else rows.filter(pc.equal(rows["source"], source))
@@ -186,7 +186,7 @@ class _UnappliedBlocks:
     read: ReadLog | None
 
     def rows(self, source: str, left_out: LeftOutBlocks, log_id: int | None) -> Iterator[tuple[int, bytes, str | None]]:
-        """Yield the rows of those that were not applied yet."""
+        """Yield the rows of blocks that were not applied yet."""
         if self.read is None:
             raise AssertionError(f"blocks of {source} were left out, and nothing can read them")
         for item in self.read(source, left_out.start, left_out.end, log_id):
@@ -194,7 +194,7 @@ class _UnappliedBlocks:
                 yield item[0], item[1], item.reason if isinstance(item, DamagedRange) else None
 
     def has_all_of(self, source: str, left_out: LeftOutBlocks) -> bool:
-        """Return whether none of them was applied yet: a batch that comes again may be cut differently."""
+        """Return whether none of them was applied yet: a repeated batch may be cut differently."""
         return left_out.start > self.applied.position(source)
 
 
@@ -230,7 +230,7 @@ class _BatchReading:
             self._end(source, run)
 
     def _rows(self, source: str, rows: pa.Table) -> Iterator[tuple[int, bytes, str | None] | RepeatedRun]:
-        """Yield position, payload and damage of each row; of blocks that were left out the run, or each of them."""
+        """Yield position, payload and damage of each row; for blocks that were left out, their run or each of them."""
         columns = [rows[name].to_pylist() for name in ("position", "payload", "damage", "left_out", "log_id")]
         for position, payload, damage, blocks, log_id in zip(*columns, strict=True):
             if blocks is None:
@@ -244,7 +244,7 @@ class _BatchReading:
                 yield from self._unapplied.rows(source, some, log_id)
 
     def _as_left_out(self, source: str, some: LeftOutBlocks) -> tuple[int, bytes, str | None] | RepeatedRun | None:
-        """Return the run that a worker left out, or the end of a report; None if it must be read from the bus."""
+        """Return the run or the end of a report that a worker left out; None if it must be read from the bus."""
         if self._repeated is None or not self._unapplied.has_all_of(source, some):
             return None
         end = self._repeated.end_left_out(some)
@@ -254,11 +254,11 @@ class _BatchReading:
         return None if run is None or is_ahead(run.envelope, now()) else run
 
     def has_doubts(self) -> bool:
-        """Return whether a block was skipped that another observation of the batch may have turned into a change."""
+        """Return whether another observation of the batch may change the topic of a block that was skipped."""
         return any(not self.doubtful.isdisjoint(run.digests) for run in self._runs)
 
     def _run_with(self, run: RepeatedRun | None, row: tuple[int, bytes, str | None]) -> RepeatedRun | None:
-        """Return the run of repeated blocks that a row extends or begins; None if it must be decoded."""
+        """Return the run of repeated blocks that a row extends or begins; None if the row must be decoded."""
         _, payload, damage = row
         longer = run_with(run, payload, self._certain) if self._repeated and damage is None else None
         return None if longer is None or is_ahead(longer.envelope, now()) else longer
@@ -287,21 +287,17 @@ class _BatchReading:
         self.observed.append((source, observed.occurred_not_after, observed))
 
 
-# Blocks of a full report that say what the state says already: recognised by digest, never decoded.
+# Blocks of a full report that repeat the state, recognised by digest and never decoded.
 #
-# The digest of a block is kept while the block describes the state as it is now: any change of one of its topic's
-# partitions makes it forgotten. Depends on the codec and the fold's rules, not on Arrow or Spark.
+# The digest of a block is kept while the block describes the present state; a change of any partition of its topic
+# removes it. Depends on the codec and the fold's rules, not on Arrow or Spark.
 
 
-# The log and a poller encode the same partitions differently.
-_ENCODINGS: Final = 3
+_ENCODINGS: Final = 3  # the metadata log and pollers encode the same partitions differently
 
 
 def with_digest(observed: PartitionsObserved, payload: bytes) -> DecodedBlock | None:
-    """Return a block to be remembered; None if our own codec would write it otherwise.
-
-    Of another encoding, with a field that stands twice for instance, a part of the bytes may say something else.
-    """
+    """Return a block to remember; None if our codec would encode it differently, as with a duplicate field."""
     cut = cut_block(payload)
     return DecodedBlock(observed, digest_of(observed, cut[1])) if cut and encode(observed) == payload else None
 
@@ -316,7 +312,7 @@ class DecodedBlock:
 
 @dataclass(frozen=True, slots=True)
 class _Difference:
-    """Live difference of two sets."""
+    """The live difference of two sets."""
 
     one: AbstractSet[bytes]
     other: AbstractSet[bytes]
@@ -327,7 +323,7 @@ class _Difference:
 
 @dataclass(slots=True)
 class _Topic:
-    """The digests of a topic's blocks by their first partition, the newest first; and its last partition."""
+    """The digests of a topic's blocks by their first partition, newest first, and the topic's last partition."""
 
     last_partition: int = -1
     digests: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
@@ -337,14 +333,10 @@ class _Topic:
 
 
 class RepeatedBlocks:
-    """The digests of the blocks that describe what the state says now."""
+    """The digests of the blocks that describe the present state."""
 
     def __init__(self, published: Path | None = None) -> None:
-        """Begin without any.
-
-        Args:
-            published: the file in which the workers find their digests; None if they are not to leave blocks out.
-        """
+        """Begin without any; ``published`` is the file of digests for workers, None if they must read all blocks."""
         self._repeated: set[bytes] = set()
         self._topics: defaultdict[TopicKey, _Topic] = defaultdict(_Topic)
         self._lists: dict[tuple[ClusterId, SourceKind], tuple[bytes, bytes]] = {}
@@ -357,16 +349,11 @@ class RepeatedBlocks:
         return len(self._repeated)
 
     def but(self, doubtful: AbstractSet[bytes]) -> Container[bytes]:
-        """Return the digests but for some, which may grow: their blocks must be decoded all the same."""
+        """Return the digests without some, which may grow later: their blocks must be decoded."""
         return _Difference(self._repeated, doubtful)
 
     def run_left_out(self, left_out: LeftOutBlocks, repeated: Container[bytes]) -> RepeatedRun | None:
-        """Return the run that a worker left out; None if its blocks must be read, because the state has changed since.
-
-        Args:
-            left_out: what stands for it.
-            repeated: the digests of blocks that still repeat the state.
-        """
+        """Return the run that a worker left out; None if one of its blocks is not among the ``repeated`` ones."""
         digests = self._publisher.digests_of(left_out)
         run = new_run(left_out.payload)
         if run is None or digests is None or not all(digest in repeated for digest in digests):
@@ -375,13 +362,13 @@ class RepeatedBlocks:
         return run
 
     def end_left_out(self, left_out: LeftOutBlocks) -> bytes | None:
-        """Return the end of a report whose lists a worker left out; None if it must be read, or if it is none."""
+        """Return the end of a report whose lists a worker left out; None if it must be read, or is something else."""
         digests = self._publisher.digests_of(left_out)
         lists = [lists for digest, lists in self._lists.values() if digests == [digest]]
         return left_out.payload + lists[0] if lists else None
 
     def listed(self, observed: SnapshotEnd, payload: bytes) -> None:
-        """Remember what a report listed at its end: the next one will most likely list the same."""
+        """Remember the lists at the end of a report: the next one most likely has the same."""
         end = cut_end(payload)
         before = self._lists.get((observed.cluster_id, observed.authority))
         if end is not None and (before is None or before[1] != end.lists):
@@ -389,7 +376,7 @@ class RepeatedBlocks:
             self._is_published = False
 
     def learn(self, decoded: Iterable[DecodedBlock], touched: ReplicationState, state: ReplicationState) -> None:
-        """Forget the blocks of topics that changed, and remember those that say what the state says now."""
+        """Forget the blocks of topics that changed, and remember decoded ones that describe the present state."""
         for key in touched.topics:
             if (topic := self._topics.pop(key, None)) is not None:
                 self._repeated -= topic.all()
@@ -428,7 +415,7 @@ class RepeatedBlocks:
 
 
 def _describes(block: PartitionsObserved, state: ReplicationState) -> bool:
-    """Return whether a block says what the state says now."""
+    """Return whether a block describes the present state."""
     states = state.topic((block.cluster_id, block.topic_id))
     if isinstance(states, ListedPartitions) and states.are_of(block):
         return True

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _OVERDUE: Final = 3
 _GROUPS: Final = 4
-"""Tasks among which the clusters are divided of which no row came."""
+"""Number of tasks for the clusters without rows in a batch."""
 
 
 class FoldWorkers(Workers[ShardTask, ShardResult], Protocol):
@@ -100,7 +100,7 @@ class FoldOnExecutors(OnExecutors[ShardTask, ShardResult]):
     def deriving(
         self, task: ShardTask, before: DerivedBefore, clusters: AbstractSet[ClusterId]
     ) -> Callable[[], list[Derived]]:
-        """Return what computes the derived tables of clusters of which no row came."""
+        """Return a function that computes the derived tables of clusters without rows."""
         others = sorted(clusters)
         groups = [others[number::_GROUPS] for number in range(min(_GROUPS, len(others)))]
         computed: list[Derived] = []
@@ -114,7 +114,7 @@ class FoldOnExecutors(OnExecutors[ShardTask, ShardResult]):
 def derive_groups(
     task: ShardTask, before: DerivedBefore, groups: Sequence[Collection[ClusterId]], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Compute the derived tables of clusters that no row of a batch was of; yield what was computed of each group.
+    """Compute the derived tables of clusters without rows in a batch; yield the result of each group.
 
     Args:
         task: where, and as of which version.

@@ -1,22 +1,22 @@
-"""Rows of a topic: of which run of which log each is, and where another log begins. Knows Arrow, no Spark."""
+"""Rows of a topic: the log and the run of each, and where another log begins. Knows Arrow, no Spark."""
 
 # Theory of operation
 #
-# Rows of a topic come at least once: a shipper repeats what was not acknowledged, and the job reads a batch again after
-# a crash. Those of one log come the first time in their order, from one partition. So what is new is what stands behind
-# the applied position of its log, as for the directory: nothing here decides that (``decoded_batch.fresh_rows``). Here
-# is decided whether a log is still the one that was applied:
+# Rows of a topic arrive at least once: a shipper repeats records that were not acknowledged, and the job reads a batch
+# again after a crash. The rows of one log first arrive in order, from one partition. So rows after the applied position
+# of their log are new, as for the directory (``decoded_batch.fresh_rows``). This module decides whether a log is still
+# the one that was applied:
 #
-#   - a record says which runs of its log its shipper knows. If the applied record is of one of them, or of the one that
-#     the oldest of them continues, it is the same log;
-#   - else it was replaced, restored or cut. Everything before that row is applied, the query goes back (as at its start
-#     for the directory), and the row is the first of the new log;
-#   - unless the log is one that was left before, in this process: then two collectors have one name, and their records
-#     alternate. Those of the log that was left are refused, and that is said; the other log continues.
+#   - a record says which runs of its log its shipper knows. If the applied record is from one of them, or from the run
+#     that the oldest of them continues, it is the same log;
+#   - else the log was replaced, restored or cut. The job applies everything before that row, the query goes back (as
+#     for the directory when it starts), and the row is the first of the new log;
+#   - unless this process has left that log before: then two collectors have the same name, and their records alternate.
+#     The job refuses and reports those of the log that it left; the other log continues.
 #
-# Offsets. With the changes of a batch the offsets behind it are committed, so after a crash reading continues there.
-# The tables of samples are many, each with commits of its own: ``source_progress`` holds their offsets, with the
-# positions that go with them. What was applied since it was written comes again, and changes nothing.
+# Offsets. The commit of a batch contains the offsets after it, so after a crash reading continues there. Samples have
+# many tables with separate commits, so ``source_progress`` holds their offsets and positions. Records that were applied
+# after it was written are read again, and change nothing.
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class LogRun(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Rows of logs that stay the same.
+    """Rows up to the first one of another log.
 
     Attributes:
         rows: without those of logs that were left.
-        newest: the newest run of each log in them, by source.
-        refused: the runs of logs that were left before: two collectors have one name.
-        end: how many rows of the batch are in it, and before it.
-        other: the run of another log, whose first row is behind it; None: the batch ends there.
+        newest: the newest run of each log, by source.
+        refused: the runs of logs that were left before, because two collectors have the same name.
+        end: index of the row after the piece.
+        other: the run of that row, which is of another log; None at the end of the batch.
     """
 
     rows: pa.Table
@@ -63,26 +63,20 @@ class Piece(NamedTuple):
 
 
 def piece_of(
-    rows: pa.Table,
-    runs: Sequence[LogRun],
-    begin: int,
-    at: Callable[[str], LogPosition],
-    left: Callable[[str], Collection[int]],
+    rows: pa.Table, runs: Sequence[LogRun], at: Callable[[str], LogPosition], left: Callable[[str], Collection[int]]
 ) -> Piece:
-    """Return the rows from one on that can be applied before a log is left.
+    """Return the rows that can be applied before a log is left.
 
     Args:
         rows: of a batch.
         runs: of each row.
-        begin: the first row.
-        at: where the last applied record of a source stands.
-        left: the log ids of a source that were left.
+        at: returns where the last applied record of a source is.
+        left: returns the log ids of a source that were left.
     """
     newest, refused, applied = dict[str, LogRun](), set[LogRun](), dict[str, LogPosition]()
     last: tuple[LogRun, int] | None = None
     end, other = len(runs), None
-    positions = rows["position"].slice(begin).to_pylist()
-    for index, (run, position) in enumerate(zip(runs[begin:], positions, strict=True), begin):
+    for index, (run, position) in enumerate(zip(runs, rows["position"].to_pylist(), strict=True)):
         if last is not None and run is not last[0] and last[0] not in refused:
             applied[last[0].source] = LogPosition(last[1], last[0].log_id)
         if last is None or run is not last[0]:
@@ -94,11 +88,11 @@ def piece_of(
             else:
                 newest[run.source] = run
         last = run, position
-    return Piece(_without(rows.slice(begin, end - begin), runs[begin:end], refused), newest, refused, end, other)
+    return Piece(_without(rows.slice(0, end), runs[:end], refused), newest, refused, end, other)
 
 
 def _is_another(run: LogRun, position: int, applied: LogPosition) -> bool:
-    """Return whether a row is of another log than what was applied of its source."""
+    """Return whether a row is from another log than the last applied record of its source."""
     if applied.log_id is None or run.log_id is None or applied.log_id in run.runs:
         return False
     is_next = bool(run.runs) and goes_on_from(run.runs[0], applied.log_id)
@@ -106,7 +100,7 @@ def _is_another(run: LogRun, position: int, applied: LogPosition) -> bool:
 
 
 def with_foreign(rows: pa.Table, topic: str) -> pa.Table:
-    """Give records that no shipper has written a source and a position of their own: they come into quarantine."""
+    """Give records that no shipper has written a source and a position, so that they can be quarantined."""
     is_ours = pc.and_(
         pc.and_(rows["source"].is_valid(), rows["position"].is_valid()),
         pc.and_(rows["end"].is_valid(), rows["log_id"].is_valid()),
@@ -125,7 +119,7 @@ def with_foreign(rows: pa.Table, topic: str) -> pa.Table:
 
 
 def runs_of(rows: pa.Table) -> list[LogRun]:
-    """Return the run of each row, one object for equal ones."""
+    """Return the run of each row; equal runs are one object."""
     columns = (rows[name].to_pylist() for name in ("source", "log_id", "runs"))
     distinct: dict[tuple[str, int | None, str | None], LogRun] = {}
     of_rows: list[LogRun] = []
@@ -147,7 +141,7 @@ def _without(rows: pa.Table, runs: Sequence[LogRun], refused: set[LogRun]) -> pa
 
 
 def as_bus_rows(rows: pa.Table) -> pa.Table:
-    """Return rows in the columns of the bus, the first row of each position of a log."""
+    """Return the first row of each position of a log, in the columns of the bus."""
     rows = _once(rows)
     count = len(rows)
     columns = [rows[field.name] if field.name in _OF_BUS else pa.nulls(count, field.type) for field in SCHEMA]

@@ -1,4 +1,4 @@
-"""Tasks: their input, and what each reads of one partition of the bus. A directory is a bus with one partition."""
+"""The input of tasks, and the rows that each reads from a partition of the bus. A directory has one partition."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Task:
 
     Attributes:
         tables: their place.
-        topic: that is read; None: the bus is a directory.
-        tokens: by partition, of the newest result that is committed.
-        begins: by partition, the offset from which on rows are applied, where that is not the first.
-        applied: where the last applied record of each source stands.
+        topic: of the bus; None for a directory.
+        tokens: by partition, the token of the newest committed result.
+        begins: by partition, the first offset to apply, unless it is that of the first row.
+        applied: where the last applied record of each source is.
         left: the log ids that were left, by source.
-        clusters: those that each source has reported of.
-        homes: the partition that each cluster was applied in last.
+        clusters: the clusters that each source has reported on.
+        homes: the partition in which each cluster was applied last.
     """
 
     tables: Place
@@ -48,7 +48,7 @@ class Task:
     homes: Mapping[ClusterId, int] = field(default_factory=dict)
 
     def at(self, source: str) -> LogPosition:
-        """Return where the last applied record of a source stands."""
+        """Return where the last applied record of a source is."""
         return self.applied.get(source, NOWHERE)
 
     def position(self, source: str) -> int:
@@ -61,22 +61,20 @@ class Task:
         return set[ClusterId]().union(*self.clusters.values())
 
     def clusters_of(self, sources: AbstractSet[str]) -> set[ClusterId]:
-        """Return the clusters that sources have reported of."""
+        """Return the clusters that sources have reported on."""
         return {each for source in sources for each in self.clusters.get(source, ())}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Account of the rows that were read of a partition, without them.
+    """Account of the rows that were read from a partition.
 
     Attributes:
         partition: of the bus.
-        newest: the newest run of each log, by source.
-        refused: the runs of logs that were left before: two collectors have one name.
-        other: the run of another log, whose first row comes next; None: everything was read.
-        next_offset: of the row behind those that were read.
+        newest, refused, other: as in :class:`streaming.jobs.shards.kafka_rows.Piece`.
+        next_offset: of the row after those that were read.
         consumed: the end of each log.
-        records: how many.
+        records: number of rows.
         size: their bytes.
     """
 
@@ -91,19 +89,16 @@ class Reading:
 
 
 def read_rows(task: Task, partition: int, rows: pa.Table) -> tuple[pa.Table, Reading]:
-    """Return the rows of a partition that can be applied before a log is left, as rows of a bus.
+    """Return the rows of a partition that can be applied before a log is left, in the columns of the bus.
 
-    Args:
-        task: its input.
-        partition: of the bus.
-        rows: of the batch, in the order of their offsets; of a directory, whose logs are left at a start only, all.
+    All rows of a directory can: its logs are left only when a query starts. Rows are in the order of their offsets.
     """
     if task.topic is None:
         sources = pc.unique(rows["source"]).to_pylist()
         return rows, Reading(partition=partition, consumed={source: Consumed(partition, 0) for source in sources})
     begin = task.begins.get(partition, 0)
     rows = with_foreign(rows.filter(pc.greater_equal(rows["offset"], begin)), task.topic)
-    piece = piece_of(rows, runs_of(rows), 0, task.at, lambda source: task.left.get(source, ()))
+    piece = piece_of(rows, runs_of(rows), task.at, lambda source: task.left.get(source, ()))
     ends = piece.rows.group_by("source").aggregate([("end", "max")])
     reading = Reading(
         partition=partition,
@@ -122,19 +117,14 @@ def read_rows(task: Task, partition: int, rows: pa.Table) -> tuple[pa.Table, Rea
 
 
 def _offset_after(rows: pa.Table, end: int, begin: int) -> int:
-    """Return the offset of the row at ``end``, or behind the last one; ``begin`` if there are no rows."""
+    """Return the offset of the row at ``end``, or after the last one; ``begin`` if there are no rows."""
     if end < len(rows):
         return int(rows["offset"][end].as_py())
     return int(rows["offset"][-1].as_py()) + 1 if len(rows) else begin
 
 
 def by_partition(task: Task, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the rows of each partition with its number, in the order of their offsets.
-
-    Args:
-        task: its input.
-        rows: as :func:`streaming.jobs.streams.kafka_source.kafka_stream` has them, or those of a directory.
-    """
+    """Yield the number and the rows of each partition, in the order of their offsets."""
     if task.topic is None:
         yield 0, rows
         return

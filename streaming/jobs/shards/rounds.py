@@ -1,4 +1,4 @@
-"""The rounds of a micro-batch: mostly one; one more behind each log that is left.
+"""The rounds of a micro-batch: mostly one, and another one after each log that is left.
 
 Knows which results the workers' states follow from, and where each partition is; no table.
 """
@@ -81,7 +81,7 @@ class Rounds(Generic[T, R]):
         self._begins = {}
 
     def given(self, sources: Iterable[tuple[ClusterId, str]]) -> dict[str, Any]:
-        """Return what every task is given, whatever its query adds; ``sources``: with the clusters they report of."""
+        """Return the common part of the input of all tasks; ``sources`` are with the clusters they report on."""
         clusters: defaultdict[str, set[ClusterId]] = defaultdict(set)
         for cluster_id, source in sources:
             clusters[source].add(cluster_id)
@@ -113,8 +113,8 @@ class Rounds(Generic[T, R]):
         return kept
 
     def commit(self, results: Sequence[R]) -> None:
-        """Take over what was committed: whose states are valid, and where each partition is."""
-        outdated = set[int]()  # they hold a cluster that another one has moved on
+        """Note what was committed: which states are valid, and where each partition continues."""
+        outdated = set[int]()  # partitions that hold a cluster which another partition has moved on
         for each in results:
             partition = each.reading.partition
             outdated |= {self._partition_of.get(cluster_id, partition) for cluster_id in each.clusters} - {partition}
@@ -129,10 +129,10 @@ class Rounds(Generic[T, R]):
             self._tokens.pop(partition, None)
 
     def leave(self, results: Sequence[R], progress: BusProgress) -> set[str]:
-        """Let the progress of a query go back for the logs that are other ones now; return their sources.
+        """Let the progress of a query go back in logs that were replaced; return their sources.
 
-        Given and not kept: a query and its rounds that hold each other would stay in memory once the query is opened
-        again, with the state of all clusters, because what there was when that was read is never collected.
+        The progress is not kept: a query and its rounds that hold each other would stay in memory once the query is
+        opened again, with the state of all clusters, because frozen objects are never collected.
         """
         left = set[str]()
         for each in results:
@@ -147,7 +147,7 @@ class Rounds(Generic[T, R]):
         return left
 
     def offsets(self, results: Iterable[R]) -> dict[str, int]:
-        """Return where reading continues behind some results, by the names under which tables hold it."""
+        """Return where reading continues after some results, by the names under which the tables store it."""
         if self._bus is None:
             return {}
         topic, identity = topic_of(self._bus.settings, self._channel), self._bus.identity(self._channel)
@@ -169,5 +169,5 @@ class Rounds(Generic[T, R]):
 
 
 def merged(of_results: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return what results say of sources, each of which is in one of them."""
+    """Merge values by source; each source is in one result."""
     return {source: value for each in of_results for source, value in each.items()}

@@ -1,7 +1,7 @@
 """Samples of a batch as columns, the table of each kind, and how far their sources were applied.
 
-Blocks, which grow with the cluster, come as columns from Spark's workers. What they left as records is decoded here.
-Knows Arrow and the contracts, no Spark.
+Blocks, which grow with the cluster, arrive as columns from Spark's workers. Other records are decoded here. Knows Arrow
+and the contracts, no Spark.
 """
 
 from __future__ import annotations
@@ -59,9 +59,8 @@ TABLE_OF: Final[dict[type[Observation], Table]] = {
     BrokerMetricObserved: tables.BROKER_METRICS,
 }
 
-# Tables are written whole. The query rests for three times as long as it took to write those tables of which less than
-# this share was new, so that small batches do not keep it writing all the time. Other tables of the batch do not count,
-# so samples that are written quickly delay no others.
+# Tables are written whole. The query rests for three times as long as it took to write the tables of which less than
+# this share was new, so that small batches do not keep it writing all the time. Other tables of the batch do not count.
 SMALL_SHARE: Final = 0.1
 REST_PER_WORK: Final = 3.0
 LONGEST_REST_SECONDS: Final = 5.0
@@ -69,17 +68,14 @@ LONGEST_REST_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Samples by kind, one column per field (times in microseconds), in the order of the log; and refused records."""
+    """Samples by kind in the order of the log, one column per field (times in microseconds), and refused records."""
 
     columns: Mapping[type[Observation], pa.Table]
     refused: tuple[RefusedRecord, ...]
 
 
 def read_samples(rows: pa.Table) -> Samples:
-    """Read every row of a batch; a block is of the kind of its samples, and what is no sample is refused.
-
-    Args:
-        rows: as in ``schemas.bus_schema``.
+    """Read the rows of a batch, as in ``bus_source.SCHEMA``; blocks are of the kind of their samples.
 
     Raises:
         NewerFormat: a newer program wrote one of them.
@@ -103,7 +99,7 @@ def _read(payload: bytes, damage: str | None) -> tuple[type[Observation], Observ
 
 
 def _table(kind: type[Observation], samples: Iterable[Observation | pa.Table]) -> pa.Table:
-    """Return samples of one kind, singly or in columns, as one table."""
+    """Return samples of one kind, single ones and columns, as one table."""
     schema = schema_of(kind)
     pieces = [schema.empty_table()]
     for are_columns, together in groupby(samples, lambda each: isinstance(each, pa.Table)):
@@ -115,22 +111,19 @@ def _table(kind: type[Observation], samples: Iterable[Observation | pa.Table]) -
     return pa.concat_tables(pieces).unify_dictionaries()
 
 
-# Applied positions of the sources of samples: the state that the fold keeps of replication sources.
+# Applied positions of the sources of samples, as the fold keeps them for replication sources.
 
 
 class SampleSources:
-    """The sources of samples; their positions are stored with them, and nowhere else.
+    """The sources of samples and their positions, which are stored nowhere else.
 
-    Another thread may ask for them while a batch is applied: at no moment is one ahead of the tables.
+    Another thread may read them while a batch is applied: they are never ahead of the tables.
     """
 
     def __init__(self, stored: Iterable[SourceState], quarantined: Mapping[str, int]) -> None:
-        """Begin with what is stored.
+        """Begin with the state in ``source_progress``, and the number of records of each source in ``quarantine``.
 
-        Args:
-            stored: in ``source_progress``.
-            quarantined: records of each source that are in ``quarantine``. Some may have come there after the last
-                report of the sources, and before the job was killed.
+        The latter may be newer, if the job was killed after it had quarantined records.
         """
         states = {(state.cluster_id, state.source): state for state in stored}
         self._at = {state.source: LogPosition(state.position, state.log_id) for state in states.values()}
@@ -144,17 +137,17 @@ class SampleSources:
         return {source: at.position for source, at in self._at.items()}
 
     def at(self, source: str) -> LogPosition:
-        """Return where the last applied record of a source stands."""
+        """Return where the last applied record of a source is."""
         return self._at.get(source, NOWHERE)
 
     def states(self) -> list[SourceState]:
-        """Return every source; safe to call from another thread while a batch is applied."""
+        """Return the state of every source."""
         return list(self._states.values())
 
     def go_back(self, now_at: Mapping[str, LogPosition]) -> None:
-        """Set sources back whose logs are other ones now, each to its last record that both have.
+        """Set sources back to the last common records of their replaced logs.
 
-        Of a log that has no record in common with the one before, its first sample says when it was collected.
+        If there is none, the times of the source are unknown until the first sample of the new log.
         """
         self._at = {**self._at, **now_at}
         for key, state in self._states.items():
@@ -173,7 +166,7 @@ class SampleSources:
 
         Args:
             samples: tables with cluster_id, cluster, source, and collected_at in microseconds.
-            refused: how many records of each source were unparseable, and not in ``quarantine`` before.
+            refused: number of newly quarantined records of each source.
             positions: newest position of each source.
             log_ids: of the logs that have one.
         """
@@ -188,7 +181,7 @@ class SampleSources:
             self._states[key] = self._current(state)
 
     def _current(self, state: SourceState) -> SourceState:
-        """Return a state with where its source is; what was refused counts also before its first sample."""
+        """Return a state with the position and the refused records of its source."""
         at, quarantined = self.at(state.source), self._quarantined[state.source]
         return state._replace(position=at.position, log_id=at.log_id, quarantined=quarantined)
 
@@ -205,7 +198,7 @@ class SampleProgress:
     """Progress of a batch of samples on the bus. Implements most of :class:`streaming.jobs.queries.BusProgress`."""
 
     def __init__(self, directory: Place, quarantined: Mapping[str, int]) -> None:
-        """Begin with what is stored; ``quarantined``: as :class:`SampleSources` takes it."""
+        """Begin with the stored progress; ``quarantined`` as in :class:`SampleSources`."""
         self._progress = ProgressTable(directory, Channel.SAMPLES)
         self._sources = SampleSources(self._progress.sources(), quarantined)
         self._offsets: dict[str, int] = {}
@@ -216,11 +209,11 @@ class SampleProgress:
         return self._sources.positions
 
     def position(self, source: str) -> int:
-        """Return the position up to which the tables hold a source, -1 for none. Newer records may come again."""
+        """Return the position up to which the tables hold a source, -1 for none; they may hold later records, too."""
         return self.at(source).position
 
     def at(self, source: str) -> LogPosition:
-        """Return where the record stands up to which the tables hold a source."""
+        """Return where the last record is up to which the tables hold a source."""
         return self._sources.at(source)
 
     def offset(self, name: str) -> int:
@@ -229,7 +222,7 @@ class SampleProgress:
 
     @property
     def offsets(self) -> Mapping[str, int]:
-        """Offsets of the bus by name up to which the tables hold it, to be stored with the sources."""
+        """Offsets of the bus up to which the tables hold it, by name, to store with the sources."""
         return self._offsets
 
     def sources(self) -> tuple[list[SourceState], None]:

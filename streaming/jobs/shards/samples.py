@@ -224,8 +224,8 @@ class SampleBatch(SampleProgress):
         Args:
             directory: of the tables.
             policy: how long old files are retained.
-            workers: apply samples; None: this process does.
-            bus: what is known of its topics; None: it is a directory.
+            workers: apply samples; None for this process.
+            bus: its topics; None for a directory.
 
         Raises:
             TableRefused: a table is not ours, or newer than this program.
@@ -245,7 +245,7 @@ class SampleBatch(SampleProgress):
         self._workers.open(self._task())
 
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
-        """Go back where a log is another one now; return where its last applied record stood, by source.
+        """Go back in logs that were replaced; return the earlier positions of their sources.
 
         Samples of a log that has no record in common with the one before are forgotten with the next batch: their
         collector's clock may have been ahead, and then no sample of the new log would replace them.
@@ -274,7 +274,7 @@ class SampleBatch(SampleProgress):
         What a cluster has in a table is written whole, so a small batch is followed by a rest (see ``SMALL_SHARE``).
 
         Args:
-            rows: as in ``schemas.bus_schema``, or as :func:`streaming.jobs.streams.kafka_source.kafka_stream` has them;
+            rows: as in ``bus_source.SCHEMA``, or as :func:`streaming.jobs.streams.kafka_source.kafka_stream` has them;
                 for executors a frame.
 
         Raises:

@@ -1,7 +1,7 @@
-"""Whole Kafka clusters in one place: rows of the bus in, changes out, the state kept between the batches.
+"""Whole Kafka clusters in one place: rows of the bus in, changes out; keeps the state between batches.
 
-The driver has one shard with all clusters, on a local master; on a Spark cluster each partition of the bus is one, on
-whichever executor reads it. A shard commits nothing. Depends on Arrow and the state, not on Spark, and on no table.
+On a local master the driver has one shard with all clusters; on a Spark cluster there is one per partition of the bus,
+on the executor that reads it. A shard commits nothing. Depends on Arrow and the state, not on Spark or tables.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Folded:
     """Changes of one batch, before they are committed.
 
     Attributes:
-        rows: of ``partition_changes``, without what only their commit knows.
-        touched: the state that they leave.
+        rows: of ``partition_changes``, without the columns that the commit adds.
+        touched: the changed part of the state.
         decoded: what was read.
-        unreported: refused records up to the new positions that no state of their source counts, by source.
-        changes: number of rows, those of sources and clusters aside.
-        only_sources: nothing changed but how far sources were read.
+        unreported: by source, refused records up to the new positions that its state does not count.
+        changes: number of changes.
+        only_sources: nothing changed except how far sources were read.
     """
 
     rows: pa.Table
@@ -62,7 +62,7 @@ class Folded:
         return self.decoded.refused
 
     def result(self, version: int, watch: Stopwatch) -> BatchResult:
-        """Return what the batch did; ``version`` is the newest of the change log."""
+        """Return the result of the batch; ``version`` is the newest of the change log."""
         return BatchResult(
             observations=self.decoded.count,
             changes=self.changes,
@@ -84,21 +84,15 @@ class Shard:
 
         Args:
             shared: the state of the clusters at a version of the change log.
-            refused: the applied records that were refused and that no state of their source counts, by source.
-            read: reads blocks of a log that the workers left out.
-            published: the file in which they find the digests of those; None if they leave none out.
+            refused: by source, the number of applied records that were refused and that its state does not count.
+            read: reads blocks of a log that workers left out.
+            published: the file with the digests of those blocks; None if they leave none out.
         """
         self.shared, self.refused = shared, refused
         self.repeated, self._read = RepeatedBlocks(published), read
 
     def fold(self, rows: pa.Table, applied: AppliedPositions, watch: Stopwatch) -> Folded:
-        """Fold one batch. Until :meth:`applied` is called, the state is the one before.
-
-        Args:
-            rows: as in ``schemas.bus_schema``.
-            applied: what was applied already.
-            watch: times the stages.
-        """
+        """Fold one batch of rows, as in ``bus_source.SCHEMA``; the state changes when :meth:`applied` is called."""
         decoded = decode_batch(rows, applied, Channel.REPLICATION, self.repeated, self._read)
         watch.lap("decode")
         self.prepare({observed.cluster_id for observed in decoded.observations})
@@ -123,17 +117,17 @@ class Shard:
         )
 
     def prepare(self, clusters: AbstractSet[ClusterId]) -> None:
-        """Make the state of clusters ready, before observations of them are folded; here it is that of all."""
+        """Load the state of clusters before their observations are folded; this shard has all of it."""
 
     def applied(self, folded: Folded, version: int) -> None:
-        """Take over what a batch has changed, at the version that holds it."""
+        """Apply the changes of a batch to the state, at the version that contains them."""
         self.shared.applied(folded.touched, version)
         self.repeated.learn(folded.decoded.blocks, folded.touched, self.shared.state)
 
     def _of_refused_only(self, folded: FoldResult, positions: Mapping[str, int]) -> Iterator[Change]:
-        """Yield a change per source whose records in this batch were all refused: its position and count move, too.
+        """Yield a change for each source whose records in this batch were all refused, to move its position and count.
 
-        Refused records have no time, so the change carries that of the source's newest applied observation.
+        Refused records have no time, so the change has the time of the source's newest applied observation.
         """
         observed = {change.source_after.source for change in folded.changes if change.source_after is not None}
         for source in self.shared.state.sources.values():
@@ -141,7 +135,7 @@ class Shard:
                 yield Change(subject=Subject.SOURCE, observation=newest_of(source), source_after=source)
 
     def _with_position(self, change: Change, decoded: DecodedBatch) -> Change:
-        """Add to the state of a source its position, which only the bus knows, and its refused records."""
+        """Add position and refused records to the state of a source, which the fold does not know."""
         after = change.source_after
         if change.subject is not Subject.SOURCE or after is None:
             return change
@@ -155,7 +149,7 @@ class Shard:
 def _topics_of(
     observations: Iterable[Observation], topic_ids: Mapping[tuple[ClusterId, str], TopicId]
 ) -> Iterator[TopicKey]:
-    """Yield the topics whose partitions a fold will look up; ``topic_ids``: by cluster and name."""
+    """Yield the topics whose partitions a fold will look up; ``topic_ids`` are by cluster and name."""
     for observed in observations:
         if isinstance(observed, PartitionObserved | PartitionsBlock | CauseRevised | TopicRemoved):
             yield observed.cluster_id, observed.topic_id

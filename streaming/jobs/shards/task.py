@@ -96,16 +96,16 @@ class ShardResult:
     Attributes:
         reading: what was read.
         token: of this result.
-        clusters: that its sources and observations are of.
+        clusters: of its sources and observations.
         added: files of ``partition_changes``.
         positions: newest position of each source.
         log_ids: of the logs that have one.
         unreported: refused records that no state of their source counts, by source.
         refused: the records that were refused.
-        only_sources: nothing changed but how far sources were read.
+        only_sources: nothing changed except how far sources were read.
         sources: the new state of sources.
         result: for the metrics of the job.
-        derived: of the clusters that the worker had before the batch; None where nothing was asked for.
+        derived: of the clusters that the worker had before the batch; None if nothing was requested.
         incidents: those that changed.
     """
 
@@ -152,7 +152,7 @@ class ClustersShard(Shard):
     def prepare(self, clusters: AbstractSet[ClusterId]) -> None:
         """Read the clusters that are not here; those that are, too, because a state is read as a whole.
 
-        Of a cluster of which no source has reported before the tables have nothing.
+        The tables have nothing about a cluster on which no source has reported before.
         """
         is_new = self.clusters and self._reported.isdisjoint(clusters - self.clusters)
         if is_new or clusters <= self.clusters:

@@ -2,10 +2,9 @@
 
 Besides ``directory``, ``channel`` and ``maxBytesPerTrigger``:
 
-- ``repeatedBlocks``: file of the digests of blocks that are left out (``left_out_blocks``); without it none are.
-- ``waitSeconds``: how long to wait for new records before there are none; 0 for a query with a trigger interval.
-- ``startingPositions``: where a query begins: position and log id by source, as JSON. All other
-  logs are read from their oldest record.
+- ``repeatedBlocks``: file with the digests of blocks to leave out (``left_out_blocks``); without it all are read.
+- ``waitSeconds``: how long an empty batch waits for new records; 0 for a query with a trigger interval.
+- ``startingPositions``: position and log id by source where to begin, as JSON; other logs begin at their oldest record.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ WAIT_SECONDS: Final = "waitSeconds"
 STARTING_POSITIONS: Final = "startingPositions"
 DEFAULT_MAX_BYTES: Final = 32 * 1024 * 1024
 
-# With a zero trigger interval Spark asks for the latest offset again at once. While there is nothing new the answer is
-# held back for this long, and the bus looked at this often: an idle query costs little, and new records wait little.
+# Without a trigger interval Spark asks for the latest offset again at once. While nothing is new the source delays its
+# answer for this long and watches the bus, so that an idle query costs little and new records are read soon.
 DEFAULT_WAIT_SECONDS: Final = 0.5
 
 

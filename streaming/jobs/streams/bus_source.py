@@ -3,8 +3,8 @@
     bus_source.register(spark)
     spark.readStream.format("isrwatch_bus").option("directory", …).option("channel", "replication").load()
 
-Rows are those of ``schemas.bus_schema``. The offset is ``{source: position}``: a source without an entry is read from
-its oldest position. Nothing is deleted here: only the tables hold what was applied.
+Rows are those of :func:`bus_schema`. The offset is ``{source: position}``: a source without an entry is read from its
+oldest position. The source deletes nothing: only the tables say what was applied.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from streaming.bus.directory import DirectoryReader
 from streaming.bus.frames import BusFrame, DamagedRange
 from streaming.bus.segments import replaced
 from streaming.contracts.identifiers import LogPosition
 from streaming.contracts.observations import Channel
-from streaming.jobs.schemas import bus_schema
 from streaming.jobs.streams.bus_options import DEFAULT_WAIT_SECONDS, checked_options
 from streaming.jobs.streams.left_out_blocks import LeftOutBlocks, published_digests
 from streaming.jobs.streams.sample_columns import BlockColumns, in_columns
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
 
 FORMAT: Final = "isrwatch_bus"
 _TASKS: Final = 4  # of a full batch
@@ -44,7 +43,7 @@ _POLL_SECONDS: Final = 0.02
 
 @dataclass(frozen=True)
 class LogRange:
-    """A piece of one log, within what has one log id."""
+    """A piece of one log with the same log id."""
 
     source: str
     start: int
@@ -53,7 +52,7 @@ class LogRange:
 
 
 class BusPartition(InputPartition):
-    """Share of one task: many small pieces, or a large one."""
+    """The pieces that one task reads: many small ones, or a large one."""
 
     def __init__(self, ranges: Sequence[LogRange]) -> None:
         super().__init__(None)
@@ -105,20 +104,20 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._repeated = repeated
         self._wait_seconds = wait_seconds
         self._starting = dict(starting_positions or {})
-        # Planned last: a reader that continues must find the same log there.
+        # Ends of the last planned batch, which must be in the same logs when the next one is planned.
         self._planned = dict(self._starting)
         self._target: dict[str, int] | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Start where the query has stopped, and at the oldest position of every other log."""
+        """Return where the query has stopped; other logs start at their oldest position."""
         return {source: at.position for source, at in self._starting.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Bound what one batch reads."""
+        """Return the limit of one batch."""
         return ReadMaxBytes(self._max_bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Fix the ends of the logs: the query stops when it has read up to them."""
+        """Fix the ends of the logs, at which the query stops."""
         self._target = self._bus.end_positions(self._channel)
 
     def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
@@ -126,7 +125,7 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(sorted(self._bus.end_positions(self._channel).items()))
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Return the end of the next batch; waits ``waitSeconds`` for new records."""
+        """Return the end of the next batch; wait up to ``waitSeconds`` for new records."""
         ends = self._ends_with_news(start)
         self._check_continuity(start, ends)
         if not isinstance(limit, ReadAllAvailable):
@@ -146,7 +145,7 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [BusPartition(group) for group in grouped(pieces, self._max_bytes // _TASKS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the pieces of one task, as Arrow batches: without blocks that repeat the state, samples as columns."""
+        """Read the pieces of one task as Arrow batches, without blocks that repeat the state; samples as columns."""
         freeze_imports()
         published = None if self._repeated is None else published_digests(self._repeated)
         for piece in cast("BusPartition", partition).ranges:
@@ -158,7 +157,7 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from arrow_batches(piece.source, rows, piece.log_id)
 
     def commit(self, end: dict[str, int]) -> None:
-        """Delete nothing: the tables may lag behind Spark's checkpoint (``SupervisedQuery.delete_applied`` deletes)."""
+        """Do nothing: ``SupervisedQuery.delete_applied`` deletes, because the tables may lag behind the checkpoint."""
 
     def _ends_with_news(self, start: Mapping[str, int]) -> dict[str, int]:
         """Return the ends of the logs that have new records."""
@@ -174,16 +173,16 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 time.sleep(_POLL_SECONDS)
 
     def _lower(self, start: Mapping[str, int], source: str) -> int:
-        """Return the position from which to read a log."""
+        """Return the position where reading a log begins."""
         return start[source] if source in start else self._bus.start_positions(self._channel).get(source, 0)
 
     def _limited(self, start: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
-        """Return the ends within the limit of a batch, in which each log gets an equal share."""
+        """Return the ends within the limit of a batch, of which each log gets an equal share."""
         share = self._max_bytes // max(len(ends), 1)
         return {source: self._within(source, self._lower(start, source), end, share) for source, end in ends.items()}
 
     def _within(self, source: str, start: int, end: int, share: int) -> int:
-        """Return the last boundary of a frame within a share of a log; at least one frame is read."""
+        """Return the last boundary of a frame within a share of a log, but at least the first."""
         if end - start <= share:
             return end
         near = self._bus.frame_start(self._channel, source, start, start + share)
@@ -197,7 +196,7 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return position
 
     def _cut(self, source: str, start: int, end: int) -> list[LogRange]:
-        """Cut a range where a segment ends, and where a task has enough."""
+        """Cut a range at the ends of segments, and into the share of a task."""
         bases = [segment.base for segment in self._bus.segments(self._channel, source)]
         bounds = [start, *(base for base in bases if start < base < end), end]
         return [
@@ -207,16 +206,12 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def _log_id(self, source: str, end: int) -> int | None:
-        """Return the log id of what ends at a position."""
+        """Return the log id of the segment that contains the bytes before a position."""
         log = self._bus.segments(self._channel, source)
         return next((segment.log_id for segment in reversed(log) if segment.base < end), None)
 
     def _check_continuity(self, start: Mapping[str, int], ends: Mapping[str, int]) -> None:
-        """Refuse a log that is not the one of which the last batch was planned.
-
-        Raises:
-            IsrwatchError: it was replaced, restored from a copy, or cut.
-        """
+        """Raise ``IsrwatchError`` if a log was replaced, restored from a copy, or cut since the last planned batch."""
         for source, end in ends.items():
             planned = self._planned.get(source)
             is_other = planned is not None and not self._bus.is_in_log(self._channel, source, planned)
@@ -224,7 +219,7 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise replaced(self._channel, source)
 
     def _cut_in_tasks(self, source: str, start: int, end: int, log_id: int | None) -> Iterator[LogRange]:
-        """Cut a piece of one segment; where no frame begins near a cut, the rest goes to one task."""
+        """Cut a piece of one segment; if no frame begins near a cut, the rest goes to one task."""
         size = self._max_bytes // _TASKS
         while end - start > size:
             near = self._bus.frame_start(self._channel, source, start, start + size)
@@ -237,7 +232,7 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 @cache
 def freeze_imports() -> None:
-    """Exclude what is loaded from garbage collection: a Spark worker collects after each task, whatever that did."""
+    """Exclude loaded modules from garbage collection, which a Spark worker runs after each task."""
     freeze()
 
 
@@ -255,11 +250,30 @@ def grouped(pieces: Iterable[LogRange], task_bytes: int) -> list[list[LogRange]]
     return groups
 
 
-# Rows of the bus as Arrow: what the workers that read it give to Spark.
+# Rows of the bus as Arrow, as the workers that read it pass them to Spark.
 
 
 BusRow = BusFrame | DamagedRange | LeftOutBlocks | BlockColumns
-"""A record, damage, or what a worker puts in place of records."""
+"""A record, damage, or a row that replaces records."""
+
+
+def bus_schema() -> StructType:
+    """Return the columns of the bus: a record of ``source`` at ``position``, or damaged bytes and the damage.
+
+    Two kinds of rows replace records: with ``left_out`` (``LeftOutBlocks``) consecutive blocks that repeat the state,
+    with ``samples`` (``BlockColumns``) a block. ``log_id`` is that of the log; null if it has none.
+    """
+    left_out = {"start": LongType(), "end": LongType(), "generation": LongType(), "places": BinaryType()}
+    return StructType([
+        StructField("source", StringType(), nullable=False),
+        StructField("position", LongType(), nullable=False),
+        StructField("payload", BinaryType(), nullable=False),
+        StructField("damage", StringType()),
+        StructField("left_out", StructType([StructField(name, kind) for name, kind in left_out.items()])),
+        StructField("samples", BinaryType()),
+        StructField("log_id", LongType()),
+    ])  # fmt: skip
+
 
 _ROWS_PER_BATCH: Final = 10_000
 _LEFT_OUT: Final = {"start": pa.int64(), "end": pa.int64(), "generation": pa.int64(), "places": pa.binary()}
@@ -275,11 +289,11 @@ _TYPES: Final = (
 SCHEMA: Final = pa.schema([
     pa.field(field.name, kind, field.nullable) for field, kind in zip(bus_schema(), _TYPES, strict=True)
 ])  # fmt: skip
-"""``schemas.bus_schema`` in Arrow."""
+""":func:`bus_schema` in Arrow."""
 
 
 def arrow_batches(source: str, items: Iterable[BusRow], log_id: int | None = None) -> Iterator[pa.RecordBatch]:
-    """Return what one log holds as batches of ``SCHEMA``; its log id is the same for all of it."""
+    """Return rows of one log, with the same log id, as batches of ``SCHEMA``."""
     rows = iter(items)
     while batch := list(islice(rows, _ROWS_PER_BATCH)):
         columns = zip(*map(_columns, batch), strict=True)
@@ -289,7 +303,7 @@ def arrow_batches(source: str, items: Iterable[BusRow], log_id: int | None = Non
 
 
 def _columns(item: BusRow) -> tuple[Any, ...]:
-    """Return position, payload, damage, blocks that were left out, and samples."""
+    """Return the columns between source and log id."""
     match item:
         case BlockColumns():
             return item.position, b"", None, None, item.samples

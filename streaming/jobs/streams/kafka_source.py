@@ -1,7 +1,7 @@
 """The topics of the bus as Spark's own Kafka source reads them, and its client properties.
 
-The properties of ``[bus.kafka.client]`` are librdkafka's, because the collector has no Java. Those of encryption and
-login are translated here; what cannot be is refused by name, and written by the user as the Java client has it.
+The properties of ``[bus.kafka.client]`` are librdkafka's, because the collector has no Java. This module translates
+those of encryption and login; it refuses others by name, and the user then adds the properties of the Java client.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from streaming.settings import KafkaBusSettings
 
 POLLING_DELAY: Final = {"spark.sql.streaming.pollingDelay": "20ms"}
-"""Spark asks the brokers for new offsets as often as it polls: each 10 ms by default, a sixth of a core for nothing."""
+"""Spark asks the brokers for new offsets at each poll: every 10 ms by default, which wastes a sixth of a core."""
 PACKAGES: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 _FETCH_WAIT: Final = "10"
 _RECORD_BYTES: Final = 4096
-"""About the largest mean of records of a batch: Spark limits a batch by their number."""
+"""Estimate of the mean size of large records: Spark limits a batch by the number of records."""
 _SAME: Final = frozenset({"security.protocol", "ssl.endpoint.identification.algorithm", "ssl.key.password"})
 _LOGIN: Final = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -52,17 +52,17 @@ _OF_PRODUCER: Final = frozenset({"compression.type", "compression.codec", "linge
 def kafka_stream(
     spark: SparkSession, settings: KafkaBusSettings, channel: Channel, starts: Mapping[int, int], max_bytes: int
 ) -> DataFrame:
-    """Return the records of a channel: what its topic says of each, and where it stands there.
+    """Return the records of a channel with their headers, partition and offset.
 
     Args:
         spark: with the connector on its class path.
         settings: with their secrets.
         channel: to read.
-        starts: the offset of each partition where to begin.
-        max_bytes: about how much one batch may have.
+        starts: the first offset of each partition.
+        max_bytes: approximate limit of one batch.
 
     Raises:
-        ConfigurationError: a property has no counterpart, or the connector is not there.
+        ConfigurationError: a property has no counterpart, or the connector is missing.
     """
     options = _options(settings, topic_of(settings, channel), starts, max_bytes)
     try:
@@ -91,7 +91,7 @@ def _options(settings: KafkaBusSettings, topic: str, starts: Mapping[int, int], 
     return {
         **{f"kafka.{name}": value for name, value in java_properties(settings).items()},
         "kafka.bootstrap.servers": settings.bootstrap_servers,
-        # Else each batch waits for the fetch that its consumer has open, by default half a second.
+        # Else each batch waits for the open fetch of its consumer, by default half a second.
         "kafka.fetch.max.wait.ms": _FETCH_WAIT,
         "kafka.allow.auto.create.topics": "false",
         "subscribe": topic,
@@ -141,12 +141,12 @@ def _translated(name: str, value: str, *, has_own: bool) -> dict[str, str]:
     if name in _OF_PRODUCER or name.startswith(_OF_LIBRDKAFKA):
         return {}
     counterpart, is_file = _PEM.get(name, ("", False))
-    if not counterpart and has_own:  # the user has written what stands for it
+    if not counterpart and has_own:  # the user has added its counterpart
         return {}
     if not counterpart:
         raise ConfigurationError(
             f"bus.kafka.client: {name} of librdkafka has no counterpart in Kafka's Java clients, which the job uses; "
-            f'write what stands for it as "{JAVA}NAME" = "VALUE" as well, or leave it out'
+            f'add an equivalent as "{JAVA}NAME" = "VALUE", or leave it out'
         )
     return {counterpart: _content(name, value) if is_file else value}
 
@@ -169,6 +169,6 @@ def _content(name: str, path: str) -> str:
 
 
 def _quoted(value: str) -> str:
-    """Quote a value as a JAAS configuration has it."""
+    """Quote a value for a JAAS configuration."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -1,10 +1,9 @@
-"""Blocks of a full report that repeat the state: recognised by digest where they are read, and left out there.
+"""Blocks of a full report that repeat the state, which workers recognise by digest and leave out.
 
-The driver publishes the digests of the blocks that describe the state (``shards.decoded_batch``); the workers that
-read the bus send one row for consecutive blocks among them. The row is a hint: the driver checks every digest against
-the state as it is by then, and reads the blocks from the bus where one does not hold any more. In the same way it
-publishes what the last report listed at its end, and workers leave out the list of the next one that is equal. Knows
-the codec, neither Spark nor Arrow.
+The driver publishes the digests of the blocks that describe the state (``shards.decoded_batch``); workers that read the
+bus send one row for consecutive blocks among them. The row is a hint: the driver checks every digest against the state
+at that time, and reads the blocks from the bus if one no longer describes it. It also publishes the lists at the end of
+the last report, and workers leave out equal lists of the next one. Knows the codec, neither Spark nor Arrow.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.bus.frames import BusFrame, DamagedRange
 from streaming.changes.fold import UnchangedRun
@@ -39,32 +38,32 @@ _LISTS: Final = b',"topic_ids":'
 
 
 def digest_of(envelope: Observation, body: bytes) -> bytes:
-    """Return 128 bits that stand for what a block says, and of which cluster; a poller reports less than the log."""
+    """Return 128 bits that identify cluster, authority (a poller reports less than the log), and body of a block."""
     prefix = f"{envelope.cluster_id}/{envelope.authority}/".encode()
     return blake2b(prefix + body, digest_size=DIGEST_BYTES).digest()
 
 
 class EndOfReport(NamedTuple):
-    """An encoded ``SnapshotEnd``, cut in two: what differs between two reports, and the lists of what there is."""
+    """An encoded ``SnapshotEnd``, cut in two: the head, which differs between reports, and the lists of topics."""
 
     head: bytes
     lists: bytes
 
     @property
     def digest(self) -> bytes:
-        """128 bits that stand for the lists."""
+        """128 bits that identify the lists."""
         return blake2b(self.lists, digest_size=DIGEST_BYTES).digest()
 
 
 def cut_end(payload: bytes) -> EndOfReport | None:
-    """Cut the end of a full report; None for anything else. Both pieces together are the record."""
+    """Cut the end of a full report into two pieces; None for other records."""
     at = payload.find(_LISTS) if payload.startswith(_END) else -1
     return None if at < 0 else EndOfReport(payload[:at], payload[at:])
 
 
 @dataclass(slots=True)
 class RepeatedRun:
-    """Consecutive repeated blocks of one log, whose envelopes differ in the sequence number only."""
+    """Consecutive repeated blocks of one log, whose envelopes differ only in the sequence number."""
 
     envelope: Heartbeat
     next_head: bytes
@@ -76,17 +75,17 @@ class RepeatedRun:
         self.next_head = _with_later_sequence(self.next_head, len(digests))
 
     def as_observation(self) -> UnchangedRun:
-        """Return what stands for the blocks of the run."""
+        """Return the observation that replaces the blocks of the run."""
         envelope = {name: getattr(self.envelope, name) for name in _ENVELOPE}
         first = self.envelope.sequence
         return UnchangedRun(**envelope, first_sequence=first, sequence=first + len(self.digests) - 1)
 
 
 def new_run(head: bytes) -> RepeatedRun | None:
-    """Return a run, without blocks yet, that begins with an encoded envelope; None if it is none.
+    """Return a run without blocks yet that begins with an encoded envelope; None for other bytes.
 
-    It is none either if its number is not written as the codec writes it, because the next one is compared byte by
-    byte, or if the number of a later one might be no 64-bit integer.
+    Also None if its sequence number is not encoded as by our codec, because the next envelope is compared byte by byte,
+    or if later numbers might exceed 64 bits.
     """
     envelope = envelope_of(head)
     if envelope is None or not 0 < envelope.sequence < _LAST_TO_BEGIN or head.count(_SEQUENCE) != 1:
@@ -95,12 +94,12 @@ def new_run(head: bytes) -> RepeatedRun | None:
 
 
 def run_with(run: RepeatedRun | None, payload: bytes, repeated: Container[bytes]) -> RepeatedRun | None:
-    """Return the run that a record extends or begins; None if it is no block that repeats the state.
+    """Return the run that a record extends or begins; None if it is not a block that repeats the state.
 
     Args:
-        run: that of the record before it.
+        run: of the record before it.
         payload: the record.
-        repeated: the digests of the blocks that do.
+        repeated: the digests of blocks that repeat the state.
     """
     cut = cut_block(payload)
     if cut is None:
@@ -122,15 +121,15 @@ def _with_later_sequence(head: bytes, step: int) -> bytes:
 
 
 class LeftOutBlocks(NamedTuple):
-    """Consecutive blocks that a worker left out, or the lists of one end: a row of the bus that stands for them.
+    """A row of the bus that replaces consecutive blocks, or the end of a report with known lists.
 
     Attributes:
-        position: of the last of them.
-        payload: the encoded envelope of the first of them; of an end, all but its lists.
-        start: position of the first of them.
-        end: position behind the last of them.
+        position: of the last block.
+        payload: the encoded envelope of the first block; of an end, its head.
+        start: position of the first block.
+        end: position after the last block.
         generation: of the published digests.
-        places: of their digests among those, as 32-bit numbers.
+        places: indices of their digests among the published ones, as 32-bit numbers.
     """
 
     position: int
@@ -143,13 +142,13 @@ class LeftOutBlocks(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PublishedDigests:
-    """Digests of blocks that described the state at one moment, and their places."""
+    """Indices of the digests of blocks that described the state at one moment."""
 
     generation: int
     places: Mapping[bytes, int]
 
     def leave_out(self, items: Iterable[BusFrame | DamagedRange]) -> Iterator[BusFrame | DamagedRange | LeftOutBlocks]:
-        """Put one row in place of consecutive blocks, or of an end, whose digests are published."""
+        """Replace consecutive blocks, or an end, whose digests are published by one row."""
         run: RepeatedRun | None = None
         frames: list[BusFrame] = []
         for item in items:
@@ -185,10 +184,10 @@ def _packed(places: Iterable[int]) -> bytes:
 
 @dataclass(slots=True)
 class DigestPublisher:
-    """Publishes digests in a file for the workers. Without a path nothing is published, so nothing is left out.
+    """Publishes digests in a file for the workers; without a path nothing is published or left out.
 
-    Workers read the file when a batch begins and the driver writes it when one is applied, so they see the newest one.
-    The generation says whether they did; it is another one after a restart of the driver.
+    The driver writes the file after a batch, and workers read it when the next one begins. The generation says whether
+    they had the newest one; it changes when the driver restarts.
     """
 
     path: Path | None = None
@@ -196,16 +195,13 @@ class DigestPublisher:
     digests: tuple[bytes, ...] = ()
 
     def withdraw(self) -> None:
-        """Delete what an earlier run published: its generation is not known any more, so all of it would be read twice.
-
-        Where that fails nothing is wrong, only slow.
-        """
+        """Delete the file of an earlier run: its generation is unknown, so all blocks would be read twice."""
         if self.path is not None:
             with suppress(OSError):
                 self.path.unlink(missing_ok=True)
 
     def publish(self, digests: Iterable[bytes]) -> bool:
-        """Replace the published digests; return whether that succeeded. If not, those before stay."""
+        """Replace the published digests; return False if that failed, and the earlier ones stay."""
         if self.path is None:
             return True
         newest, generation = tuple(digests), time.time_ns()
@@ -220,7 +216,7 @@ class DigestPublisher:
         return True
 
     def digests_of(self, left_out: LeftOutBlocks) -> list[bytes] | None:
-        """Return the digests of blocks that were left out; None if they are not of those published last."""
+        """Return the digests of blocks that were left out; None if they are not of the last generation."""
         if left_out.generation != self.generation:
             return None
         places = array("I")
@@ -229,7 +225,7 @@ class DigestPublisher:
 
 
 def published_digests(path: Path) -> PublishedDigests | None:
-    """Return what was published last; None while nothing was."""
+    """Return the digests that were published last; None for none."""
     try:
         status = path.stat()
         return _read(path, (status.st_ino, status.st_mtime_ns))
@@ -238,7 +234,7 @@ def published_digests(path: Path) -> PublishedDigests | None:
 
 
 @lru_cache(maxsize=1)
-def _read(path: Path, _stamp: Any) -> PublishedDigests:  # noqa: ANN401 - whatever distinguishes two files
+def _read(path: Path, _stamp: tuple[int, int]) -> PublishedDigests:
     content = path.read_bytes()
     generation = int.from_bytes(content[:_GENERATION_BYTES], "big")
     starts = range(_GENERATION_BYTES, len(content), DIGEST_BYTES)

@@ -1,8 +1,7 @@
-"""Blocks of samples as Arrow columns, on the workers that read the bus: the driver merges and writes columns.
+"""Blocks of samples as Arrow columns: workers that read the bus decode them, shards merge and write them.
 
-A worker replaces the payload of a block by its columns, as an Arrow stream. Whatever is no valid block stays a
-record, so the driver alone says what is wrong with it. So does a single sample: its columns would be larger than it is.
-Knows Arrow and the contracts, no Spark.
+A worker replaces the payload of a block by its columns, as an Arrow stream. Invalid blocks stay records, so that only
+one place reports errors. So do single samples, whose columns would be larger. Knows Arrow and the contracts, no Spark.
 """
 
 from __future__ import annotations
@@ -26,36 +25,30 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Observation
 
 _BLOCKS: Final = tuple(kind for kind in KINDS.values() if issubclass(kind, SamplesBlock))
-# As the codec begins them. A block that begins otherwise is one for the driver.
+# The first bytes of a block of our codec. Blocks that begin differently stay records.
 _PREFIXES: Final = tuple(f'{{"v":{block.format},"kind":"{block.kind}",'.encode() for block in _BLOCKS)
-# No table of samples has them.
-_UNREAD: Final = frozenset({"authority", "sequence", "occurred_not_before", "occurred_not_after"})
+_UNREAD: Final = frozenset({"authority", "sequence", "occurred_not_before", "occurred_not_after"})  # in no table
 _KIND: Final = b"kind"
 
 
 class BlockColumns(NamedTuple):
-    """A block that a worker has decoded: a row of the bus that stands for it.
-
-    Attributes:
-        position: of the block.
-        samples: its columns, an Arrow stream; the metadata of its schema say of which kind the samples are.
-    """
+    """A row of the bus that replaces a block; ``samples`` is an Arrow stream with the kind in its metadata."""
 
     position: int
     samples: bytes
 
 
 def in_columns(items: Iterable[BusFrame | DamagedRange]) -> Iterator[BusFrame | DamagedRange | BlockColumns]:
-    """Put columns in place of each block of samples."""
+    """Replace each block of samples by its columns."""
     for item in items:
         block = _block_of(item.payload) if isinstance(item, BusFrame) else None
         yield item if block is None else BlockColumns(item.position, _as_stream(columns_of(block)))
 
 
 def columns_of(block: SamplesBlock) -> pa.Table:
-    """Return the samples of a block, one column per field of ``schema_of`` their kind.
+    """Return the samples of a block in the columns of ``schema_of`` their kind.
 
-    Of a block without samples one row says who has none, and when; its other columns are null.
+    A block without samples becomes one row with its shared fields; the other columns are null.
     """
     schema, shared = schema_of(block.sample), block.shared()
     arrays, count = (block.values(), len(block)) if len(block) else ({}, 1)
@@ -69,7 +62,7 @@ def columns_of(block: SamplesBlock) -> pa.Table:
 
 
 def schema_of(kind: type[Observation]) -> pa.Schema:
-    """Return the columns of samples of one kind: names are numbered, times are microseconds."""
+    """Return the columns of samples of one kind: names are dictionary-encoded, times are microseconds."""
     return _schema_of(kind.kind)
 
 
@@ -107,7 +100,7 @@ def _as_stream(columns: pa.Table) -> bytes:
 
 
 def _repeated(value: object, kind: pa.DataType, count: int) -> pa.Array:
-    """Return one value so many times. Of a name only its number is repeated."""
+    """Return a column of one value; names are dictionary-encoded."""
     if value is None or kind != NAME:
         return pa.repeat(pa.scalar(value, kind), count)
     return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), count), [value])

@@ -99,7 +99,7 @@ def test_while_the_store_does_not_say_the_commit_is_tried_again_and_then_given_u
     proxy.fault(Fault.BUSY_BEFORE, to("GET", ENTRY))
     with (
         patch.object(writer, "SECONDS_UNTIL_GIVEN_UP", 3.0),
-        pytest.raises(IsrwatchError, match=r"cannot write s3://.*partition_changes: s3://isrwatch cannot be asked"),
+        pytest.raises(IsrwatchError, match=r"cannot write s3://.*partition_changes: s3://isrwatch failed"),
     ):
         log.commit(rows, {"a": 2})
     proxy.release()

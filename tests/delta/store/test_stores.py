@@ -107,13 +107,12 @@ def test_what_is_put_replaces_what_was_there_and_is_another_object(place: Place)
     assert abs(after.modified_at - before.modified_at) < 60
 
 
-def test_names_come_in_order_from_every_folder_and_from_behind_a_name(place: Place) -> None:
+def test_names_come_in_order_from_every_folder(place: Place) -> None:
     assert names_below(place) == []
     for name in ("b", "a", "date=2026-11-28/part-1.parquet", "a-b/c"):
         put(place / name, b"")
     put(place.parent / f"{place.name}-another" / "x", b"")
     assert names_below(place) == ["a", "a-b/c", "b", "date=2026-11-28/part-1.parquet"]
-    assert names_below(place, after="a-b/c") == ["b", "date=2026-11-28/part-1.parquet"]
     assert names_below(place / "date=2026-11-28") == ["part-1.parquet"]
 
 
