@@ -28,6 +28,7 @@ from streaming.delta.log.writer import Writer
 from streaming.delta.quarantine import Quarantine, RefusedRecord
 from streaming.delta.samples.isr_reconciliation import ReconciliationTable
 from streaming.delta.samples.newest import Newest
+from streaming.errors import IsrwatchError
 from streaming.jobs.queries import BatchResult, Stopwatch, count_reasons, summed
 from streaming.jobs.shards.decoded_batch import fresh_rows, newest_log_ids, newest_positions
 from streaming.jobs.shards.reading import Reading, Task, read_rows
@@ -308,16 +309,19 @@ class SampleBatch(SampleProgress):
         )
 
     def _commit(self, results: Sequence[SampleResult]) -> None:
-        """Commit the files of all shards, table by table."""
+        """Commit the files of all shards, table by table.
+
+        A table that cannot be written stops no other one: the batch fails behind the last of them, and comes again.
+        """
         refused = self._quarantine.add([each for one in results for each in one.refused], Micros(self._clock()))
-        for name, writer in self._writers.items():
-            files = [one.tables[name].files for one in results if name in one.tables]
-            before = files_by_cluster(writer) if files else {}
-            added = [add for of_clusters in files for adds in of_clusters.values() for add in adds]
-            gone = [file for of_clusters in files for cluster_id in of_clusters for file in before.get(cluster_id, ())]
-            if added or gone:
-                writer.add_files(added, gone, {})
-                self._maintenance[name].after_commit()
+        failures: list[IsrwatchError] = []
+        for name in self._writers:
+            try:
+                self._commit_table(name, [one.tables[name].files for one in results if name in one.tables])
+            except IsrwatchError as failure:
+                failures.append(failure)
+        if failures:
+            raise failures[0]
         meters = pa.concat_tables([one.meters for one in results]) if results else None
         if meters is not None and len(meters):
             self._reconciled.put(meters)
@@ -326,3 +330,13 @@ class SampleBatch(SampleProgress):
         self._sources.advance(sources, refused, positions, log_ids)
         self._forgotten -= {source for one in results for source in one.reading.consumed}
         self._rounds.commit(results)
+
+    def _commit_table(self, name: str, files: Sequence[Mapping[ClusterId, Adds]]) -> None:
+        """Commit what shards have written for one table, in place of what their clusters had there."""
+        writer = self._writers[name]
+        before = files_by_cluster(writer) if files else {}
+        added = [add for of_clusters in files for adds in of_clusters.values() for add in adds]
+        gone = [file for of_clusters in files for cluster_id in of_clusters for file in before.get(cluster_id, ())]
+        if added or gone:
+            writer.add_files(added, gone, {})
+            self._maintenance[name].after_commit()

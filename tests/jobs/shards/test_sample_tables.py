@@ -20,7 +20,7 @@ from streaming.delta.log.cluster_files import Adds
 from streaming.delta.log.writer import Writer
 from streaming.delta.samples.isr_reconciliation import ReconciliationTable
 from streaming.delta.store.place import Place
-from streaming.errors import TableUnreadable
+from streaming.errors import IsrwatchError, TableUnreadable
 from streaming.jobs.shards import samples
 from streaming.jobs.shards.sample_rows import LONGEST_REST_SECONDS, REST_PER_WORK, SampleSources
 from streaming.jobs.shards.samples import SampleBatch
@@ -124,6 +124,26 @@ def test_no_source_is_ahead_of_the_comparison_with_the_change_log(
     with pytest.raises(TableUnreadable, match="a damaged file"):
         batch.apply(records(metric(1, meter), metric(2, meter)))
     assert batch.position(SCRAPED) == 0
+
+
+def test_a_table_that_cannot_be_written_stops_no_other_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add = Writer.add_files
+
+    def failing(self: Writer, *given: Any) -> int:
+        if self.path.name == REPLICA_OFFSETS.name:
+            raise IsrwatchError("the disk refuses")
+        return add(self, *given)
+
+    batch = SampleBatch(tmp_path)
+    monkeypatch.setattr(Writer, "add_files", failing)
+    with pytest.raises(IsrwatchError, match="the disk refuses"):
+        batch.apply(LOGS)
+    assert {name for name, rows in tables(tmp_path).items() if rows} == {"log_directories", "broker_metrics"}
+    assert batch.position(ASKED) == -1
+    monkeypatch.undo()
+    again = SampleBatch(tmp_path)
+    again.apply(LOGS)
+    assert {name for name, rows in tables(tmp_path).items() if rows} >= {"replica_offsets", "log_directories"}
 
 
 def test_a_start_continues_behind_the_last_record_whichever_tables_a_source_feeds(tmp_path: Path) -> None:
