@@ -105,7 +105,7 @@ def tables_differ(tables: Place, expected: Path, chance: random.Random) -> list[
     return [*all_differences(tables, expected)]
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 10))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 10))])
 def test_every_table_is_the_same_in_a_folder(seed: int, tmp_path: Path) -> None:
     assert tables_differ(tmp_path / "tables", tmp_path / "expected", random.Random(seed)) == []
 

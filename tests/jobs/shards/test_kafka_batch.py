@@ -154,7 +154,7 @@ def pieces(records: list[Sent], chance: random.Random) -> Iterator[list[Sent]]:
 
 
 @pytest.mark.parametrize("place", PLACES)
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(3))
 @given(seed=st.integers(0, 1 << 32))
 def test_however_often_records_come_and_however_batches_are_cut_each_is_applied_once(
     place: str, seed: int, tmp_path_factory: pytest.TempPathFactory
