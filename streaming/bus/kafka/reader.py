@@ -201,7 +201,7 @@ class KafkaReader:
     def bytes_behind(self, channel: Channel, source: str, position: int) -> tuple[int, int]:  # noqa: ARG002 - of the protocol
         """Return the end of what was read of a log, and an estimate of the unread bytes of its partition.
 
-        The estimate counts every unread record, other logs included, as large as the mean of those that were read.
+        The estimate counts every unread record, other logs included, with the mean size of the records read.
         While the bus does not answer, the last one stands.
         """
         with self._lock:

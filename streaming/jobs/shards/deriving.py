@@ -64,7 +64,7 @@ class FoldInDriver(InDriver[ShardTask, ClustersShard, ShardResult]):
 
         Args:
             read: reads blocks of a log that the workers left out.
-            published: the file in which they find the digests of those; None if they leave none out.
+            published: the file with the digests of these blocks; None if the workers read every block.
         """
         super().__init__(lambda task: ClustersShard(task.tables, task.base, read, published), folded_partition)
 
@@ -100,7 +100,7 @@ class FoldOnExecutors(OnExecutors[ShardTask, ShardResult]):
     def deriving(
         self, task: ShardTask, before: DerivedBefore, clusters: AbstractSet[ClusterId]
     ) -> Callable[[], list[Derived]]:
-        """Return a function that computes the derived tables of clusters without rows."""
+        """Compute the derived tables of clusters without rows at once; return a function that gives them."""
         others = sorted(clusters)
         groups = [others[number::_GROUPS] for number in range(min(_GROUPS, len(others)))]
         computed: list[Derived] = []

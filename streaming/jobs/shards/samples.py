@@ -117,7 +117,7 @@ class SampleShard:
         self.prepare(task, task.reported)
 
     def prepare(self, task: SampleTask, clusters: AbstractSet[ClusterId]) -> None:
-        """Read the rows of clusters that are not here, and of those that are; of new clusters there are none.
+        """Read the rows of all clusters again if one is missing here; the tables have no rows of a new cluster.
 
         Rows of sources of whose log nothing was applied are dropped: the job was killed before it stored how far it
         was, or it was stopped when that log had begun again, before any of it came.
@@ -335,8 +335,8 @@ class SampleBatch(SampleProgress):
         """Commit what shards have written for one table, in place of what their clusters had there."""
         writer = self._writers[name]
         before = files_by_cluster(writer) if files else {}
-        added = [add for of_clusters in files for adds in of_clusters.values() for add in adds]
-        gone = [file for of_clusters in files for cluster_id in of_clusters for file in before.get(cluster_id, ())]
+        added = [add for of_shard in files for adds in of_shard.values() for add in adds]
+        gone = [file for of_shard in files for cluster_id in of_shard for file in before.get(cluster_id, ())]
         if added or gone:
             writer.add_files(added, gone, {})
             self._maintenance[name].after_commit()

@@ -86,7 +86,7 @@ class Shard:
             shared: the state of the clusters at a version of the change log.
             refused: by source, the number of applied records that were refused and that its state does not count.
             read: reads blocks of a log that workers left out.
-            published: the file with the digests of those blocks; None if they leave none out.
+            published: the file with the digests of these blocks; None if the workers read every block.
         """
         self.shared, self.refused = shared, refused
         self.repeated, self._read = RepeatedBlocks(published), read
