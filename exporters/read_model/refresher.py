@@ -12,6 +12,7 @@ from prometheus_client import ProcessCollector
 
 from exporters.read_model.snapshot import NO_TABLE
 from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.runtime.memory import Heap
 from streaming.web.http_counts import HttpCounts
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class Refresher(threading.Thread):
         self._program_version = program_version
         self._is_prepared = True
         self._stopped = threading.Event()
+        self._heap = Heap()
         self._seconds = 0.0
         self._errors = 0
         self.tables = reader.tables
@@ -135,6 +137,7 @@ class Refresher(threading.Thread):
             threading.Thread(target=self._read_side_tables, name="side-tables", daemon=True).start()
         while not self._stopped.is_set():
             self.refresh_once()
+            self._heap.trim_when_due()
             if self.last_error is None:
                 self._wait_for_changes()
             else:

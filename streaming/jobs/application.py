@@ -29,6 +29,7 @@ from streaming.jobs.driver.incidents import IncidentsBatch
 from streaming.jobs.driver.projection_thread import ProjectionThread
 from streaming.jobs.metrics import PREFIX, JobMetrics, Reporter
 from streaming.jobs.queries import OpenedQuery, QueryDefinition
+from streaming.jobs.session import end_planners
 from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.shards.deriving import FoldInDriver, FoldOnExecutors
 from streaming.jobs.shards.samples import SampleBatch, SampleResult, SampleTask, apply_partitions
@@ -37,6 +38,7 @@ from streaming.jobs.streams import bus_options, bus_source
 from streaming.jobs.streams.kafka_source import kafka_stream
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.runtime.listening import listen_all
+from streaming.runtime.memory import Heap
 from streaming.web.protection import protection_of
 from streaming.web.status import StatusServer
 
@@ -139,7 +141,7 @@ class Application:
 
     def _supervise(self, show_progress: Callable[[str], None]) -> None:
         deleted_at = shown_at = time.monotonic()
-        shown = ""
+        shown, heap = "", Heap()
         while not self._stopping.wait(SECONDS_BETWEEN_CHECKS) and not all(query.is_lost for query in self.queries):
             for query in self.queries:
                 query.check(self._spark)
@@ -151,6 +153,9 @@ class Application:
                 shown_at = time.monotonic()
                 if (line := self.progress()) != shown:
                     show_progress(shown := line)
+                heap.trim_when_due()
+                if all(query.is_settled for query in self.queries):
+                    end_planners(self._spark)
 
     def _flush(self) -> bool:
         """Flush the tables to the disk; report a failure, and return whether it succeeded."""

@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import shlex
+import time
 from contextlib import suppress
 from itertools import chain, pairwise
 from pathlib import Path
@@ -51,6 +52,9 @@ DELTA: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
+
+SECONDS_TO_KEEP_PLANNERS: Final = 120.0
+_PLANNER: Final = " pyspark.daemon pyspark.sql.worker."
 
 
 def build_session(app_name: str, *, jars: Sequence[Path] = (), extra: Mapping[str, str] | None = None) -> SparkSession:
@@ -103,6 +107,22 @@ def tasks_at_once(spark: SparkSession) -> int | None:
     configuration = spark.sparkContext.getConf()
     cores = configuration.get("spark.executor.cores")
     return None if cores is None else int(cores) // int(configuration.get("spark.task.cpus", "1") or 1)
+
+
+def end_planners(spark: SparkSession) -> None:
+    """End the Python processes in which Spark planned the reading of Python sources, once it has long done so.
+
+    Spark keeps a daemon for each step of planning (to look up, to create, to split), 35 MB each, until it ends itself,
+    and starts another one when it plans again. A worker of theirs that Spark still holds would fail the next plan;
+    Spark gives it up after a minute (``PythonWorkerFactory.IDLE_WORKER_TIMEOUT_NS``).
+    """
+    processes = spark.sparkContext._jvm.java.lang.ProcessHandle.current().children().iterator()  # type: ignore[union-attr]  # noqa: SLF001 - Spark offers no other way to Java
+    while processes.hasNext():
+        process = processes.next()
+        command, started = process.info().commandLine().orElse(""), process.info().startInstant().orElse(None)
+        is_old = started is not None and time.time() - started.toEpochMilli() / 1000 > SECONDS_TO_KEEP_PLANNERS
+        if is_old and _PLANNER in command:
+            process.destroy()
 
 
 def end_session(spark: SparkSession) -> None:

@@ -92,6 +92,11 @@ class SupervisedQuery:
         return self._run is not None and self._background_error is None
 
     @property
+    def is_settled(self) -> bool:
+        """True if it has run for a while, so that Spark has planned it."""
+        return self._run is not None and time.monotonic() - self._began > RUNS_AGAIN_AFTER_SECONDS
+
+    @property
     def _background_error(self) -> Exception | None:
         return None if self.background is None else self.background.error
 
@@ -162,7 +167,7 @@ class SupervisedQuery:
         failure = self._run.failure() or (behind if isinstance(behind, NOT_RETRIED) else None)
         if failure is not None:
             self._fail(failure)
-        elif self._is_recovering and time.monotonic() - self._began > RUNS_AGAIN_AFTER_SECONDS:
+        elif self._is_recovering and self.is_settled:
             self._is_recovering = False
             self._report(f"the query {self.name} runs again")
 
