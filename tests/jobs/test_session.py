@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,14 +18,18 @@ import pytest
 
 from streaming.jobs.session import (
     DELTA,
+    SECONDS_TO_KEEP_PLANNERS,
     configuration,
+    end_planners,
     is_local,
     measured_configuration,
     parse_properties,
     submit_arguments,
     tasks_at_once,
 )
+from streaming.jobs.streams import bus_source
 from streaming.resources import conf_path
+from tests.benchmarks._processes import tree
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -182,3 +187,29 @@ def test_arguments_of_spark_submit_and_its_defaults_file_win(tmp_path: Path, by:
         "ui.showConsoleProgress true",
         "master local[1]",
     ]
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_planners_end_after_their_work_and_the_next_plan_finds_others(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark gives a worker up that was idle for a minute; until then it would use the one that has ended."""
+    bus_source.register(spark)
+    source = spark.readStream.format(bus_source.FORMAT).options(directory=str(tmp_path), channel="replication")
+    schema = source.load().schema
+    assert planners(spark)
+    end_planners(spark)
+    assert planners(spark), "they are young"
+    time.sleep(SECONDS_TO_KEEP_PLANNERS + 1)
+    end_planners(spark)
+    deadline = time.monotonic() + 10
+    while planners(spark) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not planners(spark)
+    assert source.load().schema == schema
+
+
+def planners(spark: SparkSession) -> list[int]:
+    """Name the processes below Spark's that plan."""
+    java = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in tree(java)}
+    return [pid for pid, command in commands.items() if b"pyspark.sql.worker." in command]

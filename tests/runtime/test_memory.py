@@ -34,6 +34,21 @@ libc.malloc_info(0, stream := ctypes.c_void_p(libc.fdopen(1, b"w")))
 libc.fflush(stream)
 """
 
+HOLES = """
+import os
+from pathlib import Path
+from streaming.runtime import memory
+memory.return_freed_memory()
+memory.SECONDS_BETWEEN_TRIMS = -1
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+heap = memory.Heap()
+kept = [bytes(3_000) for _ in range(40_000)][::100]
+before = resident()
+heap.trim_when_due()
+print(before - resident())
+"""
+
 
 def printed(program: str, chosen: dict[str, str]) -> str:
     """Give what a program prints, in an environment with what its user chose."""
@@ -64,3 +79,7 @@ def test_a_python_worker_of_spark_is_told_the_same(spark: SparkSession) -> None:
         return [os.environ.get(name) for name in names]
 
     assert spark.sparkContext.parallelize([0], 1).map(seen).collect() == [["system", "1", "131072"]]
+
+
+def test_what_was_freed_between_pieces_in_use_goes_back() -> None:
+    assert int(printed(HOLES, {})) > 80
