@@ -28,7 +28,7 @@ from tests.plugins.sandbox import MakeSandbox
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
 SOURCE = "simulated:collector-1"
-AWAY_SECONDS = 60.0
+AWAY_SECONDS = 600.0
 LITTLE = 10_000
 
 
