@@ -113,6 +113,9 @@ COMMANDS: Final[dict[str, Command]] = {
         help="Compare popular statements about Kafka's replication with what Kafka does.",
         extra="all",
     ),
+    "alerts": Command(
+        target="streaming.commands.alerts:app", help="Send a test notification through Alertmanager.", extra="export"
+    ),
     "dashboards": Command(
         target="dashboards.command:app",
         help="Render the Grafana dashboard and the Prometheus alerts from code.",

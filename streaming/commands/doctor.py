@@ -39,6 +39,9 @@ def doctor(
     config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
     cluster: ClusterOption = None,
     bootstrap_servers: BootstrapServersOption = None,
+    prometheus: Annotated[
+        str, typer.Option(metavar="URL", help="Check that this Prometheus has our rules, and scrapes isrwatch.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per finding and line.")] = False,
 ) -> None:
     """Check a configuration and what it needs: brokers, permissions, clocks, bus, folders, tables, Java, ports, TLS.
@@ -51,10 +54,12 @@ def doctor(
 
     isrwatch doctor --bootstrap-servers broker-1:9092
 
+    isrwatch doctor --config isrwatch.toml --prometheus http://prometheus:9090
+
     isrwatch doctor --config isrwatch.toml --json | jq 'select(.status == "problem")'
     """
     every = with_bootstrap_servers(each_cluster(config, cluster), bootstrap_servers)
-    checked = chain(secrets(every, config), findings(filled(every)))
+    checked = chain(secrets(every, config), findings(filled(every), prometheus))
     worst = _print_json(checked) if as_json else print_findings(checked)
     if worst:
         raise typer.Exit(1)
@@ -134,8 +139,8 @@ _OF_OTHERS: Final = 0o044
 _NOT_UP: Final = "it is not up; start it, or unregister it if it is gone for good"
 
 
-def findings(every: Sequence[Settings]) -> Iterator[Finding]:
-    """Run the checks of each cluster, then those of this machine."""
+def findings(every: Sequence[Settings], prometheus: str = "") -> Iterator[Finding]:
+    """Run the checks of each cluster, then those of this machine, then those of a Prometheus if a URL is given."""
     for settings in every:
         name = settings.cluster.name if len(every) > 1 else ""
         for finding in _run(settings, CHECKS):
@@ -143,12 +148,20 @@ def findings(every: Sequence[Settings]) -> Iterator[Finding]:
     if every[0].bus.kafka.bootstrap_servers:
         yield from _run(every[0], {"bus": lambda _: _kafka_bus(every)})
     yield from _run(every[0], CHECKS_OF_THE_MACHINE)
+    if prometheus:
+        yield from _run(every[0], {"prometheus": lambda _: _prometheus(prometheus)})
 
 
 def _kafka_bus(every: Sequence[Settings]) -> Iterator[tuple[Status, str]]:
     from streaming.commands.doctor_bus import kafka_bus
 
     return kafka_bus(every)
+
+
+def _prometheus(url: str) -> Iterator[tuple[Status, str]]:
+    from streaming.commands.doctor_prometheus import checks_of
+
+    return checks_of(url)
 
 
 def _run(settings: Settings, checks: Mapping[str, Check]) -> Iterator[Finding]:

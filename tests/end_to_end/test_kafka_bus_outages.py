@@ -69,6 +69,7 @@ def test_a_client_whose_broker_for_topics_died_asks_another_one(brokers: Sandbox
     brokers.start(asked)
 
 
+@pytest.mark.timeout(3 * AWAY_SECONDS)
 def test_nothing_is_lost_while_brokers_are_lost_or_away_or_the_topics_are_created_again(
     pipeline: KafkaPipeline, brokers: Sandbox
 ) -> None:

@@ -1,0 +1,121 @@
+"""``isrwatch alerts``: a test notification on the way that real ones take, from Alertmanager to the receiver."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+import typer
+
+from streaming.errors import ConfigurationError, ConnectionRefused
+
+NAME: Final = "IsrwatchTest"
+SECONDS: Final = 5.0
+_MINUTE: Final = 60
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Send a test notification through Alertmanager.")
+
+
+@app.callback()
+def _alerts() -> None:
+    """Keep the name of the command ``test``: typer drops the name of a single command."""
+
+
+@app.command("test")
+def send_test(
+    alertmanager: Annotated[
+        list[str],
+        typer.Option(metavar="URL", help="Address of an Alertmanager, with a login if it needs one. May be repeated."),
+    ],
+    severity: Annotated[str, typer.Option(help="Label severity, by which your routes choose a receiver.")] = "page",
+    cluster: Annotated[str, typer.Option(help="Label cluster.")] = "test",
+    minutes: Annotated[int, typer.Option(min=1, max=60, help="It ends by itself after so many minutes.")] = 5,
+    resolve: Annotated[bool, typer.Option("--resolve", help="End an earlier test now.")] = False,
+) -> None:
+    """Send one alert, IsrwatchTest, to Alertmanager as Prometheus would: does the notification arrive?
+
+    Examples:
+    isrwatch alerts test --alertmanager http://alertmanager:9093 --severity page
+
+    isrwatch alerts test --alertmanager http://alertmanager:9093 --severity page --resolve
+    """
+    now = time.time()
+    alert = alert_of(severity, cluster, began=now, ends=now if resolve else now + minutes * _MINUTE)
+    for url in alertmanager:
+        address = send(url, alert)
+        if resolve:
+            typer.echo(f"{address} has ended {NAME} of cluster {cluster}, severity {severity}")
+        else:
+            typer.echo(
+                f"{address} has accepted {NAME} of cluster {cluster}, severity {severity}: it notifies the receiver of "
+                f"its route after group_wait, and again when the alert ends, in {minutes} min"
+            )
+            typer.echo(f"which receiver that is: amtool --alertmanager.url={address} alert query -o json {NAME}")
+
+
+def alert_of(severity: str, cluster: str, *, began: float, ends: float) -> dict[str, object]:
+    """Return an alert as ``POST /api/v2/alerts`` takes it."""
+    return {
+        "labels": {"alertname": NAME, "severity": severity, "cluster": cluster},
+        "annotations": {
+            "summary": f"Test of the notifications of {cluster}",
+            "description": "Sent by isrwatch alerts test. Nothing is wrong.",
+        },
+        "startsAt": _moment(began),
+        "endsAt": _moment(ends),
+    }
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def send(url: str, alert: dict[str, object]) -> str:
+    """Post an alert to an Alertmanager; return its address without the login.
+
+    Raises:
+        ConfigurationError: the URL is none, or what answers refuses the alert.
+        ConnectionRefused: nothing answers.
+    """
+    address, headers = address_and_login(url, "--alertmanager", "http://alertmanager:9093")
+    request = urllib.request.Request(  # noqa: S310 - address_and_login has checked the scheme
+        f"{address}/api/v2/alerts",
+        data=json.dumps([alert]).encode(),
+        headers={"Content-Type": "application/json", **headers},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=SECONDS):  # noqa: S310 - address_and_login has checked the scheme
+            return address
+    except urllib.error.HTTPError as refusal:
+        login = "name a login in it, as in http://user:password@host:9093"
+        why = login if refusal.code in {401, 403} else "is it the address of an Alertmanager?"
+        raise ConfigurationError(f"--alertmanager {address} answers {refusal.code} {refusal.reason}: {why}") from None
+    except (OSError, ValueError) as error:
+        raise ConnectionRefused(
+            f"--alertmanager {address} does not answer: {getattr(error, 'reason', error)}; is it running?"
+        ) from None
+
+
+def address_and_login(url: str, option: str, example: str) -> tuple[str, dict[str, str]]:
+    """Split a URL into its address and the header of the login in it, if there is one.
+
+    >>> address_and_login("http://me:secret@prometheus:9090/", "--prometheus", "http://prometheus:9090")
+    ('http://prometheus:9090', {'Authorization': 'Basic bWU6c2VjcmV0'})
+
+    Raises:
+        ConfigurationError: it is no URL; names the option and an example.
+    """
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ConfigurationError(f"{option}: write a URL, such as {example}")
+    login, _, host = parts.netloc.rpartition("@")
+    address = urllib.parse.urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+    if not login:
+        return address, {}
+    return address, {"Authorization": f"Basic {base64.b64encode(urllib.parse.unquote(login).encode()).decode()}"}

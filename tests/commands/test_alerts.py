@@ -1,0 +1,46 @@
+"""``isrwatch alerts test`` through a real Alertmanager to a receiver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from streaming.commands.alerts import app
+from streaming.errors import ConfigurationError, ConnectionRefused
+from tests.plugins.local_http import collecting_webhook, free_port, serving_exposition, wait_until
+from tests.plugins.prometheus import running_alertmanager
+
+
+def run(*options: str) -> str:
+    return CliRunner().invoke(app, ["test", *options], catch_exceptions=False).output
+
+
+@pytest.mark.prometheus
+def test_a_test_notification_reaches_the_receiver_and_is_resolved(tmp_path: Path) -> None:
+    with collecting_webhook() as hook, running_alertmanager(tmp_path, hook) as manager:
+        options = ("--alertmanager", manager.url, "--severity", "critical", "--cluster", "prod")
+        assert "has accepted IsrwatchTest of cluster prod, severity critical" in run(*options)
+        first = wait_until(lambda: hook.notifications)[0]
+        assert first["status"] == "firing"
+        assert first["alerts"][0]["labels"] == {"alertname": "IsrwatchTest", "severity": "critical", "cluster": "prod"}
+        assert f"{manager.url} has ended IsrwatchTest" in run(*options, "--resolve")
+        wait_until(lambda: hook.notifications[-1]["status"] == "resolved")
+
+
+def test_what_does_not_answer_is_one_sentence_without_the_login() -> None:
+    with pytest.raises(ConnectionRefused, match=r"--alertmanager http://127.0.0.1:\d+ does not answer") as refusal:
+        run("--alertmanager", f"http://me:secret@127.0.0.1:{free_port()}")
+    assert "secret" not in str(refusal.value)
+
+
+def test_what_is_no_alertmanager_is_named() -> None:
+    refused = pytest.raises(ConfigurationError, match="is it the address of an Alertmanager")
+    with serving_exposition("") as page, refused:
+        run("--alertmanager", f"http://{page.address}")
+
+
+def test_what_is_no_url_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="--alertmanager: write a URL, such as http://alertmanager:9093"):
+        run("--alertmanager", "alertmanager:9093")
