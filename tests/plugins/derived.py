@@ -31,10 +31,12 @@ class Projections:
 
     def project(self, shared: SharedState) -> bool:
         """Write what lags behind a state; return whether anything did."""
+        is_behind = self._tables.version < shared.version
         removals = recovered(self._directory, shared.version).removals
         state = ClustersState(shared, removals)
         pieces = [derived(self._directory, state, {*shared.state.clusters}, self._tables.before)]
-        return self._tables.commit(pieces, shared.version)
+        self._tables.commit(pieces, shared.version)
+        return is_behind
 
 
 class StoredNewest(Newest):

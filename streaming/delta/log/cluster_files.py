@@ -66,21 +66,3 @@ def files_by_cluster(writer: Writer) -> dict[ClusterId, list[str]]:
     for name in writer.files():
         names.setdefault(ClusterId(unquote(name.partition("/")[0].removeprefix(_OF))), []).append(name)
     return names
-
-
-def give_each_its_files(directory: Place, writer: Writer, definition: Table) -> None:
-    """Split files with rows of several clusters into files per cluster.
-
-    Raises:
-        TableRefused: another writer came first; nothing was done.
-    """
-    mixed = [name for name in writer.files() if not name.startswith(_OF)]
-    if not mixed:
-        return
-    rows = read_files(writer.path, definition, mixed)
-    added = [
-        add
-        for cluster_id in pc.unique(rows["cluster_id"]).to_pylist()
-        for add in write_cluster(directory, definition, cluster_id, of_clusters(rows, (cluster_id,)))
-    ]
-    writer.add_files(added, mixed, {})

@@ -60,6 +60,15 @@ class Task:
         """The clusters of which a source has reported; of others the tables have nothing."""
         return set[ClusterId]().union(*self.clusters.values())
 
+    def must_read(self, clusters: AbstractSet[ClusterId], here: set[ClusterId]) -> bool:
+        """Add clusters to those whose state is here; return whether it must be read for that, as a whole.
+
+        The tables have nothing about a cluster on which no source has reported before.
+        """
+        others, was_empty = clusters - here, not here
+        here |= clusters
+        return bool(others) and (was_empty or not self.reported.isdisjoint(others))
+
     def clusters_of(self, sources: AbstractSet[str]) -> set[ClusterId]:
         """Return the clusters that sources have reported on."""
         return {each for source in sources for each in self.clusters.get(source, ())}

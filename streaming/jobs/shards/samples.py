@@ -20,7 +20,7 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.sample_tables import BROKER_METRICS
 from streaming.contracts.samples import BrokerMetricObserved
-from streaming.delta.log.cluster_files import files_by_cluster, give_each_its_files, of_clusters, write_cluster
+from streaming.delta.log.cluster_files import files_by_cluster, of_clusters, write_cluster
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
 from streaming.delta.log.positions import changed_logs
 from streaming.delta.log.queries import open_ours, plain, select, where_in
@@ -122,11 +122,8 @@ class SampleShard:
         Rows of sources of whose log nothing was applied are dropped: the job was killed before it stored how far it
         was, or it was stopped when that log had begun again, before any of it came.
         """
-        is_new = self.clusters and task.reported.isdisjoint(clusters - self.clusters)
-        if is_new or clusters <= self.clusters:
-            self.clusters |= clusters
+        if not task.must_read(clusters, self.clusters):
             return
-        self.clusters |= clusters
         applied = {source for source, at in task.applied.items() if at.position >= 0}
         for kind, definition in TABLE_OF.items():
             rows = select(open_ours(self._tables, definition), definition, where_in(self.clusters))
@@ -237,8 +234,6 @@ class SampleBatch(SampleProgress):
         self._forgotten = set[str]()
         self._writers = {table.name: Writer.opened(directory, table) for table in TABLE_OF.values()}
         self._maintenance = {name: Maintenance(writer, policy) for name, writer in self._writers.items()}
-        for table in TABLE_OF.values():
-            give_each_its_files(directory, self._writers[table.name], table)
         self._quarantine = Quarantine(directory, Channel.SAMPLES, policy)
         super().__init__(directory, self._quarantine.by_source())
         self._reconciled = ReconciliationTable(directory, policy)

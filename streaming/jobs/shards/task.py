@@ -154,11 +154,8 @@ class ClustersShard(Shard):
 
         The tables have nothing about a cluster on which no source has reported before.
         """
-        is_new = self.clusters and self._reported.isdisjoint(clusters - self.clusters)
-        if is_new or clusters <= self.clusters:
-            self.clusters |= clusters
+        if not self._task.must_read(clusters, self.clusters):
             return
-        self.clusters |= clusters
         with never_collected():
             self.state = recovered(self._tables, self.shared.version, self.clusters)
         self.shared = self.state.shared
