@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.changes.advice.reconciliation import METRIC_OF
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
-from streaming.contracts.sample_tables import BROKER_METRICS
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.delta.log.cluster_files import files_by_cluster, of_clusters, write_cluster
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
@@ -26,7 +24,7 @@ from streaming.delta.log.positions import changed_logs
 from streaming.delta.log.queries import open_ours, plain, select, where_in
 from streaming.delta.log.writer import Writer
 from streaming.delta.quarantine import Quarantine, RefusedRecord
-from streaming.delta.samples.isr_reconciliation import ReconciliationTable
+from streaming.delta.samples.isr_reconciliation import ReconciliationTable, meters_in
 from streaming.delta.samples.newest import Newest
 from streaming.errors import IsrwatchError
 from streaming.jobs.queries import BatchResult, Stopwatch, count_reasons, summed
@@ -55,7 +53,6 @@ if TYPE_CHECKING:
     from streaming.delta.store.place import Place
     from streaming.jobs.shards.sample_rows import Samples
 
-_IS_METER: Final = "metric IN ({})".format(", ".join(f"'{metric}'" for metric in METRIC_OF.values()))
 _OF_SOURCE: Final = ["cluster_id", "cluster", "source", "collected_at"]
 
 
@@ -83,7 +80,7 @@ class SampleResult:
         clusters: that its sources and samples are of.
         tables: those that were written, by name.
         sources: when the newest sample of each source was collected.
-        meters: the samples that are compared with the change log.
+        meters: the samples that are compared with the change log; with the first result also those of the tables.
         positions: newest position of each source.
         log_ids: of the logs that have one.
         refused: the records that were refused.
@@ -111,6 +108,7 @@ class SampleShard:
         self.before: str | None = None
         self.clusters: set[ClusterId] = set()
         self._rows: dict[type[Observation], Newest] = {}
+        self._meters: list[pa.Table] = []
 
     def open(self, task: SampleTask) -> None:
         """Read the rows of every cluster of which a source has reported."""
@@ -129,6 +127,12 @@ class SampleShard:
             rows = select(open_ours(self._tables, definition), definition, where_in(self.clusters))
             self._rows[kind] = Newest(definition, plain(rows))
             self._rows[kind].forget(self._rows[kind].sources - applied)
+        self._meters = [meters_in(self._rows[BrokerMetricObserved].rows)]
+
+    def meters(self, samples: Samples) -> pa.Table:
+        """Return the meters of a batch, behind those that were read since the last one: they may be waiting still."""
+        meters, self._meters = [*self._meters, meters_in(samples.columns[BrokerMetricObserved])], []
+        return pa.concat_tables(meters)
 
     def apply(self, samples: Samples, forgotten: AbstractSet[str]) -> dict[str, WrittenTable]:
         """Apply samples, and write the rows of their clusters; return what was written by table."""
@@ -179,7 +183,6 @@ def applied_partition(task: SampleTask, partition: int, rows: pa.Table, shard: S
     shard.prepare(task, clusters | {each for each, home in task.homes.items() if home == partition})
     tables = shard.apply(samples, task.forgotten)
     watch.lap("write")
-    metrics = samples.columns[BrokerMetricObserved]
     shard.token = uuid.uuid4().hex
     count = sum(len(table) for table in samples.columns.values())
     return SampleResult(
@@ -188,7 +191,7 @@ def applied_partition(task: SampleTask, partition: int, rows: pa.Table, shard: S
         clusters=clusters,
         tables=tables,
         sources=sources,
-        meters=metrics.filter(pc.is_in(metrics["metric"].cast(pa.string()), pa.array(list(METRIC_OF.values())))),
+        meters=shard.meters(samples),
         positions=newest_positions(fresh),
         log_ids=newest_log_ids(fresh),
         refused=samples.refused,
@@ -237,7 +240,6 @@ class SampleBatch(SampleProgress):
         self._quarantine = Quarantine(directory, Channel.SAMPLES, policy)
         super().__init__(directory, self._quarantine.by_source())
         self._reconciled = ReconciliationTable(directory, policy)
-        self._reconciled.hold(plain(select(self._writers[BROKER_METRICS.name].table, BROKER_METRICS, _IS_METER)))
         self._workers.open(self._task())
 
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
