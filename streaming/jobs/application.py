@@ -337,8 +337,11 @@ def _open_on_same_bus(
     if opened.progress is None or places.kafka is not None:  # records in Kafka name their log
         return opened
     bus = DirectoryReader(places.bus)
-    before = opened.progress.go_back(bus.logs(channel), partial(bus.last_common, channel))
-    return replace(opened, notes=tuple(_note(channel, source, opened.progress.at(source)) for source in sorted(before)))
+    applied = {source: opened.progress.at(source) for source in bus.logs(channel)}
+    common = {source: bus.last_common(channel, source, at) for source, at in applied.items()}
+    if now_at := {source: at for source, at in common.items() if at != applied[source]}:
+        opened.progress.set_back(now_at)
+    return replace(opened, notes=tuple(_note(channel, source, at) for source, at in sorted(now_at.items())))
 
 
 def _note(channel: Channel, source: str, now_at: LogPosition) -> str:

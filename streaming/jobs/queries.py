@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import LogPosition
     from streaming.contracts.observations import Channel
     from streaming.contracts.state import SourceState
-    from streaming.delta.log.positions import LastCommon
     from streaming.delta.quarantine import RefusedRecord
     from streaming.delta.store.place import Place
     from streaming.settings import JobSettings
@@ -83,14 +82,11 @@ class BusProgress(Protocol):
     """Progress of a query that reads the bus."""
 
     @property
-    def positions(self) -> dict[str, int]:
-        """Position of the last applied record of each source."""
-
-    def position(self, source: str) -> int:
-        """Return the position of the last applied record of a source, -1 for none."""
+    def applied(self) -> Mapping[str, LogPosition]:
+        """Where the last applied record of each source is."""
 
     def at(self, source: str) -> LogPosition:
-        """Return where the last applied record of a source is."""
+        """Return where the last applied record of a source is, ``NOWHERE`` for none."""
 
     def offset(self, name: str) -> int:
         """Return the offset of the bus that was committed under a name, -1 for none."""
@@ -99,8 +95,8 @@ class BusProgress(Protocol):
     def offsets(self) -> Mapping[str, int]:
         """Offsets of the bus, by name, to store with the sources."""
 
-    def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
-        """Go back to the last common record of logs that were replaced; return the earlier positions of the sources."""
+    def set_back(self, now_at: Mapping[str, LogPosition]) -> None:
+        """Set sources back to the last common records of their replaced logs."""
 
     def sources(self) -> tuple[list[SourceState], int | None]:
         """Return the state of every source, and the change log version from which it follows, or None."""

@@ -76,7 +76,7 @@ class SupervisedQuery:
         self._pause = FIRST_PAUSE_SECONDS
         self._is_recovering = False
         self._traced = set[str]()
-        self._applied_before: dict[str, LogPosition] = {}
+        self._applied_before: Mapping[str, LogPosition] = {}
         self._open()
 
     def _open(self) -> None:
@@ -215,7 +215,7 @@ class SupervisedQuery:
             return
         for source, at in self._applied_before.items():
             bus.delete_below(self.definition.channel, source, at.position, at.log_id)
-        self._applied_before = {source: self.progress.at(source) for source in self.progress.positions}
+        self._applied_before = self.progress.applied
 
     def stop(self) -> None:
         """Stop the query after its batch, and its background writer after a last round."""

@@ -29,7 +29,7 @@ def run(tables: Path, story: list[Observation], policy: RetentionPolicy, size: i
     batch = ReplicationBatch(tables, policy)
     incidents = IncidentsBatch(tables, 30.0, 120.0, policy)
     log = tables / PARTITION_CHANGES.name
-    begin = batch.position(story[0].source) + 1
+    begin = batch.at(story[0].source).position + 1
     for start in range(begin, len(story), size):
         batch.apply(published(story[start : start + size], start=start))
         batch.project()

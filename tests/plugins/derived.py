@@ -10,13 +10,13 @@ from streaming.contracts.columns import Table
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.log.queries import read_all
 from streaming.delta.log.writer import OVERWRITE, Writer
-from streaming.delta.projections.of_clusters import ClustersState, derived, recovered
-from streaming.delta.projections.shared_state import SharedState
+from streaming.delta.projections.clusters_state import ClustersState
+from streaming.delta.projections.of_clusters import derived, recovered
 from streaming.delta.projections.tables import DerivedTables
 from streaming.delta.samples.newest import Newest
 from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.shards.deriving import FoldInDriver
-from streaming.jobs.shards.task import ClustersShard
+from streaming.jobs.shards.task import Shard
 
 
 class Projections:
@@ -25,17 +25,16 @@ class Projections:
     def __init__(self, directory: Path, policy: RetentionPolicy = KEEP_ALL) -> None:
         self._directory, self._tables = directory, DerivedTables(directory, policy)
 
-    def recover(self, version: int) -> SharedState:
+    def recover(self, version: int) -> ClustersState:
         """Give the state at a version of the change log."""
-        return recovered(self._directory, version).shared
+        return recovered(self._directory, version)
 
-    def project(self, shared: SharedState) -> bool:
+    def project(self, held: ClustersState) -> bool:
         """Write what lags behind a state; return whether anything did."""
-        is_behind = self._tables.version < shared.version
-        removals = recovered(self._directory, shared.version).removals
-        state = ClustersState(shared, removals)
-        pieces = [derived(self._directory, state, {*shared.state.clusters}, self._tables.before)]
-        self._tables.commit(pieces, shared.version)
+        is_behind = self._tables.version < held.version
+        held.removals = recovered(self._directory, held.version).removals
+        pieces = [derived(self._directory, held, {*held.state.clusters}, self._tables.before)]
+        self._tables.commit(pieces, held.version)
         return is_behind
 
 
@@ -52,7 +51,7 @@ class StoredNewest(Newest):
         self._writer.write(self.on_disk, OVERWRITE, {})
 
 
-def shard_of(batch: ReplicationBatch) -> ClustersShard:
+def shard_of(batch: ReplicationBatch) -> Shard:
     """Give what the driver holds of all clusters of a directory, after its first batch."""
     assert isinstance(batch.workers, FoldInDriver)
     (shard,) = batch.workers.shards.values()

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
@@ -60,7 +61,6 @@ GENERATION: Final = "generation"
 Mode = Literal["append", "overwrite"]
 OVERWRITE: Final = "overwrite"
 APPEND: Final = "append"
-KEPT_ROWS: Final = 5_000
 SECONDS_UNTIL_GIVEN_UP: Final = 60.0
 """Seconds for which a commit is tried again while the store does not say whether it was made."""
 SECONDS_BETWEEN_TRIES: Final = 1.0
@@ -80,7 +80,6 @@ class Writer:
         statistics = (configuration.get(STATISTICS_PROPERTY) or "").split(",")
         self._layout = Layout(tuple(table.metadata().partition_columns), tuple(statistics))
         self._checkpoint_interval = int(configuration.get(CHECKPOINT_PROPERTY) or 0)
-        self._kept: dict[int, pa.Table] | None = None
         self._took_over()
 
     @classmethod
@@ -135,16 +134,9 @@ class Writer:
             self._table.load_as_version(version)
         self._took_over()
 
-    def keep_rows(self) -> None:
-        """Keep the rows of small commits, ``KEPT_ROWS`` at most, so that compaction need not read them back."""
-        self._kept = {}
-
-    def take_kept(self) -> dict[int, pa.Table]:
-        """Return the kept rows by version, and forget them."""
-        if self._kept is None:
-            return {}
-        kept, self._kept = self._kept, {}
-        return kept
+    def written(self, rows: pa.Table, *, is_dense: bool = False) -> list[dict[str, Any]]:
+        """Write rows as files that no commit names yet, as :func:`streaming.delta.log.commit.written` does."""
+        return list(written(self.path, rows, self._layout, is_dense=is_dense))
 
     def write(self, rows: pa.Table, mode: Mode, transactions: Mapping[str, int]) -> int:
         """Commit rows at exactly the next version; return that version.
@@ -158,23 +150,18 @@ class Writer:
             TableRefused: another writer came first; nothing was written.
             IsrwatchError: the disk is full, or refuses, or the store does not answer.
         """
-        with writing(str(self.path)):
-            gone = list(self.files().values()) if mode == OVERWRITE else []
-            adds = list(written(self.path, rows, self._layout))
-            self._commit(adds, gone, transactions)
-        if self._kept is not None and rows.num_rows + sum(each.num_rows for each in self._kept.values()) <= KEPT_ROWS:
-            self._kept[self._version] = rows
-        return self._version
+        gone = list(self.files()) if mode == OVERWRITE else []
+        return self.add_files(self.written(rows), gone, transactions)
 
     def exchange(
         self,
         added: Iterable[pa.Table],
         gone: Collection[str],
-        transactions: Mapping[str, int] | None = None,
+        transactions: Mapping[str, int] = MappingProxyType({}),
         *,
         is_new_data: bool,
     ) -> list[list[str]]:
-        """Add tables of rows, each in separate files, and remove files, in one commit at the next version.
+        """Add tables of rows, each in separate files, and remove files, in one commit; raises as :meth:`write` does.
 
         Args:
             added: rows in the schema of the table.
@@ -184,33 +171,47 @@ class Writer:
 
         Returns:
             the names of the files of each table of rows.
-
-        Raises:
-            TableRefused: another writer came first; nothing was done.
         """
-        with writing(str(self.path)):
-            files = self.files()
-            adds = [list(written(self.path, rows, self._layout, is_dense=True)) for rows in added]
-            flat = [{**add, "dataChange": is_new_data} for of_rows in adds for add in of_rows]
-            self._commit(flat, [files[name] for name in gone], transactions or {}, is_new_data=is_new_data)
+        adds = [self.written(rows, is_dense=True) for rows in added]
+        self.add_files((add for of_rows in adds for add in of_rows), gone, transactions, is_new_data=is_new_data)
         return [[add["path"] for add in of_rows] for of_rows in adds]
 
     def add_files(
-        self, added: Iterable[Mapping[str, Any]], gone: Collection[str], transactions: Mapping[str, int]
+        self,
+        added: Iterable[Mapping[str, Any]],
+        gone: Collection[str],
+        transactions: Mapping[str, int],
+        *,
+        is_new_data: bool = True,
     ) -> int:
-        """Commit files that another process has written at exactly the next version; return that version.
+        """Commit files that were written at exactly the next version; return that version.
 
         Args:
             added: the ``add`` action of each.
             gone: names in the log of the files that they replace.
             transactions: numbers by name that the same commit stores in the table.
+            is_new_data: False if their rows are those of the removed files.
 
         Raises:
             TableRefused: another writer came first; nothing was done.
         """
         with writing(str(self.path)):
             files = self.files() if gone else {}
-            self._commit([dict(add) for add in added], [files[name] for name in gone], transactions)
+            adds = [{**add, "dataChange": is_new_data} for add in added]
+            stored = {**transactions, GENERATION: self._generation}
+            removes = [removed(files[name], is_new_data=is_new_data) for name in gone]
+            self._create(entry(adds, removes, stored))
+            self._version += 1
+            self._transactions |= stored
+            if self._files is not None:
+                self._files = {name: file for name, file in self._files.items() if name not in set(gone)}
+                self._files |= {
+                    each["path"]: DataFile(each["path"], each["size"], each["partitionValues"]) for each in adds
+                }
+            announce(self.path, self._version)
+            if self._checkpoint_interval and self._version % self._checkpoint_interval == 0:
+                with suppress(DeltaError, OSError):  # until the next checkpoint readers read more entries
+                    self.table.create_checkpoint()
         return self._version
 
     def replace_where(self, rows: pa.Table, where: str, transactions: Mapping[str, int]) -> None:
@@ -260,31 +261,6 @@ class Writer:
 
     def _partition(self, row: Mapping[str, Any]) -> dict[str, str]:
         return {name: str(row[f"partition.{name}"]) for name in self._layout.partitioned_by}
-
-    def _commit(
-        self,
-        adds: list[dict[str, Any]],
-        gone: Iterable[DataFile],
-        transactions: Mapping[str, int],
-        *,
-        is_new_data: bool = True,
-    ) -> None:
-        """Create the entry of the next version, and move there."""
-        stored = {**transactions, GENERATION: self._generation}
-        removes = [removed(file, is_new_data=is_new_data) for file in gone]
-        self._create(entry(adds, removes, stored))
-        self._version += 1
-        self._transactions |= stored
-        if self._files is not None:
-            names = {each["path"] for each in removes}
-            self._files = {name: file for name, file in self._files.items() if name not in names}
-            self._files |= {
-                each["path"]: DataFile(each["path"], each["size"], each["partitionValues"]) for each in adds
-            }
-        announce(self.path, self._version)
-        if self._checkpoint_interval and self._version % self._checkpoint_interval == 0:
-            with suppress(DeltaError, OSError):  # until the next checkpoint readers read more entries
-                self.table.create_checkpoint()
 
     def _create(self, content: bytes) -> None:
         """Create the entry of the next version; see the theory of operation."""

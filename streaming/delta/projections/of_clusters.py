@@ -17,13 +17,7 @@ from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.observations import Channel
-from streaming.contracts.tables import (
-    BROKER_STATE_TABLE,
-    CLUSTER_STATE_TABLE,
-    PARTITION_CHANGES,
-    PARTITION_STATE_TABLE,
-    REPLICATION_EVENTS,
-)
+from streaming.contracts.tables import PARTITION_CHANGES, PARTITION_STATE_TABLE, REPLICATION_EVENTS
 from streaming.delta.changes.events import events_of
 from streaming.delta.changes.reader import rows_between
 from streaming.delta.log.cluster_files import Adds, of_clusters, read_files, write_cluster
@@ -31,6 +25,7 @@ from streaming.delta.log.commit import written
 from streaming.delta.log.definitions import file_layout
 from streaming.delta.log.queries import ALL, where_in
 from streaming.delta.progress import ProgressTable
+from streaming.delta.projections.clusters_state import ClustersState, RecoveredState
 from streaming.delta.projections.rows import (
     broker_rows,
     cluster_rows,
@@ -38,43 +33,15 @@ from streaming.delta.projections.rows import (
     states_after,
     without_tombstones,
 )
-from streaming.delta.projections.shared_state import RecoveredState, SharedState
-from streaming.delta.state import apply_changes, isr_removals, load_state
+from streaming.delta.state import apply_changes, load_state
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from streaming.contracts.identifiers import Micros
     from streaming.contracts.state import SourceState
-    from streaming.delta.projections.shared_state import IsrRemovals
     from streaming.delta.store.place import Place
 
 _PARTITIONS: Final = PARTITION_STATE_TABLE
-_ROWS: Final = (CLUSTER_STATE_TABLE, BROKER_STATE_TABLE)
-
-
-@dataclass(frozen=True, slots=True)
-class ClustersState:
-    """The state of some clusters at a version.
-
-    Attributes:
-        shared: the state.
-        removals: how often their brokers were removed from ISRs.
-        dropped: by cluster, the time up to which tombstones were left out, and the files of ``partition_state`` then.
-    """
-
-    shared: SharedState
-    removals: IsrRemovals
-    dropped: dict[ClusterId, tuple[Micros | None, frozenset[str]]] = field(default_factory=dict)
-
-    def copied(self, version: int) -> ClustersState:
-        """Return a copy of everything but the partitions, which later batches do not change, as of a version."""
-        return ClustersState(self.shared.copied(version), self.removals.copy(), self.dropped)
-
-    def count_removals(self, changes: pa.Table) -> None:
-        """Count the removals in rows of the change log that follow this state."""
-        for (cluster_id, broker, cause), count in isr_removals(changes).items():
-            self.removals[cluster_id, broker, cause] += count
 
 
 def recovered(directory: Place, version: int, clusters: Collection[ClusterId] | None = None) -> ClustersState:
@@ -87,7 +54,7 @@ def recovered(directory: Place, version: int, clusters: Collection[ClusterId] | 
     as_of = load_state(directory, state, ALL if clusters is None else where_in(clusters))
     changes = rows_between(directory / PARTITION_CHANGES.name, as_of.oldest(), version, clusters)
     state.follow(changes, as_of)
-    return ClustersState(state.shared(version), state.isr_removals)
+    return state.at(version)
 
 
 def recovered_sources(directory: Place, version: int) -> list[SourceState]:
@@ -137,26 +104,26 @@ class Derived:
     own: Sequence[Mapping[str, Any]] = ()
 
 
-def derived(directory: Place, state: ClustersState, clusters: Collection[ClusterId], before: DerivedBefore) -> Derived:
+def derived(directory: Place, held: ClustersState, clusters: Collection[ClusterId], before: DerivedBefore) -> Derived:
     """Compute the derived tables of clusters as of the version of their state, and write the files.
 
     Args:
         directory: of the tables.
-        state: of these clusters, and perhaps others.
+        held: the state of these clusters, and perhaps others.
         clusters: ids of the clusters to compute.
         before: what the tables have already.
     """
-    version = state.shared.version
+    version = held.version
     changes = rows_between(directory / PARTITION_CHANGES.name, min(before.events, before.partitions), version, clusters)
     new_events = events_of(_later(changes, before.events))
     after = states_after(_later(changes, before.partitions), version)
     del changes
-    replication, tally = _only(state.shared.state, clusters), state.shared.tally
+    replication, tally = _only(held.state, clusters), held.tally
     return Derived(
         clusters=frozenset(clusters),
         events=list(written(directory / REPLICATION_EVENTS.name, new_events, file_layout(REPLICATION_EVENTS))),
-        partitions=dict(_partitions(directory, state, clusters, after, before.files)),
-        brokers=broker_rows(replication, tally, state.removals, version),
+        partitions=dict(_partitions(directory, held, clusters, after, before.files)),
+        brokers=broker_rows(replication, tally, held.removals, version),
         own=cluster_rows(replication, tally, version),
     )
 
@@ -178,22 +145,22 @@ def _only(state: ReplicationState, clusters: Collection[ClusterId]) -> Replicati
 
 def _partitions(
     directory: Place,
-    state: ClustersState,
+    held: ClustersState,
     clusters: Collection[ClusterId],
     after: pa.Table,
     files: Mapping[ClusterId, Sequence[str]],
 ) -> Iterator[tuple[ClusterId, Adds]]:
     """Yield the new files of each cluster whose partitions changed, or whose tombstones expired."""
-    for cluster_id, cluster in state.shared.state.clusters.items():
+    for cluster_id, cluster in held.state.clusters.items():
         if cluster_id not in clusters:
             continue
         changed, names = of_clusters(after, (cluster_id,)), frozenset(files.get(cluster_id, ()))
-        if not changed.num_rows and state.dropped.get(cluster_id) == (cluster.tombstones_until, names):
+        if not changed.num_rows and held.dropped.get(cluster_id) == (cluster.tombstones_until, names):
             continue
         before = read_files(directory / _PARTITIONS.name, _PARTITIONS, names)
-        rows = without_tombstones(newest_partitions(before, changed, state.shared.version), [cluster])
+        rows = without_tombstones(newest_partitions(before, changed, held.version), [cluster])
         if changed.num_rows or rows.num_rows < before.num_rows:
             added = write_cluster(directory, _PARTITIONS, cluster_id, rows)
             names = frozenset(add["path"] for add in added)  # if they are committed; else the next round finds others
             yield cluster_id, added
-        state.dropped[cluster_id] = cluster.tombstones_until, names
+        held.dropped[cluster_id] = cluster.tombstones_until, names

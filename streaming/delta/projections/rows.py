@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streaming.changes.advice.suspects import SuspectTally
     from streaming.changes.state import BrokerKey, ReplicationState
     from streaming.contracts.state import ClusterState
-    from streaming.delta.projections.shared_state import IsrRemovals
+    from streaming.delta.projections.clusters_state import IsrRemovals
 
 # Rows of ``partition_state``: the newest ``after`` of each key replaces the row of the table.
 

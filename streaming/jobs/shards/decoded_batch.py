@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import pyarrow.compute as pc
 
@@ -17,6 +17,7 @@ from streaming.changes.sources import MAX_AHEAD, is_ahead
 from streaming.changes.state import ListedPartitions
 from streaming.contracts.blocks import PartitionsBlock, PartitionsObserved, cut_block
 from streaming.contracts.codec import decode, encode
+from streaming.contracts.identifiers import NOWHERE
 from streaming.contracts.observations import Observation, PartitionObserved, SnapshotEnd, TopicRemoved
 from streaming.contracts.words import utc_text
 from streaming.delta.quarantine import RefusedRecord
@@ -40,18 +41,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streaming.changes.state import ReplicationState, TopicKey
-    from streaming.contracts.identifiers import ClusterId
+    from streaming.contracts.identifiers import ClusterId, LogPosition
     from streaming.contracts.observations import Channel, SourceKind
 
 ReadLog = Callable[[str, int, int, int | None], Iterator[BusFrame | DamagedRange]]
 """Reads the log of a source on the bus between two positions; its segments must have the log id, if one is given."""
-
-
-class AppliedPositions(Protocol):
-    """Applied position of each source."""
-
-    def position(self, source: str) -> int:
-        """Return the position of the last applied observation of a source, -1 for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +77,7 @@ class DecodedBatch:
 
 def decode_batch(
     rows: pa.Table,
-    applied: AppliedPositions,
+    applied: Mapping[str, LogPosition],
     channel: Channel,
     repeated: RepeatedBlocks | None = None,
     read: ReadLog | None = None,
@@ -92,7 +86,7 @@ def decode_batch(
 
     Args:
         rows: as in ``bus_source.SCHEMA``.
-        applied: what was applied already.
+        applied: where the last applied record of each source is.
         channel: where they were read; an observation of another channel is refused.
         repeated: blocks that repeat the state, which become an ``UnchangedRun``; None to decode everything.
         read: reads blocks that a worker left out but that must be decoded.
@@ -156,14 +150,16 @@ def decode_row(payload: bytes, damage: str | None, channel: Channel) -> Observat
     return observed
 
 
-def fresh_rows(rows: pa.Table, applied: AppliedPositions) -> pa.Table:
+def fresh_rows(rows: pa.Table, applied: Mapping[str, LogPosition]) -> pa.Table:
     """Return the rows of a batch that were not applied yet.
 
     After a crash or with a new checkpoint a batch is repeated, cut differently: only positions say what is new.
     """
     mask = None
     for source in pc.unique(rows["source"]).to_pylist():
-        newer = pc.and_(pc.equal(rows["source"], source), pc.greater(rows["position"], applied.position(source)))
+        newer = pc.and_(
+            pc.equal(rows["source"], source), pc.greater(rows["position"], applied.get(source, NOWHERE).position)
+        )
         mask = newer if mask is None else pc.or_(mask, newer)
     return rows if mask is None or pc.all(mask).as_py() else rows.filter(mask)
 
@@ -182,7 +178,7 @@ def _logs(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 class _UnappliedBlocks:
     """Reads blocks that a worker left out."""
 
-    applied: AppliedPositions
+    applied: Mapping[str, LogPosition]
     read: ReadLog | None
 
     def rows(self, source: str, left_out: LeftOutBlocks, log_id: int | None) -> Iterator[tuple[int, bytes, str | None]]:
@@ -190,12 +186,12 @@ class _UnappliedBlocks:
         if self.read is None:
             raise AssertionError(f"blocks of {source} were left out, and nothing can read them")
         for item in self.read(source, left_out.start, left_out.end, log_id):
-            if item.position > self.applied.position(source):
+            if item.position > self.applied.get(source, NOWHERE).position:
                 yield item[0], item[1], item.reason if isinstance(item, DamagedRange) else None
 
     def has_all_of(self, source: str, left_out: LeftOutBlocks) -> bool:
         """Return whether none of them was applied yet: a repeated batch may be cut differently."""
-        return left_out.start > self.applied.position(source)
+        return left_out.start > self.applied.get(source, NOWHERE).position
 
 
 class _BatchReading:

@@ -8,13 +8,14 @@ are read from the tables.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import SparkSession
 
-from streaming.delta.projections.of_clusters import ClustersState, Derived, derived, recovered
-from streaming.jobs.shards.task import ClustersShard, ShardResult, ShardTask, fold_partitions, folded_partition
-from streaming.jobs.shards.workers import InDriver, OnExecutors, Workers, packed, ran
+from streaming.delta.projections.clusters_state import ClustersState
+from streaming.delta.projections.of_clusters import Derived, derived, recovered
+from streaming.jobs.shards.task import Shard, ShardResult, ShardTask, fold_partitions, folded_partition
+from streaming.jobs.shards.workers import InDriver, OnExecutors, packed, ran
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -32,30 +33,14 @@ _GROUPS: Final = 4
 """Number of tasks for the clusters without rows in a batch."""
 
 
-class FoldWorkers(Workers[ShardTask, ShardResult], Protocol):
-    """Workers that fold.
+class FoldInDriver(InDriver[ShardTask, Shard, ShardResult]):
+    """This process folds.
 
     Attributes:
         derive_in_batches: a round of the derived tables comes with a batch.
         rest_seconds: between two rounds after steps.
         patience: after so many times that long, a round without a batch is due.
     """
-
-    derive_in_batches: bool
-    rest_seconds: float
-    patience: int
-
-    def deriving(
-        self, task: ShardTask, before: DerivedBefore, clusters: AbstractSet[ClusterId]
-    ) -> Callable[[], list[Derived]]:
-        """Return what computes the derived tables of clusters as of the version of a task, whatever is folded since.
-
-        What is read of the tables for that is read at once: they have no older version of how far sources were applied.
-        """
-
-
-class FoldInDriver(InDriver[ShardTask, ClustersShard, ShardResult]):
-    """This process folds."""
 
     derive_in_batches, rest_seconds, patience = False, 0.0, 1
 
@@ -66,24 +51,27 @@ class FoldInDriver(InDriver[ShardTask, ClustersShard, ShardResult]):
             read: reads blocks of a log that the workers left out.
             published: the file with the digests of these blocks; None if the workers read every block.
         """
-        super().__init__(lambda task: ClustersShard(task.tables, task.base, read, published), folded_partition)
+        super().__init__(lambda task: Shard(task, read, published), folded_partition)
 
     def deriving(
         self, task: ShardTask, before: DerivedBefore, clusters: AbstractSet[ClusterId]
     ) -> Callable[[], list[Derived]]:
-        """Return what computes the derived tables of clusters, from copies of the state of now."""
+        """Return what computes the derived tables of clusters as of the version of a task, whatever is folded since.
+
+        It copies the state of now, or reads it now: the tables have no older version of how far sources were applied.
+        """
         states: list[tuple[ClustersState, AbstractSet[ClusterId]]] = []
         for (_, partition), shard in self.shards.items():
-            own = shard.own(task, partition) & clusters if shard.token == task.tokens.get(partition) else frozenset()
+            own = shard.own(task, partition) & clusters if shard.token == task.token(partition) else frozenset()
             if own:
-                states.append((shard.state.copied(task.base), own))
+                states.append((shard.held.copied(task.base), own))
         if others := set(clusters).difference(*(own for _, own in states)):
             states.append((recovered(task.tables, task.base, others), others))
         return lambda: [derived(task.tables, state, own, before) for state, own in states]
 
 
 class FoldOnExecutors(OnExecutors[ShardTask, ShardResult]):
-    """Spark's executors fold."""
+    """Spark's executors fold. Attributes: as of :class:`FoldInDriver`."""
 
     derive_in_batches, patience = True, _OVERDUE
 
@@ -109,6 +97,9 @@ class FoldOnExecutors(OnExecutors[ShardTask, ShardResult]):
             numbers = spark.range(0, len(groups), 1, len(groups))
             computed = ran(numbers, partial(derive_groups, task, before, groups))
         return lambda: computed
+
+
+FoldWorkers = FoldInDriver | FoldOnExecutors
 
 
 def derive_groups(

@@ -26,11 +26,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.bus.segments import goes_on_from
-from streaming.contracts.identifiers import LogPosition
+from streaming.contracts.identifiers import NOWHERE, LogPosition
 from streaming.jobs.streams.bus_source import SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 FOREIGN: Final = "no isrwatch collector has written this record"
 _OF_BUS: Final = frozenset({"source", "position", "payload", "damage", "log_id"})
@@ -63,26 +63,26 @@ class Piece(NamedTuple):
 
 
 def piece_of(
-    rows: pa.Table, runs: Sequence[LogRun], at: Callable[[str], LogPosition], left: Callable[[str], Collection[int]]
+    rows: pa.Table, runs: Sequence[LogRun], at: Mapping[str, LogPosition], left: Mapping[str, Collection[int]]
 ) -> Piece:
     """Return the rows that can be applied before a log is left.
 
     Args:
         rows: of a batch.
         runs: of each row.
-        at: returns where the last applied record of a source is.
-        left: returns the log ids of a source that were left.
+        at: where the last applied record of each source is.
+        left: the log ids that were left, by source.
     """
-    newest, refused, applied = dict[str, LogRun](), set[LogRun](), dict[str, LogPosition]()
+    newest, refused, applied = dict[str, LogRun](), set[LogRun](), dict(at)
     last: tuple[LogRun, int] | None = None
     end, other = len(runs), None
     for index, (run, position) in enumerate(zip(runs, rows["position"].to_pylist(), strict=True)):
         if last is not None and run is not last[0] and last[0] not in refused:
             applied[last[0].source] = LogPosition(last[1], last[0].log_id)
         if last is None or run is not last[0]:
-            if run.log_id in left(run.source):
+            if run.log_id in left.get(run.source, ()):
                 refused.add(run)
-            elif _is_another(run, position, applied.get(run.source) or at(run.source)):
+            elif _is_another(run, position, applied.get(run.source, NOWHERE)):
                 end, other = index, run
                 break
             else:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.bus.kafka.reader import Consumed
-from streaming.contracts.identifiers import NOWHERE, ClusterId, LogPosition
+from streaming.contracts.identifiers import ClusterId, LogPosition
 from streaming.jobs.shards.kafka_rows import LogRun, as_bus_rows, piece_of, runs_of, with_foreign
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from streaming.delta.quarantine import RefusedRecord
     from streaming.delta.store.place import Place
-
-
-OPENED: Final = "opened"
-"""Token of the state that a start has read, which follows from no result yet."""
+    from streaming.jobs.queries import BatchResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +29,7 @@ class Task:
         tables: their place.
         topic: of the bus; None for a directory.
         tokens: by partition, the token of the newest committed result.
+        opened: token of a state that was read from the tables and follows from no result yet.
         begins: by partition, the first offset to apply, unless it is that of the first row.
         applied: where the last applied record of each source is.
         left: the log ids that were left, by source.
@@ -41,19 +40,16 @@ class Task:
     tables: Place
     topic: str | None = None
     tokens: Mapping[int, str] = field(default_factory=dict)
+    opened: str = "opened"
     begins: Mapping[int, int] = field(default_factory=dict)
     applied: Mapping[str, LogPosition] = field(default_factory=dict)
     left: Mapping[str, AbstractSet[int]] = field(default_factory=dict)
     clusters: Mapping[str, AbstractSet[ClusterId]] = field(default_factory=dict)
     homes: Mapping[ClusterId, int] = field(default_factory=dict)
 
-    def at(self, source: str) -> LogPosition:
-        """Return where the last applied record of a source is."""
-        return self.applied.get(source, NOWHERE)
-
-    def position(self, source: str) -> int:
-        """Return the position of the last applied record of a source, -1 for none."""
-        return self.at(source).position
+    def token(self, partition: int) -> str:
+        """Return the token of the state of a partition that is valid now."""
+        return self.tokens.get(partition, self.opened)
 
     @property
     def reported(self) -> set[ClusterId]:
@@ -97,6 +93,29 @@ class Reading:
     size: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskResult:
+    """Result of a task; those of each channel add what they have written.
+
+    Attributes:
+        reading: what was read.
+        token: names the result, and so the state that it leaves in the worker.
+        clusters: of its sources and observations; the state follows from these alone.
+        positions: newest position of each source.
+        log_ids: of the logs that have one.
+        refused: the records that were refused.
+        result: for the metrics of the job.
+    """
+
+    reading: Reading
+    token: str
+    clusters: frozenset[ClusterId]
+    positions: Mapping[str, int]
+    log_ids: Mapping[str, int]
+    refused: Sequence[RefusedRecord]
+    result: BatchResult
+
+
 def read_rows(task: Task, partition: int, rows: pa.Table) -> tuple[pa.Table, Reading]:
     """Return the rows of a partition that can be applied before a log is left, in the columns of the bus.
 
@@ -107,7 +126,7 @@ def read_rows(task: Task, partition: int, rows: pa.Table) -> tuple[pa.Table, Rea
         return rows, Reading(partition=partition, consumed={source: Consumed(partition, 0) for source in sources})
     begin = task.begins.get(partition, 0)
     rows = with_foreign(rows.filter(pc.greater_equal(rows["offset"], begin)), task.topic)
-    piece = piece_of(rows, runs_of(rows), task.at, lambda source: task.left.get(source, ()))
+    piece = piece_of(rows, runs_of(rows), task.applied, task.left)
     ends = piece.rows.group_by("source").aggregate([("end", "max")])
     reading = Reading(
         partition=partition,

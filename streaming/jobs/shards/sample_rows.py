@@ -111,45 +111,56 @@ def _table(kind: type[Observation], samples: Iterable[Observation | pa.Table]) -
     return pa.concat_tables(pieces).unify_dictionaries()
 
 
-# Applied positions of the sources of samples, as the fold keeps them for replication sources.
+# Progress of samples, as the fold keeps it for replication.
 
 
-class SampleSources:
-    """The sources of samples and their positions, which are stored nowhere else.
+class SampleProgress:
+    """Progress of a batch of samples on the bus. Implements most of :class:`streaming.jobs.queries.BusProgress`.
 
-    Another thread may read them while a batch is applied: they are never ahead of the tables.
+    It is stored with the sources, and nowhere else. Another thread may ask while a batch is applied: what it is told is
+    never ahead of the tables.
+
+    Attributes:
+        applied: where the last record is up to which the tables hold each source; they may hold later ones, too.
+        offsets: of the bus, up to which the tables hold it, by name, to store with the sources.
     """
 
-    def __init__(self, stored: Iterable[SourceState], quarantined: Mapping[str, int]) -> None:
-        """Begin with the state in ``source_progress``, and the number of records of each source in ``quarantine``.
+    def __init__(self, directory: Place, quarantined: Mapping[str, int]) -> None:
+        """Begin with what is stored.
 
-        The latter may be newer, if the job was killed after it had quarantined records.
+        Args:
+            directory: of the tables.
+            quarantined: number of quarantined records by source. Some may not be stored with the sources yet, if the
+                job was killed after it had quarantined them.
         """
-        states = {(state.cluster_id, state.source): state for state in stored}
-        self._at = {state.source: LogPosition(state.position, state.log_id) for state in states.values()}
+        self._progress = ProgressTable(directory, Channel.SAMPLES)
+        states = {(state.cluster_id, state.source): state for state in self._progress.sources()}
+        self.applied: Mapping[str, LogPosition] = {
+            state.source: LogPosition(state.position, state.log_id) for state in states.values()
+        }
         self._quarantined = Counter({state.source: state.quarantined for state in states.values()})
         self._quarantined |= Counter(quarantined)
         self._states: dict[SourceKey, SourceState] = {key: self._current(state) for key, state in states.items()}
-
-    @property
-    def positions(self) -> dict[str, int]:
-        """Position of the last applied record of each source."""
-        return {source: at.position for source, at in self._at.items()}
+        self.offsets: Mapping[str, int] = NO_LOG_IDS
 
     def at(self, source: str) -> LogPosition:
-        """Return where the last applied record of a source is."""
-        return self._at.get(source, NOWHERE)
+        """Return where the last record is up to which the tables hold a source."""
+        return self.applied.get(source, NOWHERE)
 
-    def states(self) -> list[SourceState]:
-        """Return the state of every source."""
-        return list(self._states.values())
+    def offset(self, name: str) -> int:
+        """Return the offset of the bus that is stored under a name, -1 for none."""
+        return self._progress.offset(name)
 
-    def go_back(self, now_at: Mapping[str, LogPosition]) -> None:
+    def sources(self) -> tuple[list[SourceState], None]:
+        """Return the state of every source, and None: samples follow from no version of the change log."""
+        return list(self._states.values()), None
+
+    def set_back(self, now_at: Mapping[str, LogPosition]) -> None:
         """Set sources back to the last common records of their replaced logs.
 
         If there is none, the times of the source are unknown until the first sample of the new log.
         """
-        self._at = {**self._at, **now_at}
+        self.applied = {**self.applied, **now_at}
         for key, state in self._states.items():
             is_begun_again = state.source in now_at and now_at[state.source].position < 0
             unheard = state._replace(observed_until=None, collected_at=None)
@@ -172,7 +183,7 @@ class SampleSources:
         """
         self._quarantined.update(refused)
         moved = {source: LogPosition(position, log_ids.get(source)) for source, position in positions.items()}
-        self._at = {**self._at, **moved}  # replaced, never changed: another thread may be reading it
+        self.applied = {**self.applied, **moved}  # replaced, never changed: another thread may be reading it
         for table in samples:
             newest = table.group_by(["cluster_id", "cluster", "source"]).aggregate([("collected_at", "max")])
             for row in newest.to_pylist():
@@ -192,39 +203,3 @@ class SampleSources:
         newest = max(moment, state.collected_at or moment)
         state = state._replace(cluster=cluster, observed_until=newest, collected_at=newest)
         self._states[cluster_id, source] = self._current(state)
-
-
-class SampleProgress:
-    """Progress of a batch of samples on the bus. Implements most of :class:`streaming.jobs.queries.BusProgress`."""
-
-    def __init__(self, directory: Place, quarantined: Mapping[str, int]) -> None:
-        """Begin with the stored progress; ``quarantined`` as in :class:`SampleSources`."""
-        self._progress = ProgressTable(directory, Channel.SAMPLES)
-        self._sources = SampleSources(self._progress.sources(), quarantined)
-        self._offsets: dict[str, int] = {}
-
-    @property
-    def positions(self) -> dict[str, int]:
-        """Position up to which the tables hold each source."""
-        return self._sources.positions
-
-    def position(self, source: str) -> int:
-        """Return the position up to which the tables hold a source, -1 for none; they may hold later records, too."""
-        return self.at(source).position
-
-    def at(self, source: str) -> LogPosition:
-        """Return where the last record is up to which the tables hold a source."""
-        return self._sources.at(source)
-
-    def offset(self, name: str) -> int:
-        """Return the offset of the bus that is stored under a name, -1 for none."""
-        return self._progress.offset(name)
-
-    @property
-    def offsets(self) -> Mapping[str, int]:
-        """Offsets of the bus up to which the tables hold it, by name, to store with the sources."""
-        return self._offsets
-
-    def sources(self) -> tuple[list[SourceState], None]:
-        """Return the state of every source, and None: samples follow from no version of the change log."""
-        return self._sources.states(), None

@@ -20,16 +20,15 @@ from streaming.contracts.observations import Channel
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.delta.log.cluster_files import files_by_cluster, of_clusters, write_cluster
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
-from streaming.delta.log.positions import changed_logs
 from streaming.delta.log.queries import open_ours, plain, select, where_in
 from streaming.delta.log.writer import Writer
-from streaming.delta.quarantine import Quarantine, RefusedRecord
+from streaming.delta.quarantine import Quarantine
 from streaming.delta.samples.isr_reconciliation import ReconciliationTable, meters_in
 from streaming.delta.samples.newest import Newest
 from streaming.errors import IsrwatchError
 from streaming.jobs.queries import BatchResult, Stopwatch, count_reasons, summed
 from streaming.jobs.shards.decoded_batch import fresh_rows, newest_log_ids, newest_positions
-from streaming.jobs.shards.reading import Reading, Task, read_rows
+from streaming.jobs.shards.reading import Task, TaskResult, read_rows
 from streaming.jobs.shards.rounds import Rounds, merged
 from streaming.jobs.shards.sample_rows import (
     LONGEST_REST_SECONDS,
@@ -39,17 +38,16 @@ from streaming.jobs.shards.sample_rows import (
     SampleProgress,
     read_samples,
 )
-from streaming.jobs.shards.workers import InDriver, Workers, done_on_executor
+from streaming.jobs.shards.workers import InDriver, Keeper, Worker, Workers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from streaming.bus.kafka.reader import KafkaReader
     from streaming.contracts.identifiers import ClusterId, LogPosition
     from streaming.contracts.observations import Observation
     from streaming.delta.log.cluster_files import Adds
-    from streaming.delta.log.positions import LastCommon
     from streaming.delta.store.place import Place
     from streaming.jobs.shards.sample_rows import Samples
 
@@ -71,48 +69,29 @@ class WrittenTable(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampleResult:
+class SampleResult(TaskResult):
     """Result of a task on samples.
 
     Attributes:
-        reading: what was read.
-        token: of this result.
-        clusters: that its sources and samples are of.
         tables: those that were written, by name.
         sources: when the newest sample of each source was collected.
         meters: the samples that are compared with the change log; with the first result also those of the tables.
-        positions: newest position of each source.
-        log_ids: of the logs that have one.
-        refused: the records that were refused.
-        result: for the metrics of the job.
     """
 
-    reading: Reading
-    token: str
-    clusters: frozenset[ClusterId]
     tables: Mapping[str, WrittenTable]
     sources: pa.Table
     meters: pa.Table
-    positions: Mapping[str, int]
-    log_ids: Mapping[str, int]
-    refused: Sequence[RefusedRecord]
-    result: BatchResult
 
 
-class SampleShard:
+class SampleShard(Keeper[SampleTask]):
     """The newest rows of some clusters, in a worker."""
 
-    def __init__(self, tables: Place) -> None:
-        self._tables = tables
-        self.token = ""
-        self.before: str | None = None
-        self.clusters: set[ClusterId] = set()
+    def __init__(self, task: SampleTask) -> None:
+        """Begin without any cluster."""
+        super().__init__()
+        self._tables = task.tables
         self._rows: dict[type[Observation], Newest] = {}
         self._meters: list[pa.Table] = []
-
-    def open(self, task: SampleTask) -> None:
-        """Read the rows of every cluster of which a source has reported."""
-        self.prepare(task, task.reported)
 
     def prepare(self, task: SampleTask, clusters: AbstractSet[ClusterId]) -> None:
         """Read the rows of all clusters again if one is missing here; the tables have no rows of a new cluster.
@@ -155,25 +134,11 @@ class SampleShard:
         return written
 
 
-HELD: Final[dict[tuple[str, int], SampleShard]] = {}
-"""The shards of this worker, by tables and partition."""
-
-
-def apply_partitions(task: SampleTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Apply the rows of a task of Spark; yield the result."""
-    yield from done_on_executor(task, batches, HELD, begun, applied_partition)
-
-
-def begun(task: SampleTask) -> SampleShard:
-    """Return a shard without any cluster."""
-    return SampleShard(task.tables)
-
-
 def applied_partition(task: SampleTask, partition: int, rows: pa.Table, shard: SampleShard) -> SampleResult:
     """Apply the rows of one partition, in the order of their offsets."""
     watch = Stopwatch()
     rows, reading = read_rows(task, partition, rows)
-    fresh = fresh_rows(rows, task)
+    fresh = fresh_rows(rows, task.applied)
     samples = read_samples(fresh)
     watch.lap("decode")
     sources = pa.concat_tables([
@@ -207,6 +172,15 @@ def applied_partition(task: SampleTask, partition: int, rows: pa.Table, shard: S
     )
 
 
+EXECUTOR: Final = Worker(SampleShard, applied_partition)
+"""This process, if it is a Python worker of Spark."""
+
+
+def apply_partitions(task: SampleTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Apply the rows of one partition of the bus in a task of Spark; yield the result."""
+    yield from EXECUTOR.done_on_executor(task, batches)
+
+
 _SOURCES: Final = pa.schema([*((name, pa.string()) for name in _OF_SOURCE[:3]), (_OF_SOURCE[3], pa.int64())])
 
 
@@ -232,7 +206,7 @@ class SampleBatch(SampleProgress):
             TableRefused: a table is not ours, or newer than this program.
         """
         self._directory, self._clock = directory, policy.clock
-        self._workers = workers or InDriver(begun, applied_partition)
+        self._workers = workers or InDriver(SampleShard, applied_partition)
         self._rounds = Rounds[SampleTask, SampleResult](self._workers, bus, Channel.SAMPLES)
         self._forgotten = set[str]()
         self._writers = {table.name: Writer.opened(directory, table) for table in TABLE_OF.values()}
@@ -242,19 +216,15 @@ class SampleBatch(SampleProgress):
         self._reconciled = ReconciliationTable(directory, policy)
         self._workers.open(self._task())
 
-    def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
-        """Go back in logs that were replaced; return the earlier positions of their sources.
+    def set_back(self, now_at: Mapping[str, LogPosition]) -> None:
+        """Set sources back to the last common records of their replaced logs.
 
         Samples of a log that has no record in common with the one before are forgotten with the next batch: their
         collector's clock may have been ahead, and then no sample of the new log would replace them.
         """
-        before = {source: self.at(source) for source in sources}
-        now_at = changed_logs(before, last_common)
-        if now_at:
-            self._quarantine.go_back({source: at.position for source, at in now_at.items()})
-            self._forgotten |= {source for source, at in now_at.items() if at.position < 0}
-            self._sources.go_back(now_at)
-        return {source: before[source] for source in now_at}
+        self._quarantine.go_back({source: at.position for source, at in now_at.items()})
+        self._forgotten |= {source for source, at in now_at.items() if at.position < 0}
+        super().set_back(now_at)
 
     def check_ours(self) -> None:
         """Check that no other writer has claimed the tables.
@@ -279,17 +249,13 @@ class SampleBatch(SampleProgress):
             TableRefused: another job writes the same tables.
             IsrwatchError: the topic is not the one that the query began to read.
         """
-        self._rounds.check_same()
-        watch, results, are_left = Stopwatch(), list[SampleResult](), True
-        while are_left:
-            some = self._rounds.run(rows, self._task())
+        watch, results = Stopwatch(), list[SampleResult]()
+        for _, some in self._rounds.of_batch(rows, self._task, self):
             watch.lap("shards")
             self._commit(some)
             watch.lap("commit")
             results += some
-            are_left = bool(self._rounds.leave(some, self)) or self._rounds.is_waiting
-        self._rounds.note(results)
-        self._offsets = {**self._offsets, **self._rounds.offsets(results)}
+        self.offsets = {**self.offsets, **self._rounds.offsets(results)}
         seconds = watch.seconds
         small = max((sum(each.small_seconds for each in one.tables.values()) for one in results), default=0.0)
         time.sleep(min(small * REST_PER_WORK, LONGEST_REST_SECONDS))
@@ -297,11 +263,10 @@ class SampleBatch(SampleProgress):
         return replace(applied, seconds=seconds, stages=self._workers.stages(applied.stages, watch.stages))
 
     def _task(self) -> SampleTask:
-        states = self._sources.states()
         return SampleTask(
-            **self._rounds.given((state.cluster_id, state.source) for state in states),
+            **self._rounds.given(self._states),
             tables=self._directory,
-            applied={source: self.at(source) for source in self.positions},
+            applied=self.applied,
             forgotten=frozenset(self._forgotten),
         )
 
@@ -324,9 +289,8 @@ class SampleBatch(SampleProgress):
             self._reconciled.put(meters)
         positions, log_ids = (merged(getattr(one, name) for one in results) for name in ("positions", "log_ids"))
         sources = [one.sources.rename_columns(_OF_SOURCE) for one in results]
-        self._sources.advance(sources, refused, positions, log_ids)
+        self.advance(sources, refused, positions, log_ids)
         self._forgotten -= {source for one in results for source in one.reading.consumed}
-        self._rounds.commit(results)
 
     def _commit_table(self, name: str, files: Sequence[Mapping[ClusterId, Adds]]) -> None:
         """Commit what shards have written for one table, in place of what their clusters had there."""

@@ -242,7 +242,7 @@ def test_a_writer_killed_at_any_step_leaves_a_version_whole_or_none(place: Place
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()[-2000:]
     path, versions = place / "partition_changes", 3 if point == "after" else 2
     log = ChangeLog(place)
-    assert (log.version, log.position("a")) == (versions, versions)
+    assert (log.version, log.at("a").position) == (versions, versions)
     assert actions_of(path, versions + 1) == []
     assert all(is_whole(path, version) for version in range(1, versions + 1))
     _, rows = changed()

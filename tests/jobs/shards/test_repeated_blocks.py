@@ -21,6 +21,7 @@ from streaming.changes.fold import UnchangedRun, fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.blocks import PartitionsObserved, cut_block
 from streaming.contracts.codec import decode, encode, envelope_of
+from streaming.contracts.identifiers import LogPosition
 from streaming.contracts.observations import Channel, Heartbeat, Observation, SnapshotEnd, SourceKind
 from streaming.delta.changes.log import changes_to_arrow
 from streaming.errors import InvalidObservation
@@ -48,11 +49,9 @@ class BlockJob:
         self.batches: list[DecodedBatch] = []
         self.applied: dict[str, int] = {}
 
-    def position(self, source: str) -> int:
-        return self.applied.get(source, -1)
-
     def apply(self, rows: pa.Table) -> None:
-        understood = decode_batch(rows, self, Channel.REPLICATION, self.repeats, self.read)
+        applied = {source: LogPosition(position, None) for source, position in self.applied.items()}
+        understood = decode_batch(rows, applied, Channel.REPLICATION, self.repeats, self.read)
         self.applied |= {} if self.read is None else understood.positions
         folded = fold(self.state, understood.observations)
         self.state.apply(folded.touched)

@@ -258,7 +258,7 @@ def test_sources_are_known_after_a_start_before_anything_comes(tmp_path: Path) -
     report(tmp_path, states, version)
     again = open_sharded(tmp_path, Executors()).batch
     assert again.sources()[0] == states
-    assert {source: at for source, at in again.positions.items() if at >= 0} == {
+    assert {source: at.position for source, at in again.applied.items() if at.position >= 0} == {
         cast("str", records[-1].source): records[-1].position for records in logs
     }
 
