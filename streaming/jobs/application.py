@@ -25,9 +25,9 @@ from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
 from streaming.delta.projections.rollback import roll_back
 from streaming.delta.store.exclusive import prove_exclusive
 from streaming.errors import ConfigurationError, IsrwatchError
-from streaming.jobs.driver.incidents import IncidentsBatch
-from streaming.jobs.driver.projection_thread import ProjectionThread
+from streaming.jobs.incidents import IncidentsBatch
 from streaming.jobs.metrics import PREFIX, JobMetrics, Reporter
+from streaming.jobs.projection_thread import ProjectionThread
 from streaming.jobs.queries import OpenedQuery, QueryDefinition
 from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.shards.deriving import FoldInDriver, FoldOnExecutors

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from streaming.contracts.state import SourceState
     from streaming.delta.quarantine import RefusedRecord
     from streaming.delta.store.place import Place
+    from streaming.jobs.projection_thread import ProjectionThread
     from streaming.settings import JobSettings
 
 SECONDS_TO_START: Final = 60.0
@@ -105,8 +106,8 @@ class BusProgress(Protocol):
 class Batch(Protocol):
     """Applies each micro-batch. The only writer of the query's tables."""
 
-    def apply(self, rows: Any) -> BatchResult:  # noqa: ANN401 - an Arrow table, or a frame of Spark
-        """Apply rows of the stream; a repeated batch changes nothing."""
+    def apply(self, rows: Any) -> BatchResult:  # noqa: ANN401 - Arrow tables, or a frame of Spark
+        """Apply rows of the stream, or versions of the change log; a repeated batch changes nothing."""
 
     def check_ours(self) -> None:
         """Raise ``TableRefused`` if a later writer has claimed the tables."""
@@ -119,24 +120,6 @@ class BatchListener(Protocol):
         """Count a batch; ``stages`` are the seconds of the stages before it was applied."""
 
 
-class BackgroundWriter(Protocol):
-    """A thread that writes derived tables behind the batches of a query."""
-
-    @property
-    def seconds(self) -> float:
-        """Duration of the last round."""
-
-    @property
-    def error(self) -> Exception | None:
-        """Error of the last round; None after a success. The thread retries, unless it was refused."""
-
-    def start(self) -> None:
-        """Start the thread."""
-
-    def stop(self) -> None:
-        """Run a last round, and join the thread."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedQuery:
     """The tables of a query, opened.
@@ -145,7 +128,7 @@ class OpenedQuery:
         batch: applies micro-batches.
         on_executors: ``batch`` takes frames of Spark, whose rows stay on executors; else the rows.
         progress: how far ``batch`` has applied the bus; None if the query reads no bus.
-        background: the writer that runs behind the batches, if any.
+        background: writes derived tables behind the batches, if there are any.
         notes: sentences for the user.
         after: the version of the change log that the tables have applied, if the query follows it.
     """
@@ -153,7 +136,7 @@ class OpenedQuery:
     batch: Batch
     on_executors: bool = False
     progress: BusProgress | None = None
-    background: BackgroundWriter | None = None
+    background: ProjectionThread | None = None
     notes: tuple[str, ...] = ()
     after: int = BEFORE_FIRST
 

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.errors import ConfigurationError, ConnectionRefused, NewerFormat, TableRefused
-from streaming.jobs.driver.following import ChangesRun
+from streaming.jobs.incidents import ChangesRun
 from streaming.jobs.queries import QueryRun
 from streaming.jobs.spark_errors import SparkEnded, sentence_of, spark_failure, trace_of
 

@@ -17,7 +17,7 @@ import pytest
 
 from streaming.contracts.observations import Observation
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES, TABLES
-from streaming.delta.changes.reader import rows_between
+from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log import durable, maintenance
 from streaming.delta.log.durable import ORDER, cut_unflushed, flush, flushed_version
 from streaming.delta.log.maintenance import RetentionPolicy
@@ -25,7 +25,7 @@ from streaming.delta.log.storage import open_table
 from streaming.delta.log.table_lock import sole_writer
 from streaming.delta.log.table_log import newest_version
 from streaming.errors import TableRefused, TableUnreadable
-from streaming.jobs.driver.incidents import IncidentsBatch
+from streaming.jobs.incidents import IncidentsBatch
 from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.shards.samples import SampleBatch
 from tests.end_to_end.stories import essence, expected_changes, long_story
@@ -107,7 +107,7 @@ class Job:
         """Derive the other tables."""
         self.batch.project()
         log = self.disk.tables / PARTITION_CHANGES.name
-        self.incidents.apply(rows_between(log, self.incidents.version, newest_version(log)))
+        self.incidents.apply(ChangeReader(log, self.incidents.version).poll())
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.long) for seed in (3, 4, 5))])
