@@ -141,6 +141,13 @@ def apply_changes(holder: StateHolder, rows: pa.Table, as_of: StateVersions | No
         apply(holder, fresh if as_of is None else _after(fresh, getattr(as_of, part)))
 
 
+def is_dropped(cluster: ClusterState, cluster_ids: pa.Array, is_deleted: pa.Array, changed_at: pa.Array) -> pa.Array:
+    """Return, per row, whether it is a tombstone that its cluster has dropped (``ClusterState.has_expired``)."""
+    until = pa.scalar(cluster.tombstones_until, pa.timestamp("us", tz="UTC"))
+    is_over = pc.and_(is_deleted, pc.less_equal(changed_at, until))
+    return pc.fill_null(pc.and_(is_over, pc.equal(cluster_ids, cluster.cluster_id)), fill_value=False)
+
+
 def _after(rows: pa.Table, version: int) -> pa.Table:
     is_after = pc.greater(rows["version"], version)
     return rows if pc.all(is_after).as_py() else rows.filter(is_after)

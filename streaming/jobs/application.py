@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -33,7 +32,7 @@ from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.shards.deriving import FoldInDriver, FoldOnExecutors
 from streaming.jobs.shards.samples import SampleBatch, SampleResult, SampleTask, apply_partitions
 from streaming.jobs.shards.workers import OnExecutors
-from streaming.jobs.streams import bus_options, bus_source
+from streaming.jobs.streams import bus_source
 from streaming.jobs.streams.kafka_source import kafka_stream
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.runtime.listening import listen_all
@@ -257,17 +256,13 @@ def _bus(
     if places.kafka is not None:
         starts = places.kafka.start(channel, lambda name: -1 if progress is None else progress.offset(name))
         return kafka_stream(spark, places.kafka.settings, channel, starts, settings.batch_bytes * factor)
-    options = {
-        bus_options.DIRECTORY: str(places.bus),
-        bus_options.CHANNEL: channel,
-        bus_options.MAX_BYTES: str(settings.batch_bytes * factor),
-        bus_options.STARTING_POSITIONS: json.dumps({} if progress is None else unapplied(channel, places, progress)),
-    }
+    begins = {} if progress is None else unapplied(channel, places, progress)
+    max_bytes = settings.batch_bytes * factor
     if is_replication:
-        options[bus_options.REPEATED] = str(_repeated_blocks(places))
-    else:  # it has a trigger interval
-        options[bus_options.WAIT_SECONDS] = "0"
-    return spark.readStream.format(bus_source.FORMAT).options(**options).load()
+        return bus_source.bus_stream(spark, places.bus, channel, begins, max_bytes, repeated=_repeated_blocks(places))
+    return bus_source.bus_stream(
+        spark, places.bus, channel, begins, max_bytes, wait_seconds=0.0
+    )  # it has a trigger interval
 
 
 def unapplied(channel: Channel, places: JobLocations, progress: BusProgress) -> dict[str, LogPosition]:

@@ -26,14 +26,8 @@ from streaming.delta.log.definitions import file_layout
 from streaming.delta.log.queries import ALL, where_in
 from streaming.delta.progress import ProgressTable
 from streaming.delta.projections.clusters_state import ClustersState, RecoveredState
-from streaming.delta.projections.rows import (
-    broker_rows,
-    cluster_rows,
-    newest_partitions,
-    states_after,
-    without_tombstones,
-)
-from streaming.delta.state import apply_changes, load_state
+from streaming.delta.projections.rows import broker_rows, cluster_rows, newest_partitions, states_after
+from streaming.delta.state import apply_changes, is_dropped, load_state
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -158,7 +152,8 @@ def _partitions(
         if not changed.num_rows and held.dropped.get(cluster_id) == (cluster.tombstones_until, names):
             continue
         before = read_files(directory / _PARTITIONS.name, _PARTITIONS, names)
-        rows = without_tombstones(newest_partitions(before, changed, held.version), [cluster])
+        rows = newest_partitions(before, changed, held.version)
+        rows = rows.filter(pc.invert(is_dropped(cluster, rows["cluster_id"], rows["is_deleted"], rows["changed_at"])))
         if changed.num_rows or rows.num_rows < before.num_rows:
             added = write_cluster(directory, _PARTITIONS, cluster_id, rows)
             names = frozenset(add["path"] for add in added)  # if they are committed; else the next round finds others

@@ -22,7 +22,7 @@ from streaming.delta.log.queries import last_of_each, numbered
 from streaming.delta.state import config_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from streaming.changes.advice.suspects import SuspectTally
     from streaming.changes.state import BrokerKey, ReplicationState
@@ -64,17 +64,6 @@ def newest_partitions(before: pa.Table, after: pa.Table, version: int) -> pa.Tab
     rows = pa.concat_tables([before.take(kept), after.take(last["row"])])
     place = rows.schema.get_field_index(_AS_OF)
     return rows.set_column(place, _SCHEMA.field(_AS_OF), pa.repeat(pa.scalar(version, pa.int64()), rows.num_rows))
-
-
-def without_tombstones(rows: pa.Table, clusters: Iterable[ClusterState]) -> pa.Table:
-    """Leave out the tombstones that their clusters have dropped (``ClusterState.has_expired``)."""
-    for cluster in clusters:
-        if cluster.tombstones_until is not None:
-            until = pa.scalar(cluster.tombstones_until, pa.timestamp("us", tz="UTC"))
-            gone = pc.and_(rows["is_deleted"], pc.less_equal(rows["changed_at"], until))
-            gone = pc.and_(gone, pc.equal(rows["cluster_id"], cluster.cluster_id))
-            rows = rows.filter(pc.invert(pc.fill_null(gone, fill_value=False)))
-    return rows
 
 
 # State as rows of ``broker_state`` and ``cluster_state``.
