@@ -260,9 +260,8 @@ def _bus(
     max_bytes = settings.batch_bytes * factor
     if is_replication:
         return bus_source.bus_stream(spark, places.bus, channel, begins, max_bytes, repeated=_repeated_blocks(places))
-    return bus_source.bus_stream(
-        spark, places.bus, channel, begins, max_bytes, wait_seconds=0.0
-    )  # it has a trigger interval
+    # With a trigger interval a batch need not wait for records.
+    return bus_source.bus_stream(spark, places.bus, channel, begins, max_bytes, wait_seconds=0.0)
 
 
 def unapplied(channel: Channel, places: JobLocations, progress: BusProgress) -> dict[str, LogPosition]:
