@@ -17,13 +17,13 @@ from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.jobs.queries import BatchResult
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
     from streaming.delta.store.place import Place
-    from streaming.jobs.queries import Batch, BatchListener
+    from streaming.jobs.queries import Batch
 
 VERSIONS_PER_BATCH: Final = 1000
 SECONDS_TO_CATCH_UP: Final = 10.0
@@ -59,13 +59,17 @@ class IncidentsBatch:
 
 
 class ChangesRun:
-    """Applies what is new in the change log, until it is stopped or fails.
-
-    Implements :class:`streaming.jobs.queries.Run`.
-    """
+    """Applies what is new in the change log, until it is stopped or fails."""
 
     def __init__(  # noqa: PLR0913 - what a run needs, once
-        self, name: str, path: Place, after: int, batch: Batch, applied: BatchListener, *, trigger_seconds: float
+        self,
+        name: str,
+        path: Place,
+        after: int,
+        batch: Batch,
+        applied: Callable[[str, BatchResult, Mapping[str, float]], None],
+        *,
+        trigger_seconds: float,
     ) -> None:
         """Start.
 
@@ -74,7 +78,7 @@ class ChangesRun:
             path: of ``partition_changes``, which need not exist yet.
             after: the version that was applied last.
             batch: applies whole versions, in order.
-            applied: called after every batch.
+            applied: called after every batch as by :class:`streaming.jobs.queries.QueryRun`.
             trigger_seconds: pause between two looks.
         """
         self._name, self._batch, self._applied = name, batch, applied

@@ -113,13 +113,6 @@ class Batch(Protocol):
         """Raise ``TableRefused`` if a later writer has claimed the tables."""
 
 
-class BatchListener(Protocol):
-    """Called after every batch."""
-
-    def __call__(self, query: str, applied: BatchResult, stages: Mapping[str, float]) -> None:
-        """Count a batch; ``stages`` are the seconds of the stages before it was applied."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedQuery:
     """The tables of a query, opened.
@@ -159,19 +152,6 @@ class QueryDefinition:
     channel: Channel | None = None
 
 
-class Run(Protocol):
-    """One run of a query: in Spark, or in a thread of the driver."""
-
-    def failure(self) -> Exception | None:
-        """Return why the query does not run; None while it does."""
-
-    def new_report(self) -> StreamingQueryProgress | None:
-        """Return Spark's report of the newest batch, once; None while nothing is new."""
-
-    def stop(self) -> None:
-        """Stop after the batch."""
-
-
 class QueryRun:
     """One run of a query. A run that has ended is replaced, never restarted."""
 
@@ -180,7 +160,7 @@ class QueryRun:
         name: str,
         rows: DataFrame,
         batch: Batch,
-        applied: BatchListener,
+        applied: Callable[[str, BatchResult, Mapping[str, float]], None],
         *,
         on_executors: bool,
         checkpoint: Path,
@@ -195,7 +175,7 @@ class QueryRun:
             name: of the query, of its scheduler pool, and of its folder in the checkpoint.
             rows: the stream.
             batch: applies its micro-batches.
-            applied: called after every batch.
+            applied: called after every batch with the query, the result, and the seconds of earlier stages.
             on_executors: the batch takes frames, else rows.
             checkpoint: the folder of all checkpoints. An earlier one of this query is deleted: only the tables say
                 where reading starts.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
     from streaming.contracts.identifiers import LogPosition
-    from streaming.jobs.queries import BatchListener, BatchResult, JobBus, JobLocations, QueryDefinition, Run
+    from streaming.jobs.queries import BatchResult, JobBus, JobLocations, QueryDefinition
     from streaming.settings import JobSettings
 
 FIRST_PAUSE_SECONDS: Final = 1.0
@@ -70,8 +70,8 @@ class SupervisedQuery:
         self.restarts = 0
         self.last_error: str | None = None
         self.is_lost = self.is_superseded = False
-        self.applied: BatchListener = _ignore
-        self._run: Run | None = None
+        self.applied: Callable[[str, BatchResult, Mapping[str, float]], None] = lambda *_: None
+        self._run: QueryRun | ChangesRun | None = None
         self._began = self._again_at = 0.0
         self._pause = FIRST_PAUSE_SECONDS
         self._is_recovering = False
@@ -130,7 +130,7 @@ class SupervisedQuery:
         if self.background is not None:
             self.background.start()
 
-    def _new_run(self, spark: SparkSession) -> Run:
+    def _new_run(self, spark: SparkSession) -> QueryRun | ChangesRun:
         pause = self.definition.trigger_seconds(self._settings)
         if self.definition.stream is None:
             path = self._places.tables / PARTITION_CHANGES.name
@@ -226,7 +226,3 @@ class SupervisedQuery:
         finally:
             if self.background is not None:
                 self.background.stop()
-
-
-def _ignore(query: str, applied: BatchResult, stages: Mapping[str, float]) -> None:
-    """Do nothing."""

@@ -51,10 +51,10 @@ import pyarrow.compute as pc
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.log.cluster_files import of_clusters
 from streaming.delta.log.definitions import arrow_schema, check_layout
-from streaming.delta.log.storage import open_table, read_versions
+from streaming.delta.log.storage import in_schema, open_table, read_versions
 from streaming.delta.log.table_log import BEFORE_FIRST, actions_of, files_added, has_entry, has_moved, identity_of
 from streaming.delta.store.place import Url
-from streaming.errors import IsrwatchError, TableUnreadable
+from streaming.errors import IsrwatchError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -181,23 +181,10 @@ class ChangeReader:
         return newest, _files_with(table, self.version, newest, self._clusters)
 
     def _rows_of(self, file: str, date: str, upto: int) -> pa.Table:
-        try:
-            rows = read_versions(self.path, file, self.version, upto, self._columns)
-            if self._clusters is not None:  # file by file: the rows of all clusters may not fit into memory
-                rows = of_clusters(rows, self._clusters)
-        except FileNotFoundError:
-            raise TableUnreadable(
-                f"cannot read the table {self.path}: its data file {file} is missing; bring back the whole folder of "
-                "the tables from one copy"
-            ) from None
-        # Spark writes the partition's value into the file, too.
-        if "date" in self._schema.names and "date" not in rows.column_names:
-            constant = pa.scalar(date).cast(SCHEMA.field("date").type)
-            rows = rows.append_column("date", pa.repeat(constant, rows.num_rows))
-        if not _has_every_field(rows.schema, self._schema):
-            # Files from before a column or a field of a struct was added lack it: null.
-            rows = pa.concat_tables([self._schema.empty_table(), rows], promote_options="permissive")
-        return rows.select(self._schema.names).cast(self._schema)
+        rows = read_versions(self.path, file, self.version, upto, self._columns)
+        if self._clusters is not None:  # file by file: the rows of all clusters may not fit into memory
+            rows = of_clusters(rows, self._clusters)
+        return in_schema(rows, self._schema, {"date": date})
 
 
 def _part_of_schema(columns: Sequence[str]) -> pa.Schema:
@@ -211,17 +198,6 @@ def _part_of_schema(columns: Sequence[str]) -> pa.Schema:
         field.with_type(pa.struct([each for each in field.type if each.name in chosen])) if chosen else field
         for field, chosen in parts
     ])  # fmt: skip
-
-
-def _has_every_field(schema: pa.Schema, expected: pa.Schema) -> bool:
-    return all(
-        field.name in schema.names and _field_names(schema.field(field.name).type) == _field_names(field.type)
-        for field in expected
-    )
-
-
-def _field_names(kind: pa.DataType) -> set[str]:
-    return {field.name for field in kind} if pa.types.is_struct(kind) else set()
 
 
 def _in_order(rows: pa.Table) -> pa.Table:

@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from streaming.contracts.identifiers import ClusterId
 from streaming.delta.log.commit import written
 from streaming.delta.log.definitions import arrow_schema, file_layout
-from streaming.delta.log.storage import read_file
-from streaming.errors import TableUnreadable
+from streaming.delta.log.storage import in_schema, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -48,16 +47,8 @@ def read_files(path: Place, definition: Table, files: Iterable[str]) -> pa.Table
         TableUnreadable: one is damaged or missing.
     """
     schema = arrow_schema(definition)
-    parts = [schema.empty_table()]
-    for name in files:
-        try:
-            parts.append(read_file(path, name))
-        except FileNotFoundError:
-            raise TableUnreadable(
-                f"cannot read the table {path}: its data file {name} is missing; bring back the whole folder of the "
-                "tables from one copy"
-            ) from None
-    return pa.concat_tables(parts, promote_options="permissive").select(schema.names).cast(schema)
+    rows = (in_schema(read_file(path, name), schema, {}) for name in files)
+    return pa.concat_tables([schema.empty_table(), *rows])
 
 
 def files_by_cluster(writer: Writer) -> dict[ClusterId, list[str]]:

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from streaming.delta.log.durable import flushed_version
-from streaming.delta.log.storage import data_files, delete_files, read_file
+from streaming.delta.log.storage import data_files, delete_files, in_schema, read_file
 from streaming.delta.log.table_lock import writing
 from streaming.delta.log.table_log import committed_after, delete_log_before, files_in_log
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from streaming.delta.log.writer import Writer
-    from streaming.delta.store.place import Place
 
 COMMITS_BETWEEN_ROUNDS: Final = 50
 ROUNDS_BETWEEN_LARGE: Final = 20
@@ -177,7 +176,12 @@ def compact(writer: Writer, target: int) -> None:
     if not bins:
         return
     schema = pa.schema(table.schema().to_arrow())
-    merged = (_rows_of(writer.path, files, schema) for files in bins)
+    merged = (
+        pa.concat_tables(
+            in_schema(read_file(writer.path, file["path"]), schema, {_PARTITION: _day(file)}) for file in files
+        )
+        for files in bins
+    )
     writer.exchange(merged, [file["path"] for files in bins for file in files], is_new_data=False)
 
 
@@ -206,15 +210,3 @@ def _merged_bytes(file: dict[str, Any]) -> int:
 
 def _day(file: dict[str, Any]) -> str:
     return str(file[f"partition.{_PARTITION}"])
-
-
-def _rows_of(path: Place, files: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    """Return the rows of files of one day; columns that were added later are null."""
-    day = pa.scalar(_day(files[0])).cast(schema.field(_PARTITION).type)
-    parts = [schema.empty_table()]
-    for file in files:
-        rows = read_file(path, file["path"])
-        if _PARTITION not in rows.column_names:  # Spark writes the partition's value into the file, too
-            rows = rows.append_column(_PARTITION, pa.repeat(day, rows.num_rows))
-        parts.append(rows)
-    return pa.concat_tables(parts, promote_options="permissive").select(schema.names).cast(schema)

@@ -25,7 +25,7 @@ from streaming.delta.store.place import options_of
 from streaming.errors import ConfigurationError, TableUnreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streaming.delta.store.place import Place
 
@@ -109,8 +109,7 @@ def read_file(path: Place, file: str, columns: Sequence[str] | None = None) -> p
     """Read one data file of a table, by its name in the log; only some columns, if they are given.
 
     Raises:
-        FileNotFoundError: it was deleted.
-        TableUnreadable: it is damaged.
+        TableUnreadable: it is damaged or missing.
     """
     with reading(str(path)):
         return _parquet(path, file).read(None if columns is None else list(columns))
@@ -123,8 +122,7 @@ def read_versions(path: Place, file: str, after: int, upto: int, columns: Sequen
     it twenty times as large.
 
     Raises:
-        FileNotFoundError: it was deleted.
-        TableUnreadable: it is damaged.
+        TableUnreadable: it is damaged or missing.
     """
     with reading(str(path)), _parquet(path, file) as parquet:
         pieces = [_of_versions(piece, after, upto) for piece in parquet.iter_batches(_ROWS_AT_ONCE, columns=columns)]
@@ -140,7 +138,34 @@ def _of_versions(rows: pa.RecordBatch, after: int, upto: int) -> pa.RecordBatch:
 
 def _parquet(path: Place, file: str) -> pq.ParquetFile:
     place = file_place(path, file)
-    return pq.ParquetFile(str(place) if isinstance(place, Path) else pa.BufferReader(get(place)))
+    try:
+        return pq.ParquetFile(str(place) if isinstance(place, Path) else pa.BufferReader(get(place)))
+    except FileNotFoundError:
+        raise TableUnreadable(
+            f"cannot read the table {path}: its data file {file} is missing; bring back the whole folder of the tables "
+            "from one copy"
+        ) from None
+
+
+def in_schema(rows: pa.Table, schema: pa.Schema, partition: Mapping[str, str]) -> pa.Table:
+    """Return rows of a data file in the schema of its table, or a part of it.
+
+    Args:
+        rows: of the file.
+        schema: columns and fields of structs that were added later are null.
+        partition: values of columns that only a file that Spark has written has.
+    """
+    for name, value in partition.items():
+        if name in schema.names and name not in rows.column_names:
+            rows = rows.append_column(name, pa.repeat(pa.scalar(value).cast(schema.field(name).type), rows.num_rows))
+    if not all(field.name in rows.column_names and _has_fields(rows.schema, field) for field in schema):
+        rows = pa.concat_tables([schema.empty_table(), rows], promote_options="permissive")
+    return rows.select(schema.names).cast(schema)
+
+
+def _has_fields(schema: pa.Schema, expected: pa.Field) -> bool:
+    kind = schema.field(expected.name).type
+    return not pa.types.is_struct(kind) or {each.name for each in kind} == {each.name for each in expected.type}
 
 
 def file_place(path: Place, file: str) -> Place:
