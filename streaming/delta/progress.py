@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.state import SourceLag, SourceState
 from streaming.contracts.tables import PARTITION_CHANGES, SOURCE_PROGRESS
+from streaming.delta.log.commit import NO_LOG_IDS
 from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
-from streaming.delta.log.positions import NO_LOG_IDS
 from streaming.delta.log.queries import select
 from streaming.delta.log.writer import Writer
 from streaming.delta.state import as_of_version, states_of

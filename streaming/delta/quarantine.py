@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.contracts.tables import QUARANTINE
+from streaming.delta.log.commit import applied_position, moved
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
-from streaming.delta.log.positions import applied_position, moved
 from streaming.delta.log.queries import plain, query
 from streaming.delta.log.writer import APPEND, OVERWRITE, Writer
 from streaming.errors import TableRefused

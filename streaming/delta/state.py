@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from streaming.contracts.columns import Table
     from streaming.contracts.identifiers import BrokerId, ClusterId
-    from streaming.delta.log.positions import StoresTransactions
+    from streaming.delta.log.commit import StoresTransactions
     from streaming.delta.store.place import Place
 
 # With fewer rows, choosing the newest costs more than reading them all.

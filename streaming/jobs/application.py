@@ -22,7 +22,7 @@ from streaming.delta.log.durable import cut_unflushed, flush
 from streaming.delta.log.storage import make_folder
 from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
 from streaming.delta.projections.rollback import roll_back
-from streaming.delta.store.exclusive import prove_exclusive
+from streaming.delta.store.objects import prove_exclusive
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.incidents import IncidentsBatch
 from streaming.jobs.metrics import PREFIX, JobMetrics, Reporter

@@ -21,7 +21,7 @@ from streaming.bus.directory import DirectoryReader
 from streaming.bus.frames import encode_frame
 from streaming.bus.log import WritableLog
 from streaming.contracts.observations import Channel, Heartbeat
-from streaming.delta.log.positions import applied_position
+from streaming.delta.log.commit import applied_position
 from streaming.delta.log.queries import plain, query
 from streaming.delta.log.storage import open_table
 from tests.benchmarks._cluster import SOURCE, Cluster, open_log

@@ -214,7 +214,7 @@ def applied(batches: Iterable[Sequence[Observation]], *, quick: bool = True) -> 
         rows = pa.Table.from_pylist([
             {"source": it.source, "position": n, "payload": encode(it), "damage": None} for n, it in enumerate(batch)
         ], schema=SCHEMA)  # fmt: skip
-        understood = decode_batch(rows, {}, Channel.REPLICATION, repeats)
+        understood = decode_batch(rows, {}, repeats)
         assert understood.refused == ()
         folded = without_expired(state, fold(state, understood.observations))
         state.apply(folded.touched)

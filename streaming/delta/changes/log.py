@@ -1,7 +1,7 @@
 """The writer of ``partition_changes``: one commit per batch, exactly at version N + 1.
 
 A commit contains, atomically, the changes, the last bus position of every source, and the writer's generation; the
-loser of a race stops (see ``writer``). Positions say what was applied (see ``positions``).
+loser of a race stops (see ``writer``). Positions say what was applied (see ``log.commit``).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from streaming.contracts.columns import COMMIT_ORDER, OCCURRENCE, PARTITION_IDEN
 from streaming.contracts.identifiers import LogPosition
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.history import expire_changes
+from streaming.delta.log.commit import NO_LOG_IDS, applied_position, moved
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.maintenance import KEEP_ALL, AppendMaintenance, RetentionPolicy
-from streaming.delta.log.positions import NO_LOG_IDS, applied_position, moved
 from streaming.delta.log.writer import Writer
 from streaming.delta.state import CONFIG_COLUMNS, config_columns, states_to_arrow
 

@@ -23,8 +23,8 @@ from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.log import ChangeLog, changes_to_arrow
 from streaming.delta.changes.reader import SECONDS_BETWEEN_HEARTBEATS, ChangeReader, ChangesRestarted
 from streaming.delta.incidents.table import IncidentsTable
+from streaming.delta.log.commit import NO_LOG_IDS
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
-from streaming.delta.log.positions import NO_LOG_IDS
 from streaming.delta.projections.of_clusters import recovered_sources
 from streaming.delta.projections.tables import DerivedTables
 from streaming.delta.quarantine import Quarantine

@@ -18,7 +18,7 @@ from streaming.changes.state import ListedPartitions
 from streaming.contracts.blocks import PartitionsBlock, PartitionsObserved, cut_block
 from streaming.contracts.codec import decode, encode
 from streaming.contracts.identifiers import NOWHERE
-from streaming.contracts.observations import Observation, PartitionObserved, SnapshotEnd, TopicRemoved
+from streaming.contracts.observations import Channel, Observation, PartitionObserved, SnapshotEnd, TopicRemoved
 from streaming.contracts.words import utc_text
 from streaming.delta.quarantine import RefusedRecord
 from streaming.errors import InvalidObservation
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from streaming.changes.state import ReplicationState, TopicKey
     from streaming.contracts.identifiers import ClusterId, LogPosition
-    from streaming.contracts.observations import Channel, SourceKind
+    from streaming.contracts.observations import SourceKind
 
 ReadLog = Callable[[str, int, int, int | None], Iterator[BusFrame | DamagedRange]]
 """Reads the log of a source on the bus between two positions; its segments must have the log id, if one is given."""
@@ -78,7 +78,6 @@ class DecodedBatch:
 def decode_batch(
     rows: pa.Table,
     applied: Mapping[str, LogPosition],
-    channel: Channel,
     repeated: RepeatedBlocks | None = None,
     read: ReadLog | None = None,
 ) -> DecodedBatch:
@@ -87,7 +86,6 @@ def decode_batch(
     Args:
         rows: as in ``bus_source.SCHEMA``.
         applied: where the last applied record of each source is.
-        channel: where they were read; an observation of another channel is refused.
         repeated: blocks that repeat the state, which become an ``UnchangedRun``; None to decode everything.
         read: reads blocks that a worker left out but that must be decoded.
 
@@ -95,7 +93,7 @@ def decode_batch(
         NewerFormat: a newer program wrote one of the rows.
     """
     fresh = fresh_rows(rows, applied)
-    pass_over = partial(_BatchReading, channel, repeated, _UnappliedBlocks(applied, read))
+    pass_over = partial(_BatchReading, applied, repeated, read)
     reading = pass_over(set()).read(fresh)
     # A block was skipped because it repeats the state, but another row of the batch may change the same topic. Their
     # order matters, so both must be decoded. Each pass decodes more rows than the one before, so this ends.
@@ -174,33 +172,17 @@ def _logs(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         yield source, log if is_sorted is not False else log.sort_by("position")
 
 
-@dataclass(frozen=True, slots=True)
-class _UnappliedBlocks:
-    """Reads blocks that a worker left out."""
-
-    applied: Mapping[str, LogPosition]
-    read: ReadLog | None
-
-    def rows(self, source: str, left_out: LeftOutBlocks, log_id: int | None) -> Iterator[tuple[int, bytes, str | None]]:
-        """Yield the rows of blocks that were not applied yet."""
-        if self.read is None:
-            raise AssertionError(f"blocks of {source} were left out, and nothing can read them")
-        for item in self.read(source, left_out.start, left_out.end, log_id):
-            if item.position > self.applied.get(source, NOWHERE).position:
-                yield item[0], item[1], item.reason if isinstance(item, DamagedRange) else None
-
-    def has_all_of(self, source: str, left_out: LeftOutBlocks) -> bool:
-        """Return whether none of them was applied yet: a repeated batch may be cut differently."""
-        return left_out.start > self.applied.get(source, NOWHERE).position
-
-
 class _BatchReading:
     """One pass over the rows of a batch."""
 
     def __init__(
-        self, channel: Channel, repeated: RepeatedBlocks | None, unapplied: _UnappliedBlocks, doubtful: set[bytes]
+        self,
+        applied: Mapping[str, LogPosition],
+        repeated: RepeatedBlocks | None,
+        read: ReadLog | None,
+        doubtful: set[bytes],
     ) -> None:
-        self._channel, self._repeated, self._unapplied = channel, repeated, unapplied
+        self._applied, self._repeated, self._reread = applied, repeated, read
         self._certain: Container[bytes] = frozenset() if repeated is None else repeated.but(doubtful)
         self.doubtful = doubtful
         self.observed: list[tuple[str, int, Observation]] = []
@@ -237,11 +219,22 @@ class _BatchReading:
             if row is not None:
                 yield row
             else:
-                yield from self._unapplied.rows(source, some, log_id)
+                yield from self._unapplied(source, some, log_id)
+
+    def _unapplied(
+        self, source: str, left_out: LeftOutBlocks, log_id: int | None
+    ) -> Iterator[tuple[int, bytes, str | None]]:
+        """Yield the rows of blocks that a worker left out and that were not applied yet."""
+        if self._reread is None:
+            raise AssertionError(f"blocks of {source} were left out, and nothing can read them")
+        for item in self._reread(source, left_out.start, left_out.end, log_id):
+            if item.position > self._applied.get(source, NOWHERE).position:
+                yield item[0], item[1], item.reason if isinstance(item, DamagedRange) else None
 
     def _as_left_out(self, source: str, some: LeftOutBlocks) -> tuple[int, bytes, str | None] | RepeatedRun | None:
         """Return the run or the end of a report that a worker left out; None if it must be read from the bus."""
-        if self._repeated is None or not self._unapplied.has_all_of(source, some):
+        was_cut = some.start <= self._applied.get(source, NOWHERE).position  # a batch is repeated with other boundaries
+        if self._repeated is None or was_cut:
             return None
         end = self._repeated.end_left_out(some)
         if end is not None:
@@ -261,7 +254,7 @@ class _BatchReading:
 
     def _decode(self, source: str, position: int, payload: bytes, damage: str | None) -> None:
         try:
-            observed = decode_row(payload, damage, self._channel)
+            observed = decode_row(payload, damage, Channel.REPLICATION)
         except InvalidObservation as reason:
             self.refused.append(RefusedRecord(source=source, position=position, reason=str(reason), raw=payload))
             return

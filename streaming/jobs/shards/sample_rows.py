@@ -30,7 +30,7 @@ from streaming.contracts.samples import (
 )
 from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved, TopicSettingsObserved
 from streaming.contracts.state import SourceState
-from streaming.delta.log.positions import NO_LOG_IDS
+from streaming.delta.log.commit import NO_LOG_IDS
 from streaming.delta.progress import ProgressTable
 from streaming.delta.quarantine import RefusedRecord
 from streaming.errors import InvalidObservation

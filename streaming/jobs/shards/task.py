@@ -32,7 +32,7 @@ from streaming.changes.state import Change
 from streaming.changes.tombstones import without_expired
 from streaming.contracts.blocks import PartitionsBlock
 from streaming.contracts.events import Subject
-from streaming.contracts.observations import CauseRevised, Channel, ConfigObserved, PartitionObserved, TopicRemoved
+from streaming.contracts.observations import CauseRevised, ConfigObserved, PartitionObserved, TopicRemoved
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.log import changes_to_arrow, in_commit
 from streaming.delta.incidents.table import IncidentRows
@@ -170,7 +170,7 @@ class Shard(Keeper[ShardTask]):
 
     def fold(self, rows: pa.Table, task: ShardTask, watch: Stopwatch) -> Folded:
         """Fold one batch of rows, as in ``bus_source.SCHEMA``; :meth:`write` applies what changes."""
-        decoded = decode_batch(rows, task.applied, Channel.REPLICATION, self._repeated, self._read)
+        decoded = decode_batch(rows, task.applied, self._repeated, self._read)
         watch.lap("decode")
         self.prepare(task, {observed.cluster_id for observed in decoded.observations})
         state = self.held.state

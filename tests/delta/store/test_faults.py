@@ -17,7 +17,7 @@ from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log import writer
 from streaming.delta.log.queries import read_all
 from streaming.delta.log.storage import table_at
-from streaming.delta.store.exclusive import prove_exclusive
+from streaming.delta.store.objects import prove_exclusive
 from streaming.delta.store.place import Url, place_of
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.application import recover

@@ -29,8 +29,7 @@ from streaming.delta.changes.reader import rows_between
 from streaming.delta.log.queries import open_ours, read_all
 from streaming.delta.log.storage import table_at
 from streaming.delta.log.table_log import actions_of, is_whole
-from streaming.delta.store.exclusive import prove_exclusive
-from streaming.delta.store.objects import create, delete, get, head, names_below, put
+from streaming.delta.store.objects import create, delete, get, head, names_below, prove_exclusive, put
 from streaming.delta.store.place import Place, Url, place_of
 from streaming.errors import TableRefused
 from tests.delta.test_change_log import changed

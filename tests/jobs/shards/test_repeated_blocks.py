@@ -51,7 +51,7 @@ class BlockJob:
 
     def apply(self, rows: pa.Table) -> None:
         applied = {source: LogPosition(position, None) for source, position in self.applied.items()}
-        understood = decode_batch(rows, applied, Channel.REPLICATION, self.repeats, self.read)
+        understood = decode_batch(rows, applied, self.repeats, self.read)
         self.applied |= {} if self.read is None else understood.positions
         folded = fold(self.state, understood.observations)
         self.state.apply(folded.touched)
