@@ -30,8 +30,7 @@ from streaming.jobs.application import QUERIES
 from streaming.jobs.queries import JobLocations, QueryRun
 from streaming.jobs.session import build_session
 from streaming.jobs.shards import samples
-from streaming.jobs.shards.sample_rows import read_samples
-from streaming.jobs.shards.samples import SampleBatch
+from streaming.jobs.shards.samples import SampleBatch, read_samples
 from streaming.jobs.streams import bus_source
 from streaming.jobs.streams.bus_source import arrow_batches
 from streaming.settings import JobSettings

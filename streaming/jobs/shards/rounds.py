@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from streaming.bus.kafka.reader import KafkaReader
     from streaming.contracts.observations import Channel
     from streaming.jobs.queries import BusProgress
-    from streaming.jobs.shards.kafka_rows import LogRun
-    from streaming.jobs.shards.reading import Task, TaskResult
+    from streaming.jobs.shards.reading import LogRun, Task, TaskResult
     from streaming.jobs.shards.workers import Workers
 
 

@@ -22,7 +22,7 @@ from streaming.contracts.observations import Channel, Observation
 from streaming.delta.changes.log import ChangeLog
 from streaming.errors import IsrwatchError
 from streaming.jobs.shards.batch import ReplicationBatch
-from streaming.jobs.shards.kafka_rows import FOREIGN
+from streaming.jobs.shards.reading import FOREIGN
 from streaming.jobs.shards.samples import SampleBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.settings import KafkaBusSettings

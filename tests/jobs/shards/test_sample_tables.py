@@ -22,8 +22,7 @@ from streaming.delta.samples.isr_reconciliation import ReconciliationTable
 from streaming.delta.store.place import Place
 from streaming.errors import IsrwatchError, TableUnreadable
 from streaming.jobs.shards import samples
-from streaming.jobs.shards.sample_rows import LONGEST_REST_SECONDS, REST_PER_WORK, SampleProgress
-from streaming.jobs.shards.samples import SampleBatch
+from streaming.jobs.shards.samples import LONGEST_REST_SECONDS, REST_PER_WORK, SampleBatch, SampleProgress
 from streaming.jobs.streams.bus_source import SCHEMA
 from tests.plugins.batches import store_progress
 from tests.plugins.pipeline import rows_of
