@@ -29,8 +29,8 @@ from streaming.jobs.metrics import PREFIX, JobMetrics, Reporter
 from streaming.jobs.projection_thread import ProjectionThread
 from streaming.jobs.queries import OpenedQuery, QueryDefinition
 from streaming.jobs.shards.batch import ReplicationBatch
-from streaming.jobs.shards.deriving import FoldInDriver, FoldOnExecutors
 from streaming.jobs.shards.samples import SampleBatch, SampleResult, SampleTask, apply_partitions
+from streaming.jobs.shards.task import FoldInDriver, FoldOnExecutors
 from streaming.jobs.shards.workers import OnExecutors
 from streaming.jobs.streams import bus_source
 from streaming.jobs.streams.kafka_source import kafka_stream
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from streaming.delta.store.place import Place
     from streaming.jobs.queries import BusProgress, JobLocations
-    from streaming.jobs.shards.deriving import FoldWorkers
+    from streaming.jobs.shards.task import FoldWorkers
     from streaming.settings import JobSettings
 
 SECONDS_BETWEEN_CHECKS: Final = 0.2

@@ -25,7 +25,7 @@ from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.contracts.observations import Channel
 from streaming.jobs.shards import workers
 from streaming.jobs.shards.batch import ReplicationBatch
-from streaming.jobs.shards.deriving import FoldOnExecutors
+from streaming.jobs.shards.task import FoldOnExecutors
 from streaming.runtime.memory import return_freed_memory
 from streaming.settings import KafkaBusSettings
 from tests.benchmarks._cluster import CLUSTER, CLUSTER_ID, SOURCE, Cluster

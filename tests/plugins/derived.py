@@ -15,8 +15,7 @@ from streaming.delta.projections.of_clusters import derived, recovered
 from streaming.delta.projections.tables import DerivedTables
 from streaming.delta.samples.newest import Newest
 from streaming.jobs.shards.batch import ReplicationBatch
-from streaming.jobs.shards.deriving import FoldInDriver
-from streaming.jobs.shards.task import Shard
+from streaming.jobs.shards.task import FoldInDriver, Shard
 
 
 class Projections:

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from streaming.jobs.shards import samples, task
 from streaming.jobs.shards import workers as on_spark
 from streaming.jobs.shards.batch import ReplicationBatch
-from streaming.jobs.shards.deriving import FoldOnExecutors
 from streaming.jobs.shards.samples import SampleBatch
+from streaming.jobs.shards.task import FoldOnExecutors
 
 if TYPE_CHECKING:
     from streaming.bus.kafka.reader import KafkaReader

@@ -30,9 +30,8 @@ from streaming.delta.projections.tables import DerivedTables
 from streaming.delta.quarantine import Quarantine
 from streaming.errors import TableRefused
 from streaming.jobs.queries import BatchResult, Stopwatch, summed
-from streaming.jobs.shards.deriving import FoldInDriver
 from streaming.jobs.shards.rounds import Rounds, merged
-from streaming.jobs.shards.task import OpenIncidents, ShardResult, ShardTask
+from streaming.jobs.shards.task import FoldInDriver, OpenIncidents, ShardResult, ShardTask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from streaming.contracts.state import SourceState
     from streaming.delta.projections.of_clusters import Derived, DerivedBefore
     from streaming.delta.store.place import Place
-    from streaming.jobs.shards.deriving import FoldWorkers
+    from streaming.jobs.shards.task import FoldWorkers
 
 SECONDS_WHILE_DEGRADED: Final = 5.0
 _VERSIONS_AT_ONCE: Final = 10

@@ -27,7 +27,6 @@ from streaming.jobs.streams.left_out_blocks import (
     DigestPublisher,
     LeftOutBlocks,
     RepeatedRun,
-    cut_end,
     digest_of,
     new_run,
     run_with,
@@ -41,8 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streaming.changes.state import ReplicationState, TopicKey
-    from streaming.contracts.identifiers import ClusterId, LogPosition
-    from streaming.contracts.observations import SourceKind
+    from streaming.contracts.identifiers import LogPosition
 
 ReadLog = Callable[[str, int, int, int | None], Iterator[BusFrame | DamagedRange]]
 """Reads the log of a source on the bus between two positions; its segments must have the log id, if one is given."""
@@ -215,9 +213,9 @@ class _BatchReading:
                 yield position, payload, damage
                 continue
             some = LeftOutBlocks(position, payload, **blocks)
-            row = self._as_left_out(source, some)
-            if row is not None:
-                yield row
+            run = self._as_left_out(source, some)
+            if run is not None:
+                yield run
             else:
                 yield from self._unapplied(source, some, log_id)
 
@@ -231,14 +229,11 @@ class _BatchReading:
             if item.position > self._applied.get(source, NOWHERE).position:
                 yield item[0], item[1], item.reason if isinstance(item, DamagedRange) else None
 
-    def _as_left_out(self, source: str, some: LeftOutBlocks) -> tuple[int, bytes, str | None] | RepeatedRun | None:
-        """Return the run or the end of a report that a worker left out; None if it must be read from the bus."""
+    def _as_left_out(self, source: str, some: LeftOutBlocks) -> RepeatedRun | None:
+        """Return the run that a worker left out; None if it must be read from the bus."""
         was_cut = some.start <= self._applied.get(source, NOWHERE).position  # a batch is repeated with other boundaries
         if self._repeated is None or was_cut:
             return None
-        end = self._repeated.end_left_out(some)
-        if end is not None:
-            return some.position, end, None
         run = self._repeated.run_left_out(some, self._certain)
         return None if run is None or is_ahead(run.envelope, now()) else run
 
@@ -262,8 +257,6 @@ class _BatchReading:
         if self._repeated is None:
             return
         self.doubtful |= self._repeated.at_risk(observed)
-        if isinstance(observed, SnapshotEnd):
-            self._repeated.listed(observed, payload)
         if isinstance(observed, PartitionsObserved) and (block := with_digest(observed, payload)) is not None:
             self.blocks.append(block)
 
@@ -328,7 +321,6 @@ class RepeatedBlocks:
         """Begin without any; ``published`` is the file of digests for workers, None if they must read all blocks."""
         self._repeated: set[bytes] = set()
         self._topics: defaultdict[TopicKey, _Topic] = defaultdict(_Topic)
-        self._lists: dict[tuple[ClusterId, SourceKind], tuple[bytes, bytes]] = {}
         self._is_published = True
         self._publisher = DigestPublisher(published)
         self._publisher.withdraw()
@@ -350,20 +342,6 @@ class RepeatedBlocks:
         run.extend(digests)
         return run
 
-    def end_left_out(self, left_out: LeftOutBlocks) -> bytes | None:
-        """Return the end of a report whose lists a worker left out; None if it must be read, or is something else."""
-        digests = self._publisher.digests_of(left_out)
-        lists = [lists for digest, lists in self._lists.values() if digests == [digest]]
-        return left_out.payload + lists[0] if lists else None
-
-    def listed(self, observed: SnapshotEnd, payload: bytes) -> None:
-        """Remember the lists at the end of a report: the next one most likely has the same."""
-        end = cut_end(payload)
-        before = self._lists.get((observed.cluster_id, observed.authority))
-        if end is not None and (before is None or before[1] != end.lists):
-            self._lists[observed.cluster_id, observed.authority] = end.digest, end.lists
-            self._is_published = False
-
     def learn(self, decoded: Iterable[DecodedBlock], touched: ReplicationState, state: ReplicationState) -> None:
         """Forget the blocks of topics that changed, and remember decoded ones that describe the present state."""
         for key in touched.topics:
@@ -374,8 +352,7 @@ class RepeatedBlocks:
                 self._remember(block)
                 self._is_published = False
         if not self._is_published:
-            digests = (*self._repeated, *(digest for digest, _ in self._lists.values()))
-            self._is_published = self._publisher.publish(digests)
+            self._is_published = self._publisher.publish(self._repeated)
 
     def _remember(self, block: DecodedBlock) -> None:
         observed = block.observed
