@@ -158,7 +158,7 @@ class Shard(Keeper[ShardTask]):
         """
         super().__init__()
         self.held, self.refused = ClustersState(version=task.base), Counter[str]()
-        self._repeated, self._read = RepeatedBlocks(published), read
+        self.repeated, self._read = RepeatedBlocks(published), read
         self._incidents: IncidentRows | None = None
 
     def prepare(self, task: ShardTask, clusters: AbstractSet[ClusterId]) -> None:
@@ -174,7 +174,7 @@ class Shard(Keeper[ShardTask]):
 
     def fold(self, rows: pa.Table, task: ShardTask, watch: Stopwatch) -> Folded:
         """Fold one batch of rows, as in ``bus_source.SCHEMA``; :meth:`write` applies what changes."""
-        decoded = decode_batch(rows, task.applied, self._repeated, self._read)
+        decoded = decode_batch(rows, task.applied, self.repeated, self._read)
         watch.lap("decode")
         self.prepare(task, {observed.cluster_id for observed in decoded.observations})
         state = self.held.state
@@ -204,7 +204,7 @@ class Shard(Keeper[ShardTask]):
         added = list(written(task.tables / PARTITION_CHANGES.name, rows, file_layout(PARTITION_CHANGES)))
         self.held.applied(folded.touched, version)
         self.held.count_removals(rows)
-        self._repeated.learn(folded.decoded.blocks, folded.touched, self.held.state)
+        self.repeated.learn(folded.decoded.blocks, folded.touched, self.held.state)
         return added, [] if self._incidents is None else self._incidents.fold([(version, rows)])
 
     def _of_refused_only(self, folded: FoldResult, positions: Mapping[str, int]) -> Iterator[Change]:
