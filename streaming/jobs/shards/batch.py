@@ -147,11 +147,7 @@ class ReplicationBatch:
         return list(states.values()), version
 
     def check_ours(self) -> None:
-        """Check that no other writer has claimed the tables.
-
-        Raises:
-            TableRefused: another one has.
-        """
+        """Raise ``TableRefused`` if a later writer has claimed the tables."""
         self._change_log.check_ours()
         if self._incidents is not None:
             self._incidents.check_ours()
@@ -282,7 +278,7 @@ class ReplicationBatch:
         return time.monotonic() - began
 
     def _project_with_batch(self, task: ShardTask, results: Sequence[ShardResult]) -> None:
-        """Write the derived tables as of before a batch, of which the shards have computed their clusters."""
+        """Write the derived tables as of before a batch; the shards have computed the clusters with rows."""
         pieces = [each.derived for each in results if each.derived is not None]
         with self._round() as clusters:
             others = clusters.difference(*(piece.clusters for piece in pieces))

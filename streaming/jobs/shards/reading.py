@@ -75,7 +75,7 @@ class Task:
 
     @property
     def reported(self) -> set[ClusterId]:
-        """The clusters of which a source has reported; of others the tables have nothing."""
+        """The clusters that a source has reported on; the tables have nothing about others."""
         return set[ClusterId]().union(*self.clusters.values())
 
     def must_read(self, clusters: AbstractSet[ClusterId], here: set[ClusterId]) -> bool:

@@ -77,8 +77,8 @@ TABLE_OF: Final[dict[type[Observation], Table]] = {
     BrokerMetricObserved: tables.BROKER_METRICS,
 }
 
-# Tables are written whole. The query rests for three times as long as it took to write the tables of which less than
-# this share was new, so that small batches do not keep it writing all the time. Other tables of the batch do not count.
+# Tables are written whole. If less than this share of a table was new, the query rests for three times as long as the
+# write took, so that small batches do not keep it writing all the time. Other tables of the batch do not count.
 SMALL_SHARE: Final = 0.1
 REST_PER_WORK: Final = 3.0
 LONGEST_REST_SECONDS: Final = 5.0
@@ -402,11 +402,7 @@ class SampleBatch(SampleProgress):
         super().set_back(now_at)
 
     def check_ours(self) -> None:
-        """Check that no other writer has claimed the tables.
-
-        Raises:
-            TableRefused: another one has.
-        """
+        """Raise ``TableRefused`` if a later writer has claimed one of the tables."""
         for writer in self._writers.values():
             writer.check_ours()
         self._reconciled.check_ours()

@@ -296,8 +296,8 @@ def fold_partitions(task: ShardTask, batches: Iterator[pa.RecordBatch]) -> Itera
 # Workers that fold and compute the derived tables: the driver behind its batches, executors with theirs.
 #
 # The driver has the state of every cluster, so a thread behind the batches computes rounds from copies of it. Executors
-# compute a round with the rows of a batch, for only then a worker has the state at hand; clusters of which no row came
-# are read from the tables.
+# compute a round with the rows of a batch, because only then does a worker have the state at hand; they read clusters
+# without rows from the tables.
 
 
 _OVERDUE: Final = 3

@@ -107,7 +107,7 @@ class InDriver(Worker[T, K, R]):
     def open(self, task: T) -> None:
         """Begin with the state of every cluster: a start shows what cannot be read.
 
-        A directory has one partition. With Kafka the first partition of which rows come takes the state over.
+        A directory has one partition. With Kafka the first partition that has rows takes the state over.
         """
         opened = self._begin(task)
         opened.prepare(task, task.reported)
