@@ -9,6 +9,7 @@ import pyarrow as pa
 from streaming.contracts.columns import Table
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.log.queries import read_all
+from streaming.delta.log.table_log import newest_version
 from streaming.delta.log.writer import OVERWRITE, Writer
 from streaming.delta.projections.clusters_state import ClustersState
 from streaming.delta.projections.of_clusters import derived, recovered
@@ -16,6 +17,8 @@ from streaming.delta.projections.tables import DerivedTables
 from streaming.delta.samples.newest import Newest
 from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.shards.task import FoldInDriver, Shard
+
+DERIVED = ("replication_events", "cluster_state", "broker_state", "partition_state")
 
 
 class Projections:
@@ -30,11 +33,11 @@ class Projections:
 
     def project(self, held: ClustersState) -> bool:
         """Write what lags behind a state; return whether anything did."""
-        is_behind = self._tables.version < held.version
+        before = [newest_version(self._directory / name) for name in DERIVED]
         held.removals = recovered(self._directory, held.version).removals
         pieces = [derived(self._directory, held, {*held.state.clusters}, self._tables.before)]
         self._tables.commit(pieces, held.version)
-        return is_behind
+        return before != [newest_version(self._directory / name) for name in DERIVED]
 
 
 class StoredNewest(Newest):
