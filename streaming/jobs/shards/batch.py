@@ -169,8 +169,8 @@ class ReplicationBatch:
     def _outcome(self, rows: Any) -> BatchResult:  # noqa: ANN401 - as above
         watch, results = Stopwatch(), list[ShardResult]()
         before = self._tables.before if self.workers.derive_in_batches and self._is_due(1) else None
-        befores = chain([before], repeat(None))  # the first round alone computes derived tables
-        for task, some in self._rounds.of_batch(rows, lambda: self._task(next(befores)), self):
+        in_turn = chain([before], repeat(None))  # the first round alone computes derived tables
+        for task, some in self._rounds.of_batch(rows, lambda: self._task(next(in_turn)), self):
             watch.lap("shards")
             if task.derived_before is not None:
                 self._project_with_batch(task, some)
