@@ -1,4 +1,4 @@
-"""Follows ``partition_changes`` by version: reads the rows after a version from the data files."""
+"""Follows ``partition_changes`` by version: reads the rows after a version from the data files, and their events."""
 
 # Theory of operation
 #
@@ -43,12 +43,13 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.contracts.columns import EVENT
+from streaming.contracts.tables import PARTITION_CHANGES, REPLICATION_EVENTS
 from streaming.delta.log.cluster_files import of_clusters
 from streaming.delta.log.definitions import arrow_schema, check_layout
 from streaming.delta.log.storage import in_schema, open_table, read_versions
@@ -257,3 +258,37 @@ def rows_between(path: Place, after_version: int, to_version: int, clusters: Col
     if reader.version < to_version:
         raise ChangesRestarted(f"{path} has no version {to_version}; it was restored from an older copy")
     return pa.concat_tables(rows) if rows else SCHEMA.empty_table()
+
+
+# Changes as rows of ``replication_events``: one row per event.
+
+
+_EVENTS: Final = arrow_schema(REPLICATION_EVENTS)
+_OF_EVENT: Final = frozenset(column.name for column in EVENT)
+# By column, where a change has it: the struct, and the field within it.
+_OF_STATE: Final = {
+    "leader_before": ("before", "leader"),
+    "leader_after": ("after", "leader"),
+    "isr_before": ("before", "isr"),
+    "isr_after": ("after", "isr"),
+    "leader_epoch": ("after", "leader_epoch"),
+    "partition_epoch": ("after", "partition_epoch"),
+}
+
+
+def events_of(changes: pa.Table) -> pa.Table:
+    """Explode rows of ``partition_changes`` into their events, in order."""
+    lists = changes["events"].combine_chunks()
+    events, owners = pc.list_flatten(lists), pc.list_parent_indices(lists)
+    columns = [_column(name, changes, owners, events) for name in _EVENTS.names]
+    return pa.Table.from_arrays(columns, names=_EVENTS.names).cast(_EVENTS)
+
+
+def _column(name: str, changes: pa.Table, owners: pa.Array, events: Any) -> Any:  # noqa: ANN401 - pyarrow ships no types
+    """Take one column at a time: whole rows contain two states each, which events do not have."""
+    if name in _OF_EVENT:
+        return pc.struct_field(events, name)
+    if name in _OF_STATE:
+        part, field = _OF_STATE[name]
+        return pc.struct_field(changes[part], field).take(owners)
+    return changes[name].take(owners)

@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from streaming.contracts.identifiers import NOWHERE
-from streaming.delta.log.storage import file_place
-from streaming.delta.log.table_lock import writing
+from streaming.delta.log.storage import file_place, writing
 from streaming.delta.store.objects import put
 
 if TYPE_CHECKING:

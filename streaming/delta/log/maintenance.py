@@ -21,8 +21,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from streaming.delta.log.durable import flushed_version
-from streaming.delta.log.storage import data_files, delete_files, in_schema, read_file
-from streaming.delta.log.table_lock import writing
+from streaming.delta.log.storage import data_files, delete_files, in_schema, read_file, writing
 from streaming.delta.log.table_log import committed_after, delete_log_before, files_in_log
 
 if TYPE_CHECKING:

@@ -43,8 +43,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from streaming.delta.log.commit import DataFile, Layout, entry, removed, transactions_in, written
 from streaming.delta.log.definitions import CHECKPOINT_PROPERTY, STATISTICS_PROPERTY, create_or_upgrade
-from streaming.delta.log.storage import table_at
-from streaming.delta.log.table_lock import writing
+from streaming.delta.log.storage import table_at, writing
 from streaming.delta.log.table_log import actions_of, entry_of, has_entry, newest_version
 from streaming.delta.store.announced import announce
 from streaming.delta.store.objects import StoreError, create, delete

@@ -23,8 +23,7 @@ from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.observations import Channel
 from streaming.contracts.state import PARTITION_STATE
 from streaming.contracts.tables import AS_OF, PARTITION_CHANGES, PARTITION_STATE_TABLE, REPLICATION_EVENTS
-from streaming.delta.changes.events import events_of
-from streaming.delta.changes.reader import rows_between
+from streaming.delta.changes.reader import events_of, rows_between
 from streaming.delta.log.cluster_files import Adds, of_clusters, read_files, write_cluster
 from streaming.delta.log.commit import written
 from streaming.delta.log.definitions import arrow_schema, file_layout

@@ -21,8 +21,7 @@ from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log import durable, maintenance
 from streaming.delta.log.durable import ORDER, cut_unflushed, flush, flushed_version
 from streaming.delta.log.maintenance import RetentionPolicy
-from streaming.delta.log.storage import open_table
-from streaming.delta.log.table_lock import sole_writer
+from streaming.delta.log.storage import open_table, sole_writer
 from streaming.delta.log.table_log import newest_version
 from streaming.errors import TableRefused, TableUnreadable
 from streaming.jobs.incidents import IncidentsBatch
