@@ -292,5 +292,5 @@ def _logs(directory: Path, *channels: Channel) -> Iterator[Path]:
 
 
 def _sizes(directory: Path, *channels: Channel) -> Iterator[int]:
-    found = (size_and_time(str(segment.path)) for log in _logs(directory, *channels) for segment in segments(log))
-    return (max(size, 0) for size, _ in found)
+    stamps = (size_and_time(str(segment.path)) for log in _logs(directory, *channels) for segment in segments(log))
+    return (max(size, 0) for size, _ in stamps)

@@ -84,7 +84,7 @@ class BusProgress(Protocol):
 
     @property
     def applied(self) -> Mapping[str, LogPosition]:
-        """Where the last applied record of each source is."""
+        """Place of the last applied record of each source."""
 
     def at(self, source: str) -> LogPosition:
         """Return where the last applied record of a source is, ``NOWHERE`` for none."""

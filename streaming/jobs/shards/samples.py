@@ -135,8 +135,8 @@ def _table(kind: type[Observation], samples: Iterable[Observation | pa.Table]) -
 class SampleProgress:
     """Progress of a batch of samples on the bus. Implements most of :class:`streaming.jobs.queries.BusProgress`.
 
-    It is stored with the sources, and nowhere else. Another thread may ask while a batch is applied: what it is told is
-    never ahead of the tables.
+    It is stored with the sources, and nowhere else. Another thread may read it while a batch is applied: it is never
+    ahead of the tables.
 
     Attributes:
         applied: where the last record is up to which the tables hold each source; they may hold later ones, too.

@@ -149,7 +149,7 @@ class OnExecutors(Generic[T, R]):
 
 
 Workers = InDriver[T, Any, R] | OnExecutors[T, R]
-"""What runs the tasks of each batch."""
+"""Run the tasks of each batch."""
 
 
 # Results on their way from executors to the driver.
