@@ -231,7 +231,8 @@ class Writer:
             self._version += 1
             self._transactions |= stored
             if self._files is not None:
-                self._files = {name: file for name, file in self._files.items() if name not in set(gone)}
+                names = set(gone)
+                self._files = {name: file for name, file in self._files.items() if name not in names}
                 self._files |= {
                     each["path"]: DataFile(each["path"], each["size"], each["partitionValues"]) for each in adds
                 }
