@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from exporters.read_model.snapshot import ClusterIncidents, EventRow
 from streaming.contracts.tables import AS_OF, INCIDENTS
-from streaming.delta.changes.events import events_of
+from streaming.delta.changes.reader import events_of
 from streaming.delta.log.queries import columns_of, rows_as
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from deltalake import QueryBuilder
 
 from exporters.terminal.unreadable import INTOLERANT
 from streaming.contracts.tables import PARTITION_CHANGES, REPLICATION_EVENTS
-from streaming.delta.changes.events import events_of
-from streaming.delta.changes.reader import ChangeReader, rows_between
+from streaming.delta.changes.reader import ChangeReader, events_of, rows_between
 from streaming.delta.log.definitions import arrow_schema, check_layout
 from streaming.delta.log.queries import columns_of
 from streaming.delta.log.storage import open_table, reading

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from exporters.terminal.events import EventsTable, Row, merged, rows_of
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.changes.events import events_of
-from streaming.delta.changes.reader import ChangeReader, ChangesRestarted
+from streaming.delta.changes.reader import ChangeReader, ChangesRestarted, events_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

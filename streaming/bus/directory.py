@@ -11,7 +11,7 @@ import errno
 import os
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from streaming.bus.frames import BusFrame, DamagedRange, encode_frame, last_frame_start
 from streaming.bus.log import BusCapacity, RemovedBytes, WritableLog, sync_file
@@ -64,7 +64,14 @@ class DirectoryPublisher:
         self._logs: dict[tuple[str, str], WritableLog] = {}
 
     def publish(self, observations: Sequence[Observation]) -> None:
-        """Write each observation to the log of its channel and source, with one write per log."""
+        """Write each observation durably to the log of its channel and source, with one write per log.
+
+        Each gets the next ``sequence`` of its log, whatever value it had before.
+
+        Raises:
+            IsrwatchError: none or only some of them could be written. Publish all of them again: the job recognises
+                duplicates.
+        """
         by_log: dict[tuple[Channel, str], list[Observation]] = {}
         for observation in observations:
             by_log.setdefault((observation.channel, observation.source), []).append(observation)
@@ -76,7 +83,7 @@ class DirectoryPublisher:
                 log.sequence += len(group)
 
     def publish_raw(self, channel: Channel, source: str, payload: bytes) -> None:
-        """Write bytes verbatim, without a sequence number."""
+        """Write bytes verbatim, without a sequence number; raises as :meth:`publish` does."""
         with self._writing(channel, source) as log:
             self._append(log, encode_frame(payload))
 
@@ -94,7 +101,7 @@ class DirectoryPublisher:
             self._removed = RemovedBytes(self._removed.samples + samples, self._removed.replication + replication)
 
     def close(self) -> None:
-        """Close every log."""
+        """Close and unlock every log, so that another publisher can write them."""
         for log in self._logs.values():
             log.close()
         self._logs.clear()
@@ -291,24 +298,3 @@ class DirectoryReader:
         for segment in log:
             if segment.end is not None and segment.end <= position and segment.base < oldest_kept:
                 segment.path.unlink(missing_ok=True)
-
-
-# The interface for sources. Depends on contracts only.
-
-
-class Publisher(Protocol):
-    """Writes observations to the log of their channel and source, in order, with sequence numbers."""
-
-    def publish(self, observations: Sequence[Observation]) -> None:
-        """Write observations durably. Each gets the next ``sequence`` of its log, whatever value it had before.
-
-        Raises:
-            IsrwatchError: none or only some of them could be written. Publish all of them again: the job recognises
-                duplicates.
-        """
-
-    def publish_raw(self, channel: Channel, source: str, payload: bytes) -> None:
-        """Write bytes verbatim; raises as :meth:`publish` does."""
-
-    def close(self) -> None:
-        """Close and unlock the logs, so that another publisher can write them."""

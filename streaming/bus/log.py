@@ -13,7 +13,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.bus.frames import HEADER_BYTES, MAGIC, BusFrame, DamagedRange, parse
-from streaming.bus.segments import Segment, folder_of, folders, new_log_id, segment_name, segments, source_of
+from streaming.bus.segments import (
+    Segment,
+    folder_of,
+    folders,
+    new_log_id,
+    segment_name,
+    segments,
+    size_and_time,
+    source_of,
+)
 from streaming.contracts.codec import decode
 from streaming.contracts.observations import SCHEMA_VERSION, Channel
 from streaming.errors import ConfigurationError, InvalidObservation, NewerFormat
@@ -260,8 +269,8 @@ class BusCapacity:
         """List the segments that may be deleted, oldest first; a writer recovers from the newest with content."""
         closed = []
         for log in _logs(self._directory, channel):
-            with_sizes = [(segment, *_size_and_time(segment)) for segment in segments(log)]
-            newest = max((segment.base for segment, size, _ in with_sizes if size), default=0)
+            with_sizes = [(segment, *size_and_time(str(segment.path))) for segment in segments(log)]
+            newest = max((segment.base for segment, size, _ in with_sizes if size > 0), default=0)
             closed += [
                 _ClosedSegment(time, size, segment) for segment, size, time in with_sizes if segment.base < newest
             ]
@@ -283,11 +292,5 @@ def _logs(directory: Path, *channels: Channel) -> Iterator[Path]:
 
 
 def _sizes(directory: Path, *channels: Channel) -> Iterator[int]:
-    return (_size_and_time(segment)[0] for log in _logs(directory, *channels) for segment in segments(log))
-
-
-def _size_and_time(segment: Segment) -> tuple[int, int]:
-    with suppress(FileNotFoundError):
-        status = segment.path.stat()
-        return status.st_size, status.st_mtime_ns
-    return 0, 0
+    stamps = (size_and_time(str(segment.path)) for log in _logs(directory, *channels) for segment in segments(log))
+    return (max(size, 0) for size, _ in stamps)

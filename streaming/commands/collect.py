@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from streaming.bus.directory import Publisher
+    from streaming.bus.directory import DirectoryPublisher
     from streaming.settings import CollectSettings, Settings
     from streaming.sources.collector.collector import Collector, Collectors
     from streaming.sources.collector.shipping import Shipping
@@ -92,7 +92,7 @@ def collect(
     say("stopped; the next start continues here")
 
 
-def _publisher(settings: Settings) -> Callable[[], Publisher]:
+def _publisher(settings: Settings) -> Callable[[], DirectoryPublisher]:
     from streaming.bus.directory import DirectoryPublisher
 
     bus = settings.bus

@@ -19,7 +19,7 @@ from streaming.delta.log.definitions import ColumnComparison, check_layout, layo
 from streaming.delta.log.queries import read_all
 from streaming.delta.log.storage import open_table, wrong_files
 from streaming.delta.log.table_log import actions_of, committed_at
-from streaming.delta.store.exclusive import prove_exclusive
+from streaming.delta.store.objects import prove_exclusive
 from streaming.delta.store.place import tables_place
 from streaming.errors import ConfigurationError, TableRefused, TableUnreadable
 

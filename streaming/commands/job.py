@@ -109,7 +109,7 @@ def _kafka(settings: configuration.Settings, directory: Path | None) -> KafkaRea
 
 
 def _run_alone(settings: JobSettings, places: JobLocations) -> None:
-    from streaming.delta.log.table_lock import sole_writer
+    from streaming.delta.log.storage import sole_writer
     from streaming.jobs.application import chosen, recover
 
     queries = chosen(settings.queries)

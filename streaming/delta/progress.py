@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.state import SourceLag, SourceState
 from streaming.contracts.tables import PARTITION_CHANGES, SOURCE_PROGRESS
+from streaming.delta.log.commit import NO_LOG_IDS
 from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
-from streaming.delta.log.positions import NO_LOG_IDS
 from streaming.delta.log.queries import select
-from streaming.delta.log.table_log import has_entry
 from streaming.delta.log.writer import Writer
 from streaming.delta.state import as_of_version, states_of
 from streaming.errors import TableRefused
@@ -25,12 +24,9 @@ from streaming.errors import TableRefused
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import pyarrow as pa
-
     from streaming.contracts.observations import Channel
     from streaming.delta.store.place import Place
 
-TURNS: Final = 20
 _SCHEMA: Final = arrow_schema(SOURCE_PROGRESS)
 
 
@@ -39,12 +35,8 @@ class ProgressTable:
 
     def __init__(self, directory: Place, channel: Channel, policy: RetentionPolicy = KEEP_ALL) -> None:
         """Open the table; ``TableRefused`` if it is not ours, or newer than this program."""
-        self._directory, self._channel, self._policy = directory, channel, policy
-        self._open()
-
-    def _open(self) -> None:
-        self._writer = Writer.opened(self._directory, SOURCE_PROGRESS)
-        self._maintenance = Maintenance(self._writer, self._policy)
+        self._channel, self._writer = channel, Writer.opened(directory, SOURCE_PROGRESS)
+        self._maintenance = Maintenance(self._writer, policy)
 
     @property
     def as_of_version(self) -> int:
@@ -76,30 +68,20 @@ class ProgressTable:
         Raises:
             TableRefused: another job has written this channel meanwhile; the next call sees what it wrote.
         """
-        # The writers of other channels expire the log, so after a long suspension it cannot be followed any more.
-        if not has_entry(self._writer.path, self._writer.version):
-            self._open()
         shared = {"channel": self._channel, "as_of_version": as_of_version}
         data = rows_to_arrow([{**state._asdict(), **lag._asdict(), **shared} for state, lag in rows], _SCHEMA)
         transactions = {} if as_of_version is None else {PARTITION_CHANGES.name: as_of_version}
-        self._exchange(data, {**transactions, **offsets})
-        self._maintenance.after_commit()
-
-    def _exchange(self, data: pa.Table, transactions: dict[str, int]) -> None:
-        """Replace the files of the channel, on top of commits of other channels."""
         ours = self._own_files()
-        for _ in range(TURNS):
-            try:
-                self._writer.exchange([data], ours, transactions, is_new_data=True)
-            except TableRefused:
-                self._writer.look_again()
-                if self._own_files() != ours:
-                    break
-            else:
-                return
-        raise TableRefused(
-            f"another job writes the channel {self._channel} of {self._writer.path}; stop one of the two"
-        )
+        try:
+            self._writer.in_turn(
+                lambda: self._writer.exchange([data], ours, {**transactions, **offsets}, is_new_data=True),
+                lambda: self._own_files() == ours,
+            )
+        except TableRefused:
+            raise TableRefused(
+                f"another job writes the channel {self._channel} of {self._writer.path}; stop one of the two"
+            ) from None
+        self._maintenance.after_commit()
 
     def _own_files(self) -> set[str]:
         files = self._writer.files().values()

@@ -2,7 +2,7 @@
 
 For each source and kind of reason the first records are kept whole, and the others counted (``KeptRecords``), so that
 refused records do not slow down later writes and starts. All channels write the table, each at exactly the next
-version; a writer that comes second tries again.
+version; a writer that comes second tries again (``Writer.in_turn``).
 """
 
 from __future__ import annotations
@@ -11,32 +11,25 @@ import re
 from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake.exceptions import DeltaError
 
 from streaming.contracts.tables import QUARANTINE
+from streaming.delta.log.commit import applied_position, moved
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
-from streaming.delta.log.positions import applied_position, moved
 from streaming.delta.log.queries import plain, query
-from streaming.delta.log.table_log import newest_version
-from streaming.delta.log.writer import APPEND, OVERWRITE, Writer, lost_race
-from streaming.errors import TableRefused, TableUnreadable
+from streaming.delta.log.writer import APPEND, OVERWRITE, Writer
+from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from streaming.contracts.identifiers import Micros
     from streaming.delta.store.place import Place
 
-T = TypeVar("T")
-
-# If five queries write all the time, one of them comes second twenty times in a row in one of a hundred cases (0.8 to
-# the 20th), and a hundred times in a row hardly ever.
-TRIES: Final = 100
 FILES_BEFORE_CONDENSING: Final = 64
 """Number of files that are merged into one, which takes about as long as a few writes. Each write adds a file."""
 
@@ -58,38 +51,23 @@ class Quarantine:
         self._writer = Writer.opened(directory, QUARANTINE)
         self._maintenance = Maintenance(self._writer, policy)
         self._channel, self._days = channel, policy.days
-        self._kept: KeptRecords | None = None
+        self._kept, self._kept_at = KeptRecords(policy.days), -1
 
     def by_source(self) -> Counter[str]:
         """Count the records of each source of this channel."""
         counts: Counter[str] = Counter()
-        for row in self._tried_again(self._rows).select(["source", "records"]).to_pylist():
+        for row in self._writer.in_turn(self._rows).select(["source", "records"]).to_pylist():
             counts[row["source"]] += row["records"]
         return counts
 
     def _rows(self) -> pa.Table:
         """Read the rows of this channel, without the records themselves."""
-        rows = self._read(
+        rows = query(
+            self._writer.table,
             "SELECT source, position, reason_kind, records, raw_bytes, quarantined_at "  # noqa: S608 - our own names
-            f"FROM rows WHERE channel = '{self._channel}' ORDER BY position"
+            f"FROM rows WHERE channel = '{self._channel}' ORDER BY position",
         )
         return plain(rows)
-
-    def _read(self, sql: str) -> pa.Table:
-        """Run SQL over the version of the table that was read last.
-
-        Raises:
-            TableRefused: others wrote meanwhile, and a file of that version has expired.
-            TableUnreadable: a file is damaged or missing, and no other has written.
-        """
-        try:
-            return query(self._writer.table, sql)
-        except TableUnreadable as error:
-            looked_at = self._writer.version
-            self._writer.look_again(newest_version(self._writer.path))
-            if self._writer.version == looked_at:
-                raise
-            raise lost_race(str(self._writer.path), "a file that it read has expired meanwhile") from error
 
     def add(self, refused: Sequence[RefusedRecord], now: Micros) -> Counter[str]:
         """Append new records; return how many of each source.
@@ -97,7 +75,7 @@ class Quarantine:
         Raises:
             TableRefused: others wrote at every one of many tries.
         """
-        return self._tried_again(lambda: self._append(fresh, now) if (fresh := self._fresh(refused)) else Counter())
+        return self._writer.in_turn(lambda: self._append(refused, now)) if refused else Counter()
 
     def go_back(self, positions: Mapping[str, int]) -> None:
         """Lower later positions of these sources: their logs were replaced, and use those positions again.
@@ -105,13 +83,12 @@ class Quarantine:
         Raises:
             TableRefused: others wrote at every one of many tries.
         """
-        self._tried_again(lambda: self._go_back(positions))
+        self._writer.in_turn(lambda: self._go_back(positions))
 
     def _go_back(self, positions: Mapping[str, int]) -> None:
         """Rewrite the whole table, whose size is bounded."""
-        self._kept = None
         self._writer.look_again()
-        rows = self._read("SELECT * FROM rows")
+        rows = query(self._writer.table, "SELECT * FROM rows")
         position = rows["position"]
         for source, at in positions.items():
             is_of_log = pc.and_(pc.equal(rows["channel"], self._channel), pc.equal(rows["source"], source))
@@ -120,61 +97,32 @@ class Quarantine:
         transactions = moved({self._log(source): at for source, at in positions.items()})
         self._writer.write(lower.cast(arrow_schema(QUARANTINE)), OVERWRITE, transactions)
 
-    def _tried_again(self, work: Callable[[], T]) -> T:
-        outrun: TableRefused | None = None
-        for _ in range(TRIES):
-            try:
-                return work()
-            except TableRefused as error:
-                outrun, self._kept = error, None
-        raise outrun or AssertionError("TRIES is 0")
-
-    def _append(self, fresh: Sequence[RefusedRecord], now: Micros) -> Counter[str]:
-        newest: dict[str, int] = {}
-        for record in fresh:
-            log = self._log(record.source)
-            newest[log] = max(newest.get(log, record.position), record.position)
-        self._writer.write(as_rows(self._rows_of(fresh, now)), APPEND, moved(newest))
-        self._maintenance.after_commit()
-        self._condense(now)
+    def _append(self, refused: Sequence[RefusedRecord], now: Micros) -> Counter[str]:
+        """Append the records that the table does not have yet."""
+        self._writer.look_again()
+        applied = {each.source: applied_position(self._writer, self._log(each.source)) for each in refused}
+        fresh = [record for record in refused if record.position > applied[record.source]]
+        if fresh:
+            newest: dict[str, int] = {}
+            for record in fresh:
+                log = self._log(record.source)
+                newest[log] = max(newest.get(log, -1), record.position)
+            rows = [self._row_of(record, now) for record in fresh]
+            whole, counts = sorted_out(rows, self._kept_records(), now)
+            self._kept_at = self._writer.write(
+                as_rows([*(rows[index] for index in whole), *counts]), APPEND, moved(newest)
+            )
+            self._maintenance.after_commit()
+            self._condense(now)
         return Counter(record.source for record in fresh)
 
-    def _rows_of(self, fresh: Sequence[RefusedRecord], now: Micros) -> Iterator[dict[str, Any]]:
-        """Yield the records that are kept whole, then one row per key that counts the others."""
-        kept = self._kept_records()
-        counts: dict[ReasonKey, dict[str, Any]] = {}
-        for record in fresh:
-            key, raw = ReasonKey(self._channel, record.source, reason_kind(record.reason)), record.raw or b""
-            if kept.has_room(key, len(raw), now):
-                kept.add(key, now, len(raw))
-                yield {**count_row(key, record.position, record.reason, 1, now), "raw": raw, "raw_bytes": len(raw)}
-            else:
-                records = counts[key]["records"] if key in counts else 0
-                counts[key] = count_row(key, record.position, record.reason, records + 1, now)
-        yield from counts.values()
-
-    def _fresh(self, refused: Sequence[RefusedRecord]) -> list[RefusedRecord]:
-        """Leave out records that the table has already."""
-        if not refused:
-            return []
-        try:
-            before = self._writer.version
-            self._writer.look_again()
-            if self._writer.version != before:  # others wrote, perhaps to this channel: count kept records again
-                self._kept = None
-            applied = {
-                source: applied_position(self._writer, self._log(source))
-                for source in {each.source for each in refused}
-            }
-        except DeltaError as error:
-            # The log may expire meanwhile, and without a new version no update would read it again.
-            with suppress(DeltaError):
-                self._writer.look_again(newest_version(self._writer.path))
-            raise lost_race(str(self._writer.path), "the log that it looked at has expired meanwhile") from error
-        return [record for record in refused if record.position > applied[record.source]]
+    def _row_of(self, record: RefusedRecord, now: Micros) -> dict[str, Any]:
+        key, raw = ReasonKey(self._channel, record.source, reason_kind(record.reason)), record.raw or b""
+        return {**count_row(key, record.position, record.reason, 1, now), "raw": raw, "raw_bytes": len(raw)}
 
     def _kept_records(self) -> KeptRecords:
-        if self._kept is None:
+        """Return the records of this channel that are kept whole; count them again if others have written."""
+        if self._kept_at != self._writer.version:
             self._kept = KeptRecords(self._days)
             for row in self._rows().to_pylist():
                 if row["raw_bytes"] is not None:
@@ -187,7 +135,7 @@ class Quarantine:
         if len(self._writer.files()) < FILES_BEFORE_CONDENSING:
             return
         with suppress(TableRefused):
-            rows = self._read("SELECT * FROM rows")
+            rows = query(self._writer.table, "SELECT * FROM rows")
             self._writer.write(condensed(rows, self._days, now), OVERWRITE, {})
 
     def _log(self, source: str) -> str:
@@ -274,6 +222,29 @@ def count_row(key: ReasonKey, position: int, reason: str, records: int, refused_
     }
 
 
+def sorted_out(
+    rows: Iterable[Mapping[str, Any]], kept: KeptRecords, now: int
+) -> tuple[list[int], list[dict[str, Any]]]:
+    """Return the indices of the records that are kept whole, and one row per key that counts the others.
+
+    Args:
+        rows: in the order of their positions, whole or counts.
+        kept: those that are kept already; the others are added.
+        now: in UTC microseconds.
+    """
+    keeping, counts = list[int](), dict[ReasonKey, dict[str, Any]]()
+    for index, row in enumerate(rows):
+        key, size = ReasonKey(row["channel"], row["source"], row["reason_kind"]), row["raw_bytes"]
+        refused_at = row["quarantined_at"]
+        if size is not None and not kept.is_over(refused_at, now) and kept.has_room(key, size, now):
+            kept.add(key, refused_at, size)
+            keeping.append(index)
+        else:
+            before = counts[key]["records"] if key in counts else 0
+            counts[key] = count_row(key, row["position"], row["reason"], before + row["records"], refused_at)
+    return keeping, [counts[key] for key in sorted(counts)]
+
+
 def condensed(rows: pa.Table, days: int, now: int) -> pa.Table:
     """Merge the counts of each key into one row, and count records that are no longer kept whole; sums stay.
 
@@ -283,19 +254,9 @@ def condensed(rows: pa.Table, days: int, now: int) -> pa.Table:
         now: in UTC microseconds.
     """
     rows = plain(rows).sort_by(_ORDER)
-    kept, keeping = KeptRecords(days), []
-    counts: dict[ReasonKey, dict[str, Any]] = {}
-    for index, row in enumerate(rows.drop_columns(["raw"]).to_pylist()):
-        key, size = ReasonKey(row["channel"], row["source"], row["reason_kind"]), row["raw_bytes"]
-        refused_at = row["quarantined_at"]
-        if size is not None and not kept.is_over(refused_at, now) and kept.has_room(key, size, now):
-            kept.add(key, refused_at, size)
-            keeping.append(index)
-        else:
-            before = counts[key]["records"] if key in counts else 0
-            counts[key] = count_row(key, row["position"], row["reason"], before + row["records"], refused_at)
+    keeping, counts = sorted_out(rows.drop_columns(["raw"]).to_pylist(), KeptRecords(days), now)
     samples = rows.take(pa.array(keeping, pa.int64())).select(SCHEMA.names).cast(SCHEMA)
-    return pa.concat_tables([samples, as_rows(counts[key] for key in sorted(counts))])
+    return pa.concat_tables([samples, as_rows(counts)])
 
 
 def as_rows(rows: Iterable[dict[str, Any]]) -> pa.Table:

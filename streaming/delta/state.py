@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from streaming.contracts.columns import Table
     from streaming.contracts.identifiers import BrokerId, ClusterId
-    from streaming.delta.log.positions import StoresTransactions
+    from streaming.delta.log.commit import StoresTransactions
     from streaming.delta.store.place import Place
 
 # With fewer rows, choosing the newest costs more than reading them all.
@@ -139,6 +139,13 @@ def apply_changes(holder: StateHolder, rows: pa.Table, as_of: StateVersions | No
         own = rows.select([name for name in rows.column_names if name in {"version", column, *cls._fields}])
         fresh = own.filter(pc.equal(rows["subject"], subject.value)) if len(subjects) > 1 else own
         apply(holder, fresh if as_of is None else _after(fresh, getattr(as_of, part)))
+
+
+def is_dropped(cluster: ClusterState, cluster_ids: pa.Array, is_deleted: pa.Array, changed_at: pa.Array) -> pa.Array:
+    """Return, per row, whether it is a tombstone that its cluster has dropped (``ClusterState.has_expired``)."""
+    until = pa.scalar(cluster.tombstones_until, pa.timestamp("us", tz="UTC"))
+    is_over = pc.and_(is_deleted, pc.less_equal(changed_at, until))
+    return pc.fill_null(pc.and_(is_over, pc.equal(cluster_ids, cluster.cluster_id)), fill_value=False)
 
 
 def _after(rows: pa.Table, version: int) -> pa.Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -23,18 +22,18 @@ from streaming.delta.log.durable import cut_unflushed, flush
 from streaming.delta.log.storage import make_folder
 from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
 from streaming.delta.projections.rollback import roll_back
-from streaming.delta.store.exclusive import prove_exclusive
+from streaming.delta.store.objects import prove_exclusive
 from streaming.errors import ConfigurationError, IsrwatchError
-from streaming.jobs.driver.incidents import IncidentsBatch
-from streaming.jobs.driver.projection_thread import ProjectionThread
+from streaming.jobs.incidents import IncidentsBatch
 from streaming.jobs.metrics import PREFIX, JobMetrics, Reporter
+from streaming.jobs.projection_thread import ProjectionThread
 from streaming.jobs.queries import OpenedQuery, QueryDefinition
 from streaming.jobs.session import end_planners
 from streaming.jobs.shards.batch import ReplicationBatch
-from streaming.jobs.shards.deriving import FoldInDriver, FoldOnExecutors
 from streaming.jobs.shards.samples import SampleBatch, SampleResult, SampleTask, apply_partitions
+from streaming.jobs.shards.task import FoldInDriver, FoldOnExecutors
 from streaming.jobs.shards.workers import OnExecutors
-from streaming.jobs.streams import bus_options, bus_source
+from streaming.jobs.streams import bus_source
 from streaming.jobs.streams.kafka_source import kafka_stream
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.runtime.listening import listen_all
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 
     from streaming.delta.store.place import Place
     from streaming.jobs.queries import BusProgress, JobLocations
-    from streaming.jobs.shards.deriving import FoldWorkers
+    from streaming.jobs.shards.task import FoldWorkers
     from streaming.settings import JobSettings
 
 SECONDS_BETWEEN_CHECKS: Final = 0.2
@@ -262,17 +261,12 @@ def _bus(
     if places.kafka is not None:
         starts = places.kafka.start(channel, lambda name: -1 if progress is None else progress.offset(name))
         return kafka_stream(spark, places.kafka.settings, channel, starts, settings.batch_bytes * factor)
-    options = {
-        bus_options.DIRECTORY: str(places.bus),
-        bus_options.CHANNEL: channel,
-        bus_options.MAX_BYTES: str(settings.batch_bytes * factor),
-        bus_options.STARTING_POSITIONS: json.dumps({} if progress is None else unapplied(channel, places, progress)),
-    }
+    begins = {} if progress is None else unapplied(channel, places, progress)
+    max_bytes = settings.batch_bytes * factor
     if is_replication:
-        options[bus_options.REPEATED] = str(_repeated_blocks(places))
-    else:  # it has a trigger interval
-        options[bus_options.WAIT_SECONDS] = "0"
-    return spark.readStream.format(bus_source.FORMAT).options(**options).load()
+        return bus_source.bus_stream(spark, places.bus, channel, begins, max_bytes, repeated=_repeated_blocks(places))
+    # With a trigger interval a batch need not wait for records.
+    return bus_source.bus_stream(spark, places.bus, channel, begins, max_bytes, wait_seconds=0.0)
 
 
 def unapplied(channel: Channel, places: JobLocations, progress: BusProgress) -> dict[str, LogPosition]:
@@ -342,8 +336,11 @@ def _open_on_same_bus(
     if opened.progress is None or places.kafka is not None:  # records in Kafka name their log
         return opened
     bus = DirectoryReader(places.bus)
-    before = opened.progress.go_back(bus.logs(channel), partial(bus.last_common, channel))
-    return replace(opened, notes=tuple(_note(channel, source, opened.progress.at(source)) for source in sorted(before)))
+    applied = {source: opened.progress.at(source) for source in bus.logs(channel)}
+    common = {source: bus.last_common(channel, source, at) for source, at in applied.items()}
+    if now_at := {source: at for source, at in common.items() if at != applied[source]}:
+        opened.progress.set_back(now_at)
+    return replace(opened, notes=tuple(_note(channel, source, at) for source, at in sorted(now_at.items())))
 
 
 def _note(channel: Channel, source: str, now_at: LogPosition) -> str:

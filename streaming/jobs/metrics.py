@@ -241,7 +241,7 @@ class Reporter(threading.Thread):
         states, version = progress.sources()
         state_of = {state.source: state for state in states}
         lags = {
-            source: self._lag(channel, source, progress.position(source), state_of.get(source))
+            source: self._lag(channel, source, progress.at(source).position, state_of.get(source))
             for source in self._bus.logs(channel)
         }
         rows = [(state, _source_lag(query, lags.get(state.source))) for state in states]

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import LogPosition
     from streaming.contracts.observations import Channel
     from streaming.contracts.state import SourceState
-    from streaming.delta.log.positions import LastCommon
     from streaming.delta.quarantine import RefusedRecord
     from streaming.delta.store.place import Place
+    from streaming.jobs.projection_thread import ProjectionThread
     from streaming.settings import JobSettings
 
 SECONDS_TO_START: Final = 60.0
@@ -83,14 +83,11 @@ class BusProgress(Protocol):
     """Progress of a query that reads the bus."""
 
     @property
-    def positions(self) -> dict[str, int]:
-        """Position of the last applied record of each source."""
-
-    def position(self, source: str) -> int:
-        """Return the position of the last applied record of a source, -1 for none."""
+    def applied(self) -> Mapping[str, LogPosition]:
+        """Place of the last applied record of each source."""
 
     def at(self, source: str) -> LogPosition:
-        """Return where the last applied record of a source is."""
+        """Return where the last applied record of a source is, ``NOWHERE`` for none."""
 
     def offset(self, name: str) -> int:
         """Return the offset of the bus that was committed under a name, -1 for none."""
@@ -99,8 +96,8 @@ class BusProgress(Protocol):
     def offsets(self) -> Mapping[str, int]:
         """Offsets of the bus, by name, to store with the sources."""
 
-    def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
-        """Go back to the last common record of logs that were replaced; return the earlier positions of the sources."""
+    def set_back(self, now_at: Mapping[str, LogPosition]) -> None:
+        """Set sources back to the last common records of their replaced logs."""
 
     def sources(self) -> tuple[list[SourceState], int | None]:
         """Return the state of every source, and the change log version from which it follows, or None."""
@@ -109,36 +106,11 @@ class BusProgress(Protocol):
 class Batch(Protocol):
     """Applies each micro-batch. The only writer of the query's tables."""
 
-    def apply(self, rows: Any) -> BatchResult:  # noqa: ANN401 - an Arrow table, or a frame of Spark
-        """Apply rows of the stream; a repeated batch changes nothing."""
+    def apply(self, rows: Any) -> BatchResult:  # noqa: ANN401 - Arrow tables, or a frame of Spark
+        """Apply rows of the stream, or versions of the change log; a repeated batch changes nothing."""
 
     def check_ours(self) -> None:
         """Raise ``TableRefused`` if a later writer has claimed the tables."""
-
-
-class BatchListener(Protocol):
-    """Called after every batch."""
-
-    def __call__(self, query: str, applied: BatchResult, stages: Mapping[str, float]) -> None:
-        """Count a batch; ``stages`` are the seconds of the stages before it was applied."""
-
-
-class BackgroundWriter(Protocol):
-    """A thread that writes derived tables behind the batches of a query."""
-
-    @property
-    def seconds(self) -> float:
-        """Duration of the last round."""
-
-    @property
-    def error(self) -> Exception | None:
-        """Error of the last round; None after a success. The thread retries, unless it was refused."""
-
-    def start(self) -> None:
-        """Start the thread."""
-
-    def stop(self) -> None:
-        """Run a last round, and join the thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +121,7 @@ class OpenedQuery:
         batch: applies micro-batches.
         on_executors: ``batch`` takes frames of Spark, whose rows stay on executors; else the rows.
         progress: how far ``batch`` has applied the bus; None if the query reads no bus.
-        background: the writer that runs behind the batches, if any.
+        background: writes derived tables behind the batches, if there are any.
         notes: sentences for the user.
         after: the version of the change log that the tables have applied, if the query follows it.
     """
@@ -157,7 +129,7 @@ class OpenedQuery:
     batch: Batch
     on_executors: bool = False
     progress: BusProgress | None = None
-    background: BackgroundWriter | None = None
+    background: ProjectionThread | None = None
     notes: tuple[str, ...] = ()
     after: int = BEFORE_FIRST
 
@@ -180,19 +152,6 @@ class QueryDefinition:
     channel: Channel | None = None
 
 
-class Run(Protocol):
-    """One run of a query: in Spark, or in a thread of the driver."""
-
-    def failure(self) -> Exception | None:
-        """Return why the query does not run; None while it does."""
-
-    def new_report(self) -> StreamingQueryProgress | None:
-        """Return Spark's report of the newest batch, once; None while nothing is new."""
-
-    def stop(self) -> None:
-        """Stop after the batch."""
-
-
 class QueryRun:
     """One run of a query. A run that has ended is replaced, never restarted."""
 
@@ -201,7 +160,7 @@ class QueryRun:
         name: str,
         rows: DataFrame,
         batch: Batch,
-        applied: BatchListener,
+        applied: Callable[[str, BatchResult, Mapping[str, float]], None],
         *,
         on_executors: bool,
         checkpoint: Path,
@@ -216,7 +175,7 @@ class QueryRun:
             name: of the query, of its scheduler pool, and of its folder in the checkpoint.
             rows: the stream.
             batch: applies its micro-batches.
-            applied: called after every batch.
+            applied: called after every batch with the query, the result, and the seconds of earlier stages.
             on_executors: the batch takes frames, else rows.
             checkpoint: the folder of all checkpoints. An earlier one of this query is deleted: only the tables say
                 where reading starts.

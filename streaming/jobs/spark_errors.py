@@ -6,7 +6,7 @@ import re
 import traceback
 from typing import Final
 
-from streaming.delta.log.table_lock import is_disk_full
+from streaming.delta.log.storage import is_disk_full
 from streaming.errors import IsrwatchError, NewerFormat
 
 _RAISED: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt): .+$", re.MULTILINE)

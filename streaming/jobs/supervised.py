@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.errors import ConfigurationError, ConnectionRefused, NewerFormat, TableRefused
-from streaming.jobs.driver.following import ChangesRun
+from streaming.jobs.incidents import ChangesRun
 from streaming.jobs.queries import QueryRun
 from streaming.jobs.spark_errors import SparkEnded, sentence_of, spark_failure, trace_of
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
     from streaming.contracts.identifiers import LogPosition
-    from streaming.jobs.queries import BatchListener, BatchResult, JobBus, JobLocations, QueryDefinition, Run
+    from streaming.jobs.queries import BatchResult, JobBus, JobLocations, QueryDefinition
     from streaming.settings import JobSettings
 
 FIRST_PAUSE_SECONDS: Final = 1.0
@@ -70,13 +70,13 @@ class SupervisedQuery:
         self.restarts = 0
         self.last_error: str | None = None
         self.is_lost = self.is_superseded = False
-        self.applied: BatchListener = _ignore
-        self._run: Run | None = None
+        self.applied: Callable[[str, BatchResult, Mapping[str, float]], None] = lambda *_: None
+        self._run: QueryRun | ChangesRun | None = None
         self._began = self._again_at = 0.0
         self._pause = FIRST_PAUSE_SECONDS
         self._is_recovering = False
         self._traced = set[str]()
-        self._applied_before: dict[str, LogPosition] = {}
+        self._applied_before: Mapping[str, LogPosition] = {}
         self._open()
 
     def _open(self) -> None:
@@ -135,7 +135,7 @@ class SupervisedQuery:
         if self.background is not None:
             self.background.start()
 
-    def _new_run(self, spark: SparkSession) -> Run:
+    def _new_run(self, spark: SparkSession) -> QueryRun | ChangesRun:
         pause = self.definition.trigger_seconds(self._settings)
         if self.definition.stream is None:
             path = self._places.tables / PARTITION_CHANGES.name
@@ -220,7 +220,7 @@ class SupervisedQuery:
             return
         for source, at in self._applied_before.items():
             bus.delete_below(self.definition.channel, source, at.position, at.log_id)
-        self._applied_before = {source: self.progress.at(source) for source in self.progress.positions}
+        self._applied_before = self.progress.applied
 
     def stop(self) -> None:
         """Stop the query after its batch, and its background writer after a last round."""
@@ -231,7 +231,3 @@ class SupervisedQuery:
         finally:
             if self.background is not None:
                 self.background.stop()
-
-
-def _ignore(query: str, applied: BatchResult, stages: Mapping[str, float]) -> None:
-    """Do nothing."""

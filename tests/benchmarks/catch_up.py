@@ -21,7 +21,7 @@ from streaming.bus.directory import DirectoryReader
 from streaming.bus.frames import encode_frame
 from streaming.bus.log import WritableLog
 from streaming.contracts.observations import Channel, Heartbeat
-from streaming.delta.log.positions import StoredPositions
+from streaming.delta.log.commit import applied_position
 from streaming.delta.log.queries import plain, query
 from streaming.delta.log.storage import open_table
 from tests.benchmarks._cluster import SOURCE, Cluster, open_log
@@ -83,7 +83,7 @@ def is_behind(pipeline: Pipeline, reader: DirectoryReader, channel: Channel, sam
     if table is None:
         return True
     if channel is Channel.REPLICATION:
-        return reader.bytes_behind(channel, source, StoredPositions(table).position(source))[1] > 0
+        return reader.bytes_behind(channel, source, applied_position(table, source))[1] > 0
     newest = plain(query(table, "SELECT max(collected_at) AS newest FROM rows"))["newest"][0].as_py()
     return newest is None or newest < sampled_at
 

@@ -27,11 +27,10 @@ from streaming.contracts.codec import encode
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK, BrokerOffsetsObserved
 from streaming.jobs.application import QUERIES
-from streaming.jobs.driver import samples
 from streaming.jobs.queries import JobLocations, QueryRun
 from streaming.jobs.session import build_session
-from streaming.jobs.shards.sample_rows import read_samples
-from streaming.jobs.shards.samples import SampleBatch
+from streaming.jobs.shards import samples
+from streaming.jobs.shards.samples import SampleBatch, read_samples
 from streaming.jobs.streams import bus_source
 from streaming.jobs.streams.bus_source import arrow_batches
 from streaming.settings import JobSettings
@@ -131,7 +130,7 @@ class Timed(SampleBatch):
             applied = super().apply(rows)
         self.batches += 1
         self.applying += time.perf_counter() - began
-        self.settled = self.position(SOURCE)
+        self.settled = self.at(SOURCE).position
         return applied
 
 

@@ -25,7 +25,7 @@ from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.contracts.observations import Channel
 from streaming.jobs.shards import workers
 from streaming.jobs.shards.batch import ReplicationBatch
-from streaming.jobs.shards.deriving import FoldOnExecutors
+from streaming.jobs.shards.task import FoldOnExecutors
 from streaming.runtime.memory import return_freed_memory
 from streaming.settings import KafkaBusSettings
 from tests.benchmarks._cluster import CLUSTER, CLUSTER_ID, SOURCE, Cluster
@@ -43,7 +43,7 @@ NUMBERS: Final = pa.table({"id": pa.array([0], pa.int64())})
 PARTS: Final = {"decode": "read and decode", "fold": "fold", "write": "write Parquet, follow incidents"}
 
 
-class Told(NamedTuple):
+class TaskReport(NamedTuple):
     """What an executor reports of a task: the memory that it has left, its CPU, and the result."""
 
     memory: int
@@ -104,7 +104,7 @@ def execute(pipe: Pipe, number: int, partitions: int) -> None:
             (result,) = work(iter(rows.to_batches()))
             seconds = time.process_time() - began
             del rows
-            pipe.send(Told(memory() - before, seconds, result[workers.RESULT][0].as_py()))
+            pipe.send(TaskReport(memory() - before, seconds, result[workers.RESULT][0].as_py()))
 
 
 class Frame:
@@ -118,7 +118,7 @@ class Frame:
 
     def __init__(self, pipe: Pipe, changed: int | None) -> None:
         self._pipe, self._changed = pipe, changed
-        self.told = Told(0, 0.0, b"")
+        self.report = TaskReport(0, 0.0, b"")
         self.sent = 0
         Frame.newest = self
 
@@ -133,13 +133,13 @@ class Frame:
         return self
 
     def toArrow(self) -> pa.Table:  # noqa: N802 - as Spark names it
-        self.told = self._pipe.recv()
-        return pa.table({workers.RESULT: pa.array([self.told.content], pa.binary())})
+        self.report = self._pipe.recv()
+        return pa.table({workers.RESULT: pa.array([self.report.content], pa.binary())})
 
     @property
     def result(self) -> ShardResult:
         """The result of the task."""
-        return cast("ShardResult", pickle.loads(self.told.content))  # noqa: S301 - from our own executor
+        return cast("ShardResult", pickle.loads(self.report.content))  # noqa: S301 - from our own executor
 
 
 class Session:
@@ -178,10 +178,10 @@ def main() -> None:
                 frame = Frame(pipe, 0)
                 batch.apply(cast("Any", frame))
                 if number + 1 in shown:
-                    each = frame.told.memory / arguments.partitions
+                    each = frame.report.memory / arguments.partitions
                     print(
                         f"{number + 1:8}{(number + 1) * arguments.partitions:12,}{frame.sent:14,} B"
-                        f"{len(frame.told.content):13,} B{memory() / 1e6:14,.0f} MB{each:18,.0f} B",
+                        f"{len(frame.report.content):13,} B{memory() / 1e6:14,.0f} MB{each:18,.0f} B",
                         flush=True,
                     )
                 if number + 1 == max(shown):
@@ -197,7 +197,7 @@ def changes(batch: ReplicationBatch, pipe: Pipe, changed: int) -> None:
         began = time.process_time()
         batch.apply(cast("Any", frame))
         driver += time.process_time() - began
-        executor += frame.told.seconds
+        executor += frame.report.seconds
         stages.update(frame.result.result.stages)
     a_row = 1e6 / ROUNDS / changed
     print(f"\n{changed:,} changed rows of one cluster: {(driver + executor) * a_row:.0f} microseconds of CPU a row")

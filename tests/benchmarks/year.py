@@ -43,11 +43,11 @@ from streaming.contracts.observations import (
 from streaming.contracts.samples import GroupOffsetsObserved
 from streaming.contracts.state import SourceLag
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.changes.reader import rows_between
+from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log import maintenance
 from streaming.delta.log.maintenance import RetentionPolicy
 from streaming.delta.progress import ProgressTable
-from streaming.jobs.driver.incidents import IncidentsBatch
+from streaming.jobs.incidents import IncidentsBatch
 from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.shards.samples import SampleBatch
 from streaming.jobs.streams.bus_source import SCHEMA
@@ -215,7 +215,7 @@ class Year:
         sources, version = self.replication.sources()
         self.progress.replace([(source, SourceLag()) for source in sources], version)
         path = self.directory / PARTITION_CHANGES.name
-        self.incidents.apply(rows_between(path, self.incidents.version, version))
+        self.incidents.apply(ChangeReader(path, self.incidents.version).poll(version))
 
     def measure(self) -> Measured:
         """Measure small commits, starts and what they take, and the disk after a round of maintenance."""

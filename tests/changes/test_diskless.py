@@ -20,7 +20,7 @@ from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE
 from streaming.delta.changes.log import changes_to_arrow, in_commit
 from streaming.delta.incidents.rows import rows_of
 from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
-from streaming.delta.projections.rows import broker_rows, cluster_rows
+from streaming.delta.projections.of_clusters import broker_rows, cluster_rows
 from streaming.delta.state import apply_changes
 from tests.changes.conftest import FENCED, LAG, Story, only, state_after
 

@@ -16,7 +16,7 @@ from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import DISKLESS, Observation
 from streaming.contracts.state import COUNTS, SECONDS, TOTALS, ClusterState, totals_until
-from streaming.delta.projections.rows import cluster_rows
+from streaming.delta.projections.of_clusters import cluster_rows
 from tests.changes.conftest import LAG, SECOND, Story
 from tests.examples import examples
 

@@ -31,7 +31,7 @@ from streaming.contracts.observations import (
     TopicRemoved,
 )
 from streaming.contracts.state import COUNTS, SECONDS
-from streaming.delta.projections.rows import cluster_rows
+from streaming.delta.projections.of_clusters import cluster_rows
 from tests.blocks import singly
 from tests.changes.conftest import Story
 from tests.changes.test_unobserved import Look, account

@@ -30,7 +30,7 @@ from streaming.contracts.observations import (
     SourceKind,
 )
 from streaming.contracts.state import SECONDS
-from streaming.delta.projections.rows import cluster_rows
+from streaming.delta.projections.of_clusters import cluster_rows
 from tests.changes.conftest import LAG, Story
 from tests.changes.worlds import WORLDS, applied, log_of, mixed, numbered, polls_of
 from tests.examples import examples

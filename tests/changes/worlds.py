@@ -200,11 +200,6 @@ def _within(sources: Sequence[Sequence[Observation]], reached: Sequence[int], n:
     return last
 
 
-class _Nothing:
-    def position(self, source: str) -> int:  # noqa: ARG002 - any source
-        return -1
-
-
 class AppliedHistory(NamedTuple):
     """What the tables say after every batch."""
 
@@ -219,7 +214,7 @@ def applied(batches: Iterable[Sequence[Observation]], *, quick: bool = True) -> 
         rows = pa.Table.from_pylist([
             {"source": it.source, "position": n, "payload": encode(it), "damage": None} for n, it in enumerate(batch)
         ], schema=SCHEMA)  # fmt: skip
-        understood = decode_batch(rows, _Nothing(), Channel.REPLICATION, repeats)
+        understood = decode_batch(rows, {}, repeats)
         assert understood.refused == ()
         folded = without_expired(state, fold(state, understood.observations))
         state.apply(folded.touched)

@@ -14,12 +14,11 @@ from streaming.bus.directory import DirectoryReader
 from streaming.contracts.observations import Channel
 from streaming.contracts.state import SourceLag
 from streaming.contracts.tables import PARTITION_CHANGES, TABLES
-from streaming.delta.changes.reader import rows_between
-from streaming.delta.log.table_log import BEFORE_FIRST
+from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log.writer import GENERATION
 from streaming.delta.progress import ProgressTable
 from streaming.delta.store.place import Place
-from streaming.jobs.driver.incidents import IncidentsBatch
+from streaming.jobs.incidents import IncidentsBatch
 from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.shards.samples import SampleBatch
 from streaming.settings import JobSettings
@@ -56,7 +55,7 @@ def undisturbed(bus: Path, tables: Path) -> None:
     ProgressTable(tables, Channel.REPLICATION).replace([(state, SourceLag()) for state in states], version)
     settings = JobSettings()
     incidents = IncidentsBatch(tables, settings.incident_gap_seconds, settings.incident_rolling_gap_seconds)
-    incidents.apply(rows_between(tables / PARTITION_CHANGES.name, BEFORE_FIRST, replication.version))
+    incidents.apply(ChangeReader(tables / PARTITION_CHANGES.name).poll())
     SampleBatch(tables).apply(_whole(bus, Channel.SAMPLES))
 
 

@@ -16,7 +16,7 @@ from streaming.delta.changes.log import UNCOMMITTED, ChangeLog, changes_to_arrow
 from streaming.delta.changes.reader import rows_between
 from streaming.delta.log.queries import query
 from streaming.delta.log.table_log import actions_of
-from streaming.delta.projections.shared_state import SharedState
+from streaming.delta.projections.clusters_state import ClustersState
 from streaming.delta.state import apply_changes
 from streaming.errors import TableRefused
 from tests.changes.conftest import LAG, Story
@@ -48,10 +48,10 @@ def changed() -> tuple[ReplicationState, pa.Table]:
 def test_a_commit_carries_the_changes_and_the_position_of_every_source(tmp_path: Path) -> None:
     _, rows = changed()
     log = ChangeLog(tmp_path)
-    assert log.position("a") == -1
+    assert log.at("a").position == -1
     version = log.commit(rows, {"a": 17, "b": 4})
     again = ChangeLog(tmp_path)
-    assert (again.version, again.position("a"), again.position("b")) == (version, 17, 4)
+    assert (again.version, again.at("a").position, again.at("b").position) == (version, 17, 4)
     assert rows_between(tmp_path / "partition_changes", -1, version).select(rows.column_names).equals(rows)
 
 
@@ -89,7 +89,7 @@ def test_the_loser_of_a_race_stops_and_writes_nothing(tmp_path: Path) -> None:
     first.commit(rows, {"a": 1})
     with pytest.raises(TableRefused, match="another job writes"):
         second.commit(rows, {"a": 2})
-    assert ChangeLog(tmp_path).position("a") == 1
+    assert ChangeLog(tmp_path).at("a").position == 1
 
 
 def test_a_writer_that_was_followed_by_another_one_must_not_open_again(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_compaction_neither_adds_rows_nor_moves_positions(tmp_path: Path, monkey
         truth.commit(rows, {"a": position})
     assert truth.version > 3, "it was compacted"
     assert rows_between(tmp_path / "partition_changes", 3, truth.version).num_rows == 0
-    assert ChangeLog(tmp_path).position("a") == 3
+    assert ChangeLog(tmp_path).at("a").position == 3
     assert truth.commit(rows, {"a": 4}) == truth.version
     assert rows_between(tmp_path / "partition_changes", -1, truth.version).num_rows == 4 * rows.num_rows
 
@@ -162,10 +162,10 @@ def test_derived_tables_hold_every_event_once_and_the_sums_of_the_brokers(tmp_pa
     truth = ChangeLog(tmp_path)
     version = truth.commit(rows, {"a": 1})
     projections = Projections(tmp_path)
-    shared = projections.recover(version)
+    held = projections.recover(version)
 
-    assert projections.project(shared)
-    assert not projections.project(shared)
+    assert projections.project(held)
+    assert not projections.project(held)
 
     events = rows_in(tmp_path, "replication_events")
     ids = [event["event_id"] for event in events]
@@ -191,19 +191,19 @@ def test_a_start_forgets_expired_tombstones_whatever_came_last(tmp_path: Path, p
     story.seen = []
     story.later().partition(0, topic_id="topic-2", topic="payments", isr=(1,), partition_epoch=0)
     parts.append(story.seen)
-    truth, shared = ChangeLog(tmp_path), SharedState()
+    truth, held = ChangeLog(tmp_path), ClustersState()
     for number, part in enumerate(parts):
-        folded = without_expired(shared.state, fold(shared.state, part))
-        shared.applied(folded.touched, truth.commit(changes_to_arrow(folded.changes), {"a": number}))
+        folded = without_expired(held.state, fold(held.state, part))
+        held.applied(folded.touched, truth.commit(changes_to_arrow(folded.changes), {"a": number}))
         if number in projected:
-            Projections(tmp_path).project(shared)
+            Projections(tmp_path).project(held)
 
     recovered = Projections(tmp_path).recover(truth.version)
     Projections(tmp_path).project(recovered)
     (cluster,) = rows_in(tmp_path, "cluster_state")
 
-    assert decoded(recovered.state).topics == decoded(shared.state).topics
-    assert recovered.state.clusters == shared.state.clusters
+    assert decoded(recovered.state).topics == decoded(held.state).topics
+    assert recovered.state.clusters == held.state.clusters
     assert [row["topic"] for row in rows_in(tmp_path, "partition_state")] == ["payments"]
     assert (cluster["isr_shrinks"], cluster["topics"], cluster["expired_isr_shrinks"]) == (2, 1, 2)
 

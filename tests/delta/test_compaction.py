@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.changes.log import ChangeLog, in_commit
+from streaming.delta.changes.log import ChangeLog
 from streaming.delta.changes.reader import ChangeReader, rows_between
 from streaming.delta.log.maintenance import AppendMaintenance, RetentionPolicy, compact
 from streaming.delta.log.queries import query, read_all
-from streaming.delta.log.writer import APPEND, KEPT_ROWS, Writer
+from streaming.delta.log.writer import Writer
 from streaming.errors import TableRefused
 from tests.delta.test_change_log import changed
 from tests.delta.test_maintenance import data_files
@@ -46,7 +44,7 @@ def test_small_files_become_one_per_day_with_the_same_rows_and_statistics(log: C
     follower = ChangeReader(path)
     follower.poll()
 
-    compact(writer, LARGE, {})
+    compact(writer, LARGE)
 
     table = DeltaTable(str(path))
     assert table.version() == log.version + 1
@@ -59,42 +57,8 @@ def test_small_files_become_one_per_day_with_the_same_rows_and_statistics(log: C
     assert follower.poll() == [], "compaction adds no row"
     assert rows_between(path, 3, log.version).num_rows == 3 * changed()[1].num_rows
 
-    compact(writer, LARGE, {})
+    compact(writer, LARGE)
     assert writer.version == log.version + 1, "there is nothing left to merge"
-
-
-@pytest.mark.parametrize("days", [1, 2])
-def test_rows_that_the_writer_still_has_are_not_read_again_and_stay_the_same(tmp_path: Path, days: int) -> None:
-    path, rows = tmp_path / PARTITION_CHANGES.name, changed()[1]
-    if days == 2:  # a commit around midnight writes two files, and has the rows of neither
-        later = [day + dt.timedelta(days=1) for day in rows["date"].to_pylist()]
-        rows = pa.concat_tables([rows, rows.set_column(0, rows.schema.field("date"), [later])])
-    writer = Writer.opened(tmp_path, PARTITION_CHANGES)
-    writer.keep_rows()
-    for version in range(1, 5):
-        writer.write(in_commit(rows, version, 1), APPEND, {})
-    before, kept = content(path), writer.take_kept()
-    if days == 1:
-        for name in data_files(path):
-            (path / name).unlink()
-
-    compact(writer, LARGE, kept)
-
-    assert content(path) == before
-    assert len(DeltaTable(str(path)).file_uris()) == days
-    assert writer.take_kept() == {}
-
-
-def test_no_more_rows_are_kept_than_the_limit(log: ChangeLog, tmp_path: Path) -> None:
-    _, rows = changed()
-    writer, large = Writer.opened(tmp_path, PARTITION_CHANGES), pa.concat_tables([rows] * (KEPT_ROWS // rows.num_rows))
-    writer.keep_rows()
-    for added in (large, rows, rows.slice(0, KEPT_ROWS - large.num_rows)):
-        writer.write(in_commit(added, writer.version + 1, 1), APPEND, {})
-    assert {version: kept.num_rows for version, kept in writer.take_kept().items()} == {
-        log.version + 1: large.num_rows,
-        log.version + 3: KEPT_ROWS - large.num_rows,
-    }
 
 
 @pytest.mark.parametrize("first", ["a compaction", "a commit"])
@@ -104,10 +68,10 @@ def test_a_compaction_that_comes_second_doubles_no_row(log: ChangeLog, tmp_path:
     if first == "a commit":
         log.commit(changed()[1], {"a": log.version})
     else:
-        compact(Writer.opened(tmp_path, PARTITION_CHANGES), LARGE, {})
+        compact(Writer.opened(tmp_path, PARTITION_CHANGES), LARGE)
     before = content(path)
     with pytest.raises(TableRefused, match="another job writes"):
-        compact(late, LARGE, {})
+        compact(late, LARGE)
     assert content(path) == before
     assert len(before) == (7 if first == "a commit" else 6) * changed()[1].num_rows
 
@@ -117,7 +81,7 @@ def test_files_of_a_compaction_that_was_not_committed_are_swept(log: ChangeLog, 
     late = Writer.opened(tmp_path, PARTITION_CHANGES)
     log.commit(changed()[1], {"a": log.version})
     with pytest.raises(TableRefused):
-        compact(late, LARGE, {})
+        compact(late, LARGE)
     needed = len(data_files(path))
     keeper = compacting(path)
     keeper.sweep()

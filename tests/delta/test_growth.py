@@ -30,7 +30,7 @@ def sizes_after_each_week(directory: Path, size: Size, restarts: int) -> list[di
         if number % restarts == restarts - 1:
             year.open()
         if number % WEEK == WEEK - 1:
-            state = shard_of(year.replication).shared.state
+            state = shard_of(year.replication).held.state
             remembered = {"minima": len(state.configs), "topics": len(list(state.topic_keys()))}
             tables = [each for each in directory.iterdir() if DeltaTable.is_deltatable(str(each))]
             sizes.append(remembered | {each.name: DeltaTable(str(each)).count() for each in tables})

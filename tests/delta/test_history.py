@@ -31,7 +31,7 @@ from streaming.delta.incidents.table import IncidentsTable
 from streaming.delta.log.queries import query, read_all
 from streaming.delta.log.writer import Writer
 from streaming.delta.progress import ProgressTable
-from streaming.delta.projections.shared_state import SharedState
+from streaming.delta.projections.clusters_state import ClustersState
 from streaming.errors import ConfigurationError
 from tests.changes.conftest import LAG, START, Story
 from tests.examples import examples
@@ -48,7 +48,7 @@ class Life:
 
     def __init__(self, directory: Path) -> None:
         self.directory, self.path = directory, directory / PARTITION_CHANGES.name
-        self._log, self.shared = ChangeLog(directory), SharedState()
+        self._log, self.held = ChangeLog(directory), ClustersState()
         self.story, self.poll = Story(), Story("admin:a", SourceKind.POLL)
         self._life, self._epochs = 1, Counter[int]()
         self.seen_upto = 0
@@ -83,15 +83,15 @@ class Life:
         self._epochs.clear()
 
     def commit(self) -> int:
-        folded = without_expired(self.shared.state, fold(self.shared.state, self.story.seen))
+        folded = without_expired(self.held.state, fold(self.held.state, self.story.seen))
         self.story.seen = []
-        self.shared.applied(folded.touched, self._log.commit(changes_to_arrow(folded.changes), {}))
+        self.held.applied(folded.touched, self._log.commit(changes_to_arrow(folded.changes), {}))
         return self.version
 
     def derive(self) -> None:
         """Bring up everything that follows."""
-        Projections(self.directory).project(self.shared)
-        progress = [(source, SourceLag()) for source in self.shared.state.sources.values()]
+        Projections(self.directory).project(self.held)
+        progress = [(source, SourceLag()) for source in self.held.state.sources.values()]
         ProgressTable(self.directory, Channel.REPLICATION).replace(progress, self.version)
 
     def expire(self, before: dt.date) -> int:
@@ -165,7 +165,7 @@ def test_the_state_as_of_every_kept_version_is_the_same_after_history_expired(
 
         life.story.later().heartbeat()
         life.commit()
-        assert comparable(Projections(life.directory).recover(life.version).state) == comparable(life.shared.state)
+        assert comparable(Projections(life.directory).recover(life.version).state) == comparable(life.held.state)
 
 
 @pytest.fixture
@@ -248,7 +248,7 @@ def test_what_a_follower_has_not_read_yet_stays(tmp_path: Path, read: int) -> No
     assert oldest <= read
     assert rows_between(life.path, read, life.version).equals(unread)
     again = Projections(tmp_path).recover(life.version)
-    assert decoded(again.state) == decoded(life.shared.state)
+    assert decoded(again.state) == decoded(life.held.state)
     life.derive()
     assert life.as_of(life.version) == expected
     assert sum(part.num_rows for _, part in follower.poll()) == unread.num_rows

@@ -28,7 +28,7 @@ from streaming.delta.log.queries import read_all
 from streaming.delta.log.table_log import delete_log_before, log_entries, newest_checkpoint
 from streaming.delta.log.writer import OVERWRITE, Writer
 from streaming.delta.progress import ProgressTable
-from streaming.delta.projections.shared_state import SharedState
+from streaming.delta.projections.clusters_state import ClustersState
 from streaming.errors import TableRefused
 from streaming.jobs.shards.batch import ReplicationBatch
 from tests.delta.test_change_log import changed
@@ -63,13 +63,13 @@ def age(path: Path, seconds: float) -> None:
         os.utime(file, (written, written))
 
 
-def project(directory: Path, version: int) -> SharedState:
+def project(directory: Path, version: int) -> ClustersState:
     projections = Projections(directory)
-    shared = projections.recover(version)
-    projections.project(shared)
-    progress = [(source, SourceLag()) for source in shared.state.sources.values()]
+    held = projections.recover(version)
+    projections.project(held)
+    progress = [(source, SourceLag()) for source in held.state.sources.values()]
     ProgressTable(directory, Channel.REPLICATION).replace(progress, version)
-    return shared
+    return held
 
 
 def asked(directory: Path) -> list[Any]:
@@ -298,11 +298,11 @@ def test_days_of_history_are_a_setting_of_the_job(tmp_path: Path) -> None:
     commit(log, tmp_path, times=5)
     assert count(path) == 5 * rows.num_rows, "all of it is of 2023, and no derived table has read it"
     projections = Projections(tmp_path, policy)
-    shared = projections.recover(log.version)
+    held = projections.recover(log.version)
     for _ in range(5):
         commit(log, tmp_path, times=1)
-        shared.version = log.version
-        projections.project(shared)
+        held.version = log.version
+        projections.project(held)
         ProgressTable(tmp_path, Channel.REPLICATION).replace([], log.version)
     read = log.version
     commit(log, tmp_path, times=5)
@@ -311,7 +311,7 @@ def test_days_of_history_are_a_setting_of_the_job(tmp_path: Path) -> None:
     assert count(path) == _keys() + 5 * rows.num_rows, "what is read is one row a key, what is not is whole"
     assert count(tmp_path / REPLICATION_EVENTS.name) == 0
     assert count(tmp_path / PARTITION_STATE_TABLE.name) == 2
-    assert log.position("a") > 0
+    assert log.at("a").position > 0
     assert state_as_of(tmp_path, log.version).clusters
 
 

@@ -9,13 +9,13 @@ import pytest
 
 from streaming.contracts.observations import Observation
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES, TABLES
-from streaming.delta.changes.reader import rows_between
+from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log import maintenance
 from streaming.delta.log.durable import cut_unflushed, flush, flushed_version
 from streaming.delta.log.maintenance import RetentionPolicy
 from streaming.delta.log.table_log import newest_version
 from streaming.delta.projections.rollback import roll_back
-from streaming.jobs.driver.incidents import IncidentsBatch
+from streaming.jobs.incidents import IncidentsBatch
 from streaming.jobs.shards.batch import ReplicationBatch
 from tests.end_to_end.stories import essence, expected_changes, long_story
 from tests.jobs.shards.test_batch import published, rows
@@ -29,11 +29,11 @@ def run(tables: Path, story: list[Observation], policy: RetentionPolicy, size: i
     batch = ReplicationBatch(tables, policy)
     incidents = IncidentsBatch(tables, 30.0, 120.0, policy)
     log = tables / PARTITION_CHANGES.name
-    begin = batch.position(story[0].source) + 1
+    begin = batch.at(story[0].source).position + 1
     for start in range(begin, len(story), size):
         batch.apply(published(story[start : start + size], start=start))
         batch.project()
-        incidents.apply(rows_between(log, incidents.version, newest_version(log)))
+        incidents.apply(ChangeReader(log, incidents.version).poll())
 
 
 @pytest.mark.parametrize("minutes", LATER)

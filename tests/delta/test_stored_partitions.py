@@ -22,9 +22,9 @@ from streaming.contracts.state import PartitionState
 from streaming.contracts.tables import PARTITION_STATE_TABLE
 from streaming.delta.changes.log import ChangeLog, changes_to_arrow
 from streaming.delta.log.definitions import arrow_schema
-from streaming.delta.projections import shared_state
-from streaming.delta.projections.rows import newest_partitions, states_after
-from streaming.delta.projections.shared_state import RecoveredState, StoredPartitions, add_rows, in_topics_with
+from streaming.delta.projections import clusters_state
+from streaming.delta.projections.clusters_state import RecoveredState, StoredPartitions, add_rows, in_topics_with
+from streaming.delta.projections.of_clusters import newest_partitions, states_after
 from streaming.delta.state import states_of
 from tests.changes.conftest import Story, state_after
 from tests.examples import examples
@@ -52,7 +52,7 @@ def numbers(tally: SuspectTally) -> dict[tuple[Any, ...], int]:
 def recovered(rows: pa.Table) -> ReplicationState:
     holder = RecoveredState()
     holder.put_partitions(rows)
-    return holder.shared(0).state
+    return holder.at(0).state
 
 
 @settings(max_examples=examples(20))
@@ -207,7 +207,7 @@ def test_topics_with_tombstones_are_objects_from_the_start() -> None:
 
 
 def test_very_many_topics_are_decoded_in_several_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_state, "TOPICS_AT_ONCE", 2)
+    monkeypatch.setattr(clusters_state, "TOPICS_AT_ONCE", 2)
     story = Story()
     story.snapshot([{}])
     rows = rows_of(story.seen)

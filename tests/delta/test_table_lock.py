@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 from deltalake.exceptions import DeltaError
 
-from streaming.delta.log.storage import open_table
-from streaming.delta.log.table_lock import sole_writer, writing
+from streaming.delta.log.storage import open_table, sole_writer, writing
 from streaming.delta.log.table_log import actions_of, has_entry, has_moved, identity_of
 from streaming.errors import ConfigurationError, IsrwatchError, TableRefused, TableUnreadable
 
 HOLD = """
 import pathlib, sys
-from streaming.delta.log.table_lock import sole_writer
+from streaming.delta.log.storage import sole_writer
 with sole_writer(pathlib.Path(sys.argv[1]), ["samples", "replication"]):
     print("held", flush=True)
     sys.stdin.read()

@@ -89,19 +89,19 @@ def test_a_batch_with_a_newer_record_changes_nothing_until_later(tmp_path: Path,
     story = story_of(channel)
     batch = opened()
     batch.apply(published(story[:2]))
-    before = tables_of(tmp_path), batch.position("admin:a")
+    before = tables_of(tmp_path), batch.at("admin:a").position
 
     for _ in range(2):
         with pytest.raises(NewerFormat) as stopped:
             batch.apply(with_newer(story[2:], at, start=2))
         assert str(stopped.value) == SENTENCE
 
-    assert (tables_of(tmp_path), batch.position("admin:a")) == before
+    assert (tables_of(tmp_path), batch.at("admin:a").position) == before
     assert before[1] == 1
     assert rows(tmp_path, "quarantine") == []
     upgraded = opened()
     assert upgraded.apply(published(story[2:], start=2)).observations == len(story) - 2
-    assert upgraded.position("admin:a") == len(story) - 1
+    assert upgraded.at("admin:a").position == len(story) - 1
 
 
 def test_a_damaged_record_is_quarantined_whatever_its_bytes_say(tmp_path: Path) -> None:
@@ -139,8 +139,8 @@ def test_a_query_that_meets_a_newer_one_stops(spark: SparkSession, places: JobLo
     assert failures_of(channel, reports) == ([], query.restarts), reports
     assert not query.is_superseded
     assert query.progress is not None
-    assert set(query.progress.positions.values()) <= {-1}
+    assert {at.position for at in query.progress.applied.values()} <= {-1}
     assert rows(places.tables, "quarantine") == []
     again = QUERIES[channel].open(places, settings)
     assert again.progress is not None
-    assert again.progress.position("admin:a") == -1
+    assert again.progress.at("admin:a").position == -1

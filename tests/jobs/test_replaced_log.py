@@ -168,7 +168,7 @@ def test_a_copy_that_nobody_wrote_on_is_read_on_when_its_writer_does(places: Job
 def test_a_log_that_comes_back_as_another_one_while_the_job_runs_stops_the_query(places: JobLocations) -> None:
     story = long_story(seed=16, steps=100)
     publish(places, story[:30])
-    reader = BusStreamReader(places.bus, REPLICATION, max_bytes=1 << 25, wait_seconds=0)
+    reader = BusStreamReader(places.bus, REPLICATION, {}, 1 << 25, wait_seconds=0)
     at = reader.latestOffset({}, ReadAllAvailable())
     planned = reader.partitions({}, at)
     shutil.rmtree(places.bus)
@@ -296,7 +296,7 @@ def test_samples_of_a_log_that_comes_late_are_no_old_ones(places: JobLocations, 
     opened = SupervisedQuery(query, QUERIES[query], JobSettings(listen=""), places, print)
     assert opened.progress is not None
     starting = unapplied(channel, places, opened.progress)
-    reader = BusStreamReader(places.bus, channel, max_bytes=1 << 25, wait_seconds=0, starting_positions=starting)
+    reader = BusStreamReader(places.bus, channel, starting, 1 << 25, wait_seconds=0)
     published(range(1))
 
     with pytest.raises(IsrwatchError, match=f"{channel}/{source} on the bus was replaced"):

@@ -22,7 +22,7 @@ from streaming.contracts.state import SourceLag
 from streaming.contracts.tables import PARTITION_CHANGES, TABLES
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.progress import ProgressTable
-from streaming.jobs.driver.incidents import IncidentsBatch
+from streaming.jobs.incidents import IncidentsBatch
 from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.plugins.played import PlayedJob
 
@@ -67,8 +67,8 @@ class Job(PlayedJob):
     def derive(self, now: int) -> None:
         """Write the derived tables, the incidents, and how far every source was applied."""
         self.project()
-        for _, rows in self._changes.poll():
-            self._incidents.apply(rows)
+        for added in self._changes.poll():
+            self._incidents.apply([added])
         lag = SourceLag(bus_end=self.position, behind_bytes=0, is_query_up=True, restarts=0, reported_at=Micros(now))
         for channel, table in self._progress.items():
             states, version = self.batches[channel].sources()

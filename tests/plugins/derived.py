@@ -9,14 +9,16 @@ import pyarrow as pa
 from streaming.contracts.columns import Table
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.log.queries import read_all
+from streaming.delta.log.table_log import newest_version
 from streaming.delta.log.writer import OVERWRITE, Writer
-from streaming.delta.projections.of_clusters import ClustersState, derived, recovered
-from streaming.delta.projections.shared_state import SharedState
+from streaming.delta.projections.clusters_state import ClustersState
+from streaming.delta.projections.of_clusters import derived, recovered
 from streaming.delta.projections.tables import DerivedTables
 from streaming.delta.samples.newest import Newest
 from streaming.jobs.shards.batch import ReplicationBatch
-from streaming.jobs.shards.deriving import FoldInDriver
-from streaming.jobs.shards.task import ClustersShard
+from streaming.jobs.shards.task import FoldInDriver, Shard
+
+DERIVED = ("replication_events", "cluster_state", "broker_state", "partition_state")
 
 
 class Projections:
@@ -25,16 +27,17 @@ class Projections:
     def __init__(self, directory: Path, policy: RetentionPolicy = KEEP_ALL) -> None:
         self._directory, self._tables = directory, DerivedTables(directory, policy)
 
-    def recover(self, version: int) -> SharedState:
+    def recover(self, version: int) -> ClustersState:
         """Give the state at a version of the change log."""
-        return recovered(self._directory, version).shared
+        return recovered(self._directory, version)
 
-    def project(self, shared: SharedState) -> bool:
+    def project(self, held: ClustersState) -> bool:
         """Write what lags behind a state; return whether anything did."""
-        removals = recovered(self._directory, shared.version).removals
-        state = ClustersState(shared, removals)
-        pieces = [derived(self._directory, state, {*shared.state.clusters}, self._tables.before)]
-        return self._tables.commit(pieces, shared.version)
+        before = [newest_version(self._directory / name) for name in DERIVED]
+        held.removals = recovered(self._directory, held.version).removals
+        pieces = [derived(self._directory, held, {*held.state.clusters}, self._tables.before)]
+        self._tables.commit(pieces, held.version)
+        return before != [newest_version(self._directory / name) for name in DERIVED]
 
 
 class StoredNewest(Newest):
@@ -50,7 +53,7 @@ class StoredNewest(Newest):
         self._writer.write(self.on_disk, OVERWRITE, {})
 
 
-def shard_of(batch: ReplicationBatch) -> ClustersShard:
+def shard_of(batch: ReplicationBatch) -> Shard:
     """Give what the driver holds of all clusters of a directory, after its first batch."""
     assert isinstance(batch.workers, FoldInDriver)
     (shard,) = batch.workers.shards.values()

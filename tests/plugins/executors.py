@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from streaming.jobs.shards import samples, task
 from streaming.jobs.shards import workers as on_spark
 from streaming.jobs.shards.batch import ReplicationBatch
-from streaming.jobs.shards.deriving import FoldOnExecutors
 from streaming.jobs.shards.samples import SampleBatch
+from streaming.jobs.shards.task import FoldOnExecutors
 
 if TYPE_CHECKING:
     from streaming.bus.kafka.reader import KafkaReader
@@ -47,7 +47,7 @@ class Executors:
             self._memories[number] = [{}, {}]
         # What a worker gets was pickled, and what it holds is another worker's for nobody.
         copied = pickle.loads(pickle.dumps(work))  # noqa: S301 - our own
-        of_process = (task.HELD, samples.HELD)
+        of_process = (task.EXECUTOR.shards, samples.EXECUTOR.shards)
         for shards, memory in zip(of_process, self._memories[number], strict=True):
             shards.clear()  # type: ignore[attr-defined]
             shards.update(memory)  # type: ignore[attr-defined]

@@ -67,6 +67,8 @@ class WithUndecodable(Scripted):
 class ListBus:
     """Collects what is published."""
 
+    removed = RemovedBytes(0, 0)
+
     def __init__(self) -> None:
         self.published: list[Observation] = []
         self.raw: list[tuple[str, bytes]] = []
@@ -77,6 +79,10 @@ class ListBus:
     def publish_raw(self, channel: Channel, source: str, payload: bytes) -> None:
         assert channel is Channel.REPLICATION
         self.raw.append((source, payload))
+
+    def take_removed(self) -> RemovedBytes:
+        removed, self.removed = self.removed, RemovedBytes(0, 0)
+        return removed
 
     def close(self) -> None:
         """Keep what was published."""
@@ -221,10 +227,6 @@ class Limited(ListBus):
     """A bus that had to delete records of replication at its first write."""
 
     removed = RemovedBytes(10, 20)
-
-    def take_removed(self) -> RemovedBytes:
-        removed, self.removed = self.removed, RemovedBytes(0, 0)
-        return removed
 
 
 class Reporting(Scripted):

@@ -16,6 +16,7 @@ import pytest
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from streaming.bus.log import RemovedBytes
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.runtime.listening import address_of, listen
 from streaming.sources import source
@@ -35,7 +36,7 @@ from tests.sources.test_collector import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from streaming.bus.directory import Publisher
+    from streaming.bus.directory import DirectoryPublisher
     from streaming.contracts.observations import Observation
     from streaming.sources.source import Source
 
@@ -71,7 +72,7 @@ class Opened:
 
 
 def collectors_of(
-    clusters: Mapping[str, OpenSources], open_publisher: Callable[[], Publisher], report: Callable[[str], None]
+    clusters: Mapping[str, OpenSources], open_publisher: Callable[[], DirectoryPublisher], report: Callable[[str], None]
 ) -> Collectors:
     def opener(name: str, open_sources: OpenSources) -> Callable[[Callable[[str], None]], Collector]:
         return lambda report: Collector(open_sources(report), open_publisher, cluster=name, report=report)
@@ -178,6 +179,9 @@ class Kept:
 
     def publish_raw(self, *raw: Any) -> None:
         self.raw = raw
+
+    def take_removed(self) -> RemovedBytes:
+        return RemovedBytes(0, 0)
 
     def close(self) -> None:
         """Keep everything."""

@@ -21,7 +21,7 @@
 # was created again: everything that the directory still has is shipped again.
 #
 # Two shippers. A directory has one shipper process (``lock``); others wait for their turn. Two directories whose
-# collectors have the same name are noticed by the job, from alternating log ids (``jobs.shards.kafka_rows``), rather
+# collectors have the same name are noticed by the job, from alternating log ids (``jobs.shards.reading``), rather
 # than fenced by a transactional id: by ``python -m tests.benchmarks.bus_fencing`` a round of one record takes 2.5 and
 # 3.5 ms with the idempotent producer, and 12.8 and 41.9 ms in a transaction (two runs on two cores under load 8, three
 # brokers; 20 records take 1.7 and 2.8, and 6.8 and 33.7 ms), while an idle producer takes 0.0006 cores either way. That

@@ -26,7 +26,7 @@ from streaming.delta.log.definitions import APPEND_ONLY, arrow_schema
 from streaming.delta.log.queries import query, quoted
 from streaming.delta.log.storage import open_table
 from streaming.delta.log.table_log import BEFORE_FIRST
-from streaming.delta.state import as_of_version, structs_of
+from streaming.delta.state import as_of_version, is_dropped, structs_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -114,12 +114,9 @@ def _expirable_upto(directory: Place, table: DeltaTable, before: dt.date) -> int
 def _without_dropped_tombstones(newest: pa.Table) -> pa.Table:
     """Leave out the tombstones whose totals the rows of their clusters contain already."""
     for cluster in structs_of(ClusterState, newest, "cluster_after"):
-        if cluster is not None and cluster.tombstones_until is not None:
-            until = pa.scalar(cluster.tombstones_until, pa.timestamp("us", tz="UTC"))
-            is_over = pc.less_equal(pc.struct_field(newest["after"], "changed_at"), until)
-            is_gone = pc.and_(pc.struct_field(newest["after"], "is_deleted"), is_over)
-            is_gone = pc.and_(is_gone, pc.equal(newest["cluster_id"], cluster.cluster_id))
-            newest = newest.filter(pc.invert(pc.fill_null(is_gone, fill_value=False)))
+        if cluster is not None:
+            deleted, changed = (pc.struct_field(newest["after"], name) for name in ("is_deleted", "changed_at"))
+            newest = newest.filter(pc.invert(is_dropped(cluster, newest["cluster_id"], deleted, changed)))
     return newest
 
 

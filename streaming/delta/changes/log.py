@@ -1,7 +1,7 @@
 """The writer of ``partition_changes``: one commit per batch, exactly at version N + 1.
 
 A commit contains, atomically, the changes, the last bus position of every source, and the writer's generation; the
-loser of a race stops (see ``writer``). Positions say what was applied (see ``positions``).
+loser of a race stops (see ``writer``). Positions say what was applied (see ``log.commit``).
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ import pyarrow as pa
 
 from streaming.contracts.blocks import IDENTITY_IN_BLOCK
 from streaming.contracts.columns import COMMIT_ORDER, OCCURRENCE, PARTITION_IDENTITY
+from streaming.contracts.identifiers import LogPosition
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.history import expire_changes
+from streaming.delta.log.commit import NO_LOG_IDS, applied_position, moved
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.maintenance import KEEP_ALL, AppendMaintenance, RetentionPolicy
-from streaming.delta.log.positions import NO_LOG_IDS, StoredPositions
-from streaming.delta.log.writer import APPEND, Writer
+from streaming.delta.log.writer import Writer
 from streaming.delta.state import CONFIG_COLUMNS, config_columns, states_to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from streaming.changes.state import Change, Event
-    from streaming.contracts.identifiers import LogPosition
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import PartitionState
-    from streaming.delta.log.positions import LastCommon
     from streaming.delta.store.place import Place
 
+_NO_LOG_ID: Final = 0  # replaces a stored log id once nothing of that log is applied
 _UNREPORTED: Final = "unreported/"
 """Prefix of the transaction that counts refused records of a source that its state does not contain yet."""
 
@@ -48,7 +48,7 @@ class ChangeLog:
             TableRefused: the table is not ours, or newer than this program.
         """
         self._writer = Writer.opened(directory, PARTITION_CHANGES)
-        self._applied = StoredPositions(self._writer)
+        self._applied: dict[str, LogPosition] = {}
         self._clock = policy.clock
         expire = partial(expire_changes, directory)
         self._maintenance = AppendMaintenance(self._writer, expire, policy)
@@ -58,21 +58,16 @@ class ChangeLog:
         """The version that the next commit builds on."""
         return self._writer.version
 
-    def position(self, source: str) -> int:
-        """Return the position of the last applied observation of a source, -1 for none."""
-        return self._applied.position(source)
-
     def at(self, source: str) -> LogPosition:
-        """Return where the last applied record of a source is."""
-        return self._applied.at(source)
+        """Return where the last applied record of a source is, as stored, or as committed since."""
+        if source not in self._applied:
+            log_id = self._writer.transaction_version(f"log/{source}")
+            self._applied[source] = LogPosition(applied_position(self._writer, source), log_id or None)
+        return self._applied[source]
 
     def unreported(self, source: str) -> int:
         """Return how many refused records of a source its state does not count yet."""
         return int(self._writer.transaction_version(_UNREPORTED + source) or 0)
-
-    def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
-        """Go back in logs that were replaced; return the earlier positions of their sources."""
-        return self._applied.go_back(sources, last_common)
 
     def commit(
         self,
@@ -97,7 +92,7 @@ class ChangeLog:
         """
         # The version is certain before the commit: the writer commits at exactly this version or not at all.
         numbered = in_commit(rows, self.version + 1, self._clock())
-        return self._commit(partial(self._writer.write, numbered, APPEND), positions, log_ids, unreported)
+        return self.commit_files(self._writer.written(numbered), positions, log_ids, unreported)
 
     def commit_files(
         self,
@@ -107,19 +102,17 @@ class ChangeLog:
         unreported: Mapping[str, int] = MappingProxyType({}),
     ) -> int:
         """Do as :meth:`commit` with files whose rows carry the next version; ``added``: their ``add`` actions."""
-        return self._commit(partial(self._writer.add_files, added, ()), positions, log_ids, unreported)
-
-    def _commit(
-        self,
-        write: Callable[[Mapping[str, int]], int],
-        positions: Mapping[str, int],
-        log_ids: Mapping[str, int],
-        unreported: Mapping[str, int],
-    ) -> int:
-        moved = self._applied.transactions(positions, log_ids)
-        counts = {_UNREPORTED + source: count for source, count in unreported.items()}
-        version = write({**moved, **counts})
-        self._applied.move(positions, log_ids)
+        logs = {f"log/{source}": log_ids.get(source, _NO_LOG_ID) for source in positions}
+        version = self._writer.add_files(
+            added,
+            (),
+            {
+                **moved(positions),
+                **{key: log_id for key, log_id in logs.items() if log_id or self._writer.transaction_version(key)},
+                **{_UNREPORTED + source: count for source, count in unreported.items()},
+            },
+        )
+        self._applied |= {source: LogPosition(position, log_ids.get(source)) for source, position in positions.items()}
         self._maintenance.after_commit()
         return version
 

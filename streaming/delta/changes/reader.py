@@ -1,4 +1,4 @@
-"""Follows ``partition_changes`` by version: reads the rows after a version from the data files."""
+"""Follows ``partition_changes`` by version: reads the rows after a version from the data files, and their events."""
 
 # Theory of operation
 #
@@ -43,18 +43,19 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.contracts.columns import EVENT
+from streaming.contracts.tables import PARTITION_CHANGES, REPLICATION_EVENTS
 from streaming.delta.log.cluster_files import of_clusters
 from streaming.delta.log.definitions import arrow_schema, check_layout
-from streaming.delta.log.storage import open_table, read_versions
+from streaming.delta.log.storage import in_schema, open_table, read_versions
 from streaming.delta.log.table_log import BEFORE_FIRST, actions_of, files_added, has_entry, has_moved, identity_of
 from streaming.delta.store.place import Url
-from streaming.errors import IsrwatchError, TableUnreadable
+from streaming.errors import IsrwatchError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -181,23 +182,10 @@ class ChangeReader:
         return newest, _files_with(table, self.version, newest, self._clusters)
 
     def _rows_of(self, file: str, date: str, upto: int) -> pa.Table:
-        try:
-            rows = read_versions(self.path, file, self.version, upto, self._columns)
-            if self._clusters is not None:  # file by file: the rows of all clusters may not fit into memory
-                rows = of_clusters(rows, self._clusters)
-        except FileNotFoundError:
-            raise TableUnreadable(
-                f"cannot read the table {self.path}: its data file {file} is missing; bring back the whole folder of "
-                "the tables from one copy"
-            ) from None
-        # Spark writes the partition's value into the file, too.
-        if "date" in self._schema.names and "date" not in rows.column_names:
-            constant = pa.scalar(date).cast(SCHEMA.field("date").type)
-            rows = rows.append_column("date", pa.repeat(constant, rows.num_rows))
-        if not _has_every_field(rows.schema, self._schema):
-            # Files from before a column or a field of a struct was added lack it: null.
-            rows = pa.concat_tables([self._schema.empty_table(), rows], promote_options="permissive")
-        return rows.select(self._schema.names).cast(self._schema)
+        rows = read_versions(self.path, file, self.version, upto, self._columns)
+        if self._clusters is not None:  # file by file: the rows of all clusters may not fit into memory
+            rows = of_clusters(rows, self._clusters)
+        return in_schema(rows, self._schema, {"date": date})
 
 
 def _part_of_schema(columns: Sequence[str]) -> pa.Schema:
@@ -211,17 +199,6 @@ def _part_of_schema(columns: Sequence[str]) -> pa.Schema:
         field.with_type(pa.struct([each for each in field.type if each.name in chosen])) if chosen else field
         for field, chosen in parts
     ])  # fmt: skip
-
-
-def _has_every_field(schema: pa.Schema, expected: pa.Schema) -> bool:
-    return all(
-        field.name in schema.names and _field_names(schema.field(field.name).type) == _field_names(field.type)
-        for field in expected
-    )
-
-
-def _field_names(kind: pa.DataType) -> set[str]:
-    return {field.name for field in kind} if pa.types.is_struct(kind) else set()
 
 
 def _in_order(rows: pa.Table) -> pa.Table:
@@ -281,3 +258,37 @@ def rows_between(path: Place, after_version: int, to_version: int, clusters: Col
     if reader.version < to_version:
         raise ChangesRestarted(f"{path} has no version {to_version}; it was restored from an older copy")
     return pa.concat_tables(rows) if rows else SCHEMA.empty_table()
+
+
+# Changes as rows of ``replication_events``: one row per event.
+
+
+_EVENTS: Final = arrow_schema(REPLICATION_EVENTS)
+_OF_EVENT: Final = frozenset(column.name for column in EVENT)
+# By column, where a change has it: the struct, and the field within it.
+_OF_STATE: Final = {
+    "leader_before": ("before", "leader"),
+    "leader_after": ("after", "leader"),
+    "isr_before": ("before", "isr"),
+    "isr_after": ("after", "isr"),
+    "leader_epoch": ("after", "leader_epoch"),
+    "partition_epoch": ("after", "partition_epoch"),
+}
+
+
+def events_of(changes: pa.Table) -> pa.Table:
+    """Explode rows of ``partition_changes`` into their events, in order."""
+    lists = changes["events"].combine_chunks()
+    events, owners = pc.list_flatten(lists), pc.list_parent_indices(lists)
+    columns = [_column(name, changes, owners, events) for name in _EVENTS.names]
+    return pa.Table.from_arrays(columns, names=_EVENTS.names).cast(_EVENTS)
+
+
+def _column(name: str, changes: pa.Table, owners: pa.Array, events: Any) -> Any:  # noqa: ANN401 - pyarrow ships no types
+    """Take one column at a time: whole rows contain two states each, which events do not have."""
+    if name in _OF_EVENT:
+        return pc.struct_field(events, name)
+    if name in _OF_STATE:
+        part, field = _OF_STATE[name]
+        return pc.struct_field(changes[part], field).take(owners)
+    return changes[name].take(owners)

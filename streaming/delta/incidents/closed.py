@@ -13,7 +13,7 @@ from streaming.contracts.events import IncidentClass
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streaming.delta.log.positions import StoresTransactions
+    from streaming.delta.log.commit import StoresTransactions
 
 NEWEST_RETAINED: Final = 1000
 """Closed incidents of a cluster that stay if history is retained for ever, which applies to changes only."""

@@ -22,7 +22,7 @@ from streaming.delta.changes.history import unread_upto
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.incidents.rows import in_sync_of, rows_of
 from streaming.delta.log.definitions import arrow_schema
-from streaming.delta.log.queries import ALL, open_ours, query, quoted, select, where_in
+from streaming.delta.log.queries import ALL, open_ours, plain, query, quoted, select, where_in
 from streaming.delta.log.storage import open_table
 from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.delta.state import as_of_version
@@ -108,15 +108,9 @@ def _read_state(directory: Place, subject: Subject, contexts: defaultdict[str, C
         _count_partitions(rows, contexts)
     else:
         put = _put_cluster if subject is Subject.CLUSTER else _put_broker
-        for row in _in_micros(rows).to_pylist():
+        for row in plain(rows).to_pylist():
             put(row, contexts[row["cluster_id"]])
     return as_of_version(table)
-
-
-def _in_micros(rows: pa.Table) -> pa.Table:
-    """Return the rows with their moments as numbers."""
-    fields = [item.with_type(pa.int64()) if pa.types.is_timestamp(item.type) else item for item in rows.schema]
-    return rows.cast(pa.schema(fields))
 
 
 def _put_cluster(row: dict[str, Any], context: ClusterContext) -> None:

@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from streaming.contracts.identifiers import ClusterId
 from streaming.delta.log.commit import written
 from streaming.delta.log.definitions import arrow_schema, file_layout
-from streaming.delta.log.storage import read_file
-from streaming.errors import TableUnreadable
+from streaming.delta.log.storage import in_schema, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -48,16 +47,8 @@ def read_files(path: Place, definition: Table, files: Iterable[str]) -> pa.Table
         TableUnreadable: one is damaged or missing.
     """
     schema = arrow_schema(definition)
-    parts = [schema.empty_table()]
-    for name in files:
-        try:
-            parts.append(read_file(path, name))
-        except FileNotFoundError:
-            raise TableUnreadable(
-                f"cannot read the table {path}: its data file {name} is missing; bring back the whole folder of the "
-                "tables from one copy"
-            ) from None
-    return pa.concat_tables(parts, promote_options="permissive").select(schema.names).cast(schema)
+    rows = (in_schema(read_file(path, name), schema, {}) for name in files)
+    return pa.concat_tables([schema.empty_table(), *rows])
 
 
 def files_by_cluster(writer: Writer) -> dict[ClusterId, list[str]]:
@@ -66,21 +57,3 @@ def files_by_cluster(writer: Writer) -> dict[ClusterId, list[str]]:
     for name in writer.files():
         names.setdefault(ClusterId(unquote(name.partition("/")[0].removeprefix(_OF))), []).append(name)
     return names
-
-
-def give_each_its_files(directory: Place, writer: Writer, definition: Table) -> None:
-    """Split files with rows of several clusters into files per cluster.
-
-    Raises:
-        TableRefused: another writer came first; nothing was done.
-    """
-    mixed = [name for name in writer.files() if not name.startswith(_OF)]
-    if not mixed:
-        return
-    rows = read_files(writer.path, definition, mixed)
-    added = [
-        add
-        for cluster_id in pc.unique(rows["cluster_id"]).to_pylist()
-        for add in write_cluster(directory, definition, cluster_id, of_clusters(rows, (cluster_id,)))
-    ]
-    writer.add_files(added, mixed, {})

@@ -15,8 +15,7 @@ from deltalake.schema import ArrayType, PrimitiveType, StructType
 
 from streaming.delta.log.arrow_types import arrow_type
 from streaming.delta.log.commit import Layout
-from streaming.delta.log.storage import make_folder, open_table, table_at
-from streaming.delta.log.table_lock import writing
+from streaming.delta.log.storage import make_folder, open_table, table_at, writing
 from streaming.delta.store.place import options_of
 from streaming.errors import TableRefused
 

@@ -59,8 +59,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.sample_tables import SAMPLE_TABLES
 from streaming.contracts.tables import PARTITION_CHANGES, QUARANTINE, SOURCE_PROGRESS, TABLES
-from streaming.delta.log.storage import has_all_files, is_table, make_folder, open_table, reading, set_aside
-from streaming.delta.log.table_lock import in_turn, sole_writer, writing
+from streaming.delta.log.storage import (
+    has_all_files,
+    in_turn,
+    is_table,
+    make_folder,
+    open_table,
+    reading,
+    set_aside,
+    sole_writer,
+    writing,
+)
 from streaming.delta.log.table_log import (
     delete_checkpoint,
     delete_log_after,

@@ -21,17 +21,15 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from streaming.delta.log.durable import flushed_version
-from streaming.delta.log.storage import data_files, delete_files, read_file
-from streaming.delta.log.table_lock import writing
-from streaming.delta.log.table_log import actions_of, committed_after, delete_log_before, files_added, files_in_log
+from streaming.delta.log.storage import data_files, delete_files, in_schema, read_file, writing
+from streaming.delta.log.table_log import committed_after, delete_log_before, files_in_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from deltalake import DeltaTable
 
     from streaming.delta.log.writer import Writer
-    from streaming.delta.store.place import Place
 
 COMMITS_BETWEEN_ROUNDS: Final = 50
 ROUNDS_BETWEEN_LARGE: Final = 20
@@ -132,13 +130,12 @@ class AppendMaintenance(Maintenance):
         """Maintain a table; ``expire`` deletes the rows of the days before a given one."""
         super().__init__(writer, policy)
         self._expire = expire
-        writer.keep_rows()
         self._expired_at = -math.inf
 
     def _round(self) -> None:
         is_large = self._commits % (COMMITS_BETWEEN_ROUNDS * ROUNDS_BETWEEN_LARGE) == 0
         target = LARGE_BYTES if is_large else SMALL_BYTES
-        compact(self._writer, target, self._writer.take_kept())
+        compact(self._writer, target)
         now = self._policy.clock() / 1e6
         is_recent = 0 <= now - self._expired_at < SECONDS_BETWEEN_EXPIRIES  # a clock may be set back
         if self._policy.days and not is_recent:
@@ -163,13 +160,12 @@ _PARTITION: Final = "date"
 _ROW_BYTES: Final = 1024  # a compressed row with long lists; most take a tenth
 
 
-def compact(writer: Writer, target: int, kept: Mapping[int, pa.Table]) -> None:
+def compact(writer: Writer, target: int) -> None:
     """Merge the files that are smaller than a size, day by day, in one commit, if there are any.
 
     Args:
         writer: of a table that is partitioned by ``date``.
         target: in bytes.
-        kept: by version, the added rows that are still in memory; others are read.
 
     Raises:
         TableRefused: another writer came first; nothing was done.
@@ -179,8 +175,12 @@ def compact(writer: Writer, target: int, kept: Mapping[int, pa.Table]) -> None:
     if not bins:
         return
     schema = pa.schema(table.schema().to_arrow())
-    rows_of = dict(_kept_by_file(writer.path, kept))
-    merged = (_rows_of(writer.path, files, rows_of, schema) for files in bins)
+    merged = (
+        pa.concat_tables(
+            in_schema(read_file(writer.path, file["path"]), schema, {_PARTITION: _day(file)}) for file in files
+        )
+        for files in bins
+    )
     writer.exchange(merged, [file["path"] for files in bins for file in files], is_new_data=False)
 
 
@@ -209,23 +209,3 @@ def _merged_bytes(file: dict[str, Any]) -> int:
 
 def _day(file: dict[str, Any]) -> str:
     return str(file[f"partition.{_PARTITION}"])
-
-
-def _kept_by_file(path: Place, kept: Mapping[int, pa.Table]) -> Iterator[tuple[str, pa.Table]]:
-    """Yield name and rows of each file that holds all rows that a version added."""
-    for version, rows in kept.items():
-        added = files_added(actions_of(path, version))
-        if len(added) == 1:
-            yield added[0][0], rows
-
-
-def _rows_of(path: Place, files: list[dict[str, Any]], kept: Mapping[str, pa.Table], schema: pa.Schema) -> pa.Table:
-    """Return the rows of files of one day; columns that were added later are null."""
-    day = pa.scalar(_day(files[0])).cast(schema.field(_PARTITION).type)
-    parts = [schema.empty_table()]
-    for file in files:
-        rows = kept[file["path"]] if file["path"] in kept else read_file(path, file["path"])
-        if _PARTITION not in rows.column_names:  # Spark writes the partition's value into the file, too
-            rows = rows.append_column(_PARTITION, pa.repeat(day, rows.num_rows))
-        parts.append(rows)
-    return pa.concat_tables(parts, promote_options="permissive").select(schema.names).cast(schema)

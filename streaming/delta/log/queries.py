@@ -13,7 +13,7 @@ from streaming.delta.log.definitions import arrow_schema, check_layout
 from streaming.delta.log.storage import open_table, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from deltalake import DeltaTable
 
@@ -69,19 +69,26 @@ def quoted(columns: Iterable[str]) -> str:
 
 def ours(rows: pa.Table) -> pa.Table:
     """Cast views and large types, which DataFusion returns, to the types of our schemas."""
-    return rows.cast(pa.schema([pa.field(item.name, _plain_arrow(item.type)) for item in rows.schema]))
+    return _with_types(rows, _small)
 
 
-def _plain_arrow(kind: pa.DataType) -> pa.DataType:
+def _small(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
         return pa.string()
-    if pa.types.is_binary_view(kind) or pa.types.is_large_binary(kind):
-        return pa.binary()
+    return pa.binary() if pa.types.is_binary_view(kind) or pa.types.is_large_binary(kind) else kind
+
+
+def _with_types(rows: pa.Table, of_value: Callable[[pa.DataType], pa.DataType]) -> pa.Table:
+    return rows.cast(pa.schema([pa.field(item.name, _mapped(item.type, of_value)) for item in rows.schema]))
+
+
+def _mapped(kind: pa.DataType, of_value: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return the same type with other types of values, also within structs and lists."""
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(item.name, _plain_arrow(item.type)) for item in kind])
+        return pa.struct([pa.field(item.name, _mapped(item.type, of_value)) for item in kind])
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(_plain_arrow(kind.value_type))
-    return kind
+        return pa.list_(_mapped(kind.value_type, of_value))
+    return of_value(kind)
 
 
 # Arrow columns as Python values: times as UTC microseconds, lists as tuples, equal values shared. And the last row of
@@ -168,15 +175,13 @@ def _tuples(lists: Any) -> list[tuple[Any, ...] | None]:  # noqa: ANN401 - pyarr
 
 def plain(rows: pa.Table) -> pa.Table:
     """Convert timestamps to microseconds, including those within structs."""
-    return rows.cast(pa.schema([pa.field(item.name, plain_type(item.type)) for item in rows.schema]))
+    return _with_types(rows, _micros)
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """Return the same type with integers for timestamps."""
-    if pa.types.is_timestamp(kind):
-        return pa.int64()
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(item.name, plain_type(item.type)) for item in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(plain_type(kind.value_type))
-    return kind
+    return _mapped(kind, _micros)
+
+
+def _micros(kind: pa.DataType) -> pa.DataType:
+    return pa.int64() if pa.types.is_timestamp(kind) else kind

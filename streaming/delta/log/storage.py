@@ -1,33 +1,35 @@
-"""The tables and their data files. delta-rs and Spark get a table's folder.
+"""The tables and their data files, the errors of reading and writing them, and the lock of their only writer.
 
-Only this module and ``table_log`` open, list or delete files of the tables, which ``tests/test_house.py`` checks.
-Depends on places, on no row and no column.
+delta-rs and Spark get a table's folder. Only this module and ``table_log`` open, list or delete files of the tables,
+which ``tests/test_house.py`` checks. Depends on places, on no row and no column.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import re
 import shutil
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from streaming.delta.store.objects import StoreError, delete, get, head, names_below
 from streaming.delta.store.place import options_of
-from streaming.errors import ConfigurationError, TableUnreadable
+from streaming.errors import ConfigurationError, IsrwatchError, TableRefused, TableUnreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streaming.delta.store.place import Place
+
 
 _ROWS_AT_ONCE: Final = 16_384
 _CAUSED_BY: Final = "\x1b[31m↳\x1b[0m"
@@ -109,8 +111,7 @@ def read_file(path: Place, file: str, columns: Sequence[str] | None = None) -> p
     """Read one data file of a table, by its name in the log; only some columns, if they are given.
 
     Raises:
-        FileNotFoundError: it was deleted.
-        TableUnreadable: it is damaged.
+        TableUnreadable: it is damaged or missing.
     """
     with reading(str(path)):
         return _parquet(path, file).read(None if columns is None else list(columns))
@@ -123,8 +124,7 @@ def read_versions(path: Place, file: str, after: int, upto: int, columns: Sequen
     it twenty times as large.
 
     Raises:
-        FileNotFoundError: it was deleted.
-        TableUnreadable: it is damaged.
+        TableUnreadable: it is damaged or missing.
     """
     with reading(str(path)), _parquet(path, file) as parquet:
         pieces = [_of_versions(piece, after, upto) for piece in parquet.iter_batches(_ROWS_AT_ONCE, columns=columns)]
@@ -140,7 +140,34 @@ def _of_versions(rows: pa.RecordBatch, after: int, upto: int) -> pa.RecordBatch:
 
 def _parquet(path: Place, file: str) -> pq.ParquetFile:
     place = file_place(path, file)
-    return pq.ParquetFile(str(place) if isinstance(place, Path) else pa.BufferReader(get(place)))
+    try:
+        return pq.ParquetFile(str(place) if isinstance(place, Path) else pa.BufferReader(get(place)))
+    except FileNotFoundError:
+        raise TableUnreadable(
+            f"cannot read the table {path}: its data file {file} is missing; bring back the whole folder of the tables "
+            "from one copy"
+        ) from None
+
+
+def in_schema(rows: pa.Table, schema: pa.Schema, partition: Mapping[str, str]) -> pa.Table:
+    """Return rows of a data file in the schema of its table, or a part of it.
+
+    Args:
+        rows: of the file.
+        schema: columns and fields of structs that were added later are null.
+        partition: values of columns that only a file that Spark has written has.
+    """
+    for name, value in partition.items():
+        if name in schema.names and name not in rows.column_names:
+            rows = rows.append_column(name, pa.repeat(pa.scalar(value).cast(schema.field(name).type), rows.num_rows))
+    if not all(field.name in rows.column_names and _has_fields(rows.schema, field) for field in schema):
+        rows = pa.concat_tables([schema.empty_table(), rows], promote_options="permissive")
+    return rows.select(schema.names).cast(schema)
+
+
+def _has_fields(schema: pa.Schema, expected: pa.Field) -> bool:
+    kind = schema.field(expected.name).type
+    return not pa.types.is_struct(kind) or {each.name for each in kind} == {each.name for each in expected.type}
 
 
 def file_place(path: Place, file: str) -> Place:
@@ -193,3 +220,89 @@ def delete_files(path: Place, names: Iterable[str]) -> None:
     """Delete data files of a table."""
     for name in names:
         delete(path / name)
+
+
+# The one process that may write the tables of a directory, and errors of its disk.
+
+
+DISK_IS_FULL: Final = ("No space left on device", "Disk quota exceeded")
+
+
+@contextmanager
+def sole_writer(directory: Place, queries: Iterable[str]) -> Iterator[None]:
+    """Hold the tables of some queries for this process; the system releases the locks when the process ends.
+
+    A store or a file system without locks lets two in: then the one that commits second finds its version taken, and
+    stops.
+
+    Raises:
+        ConfigurationError: the directory cannot be made.
+        TableRefused: another process holds them.
+    """
+    make_folder(directory)
+    with ExitStack() as held:
+        if not isinstance(directory, Path):
+            yield
+            return
+        for query in queries:
+            if not _try_lock(held.enter_context(_opened(directory / f".{query}.lock"))):
+                raise TableRefused(
+                    f"another job writes the tables below {directory}; stop it first, or point tables.directory "
+                    "(--tables) at another folder"
+                )
+        yield
+
+
+def _opened(lock: Path) -> IO[str]:
+    try:
+        return lock.open("a")
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot write the tables below {lock.parent}: {error.strerror}; point tables.directory (--tables) at a "
+            "folder that can be written"
+        ) from None
+
+
+def _try_lock(file: IO[str]) -> bool:
+    """Take a lock; return False if another process holds it."""
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: the second writer finds its version taken, and stops
+        return True
+    return True
+
+
+@contextmanager
+def in_turn(directory: Path, name: str) -> Iterator[None]:
+    """Hold a named lock on a directory; wait while another process holds it."""
+    with _opened(directory / f".{name}.lock") as file:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def writing(table: str) -> Iterator[None]:
+    """Turn errors of a full or failing disk into an ``IsrwatchError`` of one sentence."""
+    try:
+        yield
+    except CommitFailedError:  # another writer; the caller reports it
+        raise
+    except StoreError as error:
+        raise IsrwatchError(f"cannot write {table}: {error}") from error
+    except (DeltaError, OSError) as error:
+        if is_disk_full(error):
+            raise IsrwatchError(
+                f"the disk is full, {table} cannot be written; free space: what was applied stays, and the rest is "
+                "read again"
+            ) from error
+        if isinstance(error, OSError):
+            raise IsrwatchError(f"cannot write {table}: {' '.join(str(error).split())}; repair its disk") from error
+        raise
+
+
+def is_disk_full(error: object) -> bool:
+    """Return whether an error's text, ours or Spark's, says that a disk is full."""
+    return any(sign in str(error) for sign in DISK_IS_FULL)

@@ -34,7 +34,8 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -42,8 +43,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from streaming.delta.log.commit import DataFile, Layout, entry, removed, transactions_in, written
 from streaming.delta.log.definitions import CHECKPOINT_PROPERTY, STATISTICS_PROPERTY, create_or_upgrade
-from streaming.delta.log.storage import table_at
-from streaming.delta.log.table_lock import writing
+from streaming.delta.log.storage import table_at, writing
 from streaming.delta.log.table_log import actions_of, entry_of, has_entry, newest_version
 from streaming.delta.store.announced import announce
 from streaming.delta.store.objects import StoreError, create, delete
@@ -56,11 +56,15 @@ if TYPE_CHECKING:
     from streaming.contracts.columns import Table
     from streaming.delta.store.place import Place
 
+T = TypeVar("T")
+
 GENERATION: Final = "generation"
 Mode = Literal["append", "overwrite"]
 OVERWRITE: Final = "overwrite"
 APPEND: Final = "append"
-KEPT_ROWS: Final = 5_000
+# If five queries write all the time, one of them comes second twenty times in a row in one of a hundred cases (0.8 to
+# the 20th), and a hundred times in a row hardly ever.
+TRIES: Final = 100
 SECONDS_UNTIL_GIVEN_UP: Final = 60.0
 """Seconds for which a commit is tried again while the store does not say whether it was made."""
 SECONDS_BETWEEN_TRIES: Final = 1.0
@@ -69,7 +73,7 @@ SECONDS_OF_PROOF: Final = 5.0
 
 
 class Writer:
-    """The only writer of a table. It stops as soon as another writer has committed."""
+    """The only writer of a table: it stops as soon as another one has committed, unless they write :meth:`in_turn`."""
 
     def __init__(self, table: DeltaTable, path: Place) -> None:
         """Take the next generation, which the first commit of this writer stores; ``table`` was just opened."""
@@ -80,7 +84,6 @@ class Writer:
         statistics = (configuration.get(STATISTICS_PROPERTY) or "").split(",")
         self._layout = Layout(tuple(table.metadata().partition_columns), tuple(statistics))
         self._checkpoint_interval = int(configuration.get(CHECKPOINT_PROPERTY) or 0)
-        self._kept: dict[int, pa.Table] | None = None
         self._took_over()
 
     @classmethod
@@ -135,16 +138,32 @@ class Writer:
             self._table.load_as_version(version)
         self._took_over()
 
-    def keep_rows(self) -> None:
-        """Keep the rows of small commits, ``KEPT_ROWS`` at most, so that compaction need not read them back."""
-        self._kept = {}
+    def in_turn(self, work: Callable[[], T], may_try_again: Callable[[], bool] = lambda: True) -> T:
+        """Do work that commits, again and again on top of what writers have committed that came first.
 
-    def take_kept(self) -> dict[int, pa.Table]:
-        """Return the kept rows by version, and forget them."""
-        if self._kept is None:
-            return {}
-        kept, self._kept = self._kept, {}
-        return kept
+        Args:
+            work: also fails if what it reads has expired since the version that was read last.
+            may_try_again: whether the commits of the others leave anything to do.
+
+        Raises:
+            TableRefused: others came first at every one of many tries.
+        """
+        failure: Exception | None = None
+        for _ in range(TRIES):
+            looked_at = self._version
+            try:
+                return work()
+            except (TableRefused, TableUnreadable, DeltaError) as error:
+                failure = error
+                with suppress(DeltaError):
+                    self.look_again(newest_version(self.path))
+                if not (may_try_again() and (self._version > looked_at or isinstance(error, TableRefused))):
+                    break
+        raise failure or AssertionError("TRIES is 0")
+
+    def written(self, rows: pa.Table, *, is_dense: bool = False) -> list[dict[str, Any]]:
+        """Write rows as files that no commit names yet, as :func:`streaming.delta.log.commit.written` does."""
+        return list(written(self.path, rows, self._layout, is_dense=is_dense))
 
     def write(self, rows: pa.Table, mode: Mode, transactions: Mapping[str, int]) -> int:
         """Commit rows at exactly the next version; return that version.
@@ -158,23 +177,18 @@ class Writer:
             TableRefused: another writer came first; nothing was written.
             IsrwatchError: the disk is full, or refuses, or the store does not answer.
         """
-        with writing(str(self.path)):
-            gone = list(self.files().values()) if mode == OVERWRITE else []
-            adds = list(written(self.path, rows, self._layout))
-            self._commit(adds, gone, transactions)
-        if self._kept is not None and rows.num_rows + sum(each.num_rows for each in self._kept.values()) <= KEPT_ROWS:
-            self._kept[self._version] = rows
-        return self._version
+        gone = list(self.files()) if mode == OVERWRITE else []
+        return self.add_files(self.written(rows), gone, transactions)
 
     def exchange(
         self,
         added: Iterable[pa.Table],
         gone: Collection[str],
-        transactions: Mapping[str, int] | None = None,
+        transactions: Mapping[str, int] = MappingProxyType({}),
         *,
         is_new_data: bool,
     ) -> list[list[str]]:
-        """Add tables of rows, each in separate files, and remove files, in one commit at the next version.
+        """Add tables of rows, each in separate files, and remove files, in one commit; raises as :meth:`write` does.
 
         Args:
             added: rows in the schema of the table.
@@ -184,33 +198,48 @@ class Writer:
 
         Returns:
             the names of the files of each table of rows.
-
-        Raises:
-            TableRefused: another writer came first; nothing was done.
         """
-        with writing(str(self.path)):
-            files = self.files()
-            adds = [list(written(self.path, rows, self._layout, is_dense=True)) for rows in added]
-            flat = [{**add, "dataChange": is_new_data} for of_rows in adds for add in of_rows]
-            self._commit(flat, [files[name] for name in gone], transactions or {}, is_new_data=is_new_data)
+        adds = [self.written(rows, is_dense=True) for rows in added]
+        self.add_files((add for of_rows in adds for add in of_rows), gone, transactions, is_new_data=is_new_data)
         return [[add["path"] for add in of_rows] for of_rows in adds]
 
     def add_files(
-        self, added: Iterable[Mapping[str, Any]], gone: Collection[str], transactions: Mapping[str, int]
+        self,
+        added: Iterable[Mapping[str, Any]],
+        gone: Collection[str],
+        transactions: Mapping[str, int],
+        *,
+        is_new_data: bool = True,
     ) -> int:
-        """Commit files that another process has written at exactly the next version; return that version.
+        """Commit files that were written at exactly the next version; return that version.
 
         Args:
             added: the ``add`` action of each.
             gone: names in the log of the files that they replace.
             transactions: numbers by name that the same commit stores in the table.
+            is_new_data: False if their rows are those of the removed files.
 
         Raises:
             TableRefused: another writer came first; nothing was done.
         """
         with writing(str(self.path)):
             files = self.files() if gone else {}
-            self._commit([dict(add) for add in added], [files[name] for name in gone], transactions)
+            adds = [{**add, "dataChange": is_new_data} for add in added]
+            stored = {**transactions, GENERATION: self._generation}
+            removes = [removed(files[name], is_new_data=is_new_data) for name in gone]
+            self._create(entry(adds, removes, stored))
+            self._version += 1
+            self._transactions |= stored
+            if self._files is not None:
+                names = set(gone)
+                self._files = {name: file for name, file in self._files.items() if name not in names}
+                self._files |= {
+                    each["path"]: DataFile(each["path"], each["size"], each["partitionValues"]) for each in adds
+                }
+            announce(self.path, self._version)
+            if self._checkpoint_interval and self._version % self._checkpoint_interval == 0:
+                with suppress(DeltaError, OSError):  # until the next checkpoint readers read more entries
+                    self.table.create_checkpoint()
         return self._version
 
     def replace_where(self, rows: pa.Table, where: str, transactions: Mapping[str, int]) -> None:
@@ -260,31 +289,6 @@ class Writer:
 
     def _partition(self, row: Mapping[str, Any]) -> dict[str, str]:
         return {name: str(row[f"partition.{name}"]) for name in self._layout.partitioned_by}
-
-    def _commit(
-        self,
-        adds: list[dict[str, Any]],
-        gone: Iterable[DataFile],
-        transactions: Mapping[str, int],
-        *,
-        is_new_data: bool = True,
-    ) -> None:
-        """Create the entry of the next version, and move there."""
-        stored = {**transactions, GENERATION: self._generation}
-        removes = [removed(file, is_new_data=is_new_data) for file in gone]
-        self._create(entry(adds, removes, stored))
-        self._version += 1
-        self._transactions |= stored
-        if self._files is not None:
-            names = {each["path"] for each in removes}
-            self._files = {name: file for name, file in self._files.items() if name not in names}
-            self._files |= {
-                each["path"]: DataFile(each["path"], each["size"], each["partitionValues"]) for each in adds
-            }
-        announce(self.path, self._version)
-        if self._checkpoint_interval and self._version % self._checkpoint_interval == 0:
-            with suppress(DeltaError, OSError):  # until the next checkpoint readers read more entries
-                self.table.create_checkpoint()
 
     def _create(self, content: bytes) -> None:
         """Create the entry of the next version; see the theory of operation."""
@@ -344,7 +348,10 @@ class Writer:
             raise self._refused("that job started later")
 
     def _refused(self, why: str) -> TableRefused:
-        return lost_race(str(self.path), why)
+        return TableRefused(
+            f"another job writes {self.path} ({why}); stop one of the two, "
+            "then start this one again: it continues where the other stopped"
+        )
 
 
 def _now() -> float:
@@ -355,11 +362,3 @@ def _now() -> float:
 def _next_generation(table: DeltaTable) -> int:
     """Return the generation of a writer that opens a table now: microseconds since 1970, and later than before."""
     return max(int(table.transaction_version(GENERATION) or 0) + 1, time.time_ns() // 1000)
-
-
-def lost_race(uri: str, why: str) -> TableRefused:
-    """Return the error for a writer that is not the only one."""
-    return TableRefused(
-        f"another job writes {uri} ({why}); stop one of the two, "
-        "then start this one again: it continues where the other stopped"
-    )

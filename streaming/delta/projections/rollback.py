@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING
 
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.log.durable import ORDER, cutting, mark_again
-from streaming.delta.log.storage import has_all_files, open_table, set_aside
-from streaming.delta.log.table_lock import sole_writer
+from streaming.delta.log.storage import has_all_files, open_table, set_aside, sole_writer
 from streaming.delta.log.table_log import BEFORE_FIRST, delete_log_after, log_entries, newest_version
 from streaming.delta.state import as_of_version
 from streaming.errors import TableUnreadable

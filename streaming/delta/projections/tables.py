@@ -23,7 +23,7 @@ from streaming.contracts.tables import (
     REPLICATION_EVENTS,
 )
 from streaming.delta.changes.history import expire_days
-from streaming.delta.log.cluster_files import files_by_cluster, give_each_its_files
+from streaming.delta.log.cluster_files import files_by_cluster
 from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
 from streaming.delta.log.maintenance import KEEP_ALL, AppendMaintenance, Maintenance, RetentionPolicy
 from streaming.delta.log.queries import select
@@ -51,7 +51,7 @@ class DerivedTables:
     """The only writer of every table that is derived from the change log."""
 
     def __init__(self, directory: Place, policy: RetentionPolicy = KEEP_ALL) -> None:
-        """Open the tables, or create them; each cluster gets files of its own.
+        """Open the tables, or create them.
 
         Raises:
             TableRefused: one is not ours, or newer than this program.
@@ -62,7 +62,6 @@ class DerivedTables:
         self._maintenance = {table.name: Maintenance(self._writers[table.name], policy) for table in tables[1:]}
         events = self._writers[REPLICATION_EVENTS.name]
         self._maintenance[REPLICATION_EVENTS.name] = AppendMaintenance(events, expire_days, policy)
-        give_each_its_files(directory, self._writers[_PARTITIONS.name], _PARTITIONS)
         self._rows: dict[str, pa.Table] = {}  # of the small tables, as this process has written them
         self._lost_races = 0
 
@@ -88,15 +87,12 @@ class DerivedTables:
         clusters = self._rows.get(CLUSTER_STATE_TABLE.name)
         return clusters is not None and any(pc.any(pc.greater(clusters[name], 0)).as_py() for name in _DEGRADED)
 
-    def commit(self, pieces: Sequence[Derived], version: int) -> bool:
+    def commit(self, pieces: Sequence[Derived], version: int) -> None:
         """Commit what was computed for all clusters with changes since ``version`` of the tables; no table goes back.
 
         Args:
             pieces: of disjoint clusters.
             version: of the change log, up to which they are computed.
-
-        Returns:
-            whether any of them lacked something.
 
         Raises:
             IsrwatchError: another writer came first; the next round builds on what it wrote.
@@ -112,20 +108,19 @@ class DerivedTables:
             **{table.name: partial(self._write, table, pieces) for table in _ROWS},
             _PARTITIONS.name: partial(self._writers[_PARTITIONS.name].add_files, partitions, gone),
         }
-        written = [self._commit(name, write, version) for name, write in writes.items()]
-        return any(written)
+        for name, write in writes.items():
+            if as_of_version(self._writers[name]) < version:
+                self._commit(name, write, version)
 
-    def _commit(self, name: str, write: Callable[[dict[str, int]], object], version: int) -> bool:
-        """Write a table that lags behind; return whether it did."""
+    def _commit(self, name: str, write: Callable[[dict[str, int]], object], version: int) -> None:
+        """Write a table that lags behind."""
         writer = self._writers[name]
-        if as_of_version(writer) >= version:
-            return False
         try:
             write({PARTITION_CHANGES.name: version})
         except TableRefused:
             self._lose(name)
             if as_of_version(writer) >= version:
-                return False
+                return
             if self._lost_races >= TRIES:
                 raise TableRefused(
                     f"{writer.path} is written by another job again and again; stop one of the two"
@@ -133,7 +128,6 @@ class DerivedTables:
             raise IsrwatchError(f"{writer.path} was written by another job meanwhile") from None
         self._lost_races = 0
         self._maintenance[name].after_commit()
-        return True
 
     def _lose(self, name: str) -> None:
         """Read what another writer has written."""

@@ -25,13 +25,13 @@ from streaming.changes.advice.reconciliation import (
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import SourceKind
-from streaming.contracts.sample_tables import ISR_RECONCILIATION
+from streaming.contracts.sample_tables import BROKER_METRICS, ISR_RECONCILIATION
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.history import unread_upto
 from streaming.delta.changes.reader import ChangeReader, ChangesRestarted
 from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
-from streaming.delta.log.queries import plain, read_all
+from streaming.delta.log.queries import plain, plain_type, read_all
 from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
 from streaming.delta.log.writer import OVERWRITE, Writer
 from streaming.delta.state import as_of_version
@@ -44,6 +44,12 @@ if TYPE_CHECKING:
 # If the change log is further ahead than this, or changes have expired since, windows begin again.
 MOST_VERSIONS: Final = 10_000
 _NO_COUNT: Final = 2.0**63
+_METER_OF: Final = {metric: meter for meter, metric in METRIC_OF.items()}
+_METERS: Final = pa.schema([
+    pa.field(item.name, plain_type(item.type))
+    for item in arrow_schema(BROKER_METRICS)
+    if item.name in {"cluster_id", "cluster", "broker", "metric", "metric_value", "collected_at"}
+])  # fmt: skip
 
 
 class ReconciliationTable:
@@ -72,13 +78,9 @@ class ReconciliationTable:
         """Raise ``TableRefused`` if a later writer has claimed the table."""
         self._writer.check_ours()
 
-    def hold(self, samples: pa.Table) -> None:
-        """Hold samples of broker metrics that are meters until the change log has reached their times."""
-        self._windows.hold(_meters(samples))
-
-    def put(self, samples: pa.Table) -> None:
-        """Add samples and the changes since, and write the rows if they have changed."""
-        self.hold(samples)
+    def put(self, meters: pa.Table) -> None:
+        """Add samples, and the changes that they wait for; write the rows if they have changed."""
+        self._windows.hold(_counts(meters))
         self._follow()
         if self._windows.settle():
             rows = rows_to_arrow(list(self._rows()), arrow_schema(ISR_RECONCILIATION))
@@ -112,15 +114,17 @@ def _window(row: dict[str, Any]) -> Reconciliation:
     return Reconciliation(**{item.name: row[item.name] for item in fields(Reconciliation)} | {"ahead": ahead})
 
 
-def _meters(samples: pa.Table) -> Iterator[MeterSample]:
-    """Yield the samples of meters whose values are counts."""
-    meters = {metric: meter for meter, metric in METRIC_OF.items()}
-    values = samples["metric_value"]
-    is_count = pc.and_(pc.greater_equal(values, 0.0), pc.less(values, _NO_COUNT))
-    is_meter = pc.is_in(samples["metric"], value_set=pa.array(list(meters)))
-    of_meters = samples.filter(pc.and_(is_meter, is_count))
-    for row in of_meters.to_pylist():
-        key = MeterKey(row["cluster_id"], row["broker"], meters[row["metric"]])
+def meters_in(metrics: pa.Table) -> pa.Table:
+    """Return the samples of meters among those of broker metrics, times in microseconds."""
+    meters = metrics.select(_METERS.names).cast(_METERS)
+    return meters.filter(pc.is_in(meters["metric"], pa.array(list(_METER_OF))))
+
+
+def _counts(meters: pa.Table) -> Iterator[MeterSample]:
+    """Yield the samples whose values are counts."""
+    values = meters["metric_value"]
+    for row in meters.filter(pc.and_(pc.greater_equal(values, 0.0), pc.less(values, _NO_COUNT))).to_pylist():
+        key = MeterKey(row["cluster_id"], row["broker"], _METER_OF[row["metric"]])
         yield MeterSample(row["collected_at"], key, int(row["metric_value"]), row["cluster"])
 
 

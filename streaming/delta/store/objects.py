@@ -14,31 +14,38 @@ Only this module accesses the bytes of tables; all others build on it. Depends o
 # name: the link fails if the name exists, and readers never see a part of the object.
 #
 # In an object store, create is a PUT with If-None-Match. Not every server that accepts the header honours it
-# (``exclusive``). In HDFS a created name is visible while it is still empty, so the object is written under a draft's
-# name and renamed without overwriting, which the name node decides.
+# (``prove_exclusive``). In HDFS a created name is visible while it is still empty, so the object is written under a
+# draft's name and renamed without overwriting, which the name node decides.
 #
 # A verb that raises may still have succeeded: the answer can be lost after the store has done its work. Callers that
 # need to know must look (``log.writer``).
 #
 # Invariants
-#   1. ``create`` returns True to at most one caller of a name. tests/delta/store/test_exclusive.py.
-#   2. ``get`` returns all that one ``create`` or ``put`` wrote, or raises. tests/delta/store/test_verbs.py.
+#   1. ``create`` returns True to at most one caller of a name. tests/delta/store/test_stores.py.
+#   2. ``get`` returns all that one ``create`` or ``put`` wrote, or raises. The same file.
 #   3. ``head`` returns another identity after an object was replaced.
 
 from __future__ import annotations
 
+import os
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Barrier
+from typing import TYPE_CHECKING, Final
 
 from streaming.delta.store.contract import ObjectStatus, StoreError
-from streaming.delta.store.folders import LOCAL
+from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from streaming.delta.store.contract import Store
     from streaming.delta.store.place import Place, Url
 
-__all__ = ["ObjectStatus", "StoreError", "create", "delete", "get", "head", "names_below", "put"]
+__all__ = ["ObjectStatus", "StoreError", "create", "delete", "get", "head", "names_below", "prove_exclusive", "put"]
 
 
 def create(place: Place, content: bytes) -> bool:
@@ -91,3 +98,110 @@ def _store_of(root: Url) -> Store:
     from streaming.delta.store.buckets import Bucket  # noqa: PLC0415 - the same
 
     return Bucket(root)
+
+
+# Folders of this machine as a store.
+
+
+_DRAFT: Final = ".draft"
+
+
+class _LocalFolders:
+    """Folders of this machine; names are paths."""
+
+    def create(self, name: str, content: bytes) -> bool:
+        with _draft(name, content) as draft:
+            try:
+                os.link(draft, name)  # noqa: PTH - fails where the name exists
+            except FileExistsError:
+                return False
+        return True
+
+    def put(self, name: str, content: bytes) -> None:
+        with _draft(name, content) as draft:
+            draft.replace(name)
+
+    def get(self, name: str) -> bytes:
+        return Path(name).read_bytes()
+
+    def names(self, folder: str) -> list[str]:
+        return sorted(_files_below(folder))
+
+    def head(self, name: str) -> ObjectStatus | None:
+        try:
+            status = os.stat(name)  # noqa: PTH116 - called hundreds of times a second: a Path takes four times as long
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return ObjectStatus(status.st_size, status.st_mtime, (status.st_ino, status.st_mtime_ns))
+
+    def delete(self, name: str) -> None:
+        Path(name).unlink(missing_ok=True)
+
+
+LOCAL: Final[Store] = _LocalFolders()
+
+
+@contextmanager
+def _draft(name: str, content: bytes) -> Iterator[Path]:
+    """Write a file next to another one, under a name that no reader looks for, and delete it in the end."""
+    draft = Path(name).with_name(f".{Path(name).name}.{secrets.token_hex(4)}{_DRAFT}")
+    try:
+        try:
+            draft.write_bytes(content)
+        except FileNotFoundError:
+            draft.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_bytes(content)
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _files_below(folder: str, above: str = "") -> Iterator[str]:
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files_below(entry.path, f"{above}{entry.name}/")
+            else:
+                yield above + entry.name
+
+
+# A race that checks whether create-if-absent is exclusive in a store, before it is trusted with tables.
+#
+# Two of five servers that speak S3 accept the header but let several writers win: each would believe that its commit
+# was made, and all commits but one would be lost silently.
+
+
+WRITERS: Final = 8
+ROUNDS: Final = 20
+_PATIENCE_SECONDS: Final = 60.0
+
+
+def prove_exclusive(place: Place) -> None:
+    """Let writers race for names below a place, and delete the names afterwards.
+
+    Raises:
+        ConfigurationError: several writers won, or the content is not the winner's.
+        OSError: the store refuses, or does not answer.
+    """
+    folder, together = place / f"_race-{secrets.token_hex(8)}", Barrier(WRITERS)
+
+    def race(writer: int, name: Place) -> bool:
+        together.wait(_PATIENCE_SECONDS)
+        return create(name, str(writer).encode())
+
+    with ThreadPoolExecutor(WRITERS) as writers:
+        for number in range(ROUNDS):
+            name = folder / str(number)
+            try:
+                outcomes = list(writers.map(race, range(WRITERS), [name] * WRITERS))
+                winners = [writer for writer, has_won in enumerate(outcomes) if has_won]
+                content = get(name).decode()
+            finally:
+                delete(name)
+            # If the answer to the winner was lost, its repeated request came second, and there is no winner.
+            if len(winners) > 1 or (winners and content != str(winners[0])):
+                raise ConfigurationError(
+                    f"{place} is no store for tables: {len(winners)} of {WRITERS} writers of one name were told that "
+                    "they had created it, so commits would be lost; point tables.directory (--tables) at a store that "
+                    "keeps If-None-Match, as S3, Azure and Google Cloud Storage do"
+                )

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.changes.sources import of_replaced_logs
@@ -22,16 +23,15 @@ from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.log import ChangeLog, changes_to_arrow
 from streaming.delta.changes.reader import SECONDS_BETWEEN_HEARTBEATS, ChangeReader, ChangesRestarted
 from streaming.delta.incidents.table import IncidentsTable
+from streaming.delta.log.commit import NO_LOG_IDS
 from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
-from streaming.delta.log.positions import NO_LOG_IDS
 from streaming.delta.projections.of_clusters import recovered_sources
 from streaming.delta.projections.tables import DerivedTables
 from streaming.delta.quarantine import Quarantine
 from streaming.errors import TableRefused
 from streaming.jobs.queries import BatchResult, Stopwatch, summed
-from streaming.jobs.shards.deriving import FoldInDriver
 from streaming.jobs.shards.rounds import Rounds, merged
-from streaming.jobs.shards.task import OpenIncidents, ShardResult, ShardTask
+from streaming.jobs.shards.task import FoldInDriver, OpenIncidents, ShardResult, ShardTask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,17 +40,23 @@ if TYPE_CHECKING:
     from streaming.changes.incidents.grouping import IncidentGaps
     from streaming.contracts.identifiers import ClusterId, LogPosition
     from streaming.contracts.state import SourceState
-    from streaming.delta.log.positions import LastCommon
     from streaming.delta.projections.of_clusters import Derived, DerivedBefore
     from streaming.delta.store.place import Place
-    from streaming.jobs.shards.deriving import FoldWorkers
+    from streaming.jobs.shards.task import FoldWorkers
 
 SECONDS_WHILE_DEGRADED: Final = 5.0
 _VERSIONS_AT_ONCE: Final = 10
 
 
 class ReplicationBatch:
-    """Commits what workers have folded. The only writer of ``partition_changes``, and of what derives from it."""
+    """Commits what workers have folded. The only writer of ``partition_changes``, and of what derives from it.
+
+    Attributes:
+        applied: where the last applied record of each source is.
+        offsets: none: the commits of the change log have them.
+    """
+
+    offsets: Final = NO_LOG_IDS
 
     def __init__(
         self,
@@ -84,7 +90,7 @@ class ReplicationBatch:
         self._sources = {(state.cluster_id, state.source): state for state in states}, self._change_log.version
         names = {*(state.source for state in states), *self._quarantine.by_source()}
         self._refused = +Counter({name: self._change_log.unreported(name) for name in names})
-        self._applied = {name: self._change_log.at(name) for name in names}
+        self.applied: Mapping[str, LogPosition] = {name: self._change_log.at(name) for name in names}
         self._lock = threading.RLock()
         self._derived_at, self._is_deriving = time.monotonic(), False
         self._stepped = self._change_log.version
@@ -127,27 +133,13 @@ class ReplicationBatch:
         """The newest version of the change log."""
         return self._change_log.version
 
-    @property
-    def positions(self) -> dict[str, int]:
-        """Position of the last applied record of each source."""
-        return {source: at.position for source, at in self._applied.items()}
-
-    def position(self, source: str) -> int:
-        """Return the position of the last applied record of a source, -1 for none."""
-        return self.at(source).position
-
     def at(self, source: str) -> LogPosition:
-        """Return where the last applied record of a source stands."""
-        return self._applied.get(source, NOWHERE)
+        """Return where the last applied record of a source is."""
+        return self.applied.get(source, NOWHERE)
 
     def offset(self, name: str) -> int:
         """Return the offset that the newest commit holds under a name, -1 for none."""
-        return self._change_log.position(name)
-
-    @property
-    def offsets(self) -> Mapping[str, int]:
-        """None: the commits of the change log have them."""
-        return NO_LOG_IDS
+        return self._change_log.at(name).position
 
     def sources(self) -> tuple[list[SourceState], int]:
         """Return the state of every source, and the change log version it follows from."""
@@ -155,11 +147,7 @@ class ReplicationBatch:
         return list(states.values()), version
 
     def check_ours(self) -> None:
-        """Check that no other writer has claimed the tables.
-
-        Raises:
-            TableRefused: another one has.
-        """
+        """Raise ``TableRefused`` if a later writer has claimed the tables."""
         self._change_log.check_ours()
         if self._incidents is not None:
             self._incidents.check_ours()
@@ -176,25 +164,20 @@ class ReplicationBatch:
             IsrwatchError: the topic is not the one that the query began to read.
         """
         with self._lock:
-            self._rounds.check_same()
             return self._outcome(rows)
 
     def _outcome(self, rows: Any) -> BatchResult:  # noqa: ANN401 - as above
-        watch, results, are_left = Stopwatch(), list[ShardResult](), True
-        is_due = self.workers.derive_in_batches and self._is_due(1)
-        while are_left:
-            task = self._task(self._tables.before if is_due else None)
-            some = self._rounds.run(rows, task)
+        watch, results = Stopwatch(), list[ShardResult]()
+        before = self._tables.before if self.workers.derive_in_batches and self._is_due(1) else None
+        in_turn = chain([before], repeat(None))  # the first round alone computes derived tables
+        for task, some in self._rounds.of_batch(rows, lambda: self._task(next(in_turn)), self):
             watch.lap("shards")
-            if is_due:
+            if task.derived_before is not None:
                 self._project_with_batch(task, some)
-                is_due = False
                 watch.lap("projections")
             self._commit(some)
             watch.lap("commit")
             results += some
-            are_left = bool(self._rounds.leave(some, self)) or self._rounds.is_waiting
-        self._rounds.note(results)
         applied = summed([each.result for each in results])
         stages = self.workers.stages(applied.stages, watch.stages)
         return replace(applied, version=self._change_log.version, seconds=watch.seconds, stages=stages)
@@ -206,7 +189,7 @@ class ReplicationBatch:
         return ShardTask(
             **self._rounds.given(self._sources[0]),
             tables=self._directory,
-            applied=dict(self._applied),
+            applied=self.applied,
             base=self._change_log.version,
             committed_at=self._clock(),
             refused=dict(self._refused),
@@ -233,27 +216,22 @@ class ReplicationBatch:
                 self._stepped = version
             if self._incidents is not None:
                 self._incidents.put((incident for each in results for incident in each.incidents), version)
-        self._rounds.commit(results)
 
-    def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
-        """Go back in logs that were replaced, and commit that; return the earlier positions of their sources."""
-        before = self._change_log.go_back(sources, last_common)
-        if before:
-            now_at = {source: self._change_log.at(source) for source in before}
-            changes = tuple(of_replaced_logs(self._sources[0].values(), now_at))
-            positions = {source: at.position for source, at in now_at.items()}
-            self._quarantine.go_back(positions)  # first: a job that is killed here goes back again
-            log_ids = {source: at.log_id for source, at in now_at.items() if at.log_id is not None}
-            states = [change.source_after for change in changes if change.source_after is not None]
-            self._pending |= {state.cluster_id for state in states}
-            self._stepped = self._change_log.commit(changes_to_arrow(changes), positions, log_ids)
-            self._rounds.begin_again()
-            self._move(now_at, states)
-        return before
+    def set_back(self, now_at: Mapping[str, LogPosition]) -> None:
+        """Set sources back to the last common records of their replaced logs, and commit that."""
+        changes = tuple(of_replaced_logs(self._sources[0].values(), now_at))
+        positions = {source: at.position for source, at in now_at.items()}
+        self._quarantine.go_back(positions)  # first: a job that is killed here goes back again
+        log_ids = {source: at.log_id for source, at in now_at.items() if at.log_id is not None}
+        states = [change.source_after for change in changes if change.source_after is not None]
+        self._pending |= {state.cluster_id for state in states}
+        self._stepped = self._change_log.commit(changes_to_arrow(changes), positions, log_ids)
+        self._rounds.begin_again()
+        self._move(now_at, states)
 
     def _move(self, sources: Iterable[str], states: Iterable[SourceState]) -> None:
         """Take over where sources are, and their states, as the change log now has them."""
-        self._applied = {**self._applied, **{source: self._change_log.at(source) for source in sources}}
+        self.applied = {**self.applied, **{source: self._change_log.at(source) for source in sources}}
         moved = {(state.cluster_id, state.source): state for state in states}
         self._sources = {**self._sources[0], **moved}, self._change_log.version
 
@@ -300,7 +278,7 @@ class ReplicationBatch:
         return time.monotonic() - began
 
     def _project_with_batch(self, task: ShardTask, results: Sequence[ShardResult]) -> None:
-        """Write the derived tables as of before a batch, of which the shards have computed their clusters."""
+        """Write the derived tables as of before a batch; the shards have computed the clusters with rows."""
         pieces = [each.derived for each in results if each.derived is not None]
         with self._round() as clusters:
             others = clusters.difference(*(piece.clusters for piece in pieces))

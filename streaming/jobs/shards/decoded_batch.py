@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import pyarrow.compute as pc
 
@@ -17,7 +17,8 @@ from streaming.changes.sources import MAX_AHEAD, is_ahead
 from streaming.changes.state import ListedPartitions
 from streaming.contracts.blocks import PartitionsBlock, PartitionsObserved, cut_block
 from streaming.contracts.codec import decode, encode
-from streaming.contracts.observations import Observation, PartitionObserved, SnapshotEnd, TopicRemoved
+from streaming.contracts.identifiers import NOWHERE
+from streaming.contracts.observations import Channel, Observation, PartitionObserved, SnapshotEnd, TopicRemoved
 from streaming.contracts.words import utc_text
 from streaming.delta.quarantine import RefusedRecord
 from streaming.errors import InvalidObservation
@@ -26,7 +27,6 @@ from streaming.jobs.streams.left_out_blocks import (
     DigestPublisher,
     LeftOutBlocks,
     RepeatedRun,
-    cut_end,
     digest_of,
     new_run,
     run_with,
@@ -40,18 +40,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streaming.changes.state import ReplicationState, TopicKey
-    from streaming.contracts.identifiers import ClusterId
-    from streaming.contracts.observations import Channel, SourceKind
+    from streaming.contracts.identifiers import LogPosition
 
 ReadLog = Callable[[str, int, int, int | None], Iterator[BusFrame | DamagedRange]]
 """Reads the log of a source on the bus between two positions; its segments must have the log id, if one is given."""
-
-
-class AppliedPositions(Protocol):
-    """Applied position of each source."""
-
-    def position(self, source: str) -> int:
-        """Return the position of the last applied observation of a source, -1 for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +75,7 @@ class DecodedBatch:
 
 def decode_batch(
     rows: pa.Table,
-    applied: AppliedPositions,
-    channel: Channel,
+    applied: Mapping[str, LogPosition],
     repeated: RepeatedBlocks | None = None,
     read: ReadLog | None = None,
 ) -> DecodedBatch:
@@ -92,8 +83,7 @@ def decode_batch(
 
     Args:
         rows: as in ``bus_source.SCHEMA``.
-        applied: what was applied already.
-        channel: where they were read; an observation of another channel is refused.
+        applied: where the last applied record of each source is.
         repeated: blocks that repeat the state, which become an ``UnchangedRun``; None to decode everything.
         read: reads blocks that a worker left out but that must be decoded.
 
@@ -101,7 +91,7 @@ def decode_batch(
         NewerFormat: a newer program wrote one of the rows.
     """
     fresh = fresh_rows(rows, applied)
-    pass_over = partial(_BatchReading, channel, repeated, _UnappliedBlocks(applied, read))
+    pass_over = partial(_BatchReading, applied, repeated, read)
     reading = pass_over(set()).read(fresh)
     # A block was skipped because it repeats the state, but another row of the batch may change the same topic. Their
     # order matters, so both must be decoded. Each pass decodes more rows than the one before, so this ends.
@@ -156,14 +146,16 @@ def decode_row(payload: bytes, damage: str | None, channel: Channel) -> Observat
     return observed
 
 
-def fresh_rows(rows: pa.Table, applied: AppliedPositions) -> pa.Table:
+def fresh_rows(rows: pa.Table, applied: Mapping[str, LogPosition]) -> pa.Table:
     """Return the rows of a batch that were not applied yet.
 
     After a crash or with a new checkpoint a batch is repeated, cut differently: only positions say what is new.
     """
     mask = None
     for source in pc.unique(rows["source"]).to_pylist():
-        newer = pc.and_(pc.equal(rows["source"], source), pc.greater(rows["position"], applied.position(source)))
+        newer = pc.and_(
+            pc.equal(rows["source"], source), pc.greater(rows["position"], applied.get(source, NOWHERE).position)
+        )
         mask = newer if mask is None else pc.or_(mask, newer)
     return rows if mask is None or pc.all(mask).as_py() else rows.filter(mask)
 
@@ -178,33 +170,17 @@ def _logs(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         yield source, log if is_sorted is not False else log.sort_by("position")
 
 
-@dataclass(frozen=True, slots=True)
-class _UnappliedBlocks:
-    """Reads blocks that a worker left out."""
-
-    applied: AppliedPositions
-    read: ReadLog | None
-
-    def rows(self, source: str, left_out: LeftOutBlocks, log_id: int | None) -> Iterator[tuple[int, bytes, str | None]]:
-        """Yield the rows of blocks that were not applied yet."""
-        if self.read is None:
-            raise AssertionError(f"blocks of {source} were left out, and nothing can read them")
-        for item in self.read(source, left_out.start, left_out.end, log_id):
-            if item.position > self.applied.position(source):
-                yield item[0], item[1], item.reason if isinstance(item, DamagedRange) else None
-
-    def has_all_of(self, source: str, left_out: LeftOutBlocks) -> bool:
-        """Return whether none of them was applied yet: a repeated batch may be cut differently."""
-        return left_out.start > self.applied.position(source)
-
-
 class _BatchReading:
     """One pass over the rows of a batch."""
 
     def __init__(
-        self, channel: Channel, repeated: RepeatedBlocks | None, unapplied: _UnappliedBlocks, doubtful: set[bytes]
+        self,
+        applied: Mapping[str, LogPosition],
+        repeated: RepeatedBlocks | None,
+        read: ReadLog | None,
+        doubtful: set[bytes],
     ) -> None:
-        self._channel, self._repeated, self._unapplied = channel, repeated, unapplied
+        self._applied, self._repeated, self._reread = applied, repeated, read
         self._certain: Container[bytes] = frozenset() if repeated is None else repeated.but(doubtful)
         self.doubtful = doubtful
         self.observed: list[tuple[str, int, Observation]] = []
@@ -237,19 +213,27 @@ class _BatchReading:
                 yield position, payload, damage
                 continue
             some = LeftOutBlocks(position, payload, **blocks)
-            row = self._as_left_out(source, some)
-            if row is not None:
-                yield row
+            run = self._as_left_out(source, some)
+            if run is not None:
+                yield run
             else:
-                yield from self._unapplied.rows(source, some, log_id)
+                yield from self._unapplied(source, some, log_id)
 
-    def _as_left_out(self, source: str, some: LeftOutBlocks) -> tuple[int, bytes, str | None] | RepeatedRun | None:
-        """Return the run or the end of a report that a worker left out; None if it must be read from the bus."""
-        if self._repeated is None or not self._unapplied.has_all_of(source, some):
+    def _unapplied(
+        self, source: str, left_out: LeftOutBlocks, log_id: int | None
+    ) -> Iterator[tuple[int, bytes, str | None]]:
+        """Yield the rows of blocks that a worker left out and that were not applied yet."""
+        if self._reread is None:
+            raise AssertionError(f"blocks of {source} were left out, and nothing can read them")
+        for item in self._reread(source, left_out.start, left_out.end, log_id):
+            if item.position > self._applied.get(source, NOWHERE).position:
+                yield item[0], item[1], item.reason if isinstance(item, DamagedRange) else None
+
+    def _as_left_out(self, source: str, some: LeftOutBlocks) -> RepeatedRun | None:
+        """Return the run that a worker left out; None if it must be read from the bus."""
+        was_cut = some.start <= self._applied.get(source, NOWHERE).position  # a batch is repeated with other boundaries
+        if self._repeated is None or was_cut:
             return None
-        end = self._repeated.end_left_out(some)
-        if end is not None:
-            return some.position, end, None
         run = self._repeated.run_left_out(some, self._certain)
         return None if run is None or is_ahead(run.envelope, now()) else run
 
@@ -265,7 +249,7 @@ class _BatchReading:
 
     def _decode(self, source: str, position: int, payload: bytes, damage: str | None) -> None:
         try:
-            observed = decode_row(payload, damage, self._channel)
+            observed = decode_row(payload, damage, Channel.REPLICATION)
         except InvalidObservation as reason:
             self.refused.append(RefusedRecord(source=source, position=position, reason=str(reason), raw=payload))
             return
@@ -273,8 +257,6 @@ class _BatchReading:
         if self._repeated is None:
             return
         self.doubtful |= self._repeated.at_risk(observed)
-        if isinstance(observed, SnapshotEnd):
-            self._repeated.listed(observed, payload)
         if isinstance(observed, PartitionsObserved) and (block := with_digest(observed, payload)) is not None:
             self.blocks.append(block)
 
@@ -339,7 +321,6 @@ class RepeatedBlocks:
         """Begin without any; ``published`` is the file of digests for workers, None if they must read all blocks."""
         self._repeated: set[bytes] = set()
         self._topics: defaultdict[TopicKey, _Topic] = defaultdict(_Topic)
-        self._lists: dict[tuple[ClusterId, SourceKind], tuple[bytes, bytes]] = {}
         self._is_published = True
         self._publisher = DigestPublisher(published)
         self._publisher.withdraw()
@@ -361,20 +342,6 @@ class RepeatedBlocks:
         run.extend(digests)
         return run
 
-    def end_left_out(self, left_out: LeftOutBlocks) -> bytes | None:
-        """Return the end of a report whose lists a worker left out; None if it must be read, or is something else."""
-        digests = self._publisher.digests_of(left_out)
-        lists = [lists for digest, lists in self._lists.values() if digests == [digest]]
-        return left_out.payload + lists[0] if lists else None
-
-    def listed(self, observed: SnapshotEnd, payload: bytes) -> None:
-        """Remember the lists at the end of a report: the next one most likely has the same."""
-        end = cut_end(payload)
-        before = self._lists.get((observed.cluster_id, observed.authority))
-        if end is not None and (before is None or before[1] != end.lists):
-            self._lists[observed.cluster_id, observed.authority] = end.digest, end.lists
-            self._is_published = False
-
     def learn(self, decoded: Iterable[DecodedBlock], touched: ReplicationState, state: ReplicationState) -> None:
         """Forget the blocks of topics that changed, and remember decoded ones that describe the present state."""
         for key in touched.topics:
@@ -385,8 +352,7 @@ class RepeatedBlocks:
                 self._remember(block)
                 self._is_published = False
         if not self._is_published:
-            digests = (*self._repeated, *(digest for digest, _ in self._lists.values()))
-            self._is_published = self._publisher.publish(digests)
+            self._is_published = self._publisher.publish(self._repeated)
 
     def _remember(self, block: DecodedBlock) -> None:
         observed = block.observed

@@ -1,26 +1,46 @@
-"""The input of tasks, and the rows that each reads from a partition of the bus. A directory has one partition."""
+"""The input of tasks, and the rows that each reads from a partition of the bus. A directory has one partition.
+
+Of rows of a topic it knows the log and the run of each, and where another log begins. Knows Arrow, no Spark.
+"""
+
+# Theory of operation
+#
+# Rows of a topic arrive at least once: a shipper repeats records that were not acknowledged, and the job reads a batch
+# again after a crash. The rows of one log first arrive in order, from one partition. So rows after the applied position
+# of their log are new, as for the directory (``decoded_batch.fresh_rows``). This module decides whether a log is still
+# the one that was applied:
+#
+#   - a record says which runs of its log its shipper knows. If the applied record is from one of them, or from the run
+#     that the oldest of them continues, it is the same log;
+#   - else the log was replaced, restored or cut. The job applies everything before that row, the query goes back (as
+#     for the directory when it starts), and the row is the first of the new log;
+#   - unless this process has left that log before: then two collectors have the same name, and their records alternate.
+#     The job refuses and reports those of the log that it left; the other log continues.
+#
+# Offsets. The commit of a batch contains the offsets after it, so after a crash reading continues there. Samples have
+# many tables with separate commits, so ``source_progress`` holds their offsets and positions. Records that were applied
+# after it was written are read again, and change nothing.
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.bus.kafka.reader import Consumed
+from streaming.bus.segments import goes_on_from
 from streaming.contracts.identifiers import NOWHERE, ClusterId, LogPosition
-from streaming.jobs.shards.kafka_rows import LogRun, as_bus_rows, piece_of, runs_of, with_foreign
+from streaming.jobs.streams.bus_source import SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from streaming.delta.quarantine import RefusedRecord
     from streaming.delta.store.place import Place
-
-
-OPENED: Final = "opened"
-"""Token of the state that a start has read, which follows from no result yet."""
+    from streaming.jobs.queries import BatchResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +51,7 @@ class Task:
         tables: their place.
         topic: of the bus; None for a directory.
         tokens: by partition, the token of the newest committed result.
+        opened: token of a state that was read from the tables and follows from no result yet.
         begins: by partition, the first offset to apply, unless it is that of the first row.
         applied: where the last applied record of each source is.
         left: the log ids that were left, by source.
@@ -41,24 +62,30 @@ class Task:
     tables: Place
     topic: str | None = None
     tokens: Mapping[int, str] = field(default_factory=dict)
+    opened: str = "opened"
     begins: Mapping[int, int] = field(default_factory=dict)
     applied: Mapping[str, LogPosition] = field(default_factory=dict)
     left: Mapping[str, AbstractSet[int]] = field(default_factory=dict)
     clusters: Mapping[str, AbstractSet[ClusterId]] = field(default_factory=dict)
     homes: Mapping[ClusterId, int] = field(default_factory=dict)
 
-    def at(self, source: str) -> LogPosition:
-        """Return where the last applied record of a source is."""
-        return self.applied.get(source, NOWHERE)
-
-    def position(self, source: str) -> int:
-        """Return the position of the last applied record of a source, -1 for none."""
-        return self.at(source).position
+    def token(self, partition: int) -> str:
+        """Return the token of the state of a partition that is valid now."""
+        return self.tokens.get(partition, self.opened)
 
     @property
     def reported(self) -> set[ClusterId]:
-        """The clusters of which a source has reported; of others the tables have nothing."""
+        """The clusters that a source has reported on; the tables have nothing about others."""
         return set[ClusterId]().union(*self.clusters.values())
+
+    def must_read(self, clusters: AbstractSet[ClusterId], here: set[ClusterId]) -> bool:
+        """Add clusters to those whose state is here; return whether it must be read for that, as a whole.
+
+        The tables have nothing about a cluster on which no source has reported before.
+        """
+        others, was_empty = clusters - here, not here
+        here |= clusters
+        return bool(others) and (was_empty or not self.reported.isdisjoint(others))
 
     def clusters_of(self, sources: AbstractSet[str]) -> set[ClusterId]:
         """Return the clusters that sources have reported on."""
@@ -71,7 +98,7 @@ class Reading:
 
     Attributes:
         partition: of the bus.
-        newest, refused, other: as in :class:`streaming.jobs.shards.kafka_rows.Piece`.
+        newest, refused, other: as in :class:`streaming.jobs.shards.reading.Piece`.
         next_offset: of the row after those that were read.
         consumed: the end of each log.
         records: number of rows.
@@ -88,6 +115,29 @@ class Reading:
     size: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskResult:
+    """Result of a task; those of each channel add what they have written.
+
+    Attributes:
+        reading: what was read.
+        token: names the result, and so the state that it leaves in the worker.
+        clusters: of its sources and observations; the state follows from these alone.
+        positions: newest position of each source.
+        log_ids: of the logs that have one.
+        refused: the records that were refused.
+        result: for the metrics of the job.
+    """
+
+    reading: Reading
+    token: str
+    clusters: frozenset[ClusterId]
+    positions: Mapping[str, int]
+    log_ids: Mapping[str, int]
+    refused: Sequence[RefusedRecord]
+    result: BatchResult
+
+
 def read_rows(task: Task, partition: int, rows: pa.Table) -> tuple[pa.Table, Reading]:
     """Return the rows of a partition that can be applied before a log is left, in the columns of the bus.
 
@@ -98,7 +148,7 @@ def read_rows(task: Task, partition: int, rows: pa.Table) -> tuple[pa.Table, Rea
         return rows, Reading(partition=partition, consumed={source: Consumed(partition, 0) for source in sources})
     begin = task.begins.get(partition, 0)
     rows = with_foreign(rows.filter(pc.greater_equal(rows["offset"], begin)), task.topic)
-    piece = piece_of(rows, runs_of(rows), task.at, lambda source: task.left.get(source, ()))
+    piece = piece_of(rows, runs_of(rows), task.applied, task.left)
     ends = piece.rows.group_by("source").aggregate([("end", "max")])
     reading = Reading(
         partition=partition,
@@ -130,3 +180,128 @@ def by_partition(task: Task, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         return
     for partition in pc.unique(rows["partition"]).to_pylist():
         yield partition, rows.filter(pc.equal(rows["partition"], partition)).sort_by("offset")
+
+
+# Rows of a topic: the log and the run of each, and where another log begins.
+
+
+FOREIGN: Final = "no isrwatch collector has written this record"
+_OF_BUS: Final = frozenset({"source", "position", "payload", "damage", "log_id"})
+
+
+class LogRun(NamedTuple):
+    """A run of a log, as its records name it."""
+
+    source: str
+    log_id: int | None
+    runs: tuple[int, ...]
+
+
+class Piece(NamedTuple):
+    """Rows up to the first one of another log.
+
+    Attributes:
+        rows: without those of logs that were left.
+        newest: the newest run of each log, by source.
+        refused: the runs of logs that were left before, because two collectors have the same name.
+        end: index of the row after the piece.
+        other: the run of that row, which is of another log; None at the end of the batch.
+    """
+
+    rows: pa.Table
+    newest: dict[str, LogRun]
+    refused: set[LogRun]
+    end: int
+    other: LogRun | None
+
+
+def piece_of(
+    rows: pa.Table, runs: Sequence[LogRun], at: Mapping[str, LogPosition], left: Mapping[str, Collection[int]]
+) -> Piece:
+    """Return the rows that can be applied before a log is left.
+
+    Args:
+        rows: of a batch.
+        runs: of each row.
+        at: where the last applied record of each source is.
+        left: the log ids that were left, by source.
+    """
+    newest, refused, applied = dict[str, LogRun](), set[LogRun](), dict(at)
+    last: tuple[LogRun, int] | None = None
+    end, other = len(runs), None
+    for index, (run, position) in enumerate(zip(runs, rows["position"].to_pylist(), strict=True)):
+        if last is not None and run is not last[0] and last[0] not in refused:
+            applied[last[0].source] = LogPosition(last[1], last[0].log_id)
+        if last is None or run is not last[0]:
+            if run.log_id in left.get(run.source, ()):
+                refused.add(run)
+            elif _is_another(run, position, applied.get(run.source, NOWHERE)):
+                end, other = index, run
+                break
+            else:
+                newest[run.source] = run
+        last = run, position
+    return Piece(_without(rows.slice(0, end), runs[:end], refused), newest, refused, end, other)
+
+
+def _is_another(run: LogRun, position: int, applied: LogPosition) -> bool:
+    """Return whether a row is from another log than the last applied record of its source."""
+    if applied.log_id is None or run.log_id is None or applied.log_id in run.runs:
+        return False
+    is_next = bool(run.runs) and goes_on_from(run.runs[0], applied.log_id)
+    return not (is_next and position > applied.position)
+
+
+def with_foreign(rows: pa.Table, topic: str) -> pa.Table:
+    """Give records that no shipper has written a source and a position, so that they can be quarantined."""
+    is_ours = pc.and_(
+        pc.and_(rows["source"].is_valid(), rows["position"].is_valid()),
+        pc.and_(rows["end"].is_valid(), rows["log_id"].is_valid()),
+    )
+    if pc.all(is_ours).as_py() is not False:
+        return rows
+    places = pc.binary_join_element_wise(f"kafka:{topic}", pc.cast(rows["partition"], pa.string()), "/")
+    replaced = {
+        "source": pc.if_else(is_ours, rows["source"], places),
+        "position": pc.if_else(is_ours, rows["position"], rows["offset"]),
+        "end": pc.if_else(is_ours, rows["end"], pc.add(rows["offset"], 1)),
+        "log_id": pc.if_else(is_ours, rows["log_id"], pa.scalar(None, pa.int64())),
+        "damage": pc.if_else(is_ours, rows["damage"], FOREIGN),
+    }
+    return pa.table({name: replaced.get(name, rows[name]) for name in rows.column_names})
+
+
+def runs_of(rows: pa.Table) -> list[LogRun]:
+    """Return the run of each row; equal runs are one object."""
+    columns = (rows[name].to_pylist() for name in ("source", "log_id", "runs"))
+    distinct: dict[tuple[str, int | None, str | None], LogRun] = {}
+    of_rows: list[LogRun] = []
+    for key in zip(*columns, strict=True):
+        if key not in distinct:
+            distinct[key] = LogRun(key[0], key[1], _numbers(key[2]))
+        of_rows.append(distinct[key])
+    return of_rows
+
+
+def _numbers(text: str | None) -> tuple[int, ...]:
+    return tuple(int(number) for number in (text or "").split(",") if number.isdecimal())
+
+
+def _without(rows: pa.Table, runs: Sequence[LogRun], refused: set[LogRun]) -> pa.Table:
+    if not refused:
+        return rows
+    return rows.filter(pa.array([run not in refused for run in runs], pa.bool_()))
+
+
+def as_bus_rows(rows: pa.Table) -> pa.Table:
+    """Return the first row of each position of a log, in the columns of the bus."""
+    rows = _once(rows)
+    count = len(rows)
+    columns = [rows[field.name] if field.name in _OF_BUS else pa.nulls(count, field.type) for field in SCHEMA]
+    return pa.table(columns, schema=SCHEMA)
+
+
+def _once(rows: pa.Table) -> pa.Table:
+    numbered = rows.select(["source", "position"]).append_column("row", pa.array(range(len(rows)), pa.int64()))
+    first = numbered.group_by(["source", "position"]).aggregate([("row", "min")])["row_min"]
+    return rows if len(first) == len(rows) else rows.take(first.combine_chunks().sort())

@@ -5,51 +5,30 @@ Knows which results the workers' states follow from, and where each partition is
 
 from __future__ import annotations
 
+import uuid
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from streaming.bus.kafka.reader import offset_name
 from streaming.bus.kafka.records import topic_of
 from streaming.contracts.identifiers import NOWHERE, ClusterId
-from streaming.jobs.shards.reading import OPENED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streaming.bus.kafka.reader import KafkaReader
     from streaming.contracts.observations import Channel
     from streaming.jobs.queries import BusProgress
-    from streaming.jobs.shards.kafka_rows import LogRun
-    from streaming.jobs.shards.reading import Reading, Task
+    from streaming.jobs.shards.reading import LogRun, Task, TaskResult
     from streaming.jobs.shards.workers import Workers
 
 
-class Result(Protocol):
-    """The result of a task."""
-
-    @property
-    def reading(self) -> Reading:
-        """The account of the rows that were read."""
-
-    @property
-    def token(self) -> str:
-        """Name of the result, and so of the state that it leaves in the worker."""
-
-    @property
-    def clusters(self) -> frozenset[ClusterId]:
-        """The clusters whose state it follows from."""
-
-
-R = TypeVar("R", bound=Result)
+R = TypeVar("R", bound="TaskResult")
 T = TypeVar("T", bound="Task")
 
 
 class Rounds(Generic[T, R]):
-    """The rounds of the batches of one topic.
-
-    Attributes:
-        is_waiting: a partition was not applied in the last round, because another one has records of its cluster.
-    """
+    """The rounds of the batches of one topic."""
 
     def __init__(self, workers: Workers[T, R], bus: KafkaReader | None, channel: Channel) -> None:
         """Begin with workers that have no state.
@@ -60,32 +39,22 @@ class Rounds(Generic[T, R]):
             channel: that is read.
         """
         self._workers, self._bus, self._channel = workers, bus, channel
-        self._tokens = {0: OPENED} if bus is None else dict[int, str]()
         self._begins: dict[int, int] = {}
         self._newest: dict[str, LogRun] = {}
         self._partition_of: dict[ClusterId, int] = {}
-        self.is_waiting = False
+        self.begin_again()
 
     def begin_again(self) -> None:
         """Let workers read their state again: something else than their results has changed it."""
-        self._tokens = {}
-
-    def check_same(self) -> None:
-        """Refuse to continue with a topic that was created again.
-
-        Raises:
-            IsrwatchError: it was.
-        """
-        if self._bus is not None:
-            self._bus.check_same(self._channel)
-        self._begins = {}
+        self._tokens: dict[int, str] = {}
+        self._opened = uuid.uuid4().hex
 
     def given(self, sources: Iterable[tuple[ClusterId, str]]) -> dict[str, Any]:
         """Return the common part of the input of all tasks; ``sources`` are with the clusters they report on."""
         clusters: defaultdict[str, set[ClusterId]] = defaultdict(set)
         for cluster_id, source in sources:
             clusters[source].add(cluster_id)
-        shared = {"tokens": dict(self._tokens), "clusters": dict(clusters)}
+        shared = {"tokens": dict(self._tokens), "opened": self._opened, "clusters": dict(clusters)}
         if self._bus is None:
             return {**shared, "homes": dict.fromkeys(set().union(*clusters.values()), 0)}
         left = {source: set(ids) for (channel, source), ids in self._bus.left.items() if channel == self._channel}
@@ -97,8 +66,32 @@ class Rounds(Generic[T, R]):
             "homes": dict(self._partition_of),
         }
 
-    def run(self, rows: Any, task: T) -> list[R]:  # noqa: ANN401 - as the workers take them
-        """Run a task on every partition; return the results that may be committed together.
+    def of_batch(self, rows: Any, task: Callable[[], T], progress: BusProgress) -> Iterator[tuple[T, list[R]]]:  # noqa: ANN401 - as the workers take them
+        """Yield task and results of each round, which must be committed before the next one.
+
+        Args:
+            rows: of the batch.
+            task: returns the input of the next round.
+            progress: of the query; goes back in logs that were replaced.
+
+        Raises:
+            IsrwatchError: the topic was created again since its query began.
+        """
+        if self._bus is not None:
+            self._bus.check_same(self._channel)
+        self._begins = {}
+        results, are_left = list[R](), True
+        while are_left:
+            given = task()
+            kept, is_waiting = self._run(rows, given)
+            yield given, kept
+            self._commit(kept)
+            results += kept
+            are_left = self._leave(kept, progress) or is_waiting
+        self._note(results)
+
+    def _run(self, rows: Any, task: T) -> tuple[list[R], bool]:  # noqa: ANN401 - as above
+        """Run a task on every partition; return the results that may be committed together, and whether others wait.
 
         A partition has whole clusters. Where a topic got more partitions, two may have records of one: the second one
         waits for the next round.
@@ -109,15 +102,12 @@ class Rounds(Generic[T, R]):
             if taken.isdisjoint(each.clusters):
                 taken |= each.clusters
                 kept.append(each)
-        self.is_waiting = len(kept) < len(results)
-        return kept
+        return kept, len(kept) < len(results)
 
-    def commit(self, results: Sequence[R]) -> None:
+    def _commit(self, results: Sequence[R]) -> None:
         """Note what was committed: which states are valid, and where each partition continues."""
-        outdated = set[int]()  # partitions that hold a cluster which another partition has moved on
         for each in results:
             partition = each.reading.partition
-            outdated |= {self._partition_of.get(cluster_id, partition) for cluster_id in each.clusters} - {partition}
             self._partition_of |= dict.fromkeys(each.clusters, partition)
             self._tokens[partition] = each.token
             self._begins[partition] = each.reading.next_offset
@@ -125,26 +115,23 @@ class Rounds(Generic[T, R]):
             if self._bus is not None:
                 for run in each.reading.refused:
                     self._bus.report_two(self._channel, run.source, run.log_id)
-        for partition in outdated:
-            self._tokens.pop(partition, None)
 
-    def leave(self, results: Sequence[R], progress: BusProgress) -> set[str]:
-        """Let the progress of a query go back in logs that were replaced; return their sources.
+    def _leave(self, results: Sequence[R], progress: BusProgress) -> bool:
+        """Let the progress of a query go back in logs that were replaced; return whether there are any.
 
         The progress is not kept: a query and its rounds that hold each other would stay in memory once the query is
         opened again, with the state of all clusters, because frozen objects are never collected.
         """
-        left = set[str]()
-        for each in results:
-            if (run := each.reading.other) is None or self._bus is None:
-                continue
+        if self._bus is None:
+            return False
+        left = [each.reading.other for each in results if each.reading.other is not None]
+        for run in left:
             before = self._newest.get(run.source)
             runs = () if before is None else before.runs
             self._bus.leave(self._channel, run.source, runs, progress.at(run.source), run.runs)
-            progress.go_back([run.source], lambda _source, _at: NOWHERE)
+            progress.set_back({run.source: NOWHERE})
             self.begin_again()  # the state of the source is another one now
-            left.add(run.source)
-        return left
+        return bool(left)
 
     def offsets(self, results: Iterable[R]) -> dict[str, int]:
         """Return where reading continues after some results, by the names under which the tables store it."""
@@ -154,7 +141,7 @@ class Rounds(Generic[T, R]):
         ends = {each.reading.partition: each.reading.next_offset for each in results}
         return {offset_name(topic, identity, partition): offset for partition, offset in ends.items()}
 
-    def note(self, results: Sequence[R]) -> None:
+    def _note(self, results: Sequence[R]) -> None:
         """Note how far was read, for the lag."""
         if self._bus is None:
             return

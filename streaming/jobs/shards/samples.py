@@ -9,53 +9,223 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.changes.advice.reconciliation import METRIC_OF
-from streaming.contracts.identifiers import Micros
-from streaming.contracts.observations import Channel
-from streaming.contracts.sample_tables import BROKER_METRICS
-from streaming.contracts.samples import BrokerMetricObserved
-from streaming.delta.log.cluster_files import files_by_cluster, give_each_its_files, of_clusters, write_cluster
+from streaming.changes.state import SourceKey
+from streaming.contracts import sample_tables as tables
+from streaming.contracts.identifiers import NOWHERE, LogPosition, Micros
+from streaming.contracts.observations import Channel, SourceKind
+from streaming.contracts.sample_blocks import SamplesBlock
+from streaming.contracts.samples import (
+    BrokerMetricObserved,
+    BrokerSpeedObserved,
+    GroupObserved,
+    GroupOffsetsObserved,
+    LogDirectoryObserved,
+    QuorumMemberObserved,
+    ReplicaOffsetsObserved,
+    TransactionObserved,
+)
+from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved, TopicSettingsObserved
+from streaming.contracts.state import SourceState
+from streaming.delta.log.cluster_files import files_by_cluster, of_clusters, write_cluster
+from streaming.delta.log.commit import NO_LOG_IDS
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
-from streaming.delta.log.positions import changed_logs
 from streaming.delta.log.queries import open_ours, plain, select, where_in
 from streaming.delta.log.writer import Writer
+from streaming.delta.progress import ProgressTable
 from streaming.delta.quarantine import Quarantine, RefusedRecord
-from streaming.delta.samples.isr_reconciliation import ReconciliationTable
+from streaming.delta.samples.isr_reconciliation import ReconciliationTable, meters_in
 from streaming.delta.samples.newest import Newest
-from streaming.errors import IsrwatchError
+from streaming.errors import InvalidObservation, IsrwatchError
 from streaming.jobs.queries import BatchResult, Stopwatch, count_reasons, summed
-from streaming.jobs.shards.decoded_batch import fresh_rows, newest_log_ids, newest_positions
-from streaming.jobs.shards.reading import Reading, Task, read_rows
+from streaming.jobs.shards.decoded_batch import decode_row, fresh_rows, newest_log_ids, newest_positions
+from streaming.jobs.shards.reading import Task, TaskResult, read_rows
 from streaming.jobs.shards.rounds import Rounds, merged
-from streaming.jobs.shards.sample_rows import (
-    LONGEST_REST_SECONDS,
-    REST_PER_WORK,
-    SMALL_SHARE,
-    TABLE_OF,
-    SampleProgress,
-    read_samples,
-)
-from streaming.jobs.shards.workers import InDriver, Workers, done_on_executor
+from streaming.jobs.shards.workers import InDriver, Keeper, Worker, Workers
+from streaming.jobs.streams.sample_columns import columns_of, from_stream, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from streaming.bus.kafka.reader import KafkaReader
-    from streaming.contracts.identifiers import ClusterId, LogPosition
+    from streaming.contracts.columns import Table
+    from streaming.contracts.identifiers import ClusterId
     from streaming.contracts.observations import Observation
     from streaming.delta.log.cluster_files import Adds
-    from streaming.delta.log.positions import LastCommon
     from streaming.delta.store.place import Place
-    from streaming.jobs.shards.sample_rows import Samples
 
-_IS_METER: Final = "metric IN ({})".format(", ".join(f"'{metric}'" for metric in METRIC_OF.values()))
+# The table of each kind of sample.
+TABLE_OF: Final[dict[type[Observation], Table]] = {
+    ReplicaOffsetsObserved: tables.REPLICA_OFFSETS,
+    GroupObserved: tables.GROUPS,
+    GroupOffsetsObserved: tables.GROUP_OFFSETS,
+    TransactionObserved: tables.TRANSACTIONS,
+    LogDirectoryObserved: tables.LOG_DIRECTORIES,
+    QuorumMemberObserved: tables.QUORUM_MEMBERS,
+    TopicSettingsObserved: tables.TOPIC_SETTINGS,
+    BrokerSettingsObserved: tables.BROKER_SETTINGS,
+    BrokerFeatureObserved: tables.BROKER_FEATURES,
+    BrokerSpeedObserved: tables.BROKER_SPEED,
+    BrokerMetricObserved: tables.BROKER_METRICS,
+}
+
+# Tables are written whole. If less than this share of a table was new, the query rests for three times as long as the
+# write took, so that small batches do not keep it writing all the time. Other tables of the batch do not count.
+SMALL_SHARE: Final = 0.1
+REST_PER_WORK: Final = 3.0
+LONGEST_REST_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Samples by kind in the order of the log, one column per field (times in microseconds), and refused records."""
+
+    columns: Mapping[type[Observation], pa.Table]
+    refused: tuple[RefusedRecord, ...]
+
+
+def read_samples(rows: pa.Table) -> Samples:
+    """Read the rows of a batch, as in ``bus_source.SCHEMA``; blocks are of the kind of their samples.
+
+    Raises:
+        NewerFormat: a newer program wrote one of them.
+    """
+    samples: dict[type[Observation], list[Observation | pa.Table]] = defaultdict(list)
+    refused: list[RefusedRecord] = []
+    columns = (rows[name].to_pylist() for name in ("source", "position", "payload", "damage", "samples"))
+    for source, position, payload, damage, stream in zip(*columns, strict=True):
+        try:
+            kind, read = _read(payload, damage) if stream is None else from_stream(stream)
+        except InvalidObservation as reason:
+            refused.append(RefusedRecord(source=source, position=position, reason=str(reason), raw=payload))
+        else:
+            samples[kind].append(read)
+    return Samples({kind: _table(kind, samples[kind]) for kind in TABLE_OF}, tuple(refused))
+
+
+def _read(payload: bytes, damage: str | None) -> tuple[type[Observation], Observation | pa.Table]:
+    observed = decode_row(payload, damage, Channel.SAMPLES)
+    return (observed.sample, columns_of(observed)) if isinstance(observed, SamplesBlock) else (type(observed), observed)
+
+
+def _table(kind: type[Observation], samples: Iterable[Observation | pa.Table]) -> pa.Table:
+    """Return samples of one kind, single ones and columns, as one table."""
+    schema = schema_of(kind)
+    pieces = [schema.empty_table()]
+    for are_columns, together in groupby(samples, lambda each: isinstance(each, pa.Table)):
+        if are_columns:
+            pieces += together
+        else:
+            rows = [{name: getattr(each, name) for name in schema.names} for each in together]
+            pieces.append(pa.Table.from_pylist(rows, schema=schema))
+    return pa.concat_tables(pieces).unify_dictionaries()
+
+
+# Progress of samples, as the fold keeps it for replication.
+
+
+class SampleProgress:
+    """Progress of a batch of samples on the bus. Implements most of :class:`streaming.jobs.queries.BusProgress`.
+
+    It is stored with the sources, and nowhere else. Another thread may read it while a batch is applied: it is never
+    ahead of the tables.
+
+    Attributes:
+        applied: where the last record is up to which the tables hold each source; they may hold later ones, too.
+        offsets: of the bus, up to which the tables hold it, by name, to store with the sources.
+    """
+
+    def __init__(self, directory: Place, quarantined: Mapping[str, int]) -> None:
+        """Begin with what is stored.
+
+        Args:
+            directory: of the tables.
+            quarantined: number of quarantined records by source. Some may not be stored with the sources yet, if the
+                job was killed after it had quarantined them.
+        """
+        self._progress = ProgressTable(directory, Channel.SAMPLES)
+        states = {(state.cluster_id, state.source): state for state in self._progress.sources()}
+        self.applied: Mapping[str, LogPosition] = {
+            state.source: LogPosition(state.position, state.log_id) for state in states.values()
+        }
+        self._quarantined = Counter({state.source: state.quarantined for state in states.values()})
+        self._quarantined |= Counter(quarantined)
+        self._states: dict[SourceKey, SourceState] = {key: self._current(state) for key, state in states.items()}
+        self.offsets: Mapping[str, int] = NO_LOG_IDS
+
+    def at(self, source: str) -> LogPosition:
+        """Return where the last record is up to which the tables hold a source."""
+        return self.applied.get(source, NOWHERE)
+
+    def offset(self, name: str) -> int:
+        """Return the offset of the bus that is stored under a name, -1 for none."""
+        return self._progress.offset(name)
+
+    def sources(self) -> tuple[list[SourceState], None]:
+        """Return the state of every source, and None: samples follow from no version of the change log."""
+        return list(self._states.values()), None
+
+    def set_back(self, now_at: Mapping[str, LogPosition]) -> None:
+        """Set sources back to the last common records of their replaced logs.
+
+        If there is none, the times of the source are unknown until the first sample of the new log.
+        """
+        self.applied = {**self.applied, **now_at}
+        for key, state in self._states.items():
+            is_begun_again = state.source in now_at and now_at[state.source].position < 0
+            unheard = state._replace(observed_until=None, collected_at=None)
+            self._states[key] = self._current(unheard if is_begun_again else state)
+
+    def advance(
+        self,
+        samples: Iterable[pa.Table],
+        refused: Mapping[str, int],
+        positions: Mapping[str, int],
+        log_ids: Mapping[str, int] = NO_LOG_IDS,
+    ) -> None:
+        """Move the sources of an applied batch forward.
+
+        Args:
+            samples: tables with cluster_id, cluster, source, and collected_at in microseconds.
+            refused: number of newly quarantined records of each source.
+            positions: newest position of each source.
+            log_ids: of the logs that have one.
+        """
+        self._quarantined.update(refused)
+        moved = {source: LogPosition(position, log_ids.get(source)) for source, position in positions.items()}
+        self.applied = {**self.applied, **moved}  # replaced, never changed: another thread may be reading it
+        for table in samples:
+            newest = table.group_by(["cluster_id", "cluster", "source"]).aggregate([("collected_at", "max")])
+            for row in newest.to_pylist():
+                self._observe(row["cluster_id"], row["cluster"], row["source"], row["collected_at_max"])
+        for key, state in self._states.items():
+            self._states[key] = self._current(state)
+
+    def _current(self, state: SourceState) -> SourceState:
+        """Return a state with the position and the refused records of its source."""
+        at, quarantined = self.at(state.source), self._quarantined[state.source]
+        return state._replace(position=at.position, log_id=at.log_id, quarantined=quarantined)
+
+    def _observe(self, cluster_id: Any, cluster: str, source: str, moment: Any) -> None:  # noqa: ANN401 - columns of Arrow
+        state = self._states.get((cluster_id, source)) or SourceState(
+            cluster_id=cluster_id, cluster=cluster, source=source, authority=SourceKind.NONE
+        )
+        newest = max(moment, state.collected_at or moment)
+        state = state._replace(cluster=cluster, observed_until=newest, collected_at=newest)
+        self._states[cluster_id, source] = self._current(state)
+
+
+# The task: runs in the driver, or in Spark's Python workers on executors.
+
+
 _OF_SOURCE: Final = ["cluster_id", "cluster", "source", "collected_at"]
 
 
@@ -74,47 +244,29 @@ class WrittenTable(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampleResult:
+class SampleResult(TaskResult):
     """Result of a task on samples.
 
     Attributes:
-        reading: what was read.
-        token: of this result.
-        clusters: that its sources and samples are of.
         tables: those that were written, by name.
         sources: when the newest sample of each source was collected.
-        meters: the samples that are compared with the change log.
-        positions: newest position of each source.
-        log_ids: of the logs that have one.
-        refused: the records that were refused.
-        result: for the metrics of the job.
+        meters: the samples that are compared with the change log; with the first result also those of the tables.
     """
 
-    reading: Reading
-    token: str
-    clusters: frozenset[ClusterId]
     tables: Mapping[str, WrittenTable]
     sources: pa.Table
     meters: pa.Table
-    positions: Mapping[str, int]
-    log_ids: Mapping[str, int]
-    refused: Sequence[RefusedRecord]
-    result: BatchResult
 
 
-class SampleShard:
+class SampleShard(Keeper[SampleTask]):
     """The newest rows of some clusters, in a worker."""
 
-    def __init__(self, tables: Place) -> None:
-        self._tables = tables
-        self.token = ""
-        self.before: str | None = None
-        self.clusters: set[ClusterId] = set()
+    def __init__(self, task: SampleTask) -> None:
+        """Begin without any cluster."""
+        super().__init__()
+        self._tables = task.tables
         self._rows: dict[type[Observation], Newest] = {}
-
-    def open(self, task: SampleTask) -> None:
-        """Read the rows of every cluster of which a source has reported."""
-        self.prepare(task, task.reported)
+        self._meters: list[pa.Table] = []
 
     def prepare(self, task: SampleTask, clusters: AbstractSet[ClusterId]) -> None:
         """Read the rows of all clusters again if one is missing here; the tables have no rows of a new cluster.
@@ -122,16 +274,19 @@ class SampleShard:
         Rows of sources of whose log nothing was applied are dropped: the job was killed before it stored how far it
         was, or it was stopped when that log had begun again, before any of it came.
         """
-        is_new = self.clusters and task.reported.isdisjoint(clusters - self.clusters)
-        if is_new or clusters <= self.clusters:
-            self.clusters |= clusters
+        if not task.must_read(clusters, self.clusters):
             return
-        self.clusters |= clusters
         applied = {source for source, at in task.applied.items() if at.position >= 0}
         for kind, definition in TABLE_OF.items():
             rows = select(open_ours(self._tables, definition), definition, where_in(self.clusters))
             self._rows[kind] = Newest(definition, plain(rows))
             self._rows[kind].forget(self._rows[kind].sources - applied)
+        self._meters = [meters_in(self._rows[BrokerMetricObserved].rows)]
+
+    def meters(self, samples: Samples) -> pa.Table:
+        """Return the meters of a batch, behind those that were read since the last one: they may be waiting still."""
+        meters, self._meters = [*self._meters, meters_in(samples.columns[BrokerMetricObserved])], []
+        return pa.concat_tables(meters)
 
     def apply(self, samples: Samples, forgotten: AbstractSet[str]) -> dict[str, WrittenTable]:
         """Apply samples, and write the rows of their clusters; return what was written by table."""
@@ -154,25 +309,11 @@ class SampleShard:
         return written
 
 
-HELD: Final[dict[tuple[str, int], SampleShard]] = {}
-"""The shards of this worker, by tables and partition."""
-
-
-def apply_partitions(task: SampleTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Apply the rows of a task of Spark; yield the result."""
-    yield from done_on_executor(task, batches, HELD, begun, applied_partition)
-
-
-def begun(task: SampleTask) -> SampleShard:
-    """Return a shard without any cluster."""
-    return SampleShard(task.tables)
-
-
 def applied_partition(task: SampleTask, partition: int, rows: pa.Table, shard: SampleShard) -> SampleResult:
     """Apply the rows of one partition, in the order of their offsets."""
     watch = Stopwatch()
     rows, reading = read_rows(task, partition, rows)
-    fresh = fresh_rows(rows, task)
+    fresh = fresh_rows(rows, task.applied)
     samples = read_samples(fresh)
     watch.lap("decode")
     sources = pa.concat_tables([
@@ -182,7 +323,6 @@ def applied_partition(task: SampleTask, partition: int, rows: pa.Table, shard: S
     shard.prepare(task, clusters | {each for each, home in task.homes.items() if home == partition})
     tables = shard.apply(samples, task.forgotten)
     watch.lap("write")
-    metrics = samples.columns[BrokerMetricObserved]
     shard.token = uuid.uuid4().hex
     count = sum(len(table) for table in samples.columns.values())
     return SampleResult(
@@ -191,7 +331,7 @@ def applied_partition(task: SampleTask, partition: int, rows: pa.Table, shard: S
         clusters=clusters,
         tables=tables,
         sources=sources,
-        meters=metrics.filter(pc.is_in(metrics["metric"].cast(pa.string()), pa.array(list(METRIC_OF.values())))),
+        meters=shard.meters(samples),
         positions=newest_positions(fresh),
         log_ids=newest_log_ids(fresh),
         refused=samples.refused,
@@ -205,6 +345,15 @@ def applied_partition(task: SampleTask, partition: int, rows: pa.Table, shard: S
             reasons=count_reasons(samples.refused),
         ),
     )
+
+
+EXECUTOR: Final = Worker(SampleShard, applied_partition)
+"""This process, if it is a Python worker of Spark."""
+
+
+def apply_partitions(task: SampleTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Apply the rows of one partition of the bus in a task of Spark; yield the result."""
+    yield from EXECUTOR.done_on_executor(task, batches)
 
 
 _SOURCES: Final = pa.schema([*((name, pa.string()) for name in _OF_SOURCE[:3]), (_OF_SOURCE[3], pa.int64())])
@@ -232,39 +381,28 @@ class SampleBatch(SampleProgress):
             TableRefused: a table is not ours, or newer than this program.
         """
         self._directory, self._clock = directory, policy.clock
-        self._workers = workers or InDriver(begun, applied_partition)
+        self._workers = workers or InDriver(SampleShard, applied_partition)
         self._rounds = Rounds[SampleTask, SampleResult](self._workers, bus, Channel.SAMPLES)
         self._forgotten = set[str]()
         self._writers = {table.name: Writer.opened(directory, table) for table in TABLE_OF.values()}
         self._maintenance = {name: Maintenance(writer, policy) for name, writer in self._writers.items()}
-        for table in TABLE_OF.values():
-            give_each_its_files(directory, self._writers[table.name], table)
         self._quarantine = Quarantine(directory, Channel.SAMPLES, policy)
         super().__init__(directory, self._quarantine.by_source())
         self._reconciled = ReconciliationTable(directory, policy)
-        self._reconciled.hold(plain(select(self._writers[BROKER_METRICS.name].table, BROKER_METRICS, _IS_METER)))
         self._workers.open(self._task())
 
-    def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
-        """Go back in logs that were replaced; return the earlier positions of their sources.
+    def set_back(self, now_at: Mapping[str, LogPosition]) -> None:
+        """Set sources back to the last common records of their replaced logs.
 
         Samples of a log that has no record in common with the one before are forgotten with the next batch: their
         collector's clock may have been ahead, and then no sample of the new log would replace them.
         """
-        before = {source: self.at(source) for source in sources}
-        now_at = changed_logs(before, last_common)
-        if now_at:
-            self._quarantine.go_back({source: at.position for source, at in now_at.items()})
-            self._forgotten |= {source for source, at in now_at.items() if at.position < 0}
-            self._sources.go_back(now_at)
-        return {source: before[source] for source in now_at}
+        self._quarantine.go_back({source: at.position for source, at in now_at.items()})
+        self._forgotten |= {source for source, at in now_at.items() if at.position < 0}
+        super().set_back(now_at)
 
     def check_ours(self) -> None:
-        """Check that no other writer has claimed the tables.
-
-        Raises:
-            TableRefused: another one has.
-        """
+        """Raise ``TableRefused`` if a later writer has claimed one of the tables."""
         for writer in self._writers.values():
             writer.check_ours()
         self._reconciled.check_ours()
@@ -282,17 +420,13 @@ class SampleBatch(SampleProgress):
             TableRefused: another job writes the same tables.
             IsrwatchError: the topic is not the one that the query began to read.
         """
-        self._rounds.check_same()
-        watch, results, are_left = Stopwatch(), list[SampleResult](), True
-        while are_left:
-            some = self._rounds.run(rows, self._task())
+        watch, results = Stopwatch(), list[SampleResult]()
+        for _, some in self._rounds.of_batch(rows, self._task, self):
             watch.lap("shards")
             self._commit(some)
             watch.lap("commit")
             results += some
-            are_left = bool(self._rounds.leave(some, self)) or self._rounds.is_waiting
-        self._rounds.note(results)
-        self._offsets = {**self._offsets, **self._rounds.offsets(results)}
+        self.offsets = {**self.offsets, **self._rounds.offsets(results)}
         seconds = watch.seconds
         small = max((sum(each.small_seconds for each in one.tables.values()) for one in results), default=0.0)
         time.sleep(min(small * REST_PER_WORK, LONGEST_REST_SECONDS))
@@ -300,11 +434,10 @@ class SampleBatch(SampleProgress):
         return replace(applied, seconds=seconds, stages=self._workers.stages(applied.stages, watch.stages))
 
     def _task(self) -> SampleTask:
-        states = self._sources.states()
         return SampleTask(
-            **self._rounds.given((state.cluster_id, state.source) for state in states),
+            **self._rounds.given(self._states),
             tables=self._directory,
-            applied={source: self.at(source) for source in self.positions},
+            applied=self.applied,
             forgotten=frozenset(self._forgotten),
         )
 
@@ -327,9 +460,8 @@ class SampleBatch(SampleProgress):
             self._reconciled.put(meters)
         positions, log_ids = (merged(getattr(one, name) for one in results) for name in ("positions", "log_ids"))
         sources = [one.sources.rename_columns(_OF_SOURCE) for one in results]
-        self._sources.advance(sources, refused, positions, log_ids)
+        self.advance(sources, refused, positions, log_ids)
         self._forgotten -= {source for one in results for source in one.reading.consumed}
-        self._rounds.commit(results)
 
     def _commit_table(self, name: str, files: Sequence[Mapping[ClusterId, Adds]]) -> None:
         """Commit what shards have written for one table, in place of what their clusters had there."""

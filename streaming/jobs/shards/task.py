@@ -23,40 +23,49 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from streaming.contracts.identifiers import ClusterId
+from pyspark.sql import SparkSession
+
+from streaming.changes.fold import fold
+from streaming.changes.sources import newest_of
+from streaming.changes.state import Change
+from streaming.changes.tombstones import without_expired
+from streaming.contracts.blocks import PartitionsBlock
+from streaming.contracts.events import Subject
+from streaming.contracts.observations import CauseRevised, ConfigObserved, PartitionObserved, TopicRemoved
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.changes.log import in_commit
+from streaming.delta.changes.log import changes_to_arrow, in_commit
 from streaming.delta.incidents.table import IncidentRows
 from streaming.delta.log.commit import written
 from streaming.delta.log.definitions import file_layout
-from streaming.delta.projections.of_clusters import ClustersState, derived, recovered
-from streaming.delta.projections.shared_state import SharedState
-from streaming.jobs.queries import Stopwatch
-from streaming.jobs.shards.reading import Reading, Task, read_rows
-from streaming.jobs.shards.shard import Shard
-from streaming.jobs.shards.workers import done_on_executor
+from streaming.delta.projections.clusters_state import ClustersState
+from streaming.delta.projections.of_clusters import Derived, derived, recovered
+from streaming.jobs.queries import BatchResult, Stopwatch, count_reasons
+from streaming.jobs.shards.decoded_batch import RepeatedBlocks, decode_batch
+from streaming.jobs.shards.reading import Task, TaskResult, read_rows
+from streaming.jobs.shards.workers import InDriver, Keeper, OnExecutors, Worker, packed, ran
 from streaming.runtime.memory import never_collected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
     import pyarrow as pa
 
     from streaming.changes.incidents.grouping import IncidentGaps
+    from streaming.changes.state import FoldResult, ReplicationState, TopicKey
+    from streaming.contracts.identifiers import ClusterId, TopicId
+    from streaming.contracts.observations import Observation
     from streaming.contracts.state import SourceState
     from streaming.delta.incidents.table import ChangedIncident
     from streaming.delta.log.cluster_files import Adds
     from streaming.delta.projections.of_clusters import Derived, DerivedBefore
-    from streaming.delta.quarantine import RefusedRecord
-    from streaming.delta.store.place import Place
-    from streaming.jobs.queries import BatchResult
-    from streaming.jobs.shards.decoded_batch import ReadLog
-    from streaming.jobs.shards.shard import Folded
+    from streaming.jobs.shards.decoded_batch import DecodedBatch, ReadLog
+
 
 ROWS_OF_A_SHARD: Final = 1 << 32
 """More than the rows of any commit: the ordinals of a shard begin at its number times this."""
@@ -90,148 +99,293 @@ class ShardTask(Task):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShardResult:
+class ShardResult(TaskResult):
     """Result of a task on replication.
 
     Attributes:
-        reading: what was read.
-        token: of this result.
-        clusters: of its sources and observations.
         added: files of ``partition_changes``.
-        positions: newest position of each source.
-        log_ids: of the logs that have one.
         unreported: refused records that no state of their source counts, by source.
-        refused: the records that were refused.
         only_sources: nothing changed except how far sources were read.
         sources: the new state of sources.
-        result: for the metrics of the job.
         derived: of the clusters that the worker had before the batch; None if nothing was requested.
         incidents: those that changed.
     """
 
-    reading: Reading
-    token: str
-    clusters: frozenset[ClusterId]
     added: Adds
-    positions: Mapping[str, int]
-    log_ids: Mapping[str, int]
     unreported: Mapping[str, int]
-    refused: Sequence[RefusedRecord]
     only_sources: bool
     sources: Sequence[SourceState]
-    result: BatchResult
     derived: Derived | None
     incidents: Sequence[ChangedIncident]
 
 
-class ClustersShard(Shard):
-    """The shard of a partition: reads the state of a cluster when the first observation of it comes."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folded:
+    """Changes of one batch, before they are committed.
 
-    def __init__(self, tables: Place, base: int, read: ReadLog | None = None, published: Path | None = None) -> None:
-        """Begin without any cluster; ``base``: a version of the change log; the rest as :class:`Shard`."""
-        super().__init__(SharedState(version=base), Counter(), read, published)
-        self._tables = tables
-        self.token = ""
-        self.before: str | None = None
-        self.clusters: set[ClusterId] = set()
-        self.state = ClustersState(self.shared, Counter())
-        self.incidents: IncidentRows | None = None
-        self._open: OpenIncidents | None = None
-        self._reported: AbstractSet[ClusterId] = frozenset()
+    Attributes:
+        rows: of ``partition_changes``, without the columns that the commit adds.
+        touched: the changed part of the state.
+        decoded: what was read.
+        unreported: by source, refused records up to the new positions that its state does not count.
+        changes: number of changes.
+        only_sources: nothing changed except how far sources were read.
+    """
 
-    def begin(self, task: ShardTask) -> None:
-        """Begin a task. What was committed since the last one has changed nothing of these clusters."""
-        self.shared.version = task.base
-        self._open, self._reported = task.incidents, task.reported
+    rows: pa.Table
+    touched: ReplicationState
+    decoded: DecodedBatch
+    unreported: Mapping[str, int]
+    changes: int
+    only_sources: bool
 
-    def open(self, task: ShardTask) -> None:
-        """Read the state of every cluster of which a source has reported."""
-        self.begin(task)
-        self.prepare(task.reported)
 
-    def prepare(self, clusters: AbstractSet[ClusterId]) -> None:
-        """Read the clusters that are not here; those that are, too, because a state is read as a whole.
+class Shard(Keeper[ShardTask]):
+    """Whole clusters: folds the batches of a partition. The only owner of the state of its clusters.
 
-        The tables have nothing about a cluster on which no source has reported before.
+    Attributes:
+        held: the state of the clusters.
+        refused: by source, the number of applied records that were refused and that its state does not count.
+    """
+
+    def __init__(self, task: ShardTask, read: ReadLog | None = None, published: Path | None = None) -> None:
+        """Begin without any cluster, as of the version of a task.
+
+        Args:
+            task: the next one.
+            read: reads blocks of a log that workers left out.
+            published: the file with the digests of these blocks; None if the workers read every block.
         """
-        is_new = self.clusters and self._reported.isdisjoint(clusters - self.clusters)
-        if is_new or clusters <= self.clusters:
-            self.clusters |= clusters
+        super().__init__()
+        self.held, self.refused = ClustersState(version=task.base), Counter[str]()
+        self.repeated, self._read = RepeatedBlocks(published), read
+        self._incidents: IncidentRows | None = None
+
+    def prepare(self, task: ShardTask, clusters: AbstractSet[ClusterId]) -> None:
+        """Read the state of all clusters, and their incidents, if one of them is missing here."""
+        if not task.must_read(clusters, self.clusters):
             return
-        self.clusters |= clusters
         with never_collected():
-            self.state = recovered(self._tables, self.shared.version, self.clusters)
-        self.shared = self.state.shared
-        if (incidents := self._open) is not None:
-            self.incidents = IncidentRows(
-                self._tables, incidents.gaps, self.shared.version, incidents.carried, clusters=self.clusters
+            self.held = recovered(task.tables, task.base, self.clusters)
+        if (incidents := task.incidents) is not None:
+            self._incidents = IncidentRows(
+                task.tables, incidents.gaps, task.base, incidents.carried, clusters=self.clusters
             )
 
-    def own(self, task: ShardTask, partition: int) -> set[ClusterId]:
-        """Return the clusters that are at home in a partition: another shard may hold one of them, too."""
-        return {each for each in self.clusters if task.homes.get(each, partition) == partition}
+    def fold(self, rows: pa.Table, task: ShardTask, watch: Stopwatch) -> Folded:
+        """Fold one batch of rows, as in ``bus_source.SCHEMA``; :meth:`write` applies what changes."""
+        decoded = decode_batch(rows, task.applied, self.repeated, self._read)
+        watch.lap("decode")
+        self.prepare(task, {observed.cluster_id for observed in decoded.observations})
+        state = self.held.state
+        state.load(set(_topics_of(decoded.observations, state.topic_ids)))
+        folded = without_expired(state, fold(state, decoded.observations))
+        watch.lap("fold")
+        self.refused.update(record.source for record in decoded.refused)
+        unreported = set(self.refused)
+        steps = (*folded.changes, *self._of_refused_only(folded, decoded.positions))
+        changes = [self._with_position(change, decoded) for change in steps]
+        for change in changes:
+            if change.source_after is not None:
+                folded.touched.sources[change.source_after.cluster_id, change.source_after.source] = change.source_after
+        return Folded(
+            rows=changes_to_arrow(changes),
+            touched=folded.touched,
+            decoded=decoded,
+            unreported={source: self.refused[source] for source in unreported},
+            changes=sum(change.count for change in folded.changes),
+            only_sources=all(change.subject is Subject.SOURCE for change in changes),
+        )
+
+    def write(self, folded: Folded, task: ShardTask, partition: int) -> tuple[Adds, list[ChangedIncident]]:
+        """Write the changes as rows of the version that the batch will make, and apply them; follow incidents."""
+        version = task.base + 1
+        rows = in_commit(folded.rows, version, task.committed_at, partition * ROWS_OF_A_SHARD)
+        added = list(written(task.tables / PARTITION_CHANGES.name, rows, file_layout(PARTITION_CHANGES)))
+        self.held.applied(folded.touched, version)
+        self.held.count_removals(rows)
+        self.repeated.learn(folded.decoded.blocks, folded.touched, self.held.state)
+        return added, [] if self._incidents is None else self._incidents.fold([(version, rows)])
+
+    def _of_refused_only(self, folded: FoldResult, positions: Mapping[str, int]) -> Iterator[Change]:
+        """Yield a change for each source whose records in this batch were all refused, to move its position and count.
+
+        Refused records have no time, so the change has the time of the source's newest applied observation.
+        """
+        observed = {change.source_after.source for change in folded.changes if change.source_after is not None}
+        for source in self.held.state.sources.values():
+            if source.source in positions and source.source not in observed:
+                yield Change(subject=Subject.SOURCE, observation=newest_of(source), source_after=source)
+
+    def _with_position(self, change: Change, decoded: DecodedBatch) -> Change:
+        """Add position and refused records to the state of a source, which the fold does not know."""
+        after = change.source_after
+        if change.subject is not Subject.SOURCE or after is None:
+            return change
+        quarantined = after.quarantined + self.refused.pop(after.source, 0)
+        if after.source in decoded.positions:
+            position, log_id = decoded.positions[after.source], decoded.log_ids.get(after.source)
+            after = after._replace(position=position, log_id=log_id)
+        return replace(change, source_after=after._replace(quarantined=quarantined))
 
 
-HELD: Final[dict[tuple[str, int], ClustersShard]] = {}
-"""The shards of this worker, by tables and partition."""
+def _topics_of(
+    observations: Iterable[Observation], topic_ids: Mapping[tuple[ClusterId, str], TopicId]
+) -> Iterator[TopicKey]:
+    """Yield the topics whose partitions a fold will look up; ``topic_ids`` are by cluster and name."""
+    for observed in observations:
+        if isinstance(observed, PartitionObserved | PartitionsBlock | CauseRevised | TopicRemoved):
+            yield observed.cluster_id, observed.topic_id
+        elif isinstance(observed, ConfigObserved):
+            topic_id = topic_ids.get((observed.cluster_id, observed.topic))
+            if topic_id is not None:
+                yield observed.cluster_id, topic_id
 
 
-def fold_partitions(task: ShardTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Fold the rows of a task of Spark; yield the result.
-
-    Args:
-        task: its input.
-        batches: rows of one partition of the bus.
-    """
-    yield from done_on_executor(task, batches, HELD, begun, folded_partition)
-
-
-def begun(task: ShardTask) -> ClustersShard:
-    """Return a shard without any cluster."""
-    return ClustersShard(task.tables, task.base)
-
-
-def folded_partition(task: ShardTask, partition: int, rows: pa.Table, shard: ClustersShard) -> ShardResult:
+def folded_partition(task: ShardTask, partition: int, rows: pa.Table, shard: Shard) -> ShardResult:
     """Fold the rows of one partition, in the order of their offsets."""
     watch = Stopwatch()
-    shard.begin(task)
     rows, reading = read_rows(task, partition, rows)
     sources = set(reading.consumed)
+    shard.held.version = task.base  # what was committed since the last task has changed nothing of these clusters
     shard.refused = Counter({source: count for source, count in task.refused.items() if source in sources})
     clusters = task.clusters_of(sources)
-    shard.prepare(clusters | {each for each, home in task.homes.items() if home == partition})
+    shard.prepare(task, clusters | {each for each, home in task.homes.items() if home == partition})
     folded = shard.fold(rows, task, watch)
-    computed = None
+    decoded, computed = folded.decoded, None
     if task.derived_before is not None:
-        computed = derived(task.tables, shard.state, shard.own(task, partition), task.derived_before)
+        computed = derived(task.tables, shard.held, shard.own(task, partition), task.derived_before)
     watch.lap("projections")
-    added, incidents = _written(task, partition, shard, folded) if folded.decoded.positions else ([], [])
+    added, incidents = shard.write(folded, task, partition) if decoded.positions else ([], [])
     watch.lap("write")
     shard.token = uuid.uuid4().hex
     return ShardResult(
         reading=reading,
         token=shard.token,
-        clusters=frozenset(clusters | {observed.cluster_id for observed in folded.decoded.observations}),
+        clusters=frozenset(clusters | {observed.cluster_id for observed in decoded.observations}),
+        positions=decoded.positions,
+        log_ids=decoded.log_ids,
+        refused=decoded.refused,
+        result=BatchResult(
+            observations=decoded.count,
+            changes=folded.changes,
+            refused=len(decoded.refused),
+            version=task.base,
+            seconds=watch.seconds,
+            stages=watch.stages,
+            reasons=count_reasons(decoded.refused),
+        ),
         added=added,
-        positions=folded.decoded.positions,
-        log_ids=folded.decoded.log_ids,
         unreported=folded.unreported,
-        refused=folded.refused,
         only_sources=folded.only_sources,
         sources=tuple(folded.touched.sources.values()),
-        result=folded.result(task.base, watch),
         derived=computed,
         incidents=incidents,
     )
 
 
-def _written(
-    task: ShardTask, partition: int, shard: ClustersShard, folded: Folded
-) -> tuple[Adds, list[ChangedIncident]]:
-    """Write the rows of a batch as those of the version that it will make, and take them over; follow incidents."""
-    version = task.base + 1
-    rows = in_commit(folded.rows, version, task.committed_at, partition * ROWS_OF_A_SHARD)
-    added = list(written(task.tables / PARTITION_CHANGES.name, rows, file_layout(PARTITION_CHANGES)))
-    shard.applied(folded, version)
-    shard.state.count_removals(rows)
-    return added, [] if shard.incidents is None else shard.incidents.fold([(version, rows)])
+EXECUTOR: Final = Worker(Shard, folded_partition)
+"""This process, if it is a Python worker of Spark."""
+
+
+def fold_partitions(task: ShardTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Fold the rows of one partition of the bus in a task of Spark; yield the result."""
+    yield from EXECUTOR.done_on_executor(task, batches)
+
+
+# Workers that fold and compute the derived tables: the driver behind its batches, executors with theirs.
+#
+# The driver has the state of every cluster, so a thread behind the batches computes rounds from copies of it. Executors
+# compute a round with the rows of a batch, because only then does a worker have the state at hand; they read clusters
+# without rows from the tables.
+
+
+_OVERDUE: Final = 3
+_GROUPS: Final = 4
+"""Number of tasks for the clusters without rows in a batch."""
+
+
+class FoldInDriver(InDriver[ShardTask, Shard, ShardResult]):
+    """This process folds.
+
+    Attributes:
+        derive_in_batches: a round of the derived tables comes with a batch.
+        rest_seconds: between two rounds after steps.
+        patience: after so many times that long, a round without a batch is due.
+    """
+
+    derive_in_batches, rest_seconds, patience = False, 0.0, 1
+
+    def __init__(self, read: ReadLog | None = None, published: Path | None = None) -> None:
+        """Begin without any state.
+
+        Args:
+            read: reads blocks of a log that the workers left out.
+            published: the file with the digests of these blocks; None if the workers read every block.
+        """
+        super().__init__(lambda task: Shard(task, read, published), folded_partition)
+
+    def deriving(
+        self, task: ShardTask, before: DerivedBefore, clusters: AbstractSet[ClusterId]
+    ) -> Callable[[], list[Derived]]:
+        """Return what computes the derived tables of clusters as of the version of a task, whatever is folded since.
+
+        It copies the state of now, or reads it now: the tables have no older version of how far sources were applied.
+        """
+        states: list[tuple[ClustersState, AbstractSet[ClusterId]]] = []
+        for (_, partition), shard in self.shards.items():
+            own = shard.own(task, partition) & clusters if shard.token == task.token(partition) else frozenset()
+            if own:
+                states.append((shard.held.copied(task.base), own))
+        if others := set(clusters).difference(*(own for _, own in states)):
+            states.append((recovered(task.tables, task.base, others), others))
+        return lambda: [derived(task.tables, state, own, before) for state, own in states]
+
+
+class FoldOnExecutors(OnExecutors[ShardTask, ShardResult]):
+    """Spark's executors fold. Attributes: as of :class:`FoldInDriver`."""
+
+    derive_in_batches, patience = True, _OVERDUE
+
+    def __init__(self, rest_seconds: float = 1.0, spark: SparkSession | None = None) -> None:
+        """Begin.
+
+        Args:
+            rest_seconds: between two rounds of the derived tables after steps.
+            spark: None: the running session.
+        """
+        super().__init__(fold_partitions)
+        self.rest_seconds, self._spark = rest_seconds, spark
+
+    def deriving(
+        self, task: ShardTask, before: DerivedBefore, clusters: AbstractSet[ClusterId]
+    ) -> Callable[[], list[Derived]]:
+        """Compute the derived tables of clusters without rows at once; return a function that gives them."""
+        others = sorted(clusters)
+        groups = [others[number::_GROUPS] for number in range(min(_GROUPS, len(others)))]
+        computed: list[Derived] = []
+        if groups:
+            spark = self._spark or SparkSession.builder.getOrCreate()
+            numbers = spark.range(0, len(groups), 1, len(groups))
+            computed = ran(numbers, partial(derive_groups, task, before, groups))
+        return lambda: computed
+
+
+FoldWorkers = FoldInDriver | FoldOnExecutors
+
+
+def derive_groups(
+    task: ShardTask, before: DerivedBefore, groups: Sequence[Collection[ClusterId]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Compute the derived tables of clusters without rows in a batch; yield the result of each group.
+
+    Args:
+        task: where, and as of which version.
+        before: what the derived tables have.
+        groups: ids of clusters.
+        batches: rows with the ``id`` of a group each.
+    """
+    for batch in batches:
+        for number in batch["id"].to_pylist():
+            clusters = groups[number]
+            yield packed(derived(task.tables, recovered(task.tables, task.base, clusters), clusters, before))

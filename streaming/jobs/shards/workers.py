@@ -6,60 +6,60 @@ A worker keeps the state of its partitions between the batches. Results are few 
 from __future__ import annotations
 
 import pickle
+from abc import ABC, abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import pyarrow as pa
 
-from streaming.jobs.shards.reading import OPENED, by_partition
+from streaming.jobs.shards.reading import by_partition
 from streaming.runtime.memory import collected_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
     from pyspark.sql import DataFrame
 
+    from streaming.contracts.identifiers import ClusterId
     from streaming.jobs.shards.reading import Task
-
 
 T = TypeVar("T", bound="Task")
 R = TypeVar("R")
-T_contra = TypeVar("T_contra", bound="Task", contravariant=True)
 
 
-class Keeper(Protocol[T_contra]):
+class Keeper(ABC, Generic[T]):
     """State of some clusters in a worker.
 
     Attributes:
         token: of the result that it follows from; empty while there is none.
         before: that of the result before.
+        clusters: those whose state is here.
     """
 
-    token: str
-    before: str | None
+    def __init__(self) -> None:
+        self.token = ""
+        self.before = ""
+        self.clusters: set[ClusterId] = set()
 
-    def open(self, task: T_contra) -> None:
-        """Read the state of every cluster of which a source has reported."""
+    @abstractmethod
+    def prepare(self, task: T, clusters: AbstractSet[ClusterId]) -> None:
+        """Read the state of all clusters again if one is missing here (``Task.must_read``)."""
+
+    def own(self, task: T, partition: int) -> set[ClusterId]:
+        """Return the clusters that are at home in a partition: another shard may hold one of them, too."""
+        return {each for each in self.clusters if task.homes.get(each, partition) == partition}
 
 
 K = TypeVar("K", bound=Keeper[Any])
 
 
-class Workers(Protocol[T_contra, R]):
-    """Run the tasks of each batch."""
+class Worker(Generic[T, K, R]):
+    """Does tasks, and holds the state of the partitions that it has worked on.
 
-    def open(self, task: T_contra) -> None:
-        """Begin with the state of every cluster, where this process has it: a start shows what cannot be read."""
-
-    def run(self, rows: Any, task: T_contra) -> list[R]:  # noqa: ANN401 - a frame of Spark, or its rows
-        """Run a task on every partition that has rows; return the results."""
-
-    def stages(self, of_tasks: Mapping[str, float], of_driver: Mapping[str, float]) -> Mapping[str, float]:
-        """Return the seconds of a batch by stage, from those of its tasks and those that the driver saw."""
-
-
-class InDriver(Generic[T, K, R]):
-    """This process: it has the rows, and the state of every partition."""
+    Attributes:
+        shards: by tables and partition.
+    """
 
     def __init__(self, begin: Callable[[T], K], work: Callable[[T, int, pa.Table, K], R]) -> None:
         """Begin without any state.
@@ -71,18 +71,58 @@ class InDriver(Generic[T, K, R]):
         self._begin, self._work = begin, work
         self.shards: dict[tuple[str, int], K] = {}
 
+    def done(self, task: T, rows: pa.Table) -> Iterator[R]:
+        """Do the work of a task on the rows of each partition; yield the results."""
+        with collected_after():
+            for partition, own in by_partition(task, rows):
+                yield self._work(task, partition, own, self._held(task, partition))
+
+    def done_on_executor(self, task: T, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Do the same on the rows of a task of Spark; yield the results, packed."""
+        if pieces := list(batches):
+            yield from map(packed, self.done(task, pa.Table.from_batches(pieces)))
+
+    def _held(self, task: T, partition: int) -> K:
+        """Return the state of a partition, or a new one; drop what other workers have applied since.
+
+        A state stays that was applied for the same batch, of another partition: whether it is committed, the next one
+        says. One with a cluster that another partition has moved on is dropped as well.
+        """
+        tables, newest = str(task.tables), task.token(partition)
+        for key, shard in list(self.shards.items()):
+            if key[0] == tables and task.token(key[1]) not in {shard.token, shard.before}:
+                del self.shards[key]
+        held = self.shards.get((tables, partition))
+        if held is None or held.token != newest or held.own(task, partition) != held.clusters:
+            held = self.shards[tables, partition] = self._begin(task)
+        held.token, held.before = "", newest  # until the task has ended: the state is half done if it fails
+        return held
+
+
+class InDriver(Worker[T, K, R]):
+    """This process: it has the rows, and the state of every partition."""
+
+    _opened: K | None = None
+
     def open(self, task: T) -> None:
-        """Begin with the state of every cluster; with Kafka a partition reads its own later, so this is a trial."""
-        shard = self._begin(task)
-        shard.open(task)
+        """Begin with the state of every cluster: a start shows what cannot be read.
+
+        A directory has one partition. With Kafka the first partition that has rows takes the state over.
+        """
+        opened = self._begin(task)
+        opened.prepare(task, task.reported)
+        opened.token = task.opened
         if task.topic is None:
-            shard.token = OPENED
-            self.shards[str(task.tables), 0] = shard
+            self.shards[str(task.tables), 0] = opened
+        else:
+            self._opened = opened
 
     def run(self, rows: pa.Table, task: T) -> list[R]:
         """Run a task on every partition that has rows; return the results."""
-        with collected_after():
-            return list(done(task, rows, self.shards, self._begin, self._work))
+        if self._opened is not None and len(rows):
+            first, _ = next(by_partition(task, rows))
+            self.shards[str(task.tables), first], self._opened = self._opened, None
+        return list(self.done(task, rows))
 
     def stages(self, of_tasks: Mapping[str, float], of_driver: Mapping[str, float]) -> Mapping[str, float]:
         """Return the seconds of a batch by stage: those of the tasks, and of the commit."""
@@ -108,53 +148,8 @@ class OnExecutors(Generic[T, R]):
         return of_driver
 
 
-def done(
-    task: T,
-    rows: pa.Table,
-    shards: dict[tuple[str, int], K],
-    begin: Callable[[T], K],
-    work: Callable[[T, int, pa.Table, K], R],
-) -> Iterator[R]:
-    """Do the work of a task on the rows of each partition; yield the results.
-
-    Args:
-        task: its input.
-        rows: of a batch, or of some of its partitions.
-        shards: held by this worker, by tables and partition.
-        begin: returns a state without any cluster.
-        work: on the rows of one partition.
-    """
-    for partition, own in by_partition(task, rows):
-        yield work(task, partition, own, _held(shards, task, partition, begin))
-
-
-def done_on_executor(
-    task: T,
-    batches: Iterator[pa.RecordBatch],
-    shards: dict[tuple[str, int], K],
-    begin: Callable[[T], K],
-    work: Callable[[T, int, pa.Table, K], R],
-) -> Iterator[pa.RecordBatch]:
-    """Do the same on the rows of a task of Spark; yield the results, packed."""
-    if pieces := list(batches):
-        with collected_after():
-            yield from map(packed, done(task, pa.Table.from_batches(pieces), shards, begin, work))
-
-
-def _held(shards: dict[tuple[str, int], K], task: T, partition: int, begin: Callable[[T], K]) -> K:
-    """Return the state of a partition that a worker holds, or a new one; drop what other workers have applied since.
-
-    A state stays that was applied for the same batch, of another partition: whether it is committed, the next one says.
-    """
-    tables, newest = str(task.tables), task.tokens
-    for key, shard in list(shards.items()):
-        if key[0] == tables and newest.get(key[1]) not in {shard.token, shard.before}:
-            del shards[key]
-    held = shards.get((tables, partition))
-    if held is None or held.token != newest.get(partition):
-        held = shards[tables, partition] = begin(task)
-    held.token, held.before = "", newest.get(partition)  # until the task has ended: the state is half done if it fails
-    return held
+Workers = InDriver[T, Any, R] | OnExecutors[T, R]
+"""Run the tasks of each batch."""
 
 
 # Results on their way from executors to the driver.

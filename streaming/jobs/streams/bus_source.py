@@ -1,14 +1,12 @@
 """The bus as a Spark source: the only module that knows both.
 
-    bus_source.register(spark)
-    spark.readStream.format("isrwatch_bus").option("directory", …).option("channel", "replication").load()
-
 Rows are those of :func:`bus_schema`. The offset is ``{source: position}``: a source without an entry is read from its
 oldest position. The source deletes nothing: only the tables say what was applied.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from streaming.bus.directory import DirectoryReader
@@ -26,7 +24,6 @@ from streaming.bus.frames import BusFrame, DamagedRange
 from streaming.bus.segments import replaced
 from streaming.contracts.identifiers import LogPosition
 from streaming.contracts.observations import Channel
-from streaming.jobs.streams.bus_options import DEFAULT_WAIT_SECONDS, checked_options
 from streaming.jobs.streams.left_out_blocks import LeftOutBlocks, published_digests
 from streaming.jobs.streams.sample_columns import BlockColumns, in_columns
 from streaming.runtime.memory import freeze
@@ -34,9 +31,13 @@ from streaming.runtime.memory import freeze
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 FORMAT: Final = "isrwatch_bus"
+_GIVEN: Final = "given"
+# Without a trigger interval Spark asks for the latest offset again at once. While nothing is new the source delays its
+# answer for this long and watches the bus, so that an idle query costs little and new records are read soon.
+DEFAULT_WAIT_SECONDS: Final = 0.5
 _TASKS: Final = 4  # of a full batch
 _POLL_SECONDS: Final = 0.02
 
@@ -59,8 +60,28 @@ class BusPartition(InputPartition):
         self.ranges = tuple(ranges)
 
 
+def register(spark: SparkSession) -> None:
+    """Register the format with a session."""
+    spark.dataSource.register(BusDataSource)
+
+
+def bus_stream(  # noqa: PLR0913 - what a reader is given
+    spark: SparkSession,
+    directory: Path,
+    channel: Channel,
+    starts: Mapping[str, LogPosition],
+    max_bytes: int,
+    *,
+    repeated: Path | None = None,
+    wait_seconds: float = DEFAULT_WAIT_SECONDS,
+) -> DataFrame:
+    """Return the records of a channel, in a session that knows the format; arguments as :class:`BusStreamReader`."""
+    given = [str(directory), channel, starts, max_bytes, None if repeated is None else str(repeated), wait_seconds]
+    return spark.readStream.format(FORMAT).option(_GIVEN, json.dumps(given)).load()
+
+
 class BusDataSource(DataSource):
-    """Spark's view of a bus directory. Options: see ``bus_options``."""
+    """Spark's view of a bus directory."""
 
     @classmethod
     def name(cls) -> str:
@@ -72,41 +93,49 @@ class BusDataSource(DataSource):
         return bus_schema()
 
     def streamReader(self, schema: StructType) -> BusStreamReader:  # noqa: ARG002, N802 - Spark's signature
-        """Return a reader.
+        """Return a reader for what :func:`bus_stream` was given."""
+        directory, channel, starts, max_bytes, repeated, wait_seconds = json.loads(self.options[_GIVEN])
+        return BusStreamReader(
+            Path(directory),
+            Channel(channel),
+            {source: LogPosition(*at) for source, at in starts.items()},
+            max_bytes,
+            repeated=None if repeated is None else Path(repeated),
+            wait_seconds=wait_seconds,
+        )
 
-        Raises:
-            ConfigurationError: an option is missing or wrong.
-        """
-        return BusStreamReader(**checked_options(self.options))
 
-
-def register(spark: SparkSession) -> None:
-    """Register the format with a session."""
-    spark.dataSource.register(BusDataSource)
-
-
-class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class BusStreamReader(DataSourceStreamReader):
     """Plans and reads the pieces of a bus. Planning and reading happen in different processes."""
 
-    def __init__(  # noqa: PLR0913 - the options of the format
+    def __init__(  # noqa: PLR0913 - what a reader is given
         self,
         directory: Path,
         channel: Channel,
+        starts: Mapping[str, LogPosition],
         max_bytes: int,
-        repeated: Path | None = None,
         *,
+        repeated: Path | None = None,
         wait_seconds: float = DEFAULT_WAIT_SECONDS,
-        starting_positions: Mapping[str, LogPosition] | None = None,
     ) -> None:
+        """Begin.
+
+        Args:
+            directory: of the bus.
+            channel: to read.
+            starts: where to begin by source; other logs begin at their oldest record.
+            max_bytes: limit of one batch.
+            repeated: file with the digests of blocks to leave out (``left_out_blocks``); without it all are read.
+            wait_seconds: how long an empty batch waits for new records; 0 for a query with a trigger interval.
+        """
         self._bus = DirectoryReader(directory)
         self._channel = channel
         self._max_bytes = max_bytes
         self._repeated = repeated
         self._wait_seconds = wait_seconds
-        self._starting = dict(starting_positions or {})
+        self._starting = dict(starts)
         # Ends of the last planned batch, which must be in the same logs when the next one is planned.
         self._planned = dict(self._starting)
-        self._target: dict[str, int] | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Return where the query has stopped; other logs start at their oldest position."""
@@ -116,16 +145,12 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the limit of one batch."""
         return ReadMaxBytes(self._max_bytes)
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Fix the ends of the logs, at which the query stops."""
-        self._target = self._bus.end_positions(self._channel)
-
     def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Return the ends of the logs, for Spark's progress report."""
         return dict(sorted(self._bus.end_positions(self._channel).items()))
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Return the end of the next batch; wait up to ``waitSeconds`` for new records."""
+        """Return the end of the next batch; wait for new records for a while."""
         ends = self._ends_with_news(start)
         self._check_continuity(start, ends)
         if not isinstance(limit, ReadAllAvailable):
@@ -163,9 +188,9 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the ends of the logs that have new records."""
         deadline = time.monotonic() + self._wait_seconds
         while True:
-            ends = self._bus.end_positions(self._channel) if self._target is None else self._target
+            ends = self._bus.end_positions(self._channel)
             new_ends = {source: end for source, end in ends.items() if end != self._lower(start, source)}
-            if new_ends or self._target is not None or time.monotonic() >= deadline:
+            if new_ends or time.monotonic() >= deadline:
                 return new_ends
             while not self._bus.has_moved(self._channel):
                 if time.monotonic() >= deadline:

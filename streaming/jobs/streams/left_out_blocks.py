@@ -2,8 +2,7 @@
 
 The driver publishes the digests of the blocks that describe the state (``shards.decoded_batch``); workers that read the
 bus send one row for consecutive blocks among them. The row is a hint: the driver checks every digest against the state
-at that time, and reads the blocks from the bus if one no longer describes it. It also publishes the lists at the end of
-the last report, and workers leave out equal lists of the next one. Knows the codec, neither Spark nor Arrow.
+at that time, and reads the blocks from the bus if one no longer describes it. Knows the codec, neither Spark nor Arrow.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from streaming.bus.frames import BusFrame, DamagedRange
 from streaming.changes.fold import UnchangedRun
 from streaming.contracts.blocks import cut_block
 from streaming.contracts.codec import envelope_of
-from streaming.contracts.observations import SnapshotEnd
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -33,32 +31,12 @@ _GENERATION_BYTES: Final = 8
 _ENVELOPE: Final = tuple(item.name for item in fields(UnchangedRun) if item.name not in {"sequence", "first_sequence"})
 _SEQUENCE: Final = b',"sequence":'
 _LAST_TO_BEGIN: Final = 2**62
-_END: Final = f'{{"v":{SnapshotEnd.format},"kind":"{SnapshotEnd.kind}",'.encode()
-_LISTS: Final = b',"topic_ids":'
 
 
 def digest_of(envelope: Observation, body: bytes) -> bytes:
     """Return 128 bits that identify cluster, authority (a poller reports less than the log), and body of a block."""
     prefix = f"{envelope.cluster_id}/{envelope.authority}/".encode()
     return blake2b(prefix + body, digest_size=DIGEST_BYTES).digest()
-
-
-class EndOfReport(NamedTuple):
-    """An encoded ``SnapshotEnd``, cut in two: the head, which differs between reports, and the lists of topics."""
-
-    head: bytes
-    lists: bytes
-
-    @property
-    def digest(self) -> bytes:
-        """128 bits that identify the lists."""
-        return blake2b(self.lists, digest_size=DIGEST_BYTES).digest()
-
-
-def cut_end(payload: bytes) -> EndOfReport | None:
-    """Cut the end of a full report into two pieces; None for other records."""
-    at = payload.find(_LISTS) if payload.startswith(_END) else -1
-    return None if at < 0 else EndOfReport(payload[:at], payload[at:])
 
 
 @dataclass(slots=True)
@@ -121,11 +99,11 @@ def _with_later_sequence(head: bytes, step: int) -> bytes:
 
 
 class LeftOutBlocks(NamedTuple):
-    """A row of the bus that replaces consecutive blocks, or the end of a report with known lists.
+    """A row of the bus that replaces consecutive blocks.
 
     Attributes:
         position: of the last block.
-        payload: the encoded envelope of the first block; of an end, its head.
+        payload: the encoded envelope of the first block.
         start: position of the first block.
         end: position after the last block.
         generation: of the published digests.
@@ -148,7 +126,7 @@ class PublishedDigests:
     places: Mapping[bytes, int]
 
     def leave_out(self, items: Iterable[BusFrame | DamagedRange]) -> Iterator[BusFrame | DamagedRange | LeftOutBlocks]:
-        """Replace consecutive blocks, or an end, whose digests are published by one row."""
+        """Replace consecutive blocks whose digests are published by one row."""
         run: RepeatedRun | None = None
         frames: list[BusFrame] = []
         for item in items:
@@ -158,18 +136,11 @@ class PublishedDigests:
                 frames = []
             run = longer
             if run is None:
-                yield self._without_lists(item)
+                yield item
             elif isinstance(item, BusFrame):
                 frames = [frames[0], item] if frames else [item]
         if run is not None:
             yield self._left_out(run, frames)
-
-    def _without_lists(self, item: BusFrame | DamagedRange) -> BusFrame | DamagedRange | LeftOutBlocks:
-        end = cut_end(item.payload) if isinstance(item, BusFrame) else None
-        place = None if end is None else self.places.get(end.digest)
-        if end is None or place is None or not isinstance(item, BusFrame):
-            return item
-        return LeftOutBlocks(item.position, end.head, item.position, item.end, self.generation, _packed([place]))
 
     def _left_out(self, run: RepeatedRun, frames: Sequence[BusFrame]) -> LeftOutBlocks:
         first, last = frames[0], frames[-1]

@@ -68,8 +68,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from streaming.bus.directory import Publisher
-    from streaming.bus.log import RemovedBytes
+    from streaming.bus.directory import DirectoryPublisher
     from streaming.contracts.identifiers import Micros
     from streaming.contracts.observations import Observation
     from streaming.sources.source import Source
@@ -85,14 +84,6 @@ class QuarantiningSource(Protocol):
 
     def take_undecodable(self) -> list[bytes]:
         """Return and drop the records that could not be decoded since the last call."""
-
-
-@runtime_checkable
-class LimitedPublisher(Protocol):
-    """A publisher that deletes what is too much."""
-
-    def take_removed(self) -> RemovedBytes:
-        """Return and forget how much was deleted since the last call although it may not have been applied."""
 
 
 @runtime_checkable
@@ -147,7 +138,7 @@ class Collector:
     def __init__(  # noqa: PLR0913 - all but two are keywords
         self,
         sources: Sequence[Source],
-        open_publisher: Callable[[], Publisher],
+        open_publisher: Callable[[], DirectoryPublisher],
         *,
         cluster: str = "",
         report: Callable[[str], None] = lambda _: None,
@@ -215,7 +206,7 @@ class Collector:
         finally:
             self._stopping.set()
 
-    def _poll_until_stopped(self, source: Source, publisher: Publisher) -> None:
+    def _poll_until_stopped(self, source: Source, publisher: DirectoryPublisher) -> None:
         refusals, said, jumps = 0, set[str](), ClockJumps(self._clock)
         while not self._stopping.is_set():
             began = time.monotonic()
@@ -246,7 +237,11 @@ class Collector:
                 self._stopping.wait(_IDLE_PAUSE)
 
     def _is_published(
-        self, source: Source, publisher: Publisher, undecodable: list[bytes], observations: Sequence[Observation]
+        self,
+        source: Source,
+        publisher: DirectoryPublisher,
+        undecodable: list[bytes],
+        observations: Sequence[Observation],
     ) -> bool:
         """Publish what a source reported, however long the disk is full; return whether that was before the stop."""
         refusals = 0
@@ -277,10 +272,10 @@ class Collector:
             )
             source.request_full_report()
 
-    def _answer_removed(self, source: Source, publisher: Publisher) -> None:
+    def _answer_removed(self, source: Source, publisher: DirectoryPublisher) -> None:
         """Report what the publisher had to delete; a full report corrects the states that lack it."""
-        removed = publisher.take_removed() if isinstance(publisher, LimitedPublisher) else None
-        if removed is None or not removed.replication:
+        removed = publisher.take_removed()
+        if not removed.replication:
             return
         self._report(
             f"{source.name}: the bus holds more than bus.max_bytes, so {removed.replication} bytes of changes were "

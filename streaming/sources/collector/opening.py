@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from streaming.bus.directory import Publisher
+    from streaming.bus.directory import DirectoryPublisher
     from streaming.settings import Settings
     from streaming.sources.metadata_log.source import MetadataLogSource
     from streaming.sources.source import Source
@@ -33,7 +33,7 @@ CONNECT_SECONDS: Final = 10.0  # a controller failover takes two or three
 
 
 def open_collector(
-    settings: Settings, bus: Path, open_publisher: Callable[[], Publisher], report: Callable[[str], None]
+    settings: Settings, bus: Path, open_publisher: Callable[[], DirectoryPublisher], report: Callable[[str], None]
 ) -> Collector:
     """Create the collector of one cluster, with its samples in a process of their own.
 
@@ -56,7 +56,7 @@ def open_collector(
 
 def _samples(
     settings: Settings,
-    open_publisher: Callable[[], Publisher],
+    open_publisher: Callable[[], DirectoryPublisher],
     report: Callable[[str], None],
     peers: Peers,
     append_times: AppendTimes,

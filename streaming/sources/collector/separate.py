@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from streaming.bus.directory import Publisher
+    from streaming.bus.directory import DirectoryPublisher
     from streaming.sources.protocol.addresses import Peers
     from streaming.sources.source import Source
 
@@ -72,7 +72,7 @@ class SeparateCollector(MetricFamilies):
     def __init__(  # noqa: PLR0913 - four of them are keywords
         self,
         open_sources: OpenSources,
-        open_publisher: Callable[[], Publisher],
+        open_publisher: Callable[[], DirectoryPublisher],
         *,
         cluster: str,
         name: str,
@@ -149,7 +149,9 @@ class SeparateCollector(MetricFamilies):
         return [*registry.collect()]
 
 
-def collect_apart(pipe: Pipe, open_sources: OpenSources, open_publisher: Callable[[], Publisher], cluster: str) -> None:
+def collect_apart(
+    pipe: Pipe, open_sources: OpenSources, open_publisher: Callable[[], DirectoryPublisher], cluster: str
+) -> None:
     """Collect until the other end of the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both processes; the other one ends this
     sending = threading.Lock()

@@ -17,7 +17,7 @@ from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log import writer
 from streaming.delta.log.queries import read_all
 from streaming.delta.log.storage import table_at
-from streaming.delta.store.exclusive import prove_exclusive
+from streaming.delta.store.objects import prove_exclusive
 from streaming.delta.store.place import Url, place_of
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.application import recover
@@ -61,7 +61,7 @@ def check(place: Url, commits: int) -> None:
     versions = stored["version"].to_pylist()
     assert sorted(versions) == [version for version in range(1, commits + 1) for _ in range(rows.num_rows)]
     assert [number for number, _ in ChangeReader(place / "partition_changes").poll()] == list(range(1, commits + 1))
-    assert ChangeLog(place).position("a") == commits
+    assert ChangeLog(place).at("a").position == commits
 
 
 @pytest.mark.parametrize("path", [ENTRY, DATA], ids=["entry", "data file"])

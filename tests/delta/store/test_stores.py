@@ -29,8 +29,7 @@ from streaming.delta.changes.reader import rows_between
 from streaming.delta.log.queries import open_ours, read_all
 from streaming.delta.log.storage import table_at
 from streaming.delta.log.table_log import actions_of, is_whole
-from streaming.delta.store.exclusive import prove_exclusive
-from streaming.delta.store.objects import create, delete, get, head, names_below, put
+from streaming.delta.store.objects import create, delete, get, head, names_below, prove_exclusive, put
 from streaming.delta.store.place import Place, Url, place_of
 from streaming.errors import TableRefused
 from tests.delta.test_change_log import changed
@@ -242,7 +241,7 @@ def test_a_writer_killed_at_any_step_leaves_a_version_whole_or_none(place: Place
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()[-2000:]
     path, versions = place / "partition_changes", 3 if point == "after" else 2
     log = ChangeLog(place)
-    assert (log.version, log.position("a")) == (versions, versions)
+    assert (log.version, log.at("a").position) == (versions, versions)
     assert actions_of(path, versions + 1) == []
     assert all(is_whole(path, version) for version in range(1, versions + 1))
     _, rows = changed()

@@ -37,12 +37,12 @@ class Job:
         self._source = SimulatedSource(played, seed=7, epoch=Micros(EPOCH), **named)
         self._truth = ChangeLog(directory)
         self._projections = Projections(directory)
-        self.shared = self._projections.recover(self._truth.version)
+        self.held = self._projections.recover(self._truth.version)
         self.now = EPOCH
 
     @property
     def state(self) -> ReplicationState:
-        return self.shared.state
+        return self.held.state
 
     def batch(self, seconds: int = 1) -> None:
         self.now += seconds * SECOND
@@ -50,10 +50,10 @@ class Job:
         folded = fold(self.state, seen)
         if folded.changes:
             version = self._truth.commit(changes_to_arrow(folded.changes), {"demo": self.now})
-            self.shared.applied(folded.touched, version)
+            self.held.applied(folded.touched, version)
 
     def project(self) -> None:
-        self._projections.project(self.shared)
+        self._projections.project(self.held)
 
 
 def shown(reader: TablesReader, now: int) -> dict[Any, float]:
@@ -70,7 +70,7 @@ def test_advice_and_times_of_the_page_are_those_of_the_fold_and_the_lost_brokers
             continue
         job.project()
         page = shown(TablesReader(tmp_path), job.now)
-        tally, (cluster,) = job.shared.tally, job.state.clusters.values()
+        tally, (cluster,) = job.held.tally, job.state.clusters.values()
         advised = restart_advice(job.state.brokers.values(), cluster, tally)
         scores = tally.suspect_scores(ClusterId("c1"), job.state.brokers.values())
         for broker in job.state.brokers.values():
@@ -103,7 +103,7 @@ def test_a_rolling_restart_has_no_suspect_at_any_time_and_none_after_the_job_sta
         page = shown(TablesReader(tmp_path), job.now)
         shrunk += page["kafka_replication_cluster_under_replicated_partitions", (("cluster", "demo"),)] > 0
         assert {value for (name, _), value in page.items() if name.endswith("broker_suspect_score")} == {0.0}
-        again = Projections(tmp_path).recover(job.shared.version)
+        again = Projections(tmp_path).recover(job.held.version)
         assert set(again.tally.suspect_scores(ClusterId("c1"), again.state.brokers.values()).values()) == {0.0}
     assert shrunk > 1
 
@@ -126,12 +126,12 @@ def test_changes_are_read_at_once_however_seldom_the_tables_are_checked(tmp_path
     refresher = Refresher(reader, 3600.0, "1.2.3")
     refresher.start()
     try:
-        wait_until(lambda: refresher.snapshot.version == job.shared.version, what="the first reading")
-        before = job.shared.version
-        while job.shared.version == before:
+        wait_until(lambda: refresher.snapshot.version == job.held.version, what="the first reading")
+        before = job.held.version
+        while job.held.version == before:
             job.batch()
-        wait_until(lambda: refresher.snapshot.version == job.shared.version, what="what came since")
+        wait_until(lambda: refresher.snapshot.version == job.held.version, what="what came since")
     finally:
         refresher.stop()
         refresher.join()
-    assert reader.refreshes <= 1 + job.shared.version, "none without news"
+    assert reader.refreshes <= 1 + job.held.version, "none without news"

@@ -14,7 +14,7 @@ from exporters.terminal.incidents import read_incidents
 from streaming.contracts.events import IncidentClass
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log.maintenance import RetentionPolicy
-from streaming.jobs.driver.incidents import IncidentsBatch
+from streaming.jobs.incidents import IncidentsBatch
 from tests.exporters.conftest import restless
 from tests.exporters.json_answers import json_answer
 from tests.plugins.played import START, play
@@ -106,7 +106,7 @@ def test_what_the_incidents_of_a_scenario_become_is_told_and_the_count_only_grow
     was_open: Counter[str] = Counter()
     closed: list[int] = []
     for version, changes in ChangeReader(tmp_path / "partition_changes").poll():
-        batch.apply(changes)
+        batch.apply([(version, changes)])
         if version % 5 == 0:
             was_open |= counts(reader, OPEN, "broker_loss")
             closed.append(counts(reader, CLOSED, "broker_loss").total())
@@ -123,9 +123,9 @@ def test_the_count_never_goes_back_though_closed_incidents_expire(tmp_path: Path
     batch = IncidentsBatch(tmp_path, 2.0, 2.0, RetentionPolicy(days=7, clock=lambda: now))
     reader = restless(tmp_path)
     closed: list[int] = []
-    for number, (_, changes) in enumerate(versions):
+    for number, added in enumerate(versions):
         now = START if number < 2 * len(versions) / 3 else START + 8 * 86_400 * SECOND
-        batch.apply(changes)
+        batch.apply([added])
         closed.append(counts(reader, CLOSED, name).total())
 
     assert closed == sorted(closed)

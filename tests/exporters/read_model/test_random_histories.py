@@ -60,7 +60,7 @@ def test_from_every_starting_point_the_same_is_shown(history: History) -> None:
 
 
 def test_the_partitions_brokers_and_sources_are_those_of_the_job(history: History) -> None:
-    state = shard_of(history.job).shared.state
+    state = shard_of(history.job).held.state
     clusters = history.reader.snapshot.clusters
     live = [partition for cluster in clusters.values() for partition in cluster.partitions()]
     deleted = [partition for cluster in clusters.values() for partition in cluster.tombstones.values()]

@@ -21,8 +21,7 @@ from exporters.terminal.time_parsing import Clock
 from exporters.terminal.versions import as_of, committed_at
 from streaming.contracts.events import Cause, EventKind
 from streaming.contracts.tables import PARTITION_CHANGES, REPLICATION_EVENTS
-from streaming.delta.changes.events import events_of
-from streaming.delta.changes.reader import ChangeReader, rows_between
+from streaming.delta.changes.reader import ChangeReader, events_of, rows_between
 from streaming.delta.log.definitions import arrow_schema, create_or_upgrade
 from streaming.delta.log.table_log import BEFORE_FIRST, newest_version
 from streaming.errors import ConfigurationError

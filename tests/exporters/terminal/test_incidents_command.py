@@ -23,7 +23,7 @@ from streaming.contracts.state import SourceLag, SourceState
 from streaming.delta.changes.log import ChangeLog, changes_to_arrow
 from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.progress import ProgressTable
-from streaming.jobs.driver.incidents import IncidentsBatch
+from streaming.jobs.incidents import IncidentsBatch
 from tests.changes.conftest import Story
 from tests.changes.test_benign_is_proven import Orders
 from tests.plugins.played import play
@@ -35,8 +35,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("incidents")
     play(directory, "broker_loss", seconds=75)
     batch = IncidentsBatch(directory, 10.0, 900.0)
-    for _, rows in ChangeReader(directory / "partition_changes").poll():
-        batch.apply(rows)
+    for added in ChangeReader(directory / "partition_changes").poll():
+        batch.apply([added])
     return directory
 
 
@@ -44,8 +44,8 @@ def write(story: Story, directory: Path) -> None:
     """Write what the job makes of a story."""
     ChangeLog(directory).commit(changes_to_arrow(fold(ReplicationState(), story.seen).changes), {})
     batch = IncidentsBatch(directory, 60.0, 900.0)
-    for _, rows in ChangeReader(directory / "partition_changes").poll():
-        batch.apply(rows)
+    for added in ChangeReader(directory / "partition_changes").poll():
+        batch.apply([added])
 
 
 def later(moment: str, seconds: int) -> str:

@@ -66,7 +66,7 @@ def test_diskless_topics_are_counted_and_left_out_by_everybody_also_after_a_rest
     job = ReplicationBatch(tmp_path)
     job.apply(published(story.seen))
     job.project()
-    before, from_tables = shard_of(job).shared, recovered(tmp_path, job.version).shared
+    before, from_tables = shard_of(job).held, recovered(tmp_path, job.version)
 
     assert from_tables.state.configs == before.state.configs
     assert sorted(from_tables.tally.entries(), key=repr) == sorted(before.tally.entries(), key=repr)
@@ -74,7 +74,7 @@ def test_diskless_topics_are_counted_and_left_out_by_everybody_also_after_a_rest
     told = len(story.seen)
     story.later().partition(topic_id="topic-2", topic="cold", isr=(2,), leader=2, partition_epoch=1)
     restarted.apply(published(story.seen[told:]))
-    assert [each.is_diskless for each in shard_of(restarted).shared.state.partitions()] == [False, True]
+    assert [each.is_diskless for each in shard_of(restarted).held.state.partitions()] == [False, True]
 
     exposed = page_of(TablesReader(tmp_path), story.now)
     assert 'cluster_diskless_partitions{cluster="orders-eu"} 1\n' in exposed

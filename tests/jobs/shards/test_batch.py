@@ -141,7 +141,7 @@ def test_a_log_that_holds_two_clusters_has_a_state_for_each_and_is_read_once(tmp
     by_cluster = {state.cluster_id: (state.position, state.duplicates) for state in again.sources()[0]}
     assert by_cluster == {"cluster-1": (end + 2, 2), "cluster-2": (end + 2, 3)}
     assert sum(state.quarantined for state in again.sources()[0]) == 3
-    assert again.position("poll:a") == end + 2, "also of a batch in which everything was refused"
+    assert again.at("poll:a").position == end + 2, "also of a batch in which everything was refused"
     assert again.apply(log).observations == 0
 
 
@@ -383,7 +383,7 @@ def test_refusals_of_a_source_that_nobody_knows_yet_count_once_in_any_cut_and_ki
     ReplicationBatch(tmp_path).apply(log.slice(50, 20))
     batch = ReplicationBatch(tmp_path)
     batch.apply(log.slice(30, 70))
-    assert batch.positions == {"metadata_log:a": 99}
+    assert {source: at.position for source, at in batch.applied.items()} == {"metadata_log:a": 99}
     story = Story()
     story.snapshot()
 

@@ -14,7 +14,7 @@ from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.incidents.table import IncidentsTable
 from streaming.delta.log.queries import read_all
 from streaming.jobs.application import QUERIES
-from streaming.jobs.driver.following import ChangesRun
+from streaming.jobs.incidents import ChangesRun
 from streaming.jobs.queries import JobLocations
 from streaming.settings import JobSettings
 

@@ -22,7 +22,7 @@ from streaming.contracts.observations import Channel, Observation
 from streaming.delta.changes.log import ChangeLog
 from streaming.errors import IsrwatchError
 from streaming.jobs.shards.batch import ReplicationBatch
-from streaming.jobs.shards.kafka_rows import FOREIGN
+from streaming.jobs.shards.reading import FOREIGN
 from streaming.jobs.shards.samples import SampleBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from streaming.settings import KafkaBusSettings
@@ -176,7 +176,7 @@ def test_the_commit_holds_the_next_offset_of_each_partition_and_of_which_topic(
     batch.apply(rows(sent(log(STORY[:5], run), first=7)))
     table = ChangeLog(tmp_path)
     assert table.at(SOURCE).log_id == run
-    assert table.position(offset_name(TOPIC, "id-1", 0)) == 12
+    assert table.at(offset_name(TOPIC, "id-1", 0)).position == 12
     again = ReplicationBatch(tmp_path)
     assert reader.start(Channel.REPLICATION, again.offset) == {0: 12, 1: 0}
     reader.identity_now = "id-2"

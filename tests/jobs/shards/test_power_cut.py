@@ -17,15 +17,14 @@ import pytest
 
 from streaming.contracts.observations import Observation
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES, TABLES
-from streaming.delta.changes.reader import rows_between
+from streaming.delta.changes.reader import ChangeReader
 from streaming.delta.log import durable, maintenance
 from streaming.delta.log.durable import ORDER, cut_unflushed, flush, flushed_version
 from streaming.delta.log.maintenance import RetentionPolicy
-from streaming.delta.log.storage import open_table
-from streaming.delta.log.table_lock import sole_writer
+from streaming.delta.log.storage import open_table, sole_writer
 from streaming.delta.log.table_log import newest_version
 from streaming.errors import TableRefused, TableUnreadable
-from streaming.jobs.driver.incidents import IncidentsBatch
+from streaming.jobs.incidents import IncidentsBatch
 from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.shards.samples import SampleBatch
 from tests.end_to_end.stories import essence, expected_changes, long_story
@@ -96,7 +95,7 @@ class Job:
         disk.remember()
         self.batch = ReplicationBatch(disk.tables, policy)
         self.incidents = IncidentsBatch(disk.tables, 30.0, 120.0, policy)
-        self.position = max((self.batch.position(source) for source in {each.source for each in story}), default=-1)
+        self.position = max((self.batch.at(source).position for source in {each.source for each in story}), default=-1)
 
     def apply(self, size: int) -> None:
         begin = self.position + 1
@@ -107,7 +106,7 @@ class Job:
         """Derive the other tables."""
         self.batch.project()
         log = self.disk.tables / PARTITION_CHANGES.name
-        self.incidents.apply(rows_between(log, self.incidents.version, newest_version(log)))
+        self.incidents.apply(ChangeReader(log, self.incidents.version).poll())
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.long) for seed in (3, 4, 5))])
@@ -172,7 +171,7 @@ class Samples:
         self.batch = SampleBatch(disk.tables, POLICY)
 
     def apply(self, size: int, deleted: int) -> None:
-        begin = max(self.batch.position(ASKED), deleted) + 1
+        begin = max(self.batch.at(ASKED).position, deleted) + 1
         self.batch.apply(SAMPLED.slice(begin, size))
 
 
@@ -191,7 +190,7 @@ def test_after_power_cuts_no_table_lacks_a_sample_that_is_said_to_be_applied(
     job, noted, deleted, cuts = Samples(disk), -1, -1, 0
     store_progress(disk.tables, job.batch)
     disk.flush()
-    while cuts < 6 or job.batch.position(ASKED) < len(SAMPLED) - 1:
+    while cuts < 6 or job.batch.at(ASKED).position < len(SAMPLED) - 1:
         match dice.choice(["apply", "apply", "apply", "store", "flush", "cut"]):
             case "apply":
                 job.apply(dice.randrange(1, 7), deleted)
@@ -199,7 +198,10 @@ def test_after_power_cuts_no_table_lacks_a_sample_that_is_said_to_be_applied(
                 store_progress(disk.tables, job.batch)
             case "flush":
                 disk.flush()
-                noted, deleted = job.batch.position(ASKED), noted  # the bus deletes what had been applied the last time
+                noted, deleted = (
+                    job.batch.at(ASKED).position,
+                    noted,
+                )  # the bus deletes what had been applied the last time
             case _:
                 write_mark, left = durable._write_mark, iter(range(dice.randrange(4)))
                 with monkeypatch.context() as interrupted, suppress(StopIteration):

@@ -21,12 +21,12 @@ from streaming.changes.fold import UnchangedRun, fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.blocks import PartitionsObserved, cut_block
 from streaming.contracts.codec import decode, encode, envelope_of
-from streaming.contracts.observations import Channel, Heartbeat, Observation, SnapshotEnd, SourceKind
+from streaming.contracts.identifiers import LogPosition
+from streaming.contracts.observations import Channel, Heartbeat, Observation, SourceKind
 from streaming.delta.changes.log import changes_to_arrow
-from streaming.errors import InvalidObservation
 from streaming.jobs.shards.decoded_batch import DecodedBatch, ReadLog, RepeatedBlocks, decode_batch, with_digest
 from streaming.jobs.streams.bus_source import SCHEMA, arrow_batches
-from streaming.jobs.streams.left_out_blocks import PublishedDigests, cut_end, new_run, published_digests
+from streaming.jobs.streams.left_out_blocks import PublishedDigests, new_run, published_digests
 from tests.changes.conftest import LAG, Story
 from tests.examples import examples
 from tests.strategies import damaged_bytes, observations, streams
@@ -48,11 +48,9 @@ class BlockJob:
         self.batches: list[DecodedBatch] = []
         self.applied: dict[str, int] = {}
 
-    def position(self, source: str) -> int:
-        return self.applied.get(source, -1)
-
     def apply(self, rows: pa.Table) -> None:
-        understood = decode_batch(rows, self, Channel.REPLICATION, self.repeats, self.read)
+        applied = {source: LogPosition(position, None) for source, position in self.applied.items()}
+        understood = decode_batch(rows, applied, self.repeats, self.read)
         self.applied |= {} if self.read is None else understood.positions
         folded = fold(self.state, understood.observations)
         self.state.apply(folded.touched)
@@ -186,38 +184,27 @@ def test_blocks_that_were_left_out_are_read_when_the_state_has_changed_since(sto
     assert [row["after"]["isr"] for row in job.changes if row["before"]] == [[1, 2], [1, 2, 3]]
 
 
-def test_what_a_report_lists_at_its_end_is_left_out_when_it_repeats(story: Story, tmp_path: Path) -> None:
-    story.snapshot([{}, {}])
-    size = len(story.seen)
-    for _ in range(2):
-        story.later(300).snapshot([{}, {}])
-    story.later(300).snapshot([{}])
+def test_digests_of_an_earlier_run_only_cost_a_second_reading(story: Story, tmp_path: Path) -> None:
+    for _ in range(4):
+        story.later(300)
+        for topic in range(3):
+            story.block([{"topic_id": f"topic-{topic}"}] * 2)
     workers = Workers(tmp_path, story.seen)
     exact, job = BlockJob(None, workers.read), BlockJob(RepeatedBlocks(workers.published), workers.read)
-    left_out = []
-    for number in range(4):
-        bounds = number * size, number * size + size
-        rows = workers.batch(*bounds, published_digests(workers.published))
-        exact.apply(workers.batch(*bounds, None))
-        job.apply(rows)
-        (end,) = [row for row in rows.to_pylist() if b'"kind":"snapshot_end"' in row["payload"]]
-        left_out.append(end["left_out"] is not None)
-        assert (b"topic-1" in end["payload"]) != left_out[-1]
-
-    assert left_out == [False, True, True, False]
-    assert (job.changes, job.state, job.refused) == (exact.changes, exact.state, [])
-
+    exact.apply(workers.batch(0, 12, None))
+    job.apply(workers.batch(0, 9, None))
     published = published_digests(workers.published)
+    assert published is not None
     restarted = BlockJob(RepeatedBlocks(workers.published), workers.read)
-    assert published_digests(workers.published) is None, "what an earlier run published only costs a second reading"
-    restarted.apply(workers.batch(0, 3 * size, published))
-    restarted.apply(workers.batch(3 * size, 4 * size, None))
+    assert published_digests(workers.published) is None
+    restarted.apply(workers.batch(0, 9, published))
+    restarted.apply(workers.batch(9, 12, None))
     assert (restarted.state, restarted.refused) == (exact.state, [])
 
 
 def test_digests_that_the_disk_refused_are_published_with_the_next_batch(story: Story, tmp_path: Path) -> None:
     for _ in range(2):
-        story.later(300).snapshot([{}, {}])
+        story.later(300).block([{}, {}])
     workers = Workers(tmp_path / "bus", story.seen)
     published = tmp_path / "folder" / "digests"
     published.parent.write_text("a file where the folder should be")
@@ -226,17 +213,6 @@ def test_digests_that_the_disk_refused_are_published_with_the_next_batch(story: 
     published.parent.unlink()
     job.apply(workers.batch(half, 2 * half, None))
     assert published_digests(published) is not None
-
-
-@given(observed=observations())
-def test_both_pieces_of_an_end_are_the_end(observed: Observation) -> None:
-    payload = encode(observed)
-    end = cut_end(payload)
-    assert (end is not None) == isinstance(observed, SnapshotEnd)
-    assert end is None or end.head + end.lists == payload
-    if end is not None:
-        with pytest.raises(InvalidObservation):
-            decode(end.head + b"}")  # whoever forgot the lists would see every topic vanish
 
 
 def sent(stories: Sequence[Story]) -> pa.Table:

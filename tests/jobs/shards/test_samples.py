@@ -32,7 +32,7 @@ from streaming.contracts.sample_blocks import (
 from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
 from streaming.errors import InvalidObservation
 from streaming.jobs.shards.decoded_batch import decode_row
-from streaming.jobs.shards.sample_rows import TABLE_OF, Samples, read_samples
+from streaming.jobs.shards.samples import TABLE_OF, Samples, read_samples
 from streaming.jobs.streams.bus_source import SCHEMA, arrow_batches
 from streaming.jobs.streams.sample_columns import in_columns
 from tests.blocks import singly

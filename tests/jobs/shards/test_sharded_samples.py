@@ -110,3 +110,23 @@ def test_the_driver_keeps_the_samples_of_each_partition(tmp_path: Path, monkeypa
     for begin in range(0, 60, 20):
         batch.apply(rows([each for records in logs for each in records[begin : begin + 20]]))
     assert Counter(asked) == dict.fromkeys(("cluster/0", "cluster/1"), len(samples.TABLE_OF))
+
+
+def test_a_start_reads_each_table_once_and_meters_that_wait_are_compared_with_the_next_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = sampled("broker_loss")
+    half, broker_metrics = len(told) // 2, [n for n, each in enumerate(told) if each.kind == "broker_metrics"]
+    assert broker_metrics[0] < half < broker_metrics[-1]
+    records = as_directory(shipped([told])[0])
+    whole, stopped = SampleBatch(tmp_path / "whole"), SampleBatch(tmp_path / "stopped")
+    for batch in (whole, stopped):
+        batch.apply(records.slice(0, half))
+    store_progress(tmp_path / "stopped", stopped)
+    read, select = Counter[str](), samples.select
+    monkeypatch.setattr(samples, "select", lambda *given: (read.update([given[1].name]), select(*given))[1])
+    stopped = SampleBatch(tmp_path / "stopped")
+    for batch in (whole, stopped):
+        batch.apply(records.slice(half))
+    assert read == {table.name: 1 for table in samples.TABLE_OF.values()}
+    assert compared(tmp_path / "stopped", tmp_path / "whole") == []

@@ -215,6 +215,24 @@ def test_a_worker_that_has_several_partitions_keeps_the_state_of_each(
     assert derived_differ(tmp_path, [each for records in logs for each in records[:60]]) == []
 
 
+def test_a_start_reads_the_state_of_a_cluster_once_also_if_its_partition_is_not_known_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from streaming.jobs.shards import task  # noqa: PLC0415
+
+    records = of_partition(2, of_cluster(long_story(1, steps=40), 0))
+    open_in("driver", tmp_path / "tables").apply(rows(records[:20]))
+    loaded: list[set[str]] = []
+    recovered = task.recovered
+    monkeypatch.setattr(task, "recovered", lambda *given: (loaded.append(set(given[2])), recovered(*given))[1])
+    batch = open_in("driver", tmp_path / "tables")
+    for begin in (20, 40):
+        batch.apply(rows(records[begin : begin + 20]))
+    batch.project()
+    assert loaded == [{"cluster/0"}]
+    assert derived_differ(tmp_path, records[:60]) == []
+
+
 def of_partition(partition: int, told: Sequence[Observation]) -> list[Sent]:
     """Give the records of a log that has a partition of its own."""
     (records,) = shipped([told])
@@ -258,7 +276,7 @@ def test_sources_are_known_after_a_start_before_anything_comes(tmp_path: Path) -
     report(tmp_path, states, version)
     again = open_sharded(tmp_path, Executors()).batch
     assert again.sources()[0] == states
-    assert {source: at for source, at in again.positions.items() if at >= 0} == {
+    assert {source: at.position for source, at in again.applied.items() if at.position >= 0} == {
         cast("str", records[-1].source): records[-1].position for records in logs
     }
 

@@ -13,9 +13,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.bus.frames import BusFrame, DamagedRange
 from streaming.contracts.observations import Channel
-from streaming.errors import ConfigurationError, IsrwatchError
-from streaming.jobs.streams import bus_options, bus_source
-from streaming.jobs.streams.bus_options import checked_options
+from streaming.errors import IsrwatchError
+from streaming.jobs.streams import bus_source
 from streaming.jobs.streams.bus_source import BusPartition, BusStreamReader, LogRange, arrow_batches, grouped
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def bus(tmp_path: Path) -> DirectoryReader:
 
 @pytest.fixture
 def reader(tmp_path: Path) -> BusStreamReader:
-    return BusStreamReader(tmp_path / "bus", Channel.REPLICATION, max_bytes=10 * FRAME)
+    return BusStreamReader(tmp_path / "bus", Channel.REPLICATION, {}, max_bytes=10 * FRAME)
 
 
 def publish(publisher: DirectoryPublisher, source: str, numbers: range) -> None:
@@ -133,8 +132,8 @@ def test_a_replaced_log_stops_the_query_in_words(publisher: DirectoryPublisher, 
 def test_only_a_query_without_a_pause_waits_for_records(publisher: DirectoryPublisher, tmp_path: Path) -> None:
     publish(publisher, A, range(1))
     limit = ReadAllAvailable()
-    waiting = BusStreamReader(tmp_path / "bus", Channel.REPLICATION, max_bytes=1000, wait_seconds=30)
-    paused = BusStreamReader(tmp_path / "bus", Channel.REPLICATION, max_bytes=1000, wait_seconds=0)
+    waiting = BusStreamReader(tmp_path / "bus", Channel.REPLICATION, {}, max_bytes=1000, wait_seconds=30)
+    paused = BusStreamReader(tmp_path / "bus", Channel.REPLICATION, {}, max_bytes=1000, wait_seconds=0)
     start = paused.latestOffset({}, limit)
     later = threading.Timer(0.2, publish, (publisher, A, range(1, 2)))
     later.start()
@@ -145,7 +144,7 @@ def test_only_a_query_without_a_pause_waits_for_records(publisher: DirectoryPubl
 
 def test_a_record_that_is_never_complete_holds_no_query_up(publisher: DirectoryPublisher, tmp_path: Path) -> None:
     publish(publisher, A, range(1))
-    reader = BusStreamReader(tmp_path / "bus", Channel.REPLICATION, max_bytes=1000, wait_seconds=0.2)
+    reader = BusStreamReader(tmp_path / "bus", Channel.REPLICATION, {}, max_bytes=1000, wait_seconds=0.2)
     start = reader.latestOffset({}, ReadAllAvailable())
     (segment,) = (tmp_path / "bus" / Channel.REPLICATION).glob("*/*.log")
     stopped = threading.Event()
@@ -166,17 +165,6 @@ def test_a_record_that_is_never_complete_holds_no_query_up(publisher: DirectoryP
         writer.join()
 
 
-def test_available_now_ends_with_what_there_was(publisher: DirectoryPublisher, reader: BusStreamReader) -> None:
-    publish(publisher, A, range(15))
-    reader.prepareForTriggerAvailableNow()
-    publish(publisher, A, range(15, 30))
-    publish(publisher, B, range(5))
-    first = reader.latestOffset({}, reader.getDefaultReadLimit())
-    second = reader.latestOffset(first, reader.getDefaultReadLimit())
-    assert (first, second) == ({A: 10 * FRAME}, {A: 15 * FRAME})
-    assert second == reader.latestOffset(second, reader.getDefaultReadLimit())
-
-
 def planned(reader: BusStreamReader, start: int, end: int) -> list[list[LogRange]]:
     """The ranges of each task, from one record to another."""
     tasks = reader.partitions({A: start * FRAME}, {A: end * FRAME})
@@ -192,7 +180,7 @@ def test_what_is_large_is_cut(
     publisher: DirectoryPublisher, bus: DirectoryReader, tmp_path: Path, most: int, bounds: list[int]
 ) -> None:
     publish(publisher, A, range(35))
-    reader = BusStreamReader(tmp_path / "bus", Channel.REPLICATION, max_bytes=most * FRAME)
+    reader = BusStreamReader(tmp_path / "bus", Channel.REPLICATION, {}, max_bytes=most * FRAME)
     log_id = bus.segments(Channel.REPLICATION, A)[0].log_id
     assert [each for task in planned(reader, bounds[0], bounds[-1]) for each in task] == [
         LogRange(A, lower * FRAME, upper * FRAME, log_id) for lower, upper in itertools.pairwise(bounds)
@@ -225,24 +213,6 @@ def test_damage_is_a_row_with_its_bytes_and_its_reason() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"directory": None}, "the bus needs the option 'directory'"),
-        ({"channel": None}, "the bus needs the option 'channel'"),
-        ({"channel": "gossip"}, "no channel 'gossip'; use replication, samples"),
-        ({"maxBytesPerTrigger": "0"}, "maxBytesPerTrigger is '0'"),
-        ({"maxBytesPerTrigger": "1g"}, "maxBytesPerTrigger is '1g'"),
-        ({"waitSeconds": "-1"}, "waitSeconds is '-1'; use a number of seconds"),
-        ({"startingPositions": "[3]"}, "startingPositions is '.3.'; use a JSON object"),
-    ],
-)
-def test_a_wrong_option_is_told_in_words(options: dict[str, str | None], sentence: str) -> None:
-    given = {name: value for name, value in ({"directory": "bus", "channel": "samples"} | options).items() if value}
-    with pytest.raises(ConfigurationError, match=sentence):
-        checked_options(given)
-
-
 @pytest.mark.spark
 def test_a_query_reads_each_record_once(spark: SparkSession, publisher: DirectoryPublisher, tmp_path: Path) -> None:
     bus_source.register(spark)
@@ -253,11 +223,11 @@ def test_a_query_reads_each_record_once(spark: SparkSession, publisher: Director
         seen.append([(row["source"], row["position"], row["payload"]) for row in rows])
 
     def run() -> None:
-        stream = spark.readStream.format(bus_source.FORMAT).option(bus_options.DIRECTORY, str(tmp_path / "bus"))
-        stream = stream.option(bus_options.CHANNEL, "replication").option(bus_options.MAX_BYTES, str(20 * FRAME))
-        query = stream.load().writeStream.foreachBatch(collect)
-        started = query.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
-        assert started.awaitTermination(300)
+        rows = bus_source.bus_stream(spark, tmp_path / "bus", Channel.REPLICATION, {}, 20 * FRAME)
+        query = rows.writeStream.foreachBatch(collect).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        started = query.start()
+        started.processAllAvailable()
+        started.stop()
 
     publish(publisher, A, range(35))
     publish(publisher, B, range(2))

@@ -15,28 +15,37 @@ from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Subject
 from streaming.contracts.state import COUNTS, EPISODES, SECONDS, UNKNOWN, PartitionState
 from streaming.contracts.tally import MICROS_OF_TOTALS, Shape
-from streaming.delta.state import apply_changes, count_isr_removals, fields_of, states_of
+from streaming.delta.state import apply_changes, count_isr_removals, fields_of, isr_removals, states_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from streaming.changes.state import TopicKey
-    from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
-    from streaming.contracts.state import BrokerState, ClusterState, SourceState
+    from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
     from streaming.contracts.tally import Tally
-    from streaming.delta.state import Configs, StateVersions
+    from streaming.delta.state import StateVersions
 
 IsrRemovals = Counter[tuple[str, int, str]]
 """(cluster id, broker, cause) to how often the broker was removed from an ISR."""
 
 
 @dataclass(slots=True)
-class SharedState:
-    """The state of some clusters at one version of the change log, and its counts."""
+class ClustersState:
+    """The state of some clusters at one version of the change log, and its counts.
+
+    Attributes:
+        state: the state.
+        version: of the change log.
+        tally: the counts of its partitions.
+        removals: how often its brokers were removed from ISRs.
+        dropped: by cluster, the time up to which tombstones were left out, and the files of ``partition_state`` then.
+    """
 
     state: ReplicationState = field(default_factory=ReplicationState)
     version: int = -1
     tally: SuspectTally = field(default_factory=SuspectTally)
+    removals: IsrRemovals = field(default_factory=Counter)
+    dropped: dict[ClusterId, tuple[Micros | None, frozenset[str]]] = field(default_factory=dict)
 
     def applied(self, touched: ReplicationState, version: int) -> None:
         """Apply what a committed batch touched."""
@@ -44,7 +53,12 @@ class SharedState:
         self.tally.forget(self.state.apply(touched))
         self.version = version
 
-    def copied(self, version: int) -> SharedState:
+    def count_removals(self, changes: pa.Table) -> None:
+        """Count the removals in rows of the change log that follow this state."""
+        for (cluster_id, broker, cause), count in isr_removals(changes).items():
+            self.removals[cluster_id, broker, cause] += count
+
+    def copied(self, version: int) -> ClustersState:
         """Return a copy of everything but the partitions, which later batches do not change, as of a version."""
         frozen = ReplicationState(
             brokers=copy(self.state.brokers),
@@ -52,25 +66,27 @@ class SharedState:
             sources=copy(self.state.sources),
             configs=copy(self.state.configs),
         )
-        return SharedState(frozen, version, self.tally.copy())
+        return ClustersState(frozen, version, self.tally.copy(), self.removals.copy(), self.dropped)
 
 
 class RecoveredState:
-    """Receives the state that is read from the tables at a start (``delta.state.StateHolder``)."""
+    """Receives the state that is read from the tables (``delta.state.TotalsHolder``)."""
 
     def __init__(self) -> None:
-        self._state = ReplicationState()
+        self._state = state = ReplicationState()
+        self.put_cluster, self.put_broker = state.put_cluster, state.put_broker
+        self.put_partition, self.put_source = state.put_partition, state.put_source
         self._stored: StoredPartitions | None = None
-        self.isr_removals: IsrRemovals = Counter()
+        self._removals: IsrRemovals = Counter()
 
-    def shared(self, version: int) -> SharedState:
-        """Return the state that was read, with the counts of suspects."""
+    def at(self, version: int) -> ClustersState:
+        """Return the state that was read, as of a version, with the counts of suspects."""
         decoded = (each for partitions in self._state.topics.values() for each in partitions.values())
         tally = SuspectTally(decoded)
         if self._stored is not None:
             add_rows(tally, self._stored.rows())
             self._stored = None  # the state alone keeps it, as long as it needs it
-        return SharedState(state=self._state, version=version, tally=tally)
+        return ClustersState(self._state, version, tally, self._removals)
 
     def put_partitions(self, rows: pa.Table) -> None:
         """Set the partitions of ``partition_state``; topics without tombstones stay columns for now."""
@@ -94,25 +110,9 @@ class RecoveredState:
         keys = new.select(["cluster_id", "topic_id"]).group_by(["cluster_id", "topic_id"]).aggregate([])
         self._state.load([(row["cluster_id"], row["topic_id"]) for row in keys.to_pylist()])
 
-    def put_cluster(self, cluster: ClusterState, configs: Configs) -> None:
-        """Set a cluster, and the configured values that its row carries."""
-        self._state.put_cluster(cluster, configs)
-
-    def put_broker(self, broker: BrokerState) -> None:
-        """Set a broker."""
-        self._state.put_broker(broker)
-
-    def put_partition(self, partition: PartitionState) -> None:
-        """Set a partition."""
-        self._state.put_partition(partition)
-
-    def put_source(self, source: SourceState) -> None:
-        """Set how far a source was applied."""
-        self._state.put_source(source)
-
     def add_isr_removals(self, cluster_id: ClusterId, _cluster: str, broker: BrokerId, cause: str, count: int) -> None:
         """Count removals of a broker from ISRs."""
-        self.isr_removals[cluster_id, broker, cause] += count
+        self._removals[cluster_id, broker, cause] += count
 
 
 # Partitions of a state as the rows that a start read: a topic becomes objects when something first asks for it.

@@ -1,7 +1,7 @@
-"""One run of a query that follows the change log, in a thread of the driver.
+"""The query of incidents, which follows the change log in a thread of the driver.
 
-Changes are few and already in the tables, so Spark would only add two processes and a batch. Implements
-:class:`streaming.jobs.queries.Run`. Depends on no rule.
+Changes are few and already in the tables, so Spark would only add two processes and a batch. It skips versions that
+were applied already, so a batch may be repeated. Depends on no rule.
 """
 
 from __future__ import annotations
@@ -10,25 +10,66 @@ import time
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-
+from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.delta.changes.reader import ChangeReader, ChangesRestarted
+from streaming.delta.incidents.table import IncidentsTable
+from streaming.delta.log.maintenance import KEEP_ALL, RetentionPolicy
+from streaming.jobs.queries import BatchResult
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow as pa
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
     from streaming.delta.store.place import Place
-    from streaming.jobs.queries import Batch, BatchListener
+    from streaming.jobs.queries import Batch
 
 VERSIONS_PER_BATCH: Final = 1000
 SECONDS_TO_CATCH_UP: Final = 10.0
+
+
+class IncidentsBatch:
+    """Folds changes into incidents. The only writer of ``incidents``."""
+
+    def __init__(
+        self, directory: Place, gap_seconds: float, rolling_gap_seconds: float, policy: RetentionPolicy = KEEP_ALL
+    ) -> None:
+        """Open the table; ``TableRefused`` if it is not ours, or newer than this program."""
+        self._table = IncidentsTable(directory, IncidentGaps.of_seconds(gap_seconds, rolling_gap_seconds), policy)
+
+    @property
+    def version(self) -> int:
+        """The change log version up to which everything was applied."""
+        return self._table.version
+
+    def check_ours(self) -> None:
+        """Raise ``TableRefused`` if a later writer has claimed the table."""
+        self._table.check_ours()
+
+    def apply(self, added: Sequence[tuple[int, pa.Table]]) -> BatchResult:
+        """Apply versions of ``partition_changes`` with the rows that they added, oldest first, in one commit at most.
+
+        Raises:
+            TableRefused: another job writes the table; nothing was written.
+        """
+        began, count = time.perf_counter(), self._table.apply(added)
+        seconds = time.perf_counter() - began
+        return BatchResult(observations=0, changes=count, refused=0, version=self.version, seconds=seconds)
 
 
 class ChangesRun:
     """Applies what is new in the change log, until it is stopped or fails."""
 
     def __init__(  # noqa: PLR0913 - what a run needs, once
-        self, name: str, path: Place, after: int, batch: Batch, applied: BatchListener, *, trigger_seconds: float
+        self,
+        name: str,
+        path: Place,
+        after: int,
+        batch: Batch,
+        applied: Callable[[str, BatchResult, Mapping[str, float]], None],
+        *,
+        trigger_seconds: float,
     ) -> None:
         """Start.
 
@@ -36,8 +77,8 @@ class ChangesRun:
             name: of the query.
             path: of ``partition_changes``, which need not exist yet.
             after: the version that was applied last.
-            batch: applies the rows of whole versions, in order.
-            applied: called after every batch.
+            batch: applies whole versions, in order.
+            applied: called after every batch as by :class:`streaming.jobs.queries.QueryRun`.
             trigger_seconds: pause between two looks.
         """
         self._name, self._batch, self._applied = name, batch, applied
@@ -68,10 +109,10 @@ class ChangesRun:
     def _apply_next(self) -> bool:
         """Apply the next versions; return whether there may be more."""
         began, before = time.perf_counter(), self._reader.version
-        added = [rows for _, rows in self._reader.poll(before + VERSIONS_PER_BATCH)]
+        added = self._reader.poll(before + VERSIONS_PER_BATCH)
         seconds = time.perf_counter() - began
         if added:
-            self._applied(self._name, self._batch.apply(pa.concat_tables(added)), {"read": seconds})
+            self._applied(self._name, self._batch.apply(added), {"read": seconds})
         return self._reader.version == before + VERSIONS_PER_BATCH
 
     def failure(self) -> Exception | None:

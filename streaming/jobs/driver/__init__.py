@@ -1,1 +1,0 @@
-"""The driver's own threads: incidents, and the derived tables."""
