@@ -35,7 +35,8 @@ def render(  # noqa: PLR0917 - one parameter per option
         str | None, typer.Option(help="URL of the runbook, for the links of the alerts; required with --output.")
     ] = None,
     dashboard_url: Annotated[
-        str | None, typer.Option(help="URL of the overview, for the links of the alerts; required with --output.")
+        str | None,
+        typer.Option(help="URL of the board of a cluster, for the links of the alerts; required with --output."),
     ] = None,
     expect_cluster: Annotated[
         list[str] | None,
@@ -47,7 +48,7 @@ def render(  # noqa: PLR0917 - one parameter per option
     ] = _DEFAULTS.excluded_topics,
     severity: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=LABEL", help="What page, ticket or info are called in the label. May be repeated."),
+        typer.Option(metavar="NAME=LABEL", help="What page, ticket or info are called in the label, on boards, too."),
     ] = None,
 ) -> None:
     """Write the boards (Grafana JSON) and the rules, for Prometheus, its operator, Grafana and jsonnet.

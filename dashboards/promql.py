@@ -31,10 +31,15 @@ class Unit(StrEnum):
     COUNT = "short"
     BARE = "none"
     SECONDS = "s"
+    """What takes less than a minute, such as a request."""
+    DURATION = "dtdhms"
+    """Days, then hours, minutes and seconds as on a clock: 00:02:10."""
+    MILLISECONDS = "ms"
     PER_MINUTE = "suffix:/min"
     SHARE = "percentunit"
     PERCENT = "percent"
     BYTES = "bytes"
+    BYTES_PER_SECOND = "Bps"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from dashboards.alerts import AlertSettings, rule_file
+from dashboards.board import BoardSettings
 from dashboards.boards import all_boards
 from streaming.errors import ConfigurationError
 
@@ -46,7 +47,7 @@ def as_json(content: Mapping[str, Any]) -> str:
 
 def rendered(settings: AlertSettings) -> dict[str, str]:
     """Return every generated file, name to content."""
-    boards = {f"{name}.json": as_json(content) for name, content in all_boards().items()}
+    boards = {f"{name}.json": as_json(content) for name, content in all_boards(_of_boards(settings)).items()}
     rules = rule_file(settings)
     return {
         **boards,
@@ -55,6 +56,14 @@ def rendered(settings: AlertSettings) -> dict[str, str]:
         "grafana-alerts.yaml": _HEADER + as_yaml(grafana_rules(rules)),
         "mixin.libsonnet": _HEADER.replace("#", "//") + mixin(rules, boards),
     }
+
+
+def _of_boards(settings: AlertSettings) -> BoardSettings:
+    """Give the boards the names of severities and the links of the alerts; a relative link leads nowhere in Grafana."""
+    is_absolute = settings.runbook_url.startswith(("http://", "https://"))
+    return BoardSettings(
+        page=settings.severity_names.get("page", "page"), runbook_url=settings.runbook_url if is_absolute else ""
+    )
 
 
 def write(directory: Path, files: Mapping[str, str]) -> None:

@@ -103,7 +103,7 @@ class AlertSettings:
         burns_for: the pages about partitions, which last for a minute, come first.
         remembered: for how long a cluster that disappeared raises the alert. Silence it for a decommissioned cluster.
         runbook_url: URL of the runbook, which has one section per alert.
-        dashboard_url: URL of the overview.
+        dashboard_url: URL of the board of a cluster.
         severity_names: what page, ticket and info are called in the label ``severity``, by name; themselves if absent.
     """
 
@@ -196,4 +196,4 @@ class AlertSettings:
     remembered: str = "1d"
     runbook_url: str = "dashboards/runbook.md"
     severity_names: Mapping[str, str] = field(default_factory=dict)
-    dashboard_url: str = "http://127.0.0.1:3000/d/isrwatch-replication-overview"
+    dashboard_url: str = "http://127.0.0.1:3000/d/isrwatch-cluster"

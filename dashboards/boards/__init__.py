@@ -1,22 +1,18 @@
-"""The boards, a module each: panels over signals, in rows that ask a question."""
+"""The boards, a module each: panels over signals, in rows that ask a question.
+
+One subject is one panel on one board; from elsewhere a link leads there.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from dashboards.boards import brokers, groups, incidents, internal_topics, monitor, overview, quorum, slo, topics
+from dashboards.board import BoardSettings
+from dashboards.boards import brokers, cluster, fleet, groups, health, topics
 
 
-def all_boards() -> dict[str, dict[str, Any]]:
-    """Build every board, by the name of its file without the ending; the overview first."""
-    return {
-        "replication-overview": overview.built(),
-        "replication-brokers": brokers.built(),
-        "replication-incidents": incidents.built(),
-        "replication-topics": topics.built(),
-        "replication-groups": groups.built(),
-        "replication-internal-topics": internal_topics.built(),
-        "replication-quorum": quorum.built(),
-        "replication-slo": slo.built(),
-        "replication-monitor": monitor.built(),
-    }
+def all_boards(settings: BoardSettings | None = None) -> dict[str, dict[str, Any]]:
+    """Build every board, by its uid, which is the name of its file without the ending; that of the fleet first."""
+    rooms = (fleet, cluster, brokers, topics, groups, health)
+    boards = (room.built(settings or BoardSettings()) for room in rooms)
+    return {board["uid"]: board for board in boards}

@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dashboards import style
-from dashboards.board import PanelRow, board, line
-from dashboards.boards import shared
-from dashboards.promql import Unit
-from dashboards.queries import (
+from dashboards.board import (
     BROKER,
     GROUP,
     IN_CLUSTER,
@@ -16,18 +13,18 @@ from dashboards.queries import (
     RANGE,
     TOPIC,
     Board,
-    KeyColumn,
-    TableColumn,
-    alarm,
-    colored,
-    or_none,
+    BoardSettings,
+    PanelRow,
+    board,
+    line,
+    or_nothing,
     selected,
     stat,
-    table,
     top,
 )
+from dashboards.promql import Unit
 from dashboards.signals import groups, partitions
-from dashboards.style import PanelQuery
+from dashboards.style import KeyColumn, PanelQuery, TableColumn, alarm, colored
 
 SELECTED: Final = selected("group", "topic")
 _LISTED: Final = 10
@@ -69,7 +66,7 @@ MOST_LAG: Final = style.stat(
     "read. " + _BEHIND,
     f"max({groups.LAG_SECONDS.now(SELECTED)})",
     style.steps(style.GREEN, (60, style.YELLOW), (600, style.ORANGE)),
-    Unit.SECONDS,
+    Unit.DURATION,
 )
 LOST: Final = style.stat(
     "Records lost by groups",
@@ -78,23 +75,23 @@ LOST: Final = style.stat(
     f"sum({_LOST})",
     style.alarm_above_zero(style.RED),
 )
-GROUPS: Final = table(
+GROUPS: Final = style.table(
     "Groups",
     "Every group that is chosen. Empty: no member, so nothing reads. Members without progress: a stuck consumer, or a "
-    "rebalance that does not end. Lost records were deleted before they were read. Coordinator -1: there is none, as "
-    "for queries of Spark.",
+    "rebalance that does not end. Lost records were deleted before they were read. Queries of Spark have no "
+    "coordinator.",
     [
         GROUP,
         KeyColumn("state", "State", 145, words=_STATES),
         KeyColumn("protocol", "Protocol", 100),
-        KeyColumn("coordinator", "Coordinator", 120, BROKER.link),
+        KeyColumn("coordinator", "Coordinator", 120, BROKER.links, words={"-1": ("none", style.TEXT)}),
     ],
     [
         TableColumn(title="Records behind", expression=_of_group(_RECORDS_BEHIND)),
         TableColumn(
             title=groups.LAG_SECONDS.name,
             expression=_of_group(f"max by (cluster, group) ({groups.LAG_SECONDS.now(SELECTED)})"),
-            unit=Unit.SECONDS,
+            unit=Unit.DURATION,
             look=colored(style.TEXT, (60, style.YELLOW), (600, style.ORANGE)),
         ),
         TableColumn(
@@ -104,7 +101,7 @@ GROUPS: Final = table(
         TableColumn(
             title=groups.PROGRESS_AGE.name,
             expression=_of_group(groups.PROGRESS_AGE.now(SELECTED)),
-            unit=Unit.SECONDS,
+            unit=Unit.DURATION,
             empty=style.NOT_SO,
         ),
     ],
@@ -120,9 +117,9 @@ LAG_SECONDS: Final = style.timeseries(
     "Lag in time, by group",
     groups.LAG_SECONDS.meaning,
     [PanelQuery(top(_LISTED, f"max by (group) ({groups.LAG_SECONDS.now(SELECTED)})"), "{{group}}")],
-    Unit.SECONDS,
+    Unit.DURATION,
 )
-PARTITIONS: Final = table(
+PARTITIONS: Final = style.table(
     "Where groups are behind",
     "The hundred partitions with the largest lag of the chosen groups. One partition far above the others: a record "
     "that its consumer cannot process, or a key that has most of the records. All alike: the group is too slow.",
@@ -130,17 +127,18 @@ PARTITIONS: Final = table(
     [
         TableColumn(
             title="Records behind",
-            expression=or_none(
-                top(_PARTITIONS, f"{_behind()} > 0"), "group", f"{_behind()} > 0", also={"topic": "-", "partition": "-"}
+            expression=or_nothing(
+                top(_PARTITIONS, f"{_behind()} > 0"), "group", "", f"{_behind()} > 0", also=["topic", "partition"]
             ),
         )
     ],
     "Records behind",
+    nothing="no group is behind",
 )
-HANGING_LIST: Final = table(
+HANGING_LIST: Final = style.table(
     "Transactions to abort",
     "What kafka-transactions abort needs of each. read_committed consumers stop at its first record until it is "
-    "aborted, and compaction does, too. The row none: data is fresh, and there is none.",
+    "aborted, and compaction does, too.",
     [
         KeyColumn("transactional_id", "Transactional id", 170),
         KeyColumn("producer_id", "Producer id", 120),
@@ -150,10 +148,11 @@ HANGING_LIST: Final = table(
     [
         TableColumn(
             title=groups.HANGING_TRANSACTION_INFO.name,
-            expression=or_none(
+            expression=or_nothing(
                 groups.HANGING_TRANSACTION_INFO.now(IN_CLUSTER),
                 "transactional_id",
-                also={"producer_id": "-", "producer_epoch": "-", "partitions": "-"},
+                "no transaction hangs",
+                also=["producer_id", "producer_epoch", "partitions"],
             ),
         )
     ],
@@ -161,22 +160,20 @@ HANGING_LIST: Final = table(
 )
 
 ROWS: Final = (
-    PanelRow(
-        "Which groups are behind?",
-        (line(4, MOST_LAG, LOST, LATE, HANGING, OPEN, shared.DATA_AGE), (7, ((GROUPS, 24),))),
-    ),
+    PanelRow("Which groups are behind?", (line(4, MOST_LAG, LOST, LATE, HANGING, OPEN), (7, ((GROUPS, 24),)))),
     PanelRow(
         "Since when, and where?", ((8, ((LAG, 12), (LAG_SECONDS, 12))), (9, ((PARTITIONS, 12), (HANGING_LIST, 12))))
     ),
 )
 
 
-def built() -> dict[str, Any]:
+def built(settings: BoardSettings) -> dict[str, Any]:
     """Build the board."""
     return board(
         Board.GROUPS,
-        "Kafka replication: offsets and groups",
+        "Kafka consumer groups",
         "Which groups are behind, since when and where, what they lost; transactions that hang.",
         ROWS,
+        settings,
         variables=["group", "topic"],
     )

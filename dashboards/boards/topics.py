@@ -1,71 +1,115 @@
-"""Topics and partitions: what is at risk, which replicas are missing or behind, what is reassigned, what changed."""
+"""Topics and partitions: what is at risk, which replicas are missing or behind, what is reassigned, what changed.
+
+Internal topics are topics: a filter narrows the board to them, and a column says what fails with each.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from dashboards import style
-from dashboards.board import PanelRow, board
-from dashboards.boards import shared
-from dashboards.promql import Scope, Signal, Unit
-from dashboards.queries import (
+from dashboards.board import (
     BROKER,
     IN_CLUSTER,
     PARTITION,
+    RANGE,
     TOPIC,
     WINDOW,
     Board,
-    KeyColumn,
-    TableColumn,
-    alarm,
-    colored,
+    BoardSettings,
+    PanelRow,
+    board,
+    choice,
     in_range,
-    or_none,
-    selected,
+    or_nothing,
     stat,
-    table,
     top,
     while_fresh,
 )
-from dashboards.signals import clusters, derived, partitions
-from dashboards.style import PanelQuery
+from dashboards.promql import Scope, Signal, Unit
+from dashboards.signals import brokers, clusters, derived, partitions
+from dashboards.style import CellLook, KeyColumn, PanelQuery, TableColumn, alarm, colored
 from streaming.contracts.durability import Weakness
+from streaming.contracts.topic_roles import TopicRole, failing
 
-SELECTED: Final = selected("topic")
+_INTERNAL: Final = (
+    "__.+",
+    ".+-changelog",
+    ".+-repartition",
+    "(.*[._-])?(connect|mirrormaker2?|mm2)[._-](.*[._-])?(configs?|offsets?|status(es)?)",
+    "mm2-offset-syncs[.].+[.]internal",
+    ".+[.]checkpoints[.]internal",
+)
+"""The names of Kafka's own topics, and the usual ones of the state of Streams, Connect and MirrorMaker."""
+KINDS: Final = {".+": "all topics", "|".join(_INTERNAL): "internal topics"}
+SELECTED: Final = Scope({**IN_CLUSTER.matchers, "topic": 'topic=~"$topic", topic=~"$kind"'})
 LISTED: Final = 10
 
 
-def _count(signal: Signal, title: str, color: str) -> style.Panel:
-    return style.stat(title, signal.meaning, signal.now(SELECTED, by=()), style.alarm_above_zero(color))
+# Which topics are at risk?
 
 
-OFFLINE: Final = _count(partitions.TOPIC_OFFLINE, "Offline partitions", style.RED)
-UNDER_MIN_ISR: Final = _count(partitions.TOPIC_UNDER_MIN_ISR, "Under min ISR", style.RED)
-UNDER_REPLICATED: Final = _count(partitions.TOPIC_UNDER_REPLICATED, "Under-replicated", style.YELLOW)
-REASSIGNING: Final = stat(clusters.REASSIGNING, style.steps(style.BLUE))
-BEHIND: Final = table(
-    "Replicas that are behind",
-    "Replicas that have not caught up with their leaders between two samples, in or out of the ISR, by broker. Many "
-    "of one broker: that broker. A lag that does not shrink has no time of arrival. The row none: no replica is "
-    "behind.",
-    [TOPIC, PARTITION, BROKER],
+_LISTED: Final = (partitions.TOPIC_OFFLINE, partitions.TOPIC_UNDER_MIN_ISR, partitions.TOPIC_UNDER_REPLICATED)
+_RISKS: Final = {
+    "3": ("offline", style.DARK_RED),
+    "2": ("writes rejected", style.RED),
+    "1": ("replicas missing", style.ORANGE),
+    "0": (style.NOT_SO, style.TEXT),
+}
+_ROLE: Final = partitions.TOPIC_ROLE.now(SELECTED)
+_AT_RISK: Final = " or ".join(f"{signal.now(SELECTED)} > 0" for signal in _LISTED)
+_BY_RISK: Final = " or ".join(f"0 * ({signal.now(SELECTED)} > 0) + {3 - index}" for index, signal in enumerate(_LISTED))
+
+
+def _with_role(expression: str) -> str:
+    """Add the purpose of an internal topic."""
+    others = f'label_replace(({expression}) unless on (cluster, topic) {_ROLE}, "role", "{style.NOT_SO}", "", "")'
+    return f"({expression}) * on (cluster, topic) group_left (role) {_ROLE} or {others}"
+
+
+def _count(signal: Signal) -> str:
+    """Count of every topic that is listed, 0 included: an empty cell means that it is unknown."""
+    return _with_role(f"{signal.now(SELECTED)} and on (cluster, topic) ({_AT_RISK})")
+
+
+# Harm to clients fills its cell; a missing replica colours the text only, so that harm stands out.
+AT_RISK: Final = style.table(
+    "Topics at risk",
+    "Topics with partitions that are offline, under min ISR or under-replicated, the worst first. The first two affect "
+    "clients now: rejected writes, stalled consumers. Of an internal topic it says what fails with it.",
     [
-        TableColumn(
-            title=partitions.REPLICA_LAG.name,
-            expression=or_none(
-                partitions.REPLICA_LAG.now(SELECTED), "topic", also={"partition": "-", "broker": style.NONE_AT_RISK}
-            ),
-        ),
-        *(
-            TableColumn(title=signal.name, expression=signal.now(SELECTED), unit=signal.unit, empty=empty)
-            for signal, empty in (
-                (partitions.REPLICA_BEHIND, style.NOT_SO),
-                (partitions.REPLICA_UNTIL_CAUGHT_UP, "not shrinking"),
-            )
+        replace(TOPIC, width=400),
+        KeyColumn(
+            "role",
+            "What fails with it",
+            380,
+            words={
+                **{role.value: (failing(role), style.TEXT) for role in TopicRole},
+                style.NOT_SO: (style.NOT_SO, style.TEXT),
+            },
         ),
     ],
-    partitions.REPLICA_LAG.name,
+    [
+        TableColumn(
+            title="State",
+            expression=or_nothing(_with_role(_BY_RISK), "topic", "", _AT_RISK, also=["role"]),
+            look=style.in_words(_RISKS),
+            pixels=150,
+        ),
+        TableColumn(title="Offline", expression=_count(partitions.TOPIC_OFFLINE), look=alarm(style.DARK_RED)),
+        TableColumn(title="Under min ISR", expression=_count(partitions.TOPIC_UNDER_MIN_ISR), look=alarm(style.RED)),
+        TableColumn(title="At min ISR", expression=_count(partitions.TOPIC_AT_MIN_ISR)),
+        TableColumn(
+            title="Under-replicated",
+            expression=_count(partitions.TOPIC_UNDER_REPLICATED),
+            look=colored(style.TEXT, (1, style.ORANGE)),
+        ),
+    ],
+    "State",
+    nothing="no topic is at risk",
 )
+_NO_WEAKNESS: Final = "no topic has a weakness"
 _WEAKNESSES: Final = {
     each: (text, style.TEXT)
     for each, text in (
@@ -76,17 +120,17 @@ _WEAKNESSES: Final = {
         (Weakness.MIN_ISR_ONE.value, "min ISR of 1"),
         (Weakness.NO_REPLICA_TO_SPARE.value, "no replica to spare"),
         (Weakness.ONE_RACK.value, "all replicas in one rack"),
-        (style.NONE_AT_RISK, style.NONE_AT_RISK),
+        (_NO_WEAKNESS, _NO_WEAKNESS),
     )
 }
-WEAK: Final = table(
+WEAK: Final = style.table(
     "Topics with weak settings",
-    f"{clusters.WEAK_TOPICS.meaning} The row none: data is fresh, and no topic has a weakness.",
+    f"{clusters.WEAK_TOPICS.meaning} It counts the topics of the whole cluster.",
     [KeyColumn("weakness", "Weakness", 240, words=_WEAKNESSES)],
     [
         TableColumn(
             title="Topics",
-            expression=or_none(f"{clusters.WEAK_TOPICS.now(IN_CLUSTER)} > 0", "weakness"),
+            expression=or_nothing(f"{clusters.WEAK_TOPICS.now(IN_CLUSTER)} > 0", "weakness", _NO_WEAKNESS),
             look=colored(style.TEXT, (1, style.YELLOW)),
         )
     ],
@@ -94,61 +138,124 @@ WEAK: Final = table(
 )
 
 
-def most(scope: Scope, title: str = "Topics with most changes") -> style.Panel:
-    """List the topics that changed most in the time range."""
-    ranked = f"{top(LISTED, in_range(partitions.TOPIC_ISR_SHRINKS, derived.TOPIC, scope=scope))}"
-    among = f"and on (cluster, topic) ({while_fresh(ranked)})"
-    return table(
-        title,
-        "The ten topics with the most ISR shrinks in this time range, with their leader changes, unclean elections "
-        "and the time in which they refused writes, summed over their partitions. All alike: a broker that they "
-        "share. Sizes are those of all replicas.",
-        [TOPIC],
-        [
-            TableColumn(title=partitions.TOPIC_ISR_SHRINKS.name, expression=while_fresh(ranked)),
-            TableColumn(
-                title=partitions.TOPIC_LEADER_CHANGES.name,
-                expression=f"{in_range(partitions.TOPIC_LEADER_CHANGES, derived.TOPIC, scope=scope)} {among}",
-            ),
-            TableColumn(
-                title=partitions.TOPIC_UNCLEAN_ELECTIONS.name,
-                expression=f"{in_range(partitions.TOPIC_UNCLEAN_ELECTIONS, derived.TOPIC, scope=scope)} {among}",
-                look=alarm(style.RED),
-            ),
-            TableColumn(
-                title="Time refused",
-                expression=f"{partitions.TOPIC_UNDER_MIN_ISR_SECONDS.increase('$__range', scope)} {among}",
-                unit=Unit.SECONDS,
-                look=colored(style.TEXT, (1, style.ORANGE)),
-            ),
-            TableColumn(
-                title=partitions.TOPIC_SIZE.name,
-                expression=f"{partitions.TOPIC_SIZE.now(scope)} {among}",
-                unit=Unit.BYTES,
-            ),
-        ],
-        partitions.TOPIC_ISR_SHRINKS.name,
+# Which replicas are missing, on which broker, since when?
+
+
+_TAKES_LONG: Final = ((900.0, style.ORANGE), (3600.0, style.RED))
+_MISSING_BROKER: Final = KeyColumn("broker", "Missing broker", style.heading_width("Missing broker"), BROKER.links)
+_FENCED: Final = f"{brokers.FENCED.now(IN_CLUSTER)} == 1"
+_IN_ISR: Final = partitions.REPLICA_IN_SYNC.now(SELECTED)
+_UNHEALTHY: Final = f"({partitions.UNDER_REPLICATED.now(SELECTED)} + {partitions.OFFLINE.now(SELECTED)} > 0)"
+_AWAY: Final = f"({_IN_ISR} == 0 or {_IN_ISR} and on (cluster, broker) ({_FENCED}))"
+_MISSING: Final = f"({_AWAY} and on (cluster, topic, partition) {_UNHEALTHY})"
+# 1 of what has every committed record: in the ELR, or still in the ISR of a partition that lost its last broker.
+_MAY_LEAD: Final = f"{partitions.REPLICA_IN_ELR.now(SELECTED)} and {_MISSING} or {_MISSING}"
+
+
+def _of_partition(expression: str) -> str:
+    """Repeat a value of a partition for each replica that is missing."""
+    return f"0 * {_MISSING} + on (cluster, topic, partition) group_left () ({expression})"
+
+
+def _since(signal: Signal) -> TableColumn:
+    return TableColumn(
+        title=signal.name,
+        expression=_of_partition(f"time() - {signal.now(SELECTED)}"),
+        unit=Unit.DURATION,
+        look=colored(style.TEXT, *_TAKES_LONG),
+        empty=style.NOT_SO,
     )
 
 
-SHRINKS: Final = style.timeseries(
-    "ISR shrinks by topic",
-    partitions.TOPIC_ISR_SHRINKS.meaning,
-    [PanelQuery(f"{top(LISTED, partitions.TOPIC_ISR_SHRINKS.per_minute(WINDOW, SELECTED))} > 0", "{{topic}}")],
-    Unit.PER_MINUTE,
-    bars=True,
+def _missing_for() -> str:
+    """Return how long each replica is missing: no longer than its partition lacks any, and since it was last in sync.
+
+    The first replica to go is as old as the trouble of its partition. One that went later was seen in the ISR until
+    then, and that is looked up: to half a minute, and for two hours.
+    """
+    incomplete = _of_partition(f"time() - {partitions.UNDER_REPLICATED_SINCE.now(SELECTED)}")
+    in_sync = f"timestamp({partitions.REPLICA_IN_SYNC.series(SELECTED)} == 1)"
+    labels = ", ".join(partitions.REPLICA_IN_SYNC.labels)
+    seen = f"time() - max by ({labels}) (max_over_time({in_sync}[{_SEEN}]))"
+    return f"({seen}) < ({incomplete}) or {incomplete}"
+
+
+_SEEN: Final = "2h:30s"
+MISSING: Final = style.table(
+    "Missing replicas",
+    "Each replica that is not in the ISR of its partition, or is in it and fenced, by broker; fewest in sync first. "
+    "One broker in all rows: look there. In sync below min ISR: writes are rejected. Leader none: offline; start a "
+    "broker that may lead first, because its replica has every committed record. Missing for: the replica, within half "
+    "a minute; after two hours that of its partition.",
+    [TOPIC, PARTITION, _MISSING_BROKER],
+    [
+        TableColumn(
+            title=partitions.REPLICA_IN_ELR.name,
+            expression=or_nothing(_MAY_LEAD, "topic", "", _MISSING, also=["partition", "broker"], value=-1),
+            look=style.in_words({"1": ("yes", style.GREEN), "0": ("no", style.TEXT), "-1": (style.NOT_SO, style.TEXT)}),
+        ),
+        TableColumn(
+            title=partitions.LEADER.name,
+            expression=_of_partition(partitions.LEADER.now(SELECTED)),
+            unit=Unit.BARE,
+            look=CellLook({"-1": ("none", style.DARK_RED)}, style.steps(style.TEXT)),
+        ),
+        *(
+            TableColumn(title=signal.name, expression=_of_partition(signal.now(SELECTED)), unit=Unit.BARE)
+            for signal in (partitions.IN_SYNC, partitions.MIN_ISR, partitions.REPLICAS)
+        ),
+        TableColumn(
+            title="Missing for",
+            expression=_missing_for(),
+            unit=Unit.DURATION,
+            look=colored(style.TEXT, *_TAKES_LONG),
+            empty=style.NOT_SO,
+        ),
+        _since(partitions.UNDER_MIN_ISR_SINCE),
+        _since(partitions.OFFLINE_SINCE),
+    ],
+    partitions.IN_SYNC.name,
+    ascending=True,
+    nothing="no replica is missing",
 )
-MOVING: Final = table(
+BEHIND: Final = style.table(
+    "Replicas that are behind",
+    "Replicas that have not caught up with their leaders between two samples, in or out of the ISR, by broker. Many "
+    "of one broker: that broker. A lag that does not shrink has no time of arrival.",
+    [TOPIC, PARTITION, BROKER],
+    [
+        TableColumn(
+            title=partitions.REPLICA_LAG.name,
+            expression=or_nothing(partitions.REPLICA_LAG.now(SELECTED), "topic", "", also=["partition", "broker"]),
+        ),
+        *(
+            TableColumn(title=signal.name, expression=signal.now(SELECTED), unit=Unit.DURATION, empty=empty)
+            for signal, empty in (
+                (partitions.REPLICA_BEHIND, style.NOT_SO),
+                (partitions.REPLICA_UNTIL_CAUGHT_UP, "not shrinking"),
+            )
+        ),
+    ],
+    partitions.REPLICA_LAG.name,
+    nothing="no replica is behind",
+)
+
+
+# Which reassignments are under way, and do they proceed?
+
+
+REASSIGNING: Final = stat(clusters.REASSIGNING, style.steps(style.BLUE))
+MOVING: Final = style.table(
     "Topics being reassigned",
-    f"{partitions.TOPIC_REASSIGNING.meaning} The row none: data is fresh, and nothing is reassigned.",
+    partitions.TOPIC_REASSIGNING.meaning,
     [TOPIC],
     [
         TableColumn(
-            title=partitions.TOPIC_REASSIGNING.name,
-            expression=or_none(f"{partitions.TOPIC_REASSIGNING.now(SELECTED)} > 0", "topic"),
+            title="Partitions", expression=or_nothing(f"{partitions.TOPIC_REASSIGNING.now(SELECTED)} > 0", "topic", "")
         )
     ],
-    partitions.TOPIC_REASSIGNING.name,
+    "Partitions",
+    nothing="nothing is reassigned",
 )
 LEFT_TO_COPY: Final = style.timeseries(
     clusters.LEFT_TO_COPY.name,
@@ -156,29 +263,76 @@ LEFT_TO_COPY: Final = style.timeseries(
     [PanelQuery(clusters.LEFT_TO_COPY.now(IN_CLUSTER), "left to copy", style.BLUE)],
     Unit.BYTES,
 )
-ROWS: Final = (
-    PanelRow(
-        "Which topics are at risk?",
-        (
-            (4, ((OFFLINE, 5), (UNDER_MIN_ISR, 5), (UNDER_REPLICATED, 5), (REASSIGNING, 4), (shared.DATA_AGE, 5))),
-            (8, ((shared.topics_at_risk(SELECTED), 12), (WEAK, 12))),
+
+
+# What changed most?
+
+
+SHRINKS: Final = style.timeseries(
+    "ISR shrinks by topic",
+    partitions.TOPIC_ISR_SHRINKS.meaning,
+    [PanelQuery(f"{top(LISTED, partitions.TOPIC_ISR_SHRINKS.per_minute(WINDOW, SELECTED))} > 0", "{{topic}}")],
+    Unit.PER_MINUTE,
+    no_value="no shrinks in this time range",
+)
+_MOST: Final = while_fresh(top(LISTED, in_range(partitions.TOPIC_ISR_SHRINKS, derived.TOPIC, scope=SELECTED)))
+
+
+def _of_most(expression: str) -> str:
+    return f"{expression} and on (cluster, topic) ({_MOST})"
+
+
+MOST: Final = style.table(
+    "Topics with most changes",
+    "The ten topics with the most ISR shrinks in this time range, with their leader changes, unclean elections and the "
+    "time in which they rejected writes, summed over their partitions. All alike: a broker that they share. Sizes are "
+    "those of all replicas.",
+    [TOPIC],
+    [
+        TableColumn(title=partitions.TOPIC_ISR_SHRINKS.name, expression=_MOST),
+        TableColumn(
+            title=partitions.TOPIC_LEADER_CHANGES.name,
+            expression=_of_most(in_range(partitions.TOPIC_LEADER_CHANGES, derived.TOPIC, scope=SELECTED)),
         ),
+        TableColumn(
+            title=partitions.TOPIC_UNCLEAN_ELECTIONS.name,
+            expression=_of_most(in_range(partitions.TOPIC_UNCLEAN_ELECTIONS, derived.TOPIC, scope=SELECTED)),
+            look=alarm(style.RED),
+        ),
+        TableColumn(
+            title="Writes rejected",
+            expression=_of_most(partitions.TOPIC_UNDER_MIN_ISR_SECONDS.increase(RANGE, SELECTED)),
+            unit=Unit.DURATION,
+            look=colored(style.TEXT, (1, style.ORANGE)),
+        ),
+        TableColumn(
+            title=partitions.TOPIC_SIZE.name, expression=_of_most(partitions.TOPIC_SIZE.now(SELECTED)), unit=Unit.BYTES
+        ),
+    ],
+    partitions.TOPIC_ISR_SHRINKS.name,
+)
+
+ROWS: Final = (
+    PanelRow("Which topics are at risk?", ((8, ((AT_RISK, 24),)),)),
+    PanelRow(
+        "Which replicas are missing, on which broker, since when?", ((10, ((MISSING, 24),)), (8, ((BEHIND, 24),)))
     ),
     PanelRow(
-        "Which replicas are missing, on which broker, since when?",
-        ((10, ((shared.missing_replicas(SELECTED, detailed=True), 24),)), (8, ((BEHIND, 24),))),
+        "Which reassignments are under way, and do they proceed?",
+        ((7, ((REASSIGNING, 4), (MOVING, 8), (LEFT_TO_COPY, 12))),),
     ),
-    PanelRow("Which reassignments are under way, and do they proceed?", ((7, ((MOVING, 8), (LEFT_TO_COPY, 16))),)),
-    PanelRow("What changed most?", ((8, ((SHRINKS, 10), (most(SELECTED), 14))),)),
+    PanelRow("What changed most, and which settings are weak?", ((8, ((SHRINKS, 14), (WEAK, 10))), (8, ((MOST, 24),)))),
 )
 
 
-def built() -> dict[str, Any]:
+def built(settings: BoardSettings) -> dict[str, Any]:
     """Build the board."""
     return board(
         Board.TOPICS,
-        "Kafka replication: topics and partitions",
+        "Kafka topics and partitions",
         "Which topics are at risk, and on which brokers their replicas are missing or behind.",
         ROWS,
+        settings,
         variables=["topic"],
+        more_variables=[choice("kind", "Kind", KINDS)],
     )

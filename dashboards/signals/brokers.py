@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from dashboards.promql import Signal, Unit
+from dashboards.promql import Signal, SignalType, Unit
 from dashboards.signals.derived import BROKER, signal
 
 INFO: Final = signal("kafka_replication_broker_info")
@@ -99,3 +99,51 @@ METADATA_ERRORS: Final = _agent(
     "controller_kafkacontroller_metadataerrorcount",
     "Errors of a controller, since its start, with records of the metadata log: its state may be wrong.",
 )
+
+
+# The load of brokers, of which agents say how near its end is.
+
+
+BYTES_IN: Final = _agent(
+    "Bytes in",
+    "server_brokertopicmetrics_bytesin_total",
+    "Bytes per second that producers send to each broker. One far above the others: it leads the busiest partitions.",
+    kind=SignalType.COUNTER,
+    unit=Unit.BYTES_PER_SECOND,
+)
+BYTES_OUT: Final = _agent(
+    "Bytes out",
+    "server_brokertopicmetrics_bytesout_total",
+    "Bytes per second that each broker sends to consumers; what followers fetch is not in it.",
+    kind=SignalType.COUNTER,
+    unit=Unit.BYTES_PER_SECOND,
+)
+HANDLERS_IDLE: Final = _agent(
+    "Request handlers idle",
+    "server_kafkarequesthandlerpool_requesthandleravgidlepercent",
+    "Share of the time that the request handlers of each broker are idle. Below 30 % for long: the broker saturates, "
+    "and everything that it serves becomes slow.",
+    unit=Unit.SHARE,
+)
+NETWORK_IDLE: Final = _agent(
+    "Network threads idle",
+    "network_socketserver_networkprocessoravgidlepercent",
+    "Share of the time that the network threads of each broker are idle. Below 30 % for long: too many connections or "
+    "bytes, or TLS that costs too much.",
+    unit=Unit.SHARE,
+)
+PRODUCE_P99: Final = _agent(
+    "Produce p99",
+    "network_requestmetrics_totaltimems_produce_99thpercentile",
+    "Time within which each broker answers 99 % of produce requests, as it says itself; with acks=all the wait for "
+    "followers is in it.",
+    unit=Unit.MILLISECONDS,
+)
+FETCH_P99: Final = _agent(
+    "Fetch p99",
+    "network_requestmetrics_totaltimems_fetchconsumer_99thpercentile",
+    "Time within which each broker answers 99 % of the fetches of consumers, as it says itself. Where there is little "
+    "to read it is the wait for records, fetch.max.wait.ms (500 ms) at most.",
+    unit=Unit.MILLISECONDS,
+)
+LOAD: Final = (BYTES_IN, HANDLERS_IDLE, PRODUCE_P99, BYTES_OUT, NETWORK_IDLE, FETCH_P99)

@@ -10,7 +10,7 @@ ISR_SHRINKS: Final = signal(
     "kafka_replication_cluster_isr_shrinks_total",
     meaning=(
         "Changes in which a broker left an ISR. A burst during a restart is normal; a steady rate means replicas that "
-        "cannot keep up. The panels above show which broker and why."
+        "cannot keep up. ISR removals by cause say why."
     ),
 )
 ISR_EXPANDS: Final = signal(
@@ -50,6 +50,7 @@ MISSED_CHANGES: Final = signal(
 OPEN_INCIDENTS: Final = signal("kafka_replication_cluster_open_incidents", "Open now")
 CLOSED_INCIDENTS: Final = signal("kafka_replication_cluster_closed_incidents_total")
 INCIDENT_OPENED: Final = signal("kafka_replication_incident_opened_timestamp_seconds", "Open for")
+INCIDENT_INFO: Final = signal("kafka_replication_incident_info")
 
 
 # Exact seconds in which partitions of a cluster were not as they should be, summed over its partitions.
@@ -57,15 +58,15 @@ INCIDENT_OPENED: Final = signal("kafka_replication_incident_opened_timestamp_sec
 
 UNDER_MIN_ISR_SECONDS: Final = signal(
     "kafka_replication_cluster_under_min_isr_seconds_total",
-    "Writes refused",
+    "Writes rejected",
     (
         "Time under min ISR in this time range, summed over partitions: ten partitions for a minute are ten minutes. "
-        "Producers with acks=all were refused there. Exact, however short: independent of scrapes."
+        "Producers with acks=all were rejected there. Exact, however short: independent of scrapes."
     ),
 )
 OFFLINE_SECONDS: Final = signal(
     "kafka_replication_cluster_offline_seconds_total",
-    "Offline",
+    "Time offline",
     (
         "Time without a leader in this time range, summed over partitions: neither reads nor writes. Elections after "
         "the loss of a broker take a part of a second each, and are counted, too."
@@ -73,7 +74,7 @@ OFFLINE_SECONDS: Final = signal(
 )
 UNDER_REPLICATED_SECONDS: Final = signal(
     "kafka_replication_cluster_under_replicated_seconds_total",
-    "Under-replicated",
+    "Time under-replicated",
     (
         "Time with replicas missing in this time range, summed over partitions. Restarts are part of it; it is a cost "
         "of redundancy, not of availability."

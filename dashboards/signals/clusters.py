@@ -11,8 +11,8 @@ DATA_AGE: Final = signal(
     "kafka_replication_cluster_state_age_seconds",
     "Data age",
     (
-        "Seconds since the newest observation of the cluster. Above 60 s all state on this dashboard disappears, "
-        "instead of looking healthy. Then open the board of the monitor itself: the source whose age grows has failed."
+        "Time since the newest observation of the cluster. Beyond a minute all state disappears from the boards, "
+        "instead of looking healthy. A click opens the health of isrwatch: the source whose age grows has failed."
     ),
     copies="min",
 )
@@ -28,8 +28,8 @@ UNDER_MIN_ISR: Final = signal(
     "kafka_replication_cluster_under_min_isr_partitions",
     "Under min ISR",
     (
-        "Partitions with fewer in-sync replicas than min.insync.replicas: producers with acks=all are refused. "
-        "Restore the brokers that left the ISR (see below); do not lower min.insync.replicas to silence the alert."
+        "Partitions with fewer in-sync replicas than min.insync.replicas: producers with acks=all are rejected. "
+        "Restore the brokers that left the ISR; do not lower min.insync.replicas to silence the alert."
     ),
 )
 AT_MIN_ISR: Final = signal("kafka_replication_cluster_at_min_isr_partitions")

@@ -14,16 +14,14 @@ LEADER: Final = signal("kafka_replication_partition_leader", "Leader", unit=Unit
 IN_SYNC: Final = signal("kafka_replication_partition_in_sync_replicas", "In sync")
 REPLICAS: Final = signal("kafka_replication_partition_replicas", "Replicas")
 MIN_ISR: Final = signal("kafka_replication_partition_min_in_sync_replicas", "Min ISR")
-UNDER_REPLICATED_SINCE: Final = signal(
-    "kafka_replication_partition_under_replicated_since_timestamp_seconds", "Incomplete for"
-)
+UNDER_REPLICATED_SINCE: Final = signal("kafka_replication_partition_under_replicated_since_timestamp_seconds")
 UNDER_MIN_ISR_SECONDS: Final = signal("kafka_replication_partition_under_min_isr_seconds_total")
 OFFLINE_SECONDS: Final = signal("kafka_replication_partition_offline_seconds_total")
 REPLICA_IN_SYNC: Final = signal("kafka_replication_replica_isr_member")
 REPLICA_IN_ELR: Final = signal("kafka_replication_replica_elr_member", "May lead")
 OFFLINE_SINCE: Final = signal("kafka_replication_partition_offline_since_timestamp_seconds", "Offline for")
 UNDER_MIN_ISR_SINCE: Final = signal(
-    "kafka_replication_partition_under_min_isr_since_timestamp_seconds", "Refuses writes for"
+    "kafka_replication_partition_under_min_isr_since_timestamp_seconds", "Rejects writes for"
 )
 REPLICA_LAG: Final = signal("kafka_replication_replica_lag_records", "Lag, records")
 REPLICA_BEHIND: Final = signal("kafka_replication_replica_behind_seconds", "Behind for")
@@ -37,7 +35,7 @@ TOPIC_OFFLINE: Final = signal("kafka_replication_topic_offline_partitions", "Off
 TOPIC_UNDER_MIN_ISR: Final = signal(
     "kafka_replication_topic_under_min_isr_partitions",
     "Under min ISR",
-    "Partitions of the topic that refuse writes with acks=all.",
+    "Partitions of the topic that reject writes with acks=all.",
 )
 TOPIC_AT_MIN_ISR: Final = signal("kafka_replication_topic_at_min_isr_partitions", "At min ISR")
 TOPIC_UNDER_REPLICATED: Final = signal(
@@ -62,3 +60,4 @@ TOPIC_LEADER_CHANGES: Final = signal("kafka_replication_topic_leader_changes_tot
 TOPIC_UNCLEAN_ELECTIONS: Final = signal("kafka_replication_topic_unclean_elections_total", "Unclean elections")
 TOPIC_UNDER_MIN_ISR_SECONDS: Final = signal("kafka_replication_topic_under_min_isr_seconds_total")
 TOPIC_SIZE: Final = signal("kafka_replication_topic_size_bytes", "Size")
+TOPIC_ROLE: Final = signal("kafka_replication_topic_role_info")

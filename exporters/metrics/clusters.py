@@ -337,6 +337,11 @@ def _open(cluster: ClusterSnapshot) -> Iterator[Sample]:
         yield labels, row["opened_at"] / SECOND
 
 
+def _told(cluster: ClusterSnapshot) -> Iterator[Sample]:
+    for row in () if cluster.incidents is None else cluster.incidents.open:
+        yield (cluster.name, row["incident_id"], row["consequence"] or "", row["next_step"] or ""), 1
+
+
 INCIDENT_LABELS: Final = ("cluster", "class")
 _MOST_SUSPECTS: Final = 3
 INCIDENT_METRICS: Final = (
@@ -354,6 +359,13 @@ INCIDENT_METRICS: Final = (
         unit="seconds",
         source="incidents.opened_at, incidents.severity, incidents.suspects",
         samples=_open,
+    ),
+    ClusterMetric(
+        name=f"{OWN_PREFIX}incident_info",
+        labels=("cluster", "incident", "consequence", "next_step"),
+        help="What an open incident means for clients, and what to do first; always 1, for joins.",
+        source="incidents.consequence, incidents.next_step",
+        samples=_told,
     ),
     ClusterMetric(
         name=f"{OWN_PREFIX}cluster_closed_incidents_total",

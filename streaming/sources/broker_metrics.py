@@ -299,6 +299,9 @@ def _request(url: str, login: str) -> Request:
 
 MAX_LAG: Final = "kafka_server_replicafetchermanager_maxlag"
 FAILED_PARTITIONS: Final = "kafka_server_replicafetchermanager_failedpartitionscount"
+_POOL: Final = "kafka_server_kafkarequesthandlerpool"
+_IDLE: Final = "requesthandleravgidlepercent"
+HANDLERS_IDLE: Final = f"{_POOL}_{_IDLE}"
 METRICS: Final = frozenset(
     {
         "kafka_server_replicamanager_underreplicatedpartitions",
@@ -328,6 +331,11 @@ METRICS: Final = frozenset(
         "kafka_server_broker_metadata_metrics_metadata_apply_error_count",
         FAILED_PARTITIONS,
         MAX_LAG,
+        # Load, and how much of it a broker can still take.
+        "kafka_server_brokertopicmetrics_bytesin_total",
+        "kafka_server_brokertopicmetrics_bytesout_total",
+        HANDLERS_IDLE,
+        "kafka_network_socketserver_networkprocessoravgidlepercent",
     }
 )
 ACTIVE_CONTROLLER: Final = "kafka_controller_kafkacontroller_activecontrollercount"
@@ -340,6 +348,10 @@ OF_BROKERS: Final = frozenset(
 PRODUCE_REQUESTS: Final = "kafka_network_requestmetrics_localtimems_produce_count_total"
 PRODUCE_MEAN_MS: Final = "kafka_network_requestmetrics_localtimems_produce_mean"
 """Mean time of the broker's own part of a produce request; see :mod:`append_times`."""
+PERCENTILES: Final = frozenset(
+    f"kafka_network_requestmetrics_totaltimems_{request}_99thpercentile" for request in ("produce", "fetchconsumer")
+)
+"""Milliseconds within which a broker answers 99 % of the requests of producers, and of the fetches of consumers."""
 SUMMED: Final = {
     "kafka_log_logmanager_remaininglogstorecover": {"dir"},
     "kafka_log_logmanager_remainingsegmentstorecover": {"dir", "threadnum"},
@@ -347,17 +359,33 @@ SUMMED: Final = {
 
 # With an underscore at the end: "kafka_server_broker" alone begins the names of thousands of lines about topics.
 _MBEANS: Final = {"_".join(name.split("_")[:3]) + "_" for name in METRICS}
-# Times of requests are thousands of lines; only those of produce requests are kept.
-_OF_REQUESTS: Final = r"kafka_network_requestmetrics_\w*(?:count|mean|_total)\{[^}]*=\"produce\""
-_KEPT: Final = re.compile(rf"\s*(?:(?:#\s*TYPE\s+)?(?:{'|'.join(sorted(_MBEANS))})|{_OF_REQUESTS})", re.IGNORECASE)
+# Times of requests are thousands of lines, and so are the bytes of topics: of either only the few that are kept.
+_OF_REQUESTS: Final = (
+    r"kafka_network_requestmetrics_\w*(?:count|mean|_total|99thpercentile|totaltimems)\{"
+    r"[^}]*=\"(?:produce|fetchconsumer)\""
+)
+_OF_A_TOPIC: Final = r"(?!\S*\btopic=)"
+_KEPT: Final = re.compile(
+    rf"\s*(?:(?:#\s*TYPE\s+)?(?:{'|'.join(sorted(_MBEANS))}){_OF_A_TOPIC}|{_OF_REQUESTS})", re.IGNORECASE
+)
 _METER: Final = re.compile(r"persec(?:_total|_count|_count_total)?$")
 _INFIX: Final = re.compile(r"^(kafka_[a-z]+_[a-z]+)_total_")
 _REPLICA_FETCHERS: Final = {"clientid": "replica"}
-_OF_PRODUCE: Final = {"request": "produce"}
-_PRODUCE_FIGURES: Final = {
-    ("kafka_network_requestmetrics_localtimems", "count"): PRODUCE_REQUESTS,
-    ("kafka_network_requestmetrics_localtimems", "mean"): PRODUCE_MEAN_MS,
+_PERCENTILE: Final = "99thpercentile"
+_QUANTILES: Final = {"0.99": _PERCENTILE}
+"""What other rules call the percentile, in a label."""
+_REQUEST_FIGURES: Final = {
+    ("kafka_network_requestmetrics_localtimems", "produce", "count"): PRODUCE_REQUESTS,
+    ("kafka_network_requestmetrics_localtimems", "produce", "mean"): PRODUCE_MEAN_MS,
+    **{("kafka_network_requestmetrics_totaltimems", name.split("_")[4], _PERCENTILE): name for name in PERCENTILES},
 }
+_IDLE_SHARES: Final = {
+    (HANDLERS_IDLE, None),
+    (f"{HANDLERS_IDLE}_oneminuterate", None),
+    (f"{_POOL}_requesthandleravgidle_percent", None),
+    (f"{_POOL}_oneminuterate", _IDLE),
+}
+"""The share of the last minute, with rules and without. The meter's count is nanoseconds, and no share."""
 _LINES_OF_A_FORMAT: Final = 100  # show whether a page without any known metric is one of metrics at all
 _NUMBER: Final = re.compile(r"\d{1,9}")
 
@@ -408,7 +436,7 @@ def normalised(sample: str, labels: Mapping[str, str]) -> str | None:
 
     A sample with labels is dropped, because it is not the aggregate of its broker; except for the MBean's own name,
     which an exporter without rules leaves in a label, the client id of the replica fetchers, the labels of ``SUMMED``
-    and ``OF_BROKERS``, and that of produce requests.
+    and ``OF_BROKERS``, and those of requests.
 
     >>> normalised("kafka_server_ReplicaManager_total_IsrShrinksPerSec_count", {})
     'kafka_server_replicamanager_isrshrinks_total'
@@ -416,11 +444,14 @@ def normalised(sample: str, labels: Mapping[str, str]) -> str | None:
     rest = _lowered(labels)
     name = sample.lower()
     bean = rest.pop("name", None)
-    if rest == _OF_PRODUCE:
-        return _of_produce(name, bean)
+    if "request" in rest:
+        return _of_requests(name, bean, rest)
+    if name.startswith(_POOL):
+        return HANDLERS_IDLE if not rest and (name, bean) in _IDLE_SHARES else None
     if bean is not None:
         name = f"{re.sub('_(value|count)(_total)?$', '', name)}_{bean}"
     name = _METER.sub("_total", _INFIX.sub(r"\1_", name)).removesuffix("_value")
+    name = re.sub("idle_percent$", "idlepercent", name)
     if name in METRICS:
         is_kept = not rest or (name in {FAILED_PARTITIONS, MAX_LAG} and rest == _REPLICA_FETCHERS)
     else:
@@ -429,11 +460,15 @@ def normalised(sample: str, labels: Mapping[str, str]) -> str | None:
     return name if is_kept else None
 
 
-def _of_produce(name: str, bean: str | None) -> str | None:
-    """Return the stored name of a figure of produce requests; without rules the MBean's own name is in a label."""
-    subject, _, figure = name.removesuffix("_total").rpartition("_")
+def _of_requests(name: str, bean: str | None, labels: Mapping[str, str]) -> str | None:
+    """Return the stored name of a figure of requests; without rules the MBean's own name is in a label."""
+    if labels.keys() - {"request", "quantile"}:
+        return None
+    quantile = labels.get("quantile")
+    subject, _, figure = name.removesuffix("_total").rpartition("_") if quantile is None else (name, "", "")
+    figure = figure if quantile is None else _QUANTILES.get(quantile, "")
     subject = f"{subject}_{bean}" if bean else subject
-    return _PRODUCE_FIGURES.get((subject, figure))
+    return _REQUEST_FIGURES.get((subject, labels["request"], figure))
 
 
 def _lowered(labels: Mapping[str, str]) -> dict[str, str]:

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from dashboards.alerts import AlertSettings, rule_file
+from dashboards.board import RANGE, STALE_SECONDS
+from dashboards.boards import fleet
 from dashboards.render import as_yaml
 from tests.dashboards.test_expressions import concrete
 from tests.plugins.local_http import Exposition, serving_exposition
@@ -28,6 +30,12 @@ IMPATIENT = AlertSettings(
     interval="1s", offline_for="1s", under_min_isr_for="1s", stale_for="1s", blind_for="2s",
     expected_clusters=("main",), remembered="1h",
 )  # fmt: skip
+HEALTHY = (
+    (GOLDEN / "metrics_healthy.prom")
+    .read_text()
+    .replace('reason="table_unreadable"} 1', 'reason="table_unreadable"} 0')
+)
+"""The page of a healthy cluster; for want of a table it would be unknown in part."""
 NO_DATA = "no fresh data"
 NOTHING = (NO_DATA, "not reported")
 GREEN = "green"
@@ -54,7 +62,7 @@ class Cluster:
         return [one for one in self.alerts(name) if one["state"] == "firing"]
 
 
-APART = ("stopped", "offline", "lost", "silent")
+APART = ("stopped", "offline", "lost", "silent", "fleet")
 """Clusters beside "main"; of their pages only what is about a cluster is kept."""
 
 
@@ -147,22 +155,56 @@ def green_stats(board: dict[str, dict[str, Any]], values: dict[str, Any]) -> set
 
 @pytest.fixture
 def drawn(boards: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Give the panels of all boards by "board: title"; those of the overview by their title."""
-    return {
-        f"{name.removesuffix('.json')}: ".replace("replication-overview: ", "") + panel["title"]: panel
-        for name, board in boards.items()
-        for panel in board["panels"]
+    """Give the panels of all boards by their title, which only one has."""
+    return {panel["title"]: panel for board in boards.values() for panel in board["panels"]}
+
+
+ONE_LEFT = "At min ISR: one failure from rejecting writes"
+NUMBERS = ["Offline partitions", "Under min ISR", ONE_LEFT, "Under-replicated", "Fenced brokers"]
+
+
+FLEET = ("Clusters failing clients", "Clusters not monitored", "Clusters at risk", "Healthy clusters")
+INCIDENT = {
+    "cluster": "main", "incident": "loss:e1", "class": "broker_loss", "suspects": "3",
+    "consequence": "acks=all writers of topic orders fail",
+    "next_step": "start broker 3 again, and stop no other broker meanwhile",
+}  # fmt: skip
+
+
+def mark_of(boards: dict[str, dict[str, Any]], name: str) -> str:
+    """Give the expression of an annotation that is on every board of a cluster."""
+    (expression,) = {
+        one["expr"] for board in boards.values() for one in board["annotations"]["list"] if one["name"] == name
     }
+    return str(expression)
 
 
-NUMBERS = ["Offline partitions", "Under min ISR", "One loss from refusing writes", "Under-replicated", "Fenced brokers"]
+def state_of(cluster: Cluster, drawn: dict[str, dict[str, Any]]) -> tuple[str, str]:
+    """Give what the fleet says of a cluster, and in which colour."""
+    ((_, value),) = column(cluster, drawn["Clusters"], "State")
+    words = {
+        key: one for key, one in words_and_colors(drawn["Clusters"], "State").items() if float(key) == float(value)
+    }
+    ((text, color),) = words.values()
+    return text, color
+
+
+def words_and_colors(panel: dict[str, Any], title: str) -> dict[str, tuple[str, str]]:
+    """Give the words of a column by value, each with its colour."""
+    (looks,) = [one["properties"] for one in panel["fieldConfig"]["overrides"] if one["matcher"]["options"] == title]
+    (mappings,) = [look["value"] for look in looks if look["id"] == "mappings"]
+    options = [each["options"] for each in mappings if each["type"] == "value"]
+    return {key: (one["text"], one["color"]) for each in options for key, one in each.items()}
 
 
 def test_healthy_at_risk_and_blind_look_different_and_blind_is_never_green(
-    drawn: dict[str, dict[str, Any]], clusters: dict[str, Cluster], eventually: Callable[..., Any]
+    drawn: dict[str, dict[str, Any]],
+    boards: dict[str, dict[str, Any]],
+    clusters: dict[str, Cluster],
+    eventually: Callable[..., Any],
 ) -> None:
     cluster = clusters["main"]
-    cluster.exporter.text = (GOLDEN / "metrics_healthy.prom").read_text()
+    cluster.exporter.text = HEALTHY
 
     firing, all_shown = cluster.firing, partial(all_shown_in, cluster, drawn)
     eventually(lambda: cluster.query("kafka_replication_partition_leader"))
@@ -170,9 +212,11 @@ def test_healthy_at_risk_and_blind_look_different_and_blind_is_never_green(
     eventually(lambda: cluster.query("increase(kafka_replication_cluster_unclean_elections_total[1m])"))
     healthy = all_shown()
     assert [healthy[title] for title in NUMBERS] == [0, 0, 0, 0, 0]
-    none = (("cluster", "main"), ("topic", "$__all"))  # as Grafana writes it in a link; the cell says none
-    assert healthy["Topics at risk"] == [none]
-    assert healthy["Missing replicas"] == [(("broker", "$__all"), ("cluster", "main"), ("partition", "-"), none[1])]
+    everywhere = ("topic", "$__all")  # as Grafana writes it in a link; the cell says that none is at risk
+    assert healthy["Topics at risk"] == [(("cluster", "main"), ("role", "-"), everywhere)]
+    assert healthy["Missing replicas"] == [(("broker", "$__all"), ("cluster", "main"), ("partition", "-"), everywhere)]
+    assert dict(healthy["Open incidents"][0])["class"] == "no open incidents"
+    assert [dict(row)["reason"] for row in healthy["What is wrong?"]] == ["nothing: it is healthy"]
     assert cluster.alerts("KafkaOfflinePartitions") == []
 
     cluster.exporter.text = (GOLDEN / "metrics.prom").read_text()
@@ -191,7 +235,8 @@ def test_healthy_at_risk_and_blind_look_different_and_blind_is_never_green(
     # The only one of an ISR, and one of an ELR: of these the partitions get their leaders back without loss.
     assert may_lead(cluster, drawn["Missing replicas"]) == {('odd "topic"\\', "3"), ("orders", "1")}
     both, without_min_isr = {"orders", 'odd "topic"\\'}, {"orders"}  # the cells of the odd one's min ISR are empty
-    assert topics_by_column(cluster, drawn["Topics at risk"]) == [both, without_min_isr, both]
+    assert topics_by_column(cluster, drawn["Topics at risk"]) == [both, both, *[without_min_isr] * 2, both]
+    assert [dict(row) for row in at_risk["Open incidents"]] == [INCIDENT]
 
     cluster.exporter.text = (GOLDEN / "metrics_stale.prom").read_text()
     eventually(lambda: firing("KafkaReplicationMonitorBlind"))
@@ -199,6 +244,7 @@ def test_healthy_at_risk_and_blind_look_different_and_blind_is_never_green(
     assert {title: blind[title] for title in NUMBERS} == dict.fromkeys(NUMBERS, NO_DATA)
     assert (blind["Topics at risk"], blind["Missing replicas"]) == (NO_DATA, NO_DATA)
     assert blind["Data age"] == 61
+    assert cluster.query(concrete(mark_of(boards, "Not monitored")).replace('cluster="prod"', 'cluster="main"'))
     assert green_stats(drawn, blind) == set()
     (page,) = firing("KafkaOfflinePartitions")
     assert "(monitoring data is stale: as it was)" in page["annotations"]["description"]
@@ -206,11 +252,37 @@ def test_healthy_at_risk_and_blind_look_different_and_blind_is_never_green(
     cluster.exporter.status = 503
     eventually(lambda: not cluster.query("kafka_replication_cluster_state_age_seconds"))
     gone = all_shown()
-    # What is left is the past of the time range; its columns about the present are empty.
+    # What is left is the past of the time range, whose columns about the present are empty; and the cluster itself.
     assert {title for title, value in gone.items() if value not in NOTHING} <= {
-        "replication-brokers: Causes in this time range",
-        "replication-monitor: Sources",
-    }
+        "Causes in this time range", "Sources", "Clusters", "Every cluster", *FLEET
+    }  # fmt: skip
+
+
+def test_the_fleet_says_in_words_how_a_cluster_is_and_keeps_one_whose_exporter_is_gone(
+    drawn: dict[str, dict[str, Any]], clusters: dict[str, Cluster], eventually: Callable[..., Any]
+) -> None:
+    cluster = clusters["fleet"]
+
+    def now() -> tuple[str, str]:
+        counted = [shown(cluster, drawn[title]) for title in FLEET]
+        assert sum(counted) == len(cluster.prometheus.query(f"count by (cluster) ({fleet.STATE.replace(RANGE, '1m')})"))
+        return state_of(cluster, drawn)
+
+    cluster.exporter.text = HEALTHY
+    eventually(lambda: cluster.query("kafka_replication_cluster_state_age_seconds"))
+    assert now() == ("healthy", "green")
+    cluster.exporter.text = (GOLDEN / "metrics.prom").read_text()
+    eventually(lambda: now() == ("partitions offline", "dark-red"))
+    assert column(cluster, drawn["Clusters"], "Open incidents")[0][1] == "1"
+    assert column(cluster, drawn["Clusters"], "Source")[0][1] == "1", "metadata log"
+    cluster.exporter.text = (GOLDEN / "metrics_stale.prom").read_text()
+    eventually(lambda: now() == ("not monitored", "purple"))
+    assert column(cluster, drawn["Clusters"], "Offline") == [], "nothing is said of what is not known"
+    cluster.exporter.status = 503
+    eventually(lambda: not cluster.query("kafka_replication_cluster_state_age_seconds"))
+    assert now() == ("not monitored", "purple")
+    ((_, age),) = column(cluster, drawn["Clusters"], "Data age")
+    assert float(age) > STALE_SECONDS, "since its newest observation"
 
 
 def test_of_a_broker_that_is_down_no_stop_is_judged(
@@ -219,11 +291,9 @@ def test_of_a_broker_that_is_down_no_stop_is_judged(
     cluster = clusters["stopped"]
     cluster.exporter.text = (GOLDEN / "metrics.prom").read_text()
     eventually(lambda: cluster.query("kafka_replication_broker_safe_to_stop"))
-    assert shown(cluster, drawn["replication-brokers: Brokers not safe to stop"]) == 1, "broker 2; 3 is fenced"
-    safe = {"1": "yes", "2": "no", "3": "not up"}
-    for board in ("replication-brokers: What a stop would cost", "Brokers"):
-        assert words_of(cluster, drawn[board], "Safe to stop") == safe
-    cost = drawn["replication-brokers: What a stop would cost"]
+    assert shown(cluster, drawn["Brokers not safe to stop"]) == 1, "broker 2; 3 is fenced"
+    cost = drawn["Impact of stopping a broker"]
+    assert words_of(cluster, cost, "Safe to stop") == {"1": "yes", "2": "no", "3": "not up"}
     assert words_of(cluster, cost, "Would go offline") == {"1": "0", "2": "1", "3": "-"}
     assert words_of(cluster, cost, "Would go under min ISR") == {"1": "0", "2": "0", "3": "-"}
 
@@ -248,9 +318,9 @@ def test_a_partition_that_goes_offline_does_not_let_its_groups_catch_up(
 
     def behind() -> dict[str, list[str]]:
         """Give the values of both tables and of the course over time."""
-        board = {title: drawn[f"replication-groups: {title}"] for title in ("Groups", "Where groups are behind")}
+        board = {title: drawn[title] for title in ("Groups", "Where groups are behind")}
         values = {title: column(cluster, panel, "Records behind") for title, panel in board.items()}
-        (target,) = drawn["replication-groups: Records behind, by group"]["targets"]
+        (target,) = drawn["Records behind, by group"]["targets"]
         values["course"] = _queried(cluster, {**target, "instant": True})
         return {title: sorted(value for _, value in rows) for title, rows in values.items()}
 
@@ -271,7 +341,7 @@ def test_what_a_group_lost_stays_lost_while_its_topic_has_no_samples(
     lost = 'kafka_replication_group_lost_records{cluster="main", group="g", topic="orders"} 7\n'
     cluster = clusters["lost"]
     cluster.exporter.text = lags(0, 100) + lost
-    tile, groups = drawn["replication-groups: Records lost by groups"], drawn["replication-groups: Groups"]
+    tile, groups = drawn["Records lost by groups"], drawn["Groups"]
     eventually(lambda: shown(cluster, tile) == 7)
     cluster.exporter.text = lags(1)
     eventually(lambda: not cluster.query("kafka_replication_group_lost_records"))
@@ -289,7 +359,7 @@ def test_a_job_that_says_nothing_is_neither_running_nor_absent(
 
     cluster = clusters["silent"]
     cluster.exporter.text = reported(5)
-    sources, queries = drawn["replication-monitor: Sources"], drawn["replication-monitor: Queries of the job"]
+    sources, queries = drawn["Sources"], drawn["Queries of the job"]
 
     def running() -> tuple[list[str], list[str]]:
         band = _queried(cluster, {**queries["targets"][0], "instant": True})

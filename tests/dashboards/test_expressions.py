@@ -29,7 +29,7 @@ from streaming.contracts.events import IncidentClass
 from streaming.jobs.metrics import PREFIX as JOB_PREFIX
 from streaming.jobs.metrics import QUERY
 from streaming.settings import Settings
-from streaming.sources.broker_metrics import METRICS, SUMMED
+from streaming.sources.broker_metrics import METRICS, PERCENTILES, SUMMED
 from streaming.sources.collector.listener_watch import LISTENER, PROPERTY, ConnectionMetrics
 from streaming.sources.collector.metrics import SOURCE, CollectorMetrics
 from streaming.sources.protocol.addresses import Peers
@@ -68,7 +68,7 @@ LABELS_OF = (
     | {"ALERTS_FOR_STATE": {"alertname", "severity", "cluster"}}
 )
 SUBSTITUTES = {"$__rate_interval": "8s", "$__interval": "2s", "$__range_s": "60", "$__range": "1m", "$cluster": "prod",
-               "$broker": ".+", "$topic": ".+", "$group": ".+", "$objective": "99.9"}  # fmt: skip
+               "$broker": ".+", "$topic": ".+", "$kind": ".+", "$group": ".+", "$objective": "99.9"}  # fmt: skip
 
 
 def concrete(expression: str) -> str:
@@ -174,7 +174,7 @@ def test_what_is_asked_of_the_collectors_page_is_on_it() -> None:
     exposed = {metric.name for metric in registry.collect()}
     asked = [signal for signal in SIGNALS if signal.full_name not in {metric.name for metric in CATALOGUE}]
     assert {signal.full_name: set(signal.labels) for signal in asked} == COLLECTORS | OTHERS | AGENTS
-    assert AGENTS.keys() <= METRICS | SUMMED.keys()
+    assert AGENTS.keys() <= METRICS | PERCENTILES | SUMMED.keys()
     assert exposed >= COLLECTORS.keys()
 
 
@@ -229,7 +229,6 @@ ON_NO_BOARD = {
     "partition_at_min_isr", "partition_last_known_leader", "partition_leader_epoch",
     "group_lag_seconds",  # group_lag_at_least_seconds is there during outages, too
     "log_directory_growth_bytes_per_second",  # until_full follows from it
-    "topic_role_info",
 }  # fmt: skip
 """Own metrics that are for queries of one's own."""
 
@@ -273,6 +272,7 @@ VALUES = {
     "host": ["127.0.0.1"],
     "severity": ["critical"],
     "reason": ["at_min_isr"],
+    "feature": ["metadata.version"],
 }
 
 

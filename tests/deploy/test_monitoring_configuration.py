@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from dashboards.alerts import AlertSettings
-from dashboards.queries import Board
+from dashboards.board import Board
 from streaming.settings import load
 
 ROOT = Path(__file__).parents[2]
@@ -136,4 +136,4 @@ def test_grafana_finds_its_data_source_and_its_dashboards(tmp_path: Path) -> Non
     boards = {path.name: path for path in (seen / provider["options"]["path"].lstrip("/")).glob("*.json")}
     assert {json.loads(path.read_text())["uid"] for path in boards.values()} == {board.value for board in Board}
     home = SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
-    assert json.loads(boards[Path(home).name].read_text())["uid"] == Board.OVERVIEW
+    assert json.loads(boards[Path(home).name].read_text())["uid"] == Board.FLEET

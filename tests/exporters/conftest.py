@@ -178,7 +178,14 @@ class Tables:
         over = {"opened_at": rows.start, "closed_at": rows.start + SECOND}
         self.put(
             "incidents",
-            rows.incident("loss:e1", "broker_loss", rows.start + 20 * SECOND, suspects=[{"broker": 3, "score": 0.25}]),
+            rows.incident(
+                "loss:e1",
+                "broker_loss",
+                rows.start + 20 * SECOND,
+                suspects=[{"broker": 3, "score": 0.25}],
+                consequence="acks=all writers of topic orders fail",
+                next_step="start broker 3 again, and stop no other broker meanwhile",
+            ),
             rows.incident("lag:e0", "slow_follower", **over),
             rows.incident("lag:e2", "slow_follower", **over, carried=None),
             rows.incident("lag:e3", "slow_follower", **over, merged_into="x", carried=None),

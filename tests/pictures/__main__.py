@@ -1,4 +1,4 @@
-"""Draws every board in headless Chromium, over a scene with trouble and while blind, light and dark: ``make pictures``.
+"""Draws every board in headless Chromium, healthy, in trouble and blind, light and dark: ``make pictures``.
 
 Needs Prometheus, Chromium, and the npm packages of ``dashboards/pictures``. It fails if a picture has a problem: a
 variable that is not resolved, a query that fails or warns, a panel that is empty or crashed, a column that is clipped.
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from itertools import product, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -30,14 +31,28 @@ WIDTH: Final = 1600
 ROW: Final = 38
 HEADING: Final = 52
 BEGIN: Final = 1_790_000_100
-SCENE: Final = Scene(Path(__file__).parent / "trouble.toml", BEGIN, seconds=1020, blind_seconds=120)
-CLEAR: Final = SCENE.end - SCENE.blind_seconds - 15
-"""The last scrape with fresh data."""
+# Seconds of the scene: before its first fault, in the restart, with a failed disk, with lost brokers, and blind.
+_HEALTHY, _RESTART, _DISK, _LOST, _BLIND = 75, 95, 500, 860, 1000
+_STATES: Final = (*[_HEALTHY] * 12, _RESTART, *[_HEALTHY] * 9, _DISK, *[_HEALTHY] * 11, _LOST, *[_HEALTHY] * 8, _BLIND)
+OTHERS: Final = {f"shop-{number:02}": _STATES[number % len(_STATES)] for number in range(1, 100)}
+SCENE: Final = Scene(Path(__file__).parent / "trouble.toml", BEGIN, seconds=1020, blind_seconds=120, others=OTHERS)
+ENDS: Final = {
+    "trouble": SCENE.end - SCENE.blind_seconds - 15,  # the last scrape with fresh data
+    "healthy": BEGIN + _HEALTHY,
+    "blind": SCENE.end - 15,
+}
+"""When each kind of picture is taken."""
 # Longer than between two scrapes, so that what an exporter exposes no more is gone, as after a real scrape.
 LOOKBACK: Final = "20s"
 MODES: Final = ("dark", "light")
-NOT_IN_THE_MODEL: Final = ("Brokers of an older version", "Feature levels", "Upgrade not finished")
-"""Panels without data in a simulated cluster: the model has no versions of brokers."""
+NOT_IN_THE_MODEL: Final = (
+    "Brokers of an older version", "Upgrade not finished", "Feature levels",
+    *(f"{each} by broker" for each in ("Bytes in", "Bytes out", "Request handlers idle", "Network threads idle")),
+    *(f"{each} p99 by broker" for each in ("Produce", "Fetch")),
+)  # fmt: skip
+"""Panels without data in a simulated cluster: the model has neither versions of brokers nor agents."""
+NOTHING_HAPPENED: Final = ("ISR removals by cause", "ISR shrinks by topic", "When each incident was open")
+"""Panels without data in a healthy cluster."""
 
 
 @dataclass(frozen=True)
@@ -46,28 +61,25 @@ class Picture:
 
     board: str
     mode: str
-    is_blind: bool
+    moment: str
 
     @property
     def name(self) -> str:
         """Of its file."""
-        return f"{self.board}{'-blind' if self.is_blind else ''}-{self.mode}.png"
+        return f"{self.board}-{self.moment}-{self.mode}.png"
 
 
 def pictures(chosen: str) -> Iterator[Picture]:
-    """Yield every picture: all boards in trouble, light and dark, and blind."""
+    """Yield every picture: all boards healthy, in trouble and blind, each light and dark."""
     for board in all_boards():
-        if chosen in board:
-            yield from (Picture(board, mode, is_blind=False) for mode in MODES)
-            yield Picture(board, "dark", is_blind=True)
+        yield from (each for each in starmap(Picture, product([board], MODES, ENDS)) if chosen in each.name)
 
 
 def draw(picture: Picture, site: str, problems: queue.Queue[list[str]], target: Path) -> list[str]:
     """Write one picture, and return its problems; of a blind one an empty panel is none."""
     board = json.loads((BOARDS / f"{picture.board}.json").read_text())
     rows = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in board["panels"])
-    end = SCENE.end - 15 if picture.is_blind else CLEAR
-    address = f"{site}/index.html?board={picture.board}&mode={picture.mode}&from={BEGIN}&to={end}"
+    address = f"{site}/index.html?board={picture.board}&mode={picture.mode}&from={BEGIN}&to={ENDS[picture.moment]}"
     with tempfile.TemporaryDirectory() as profile:
         command = [
             "chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
@@ -78,7 +90,8 @@ def draw(picture: Picture, site: str, problems: queue.Queue[list[str]], target: 
         subprocess.run(command, check=True, capture_output=True, timeout=240)
     found = problems.get(timeout=10)
     empty = {each for each in found if each.endswith((": is empty", ": has no values"))}
-    expected = empty if picture.is_blind else {f"{title}: is empty" for title in NOT_IN_THE_MODEL}
+    nothing = (*NOT_IN_THE_MODEL, *(NOTHING_HAPPENED if picture.moment == "healthy" else ()))
+    expected = empty if picture.moment == "blind" else {f"{title}: is empty" for title in nothing}
     return [each for each in found if each not in expected]
 
 
@@ -103,7 +116,7 @@ def main() -> None:
     """Draw, and exit with 1 if a picture has a problem."""
     parser = argparse.ArgumentParser(prog="python -m tests.pictures", description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("dist/pictures"), help="folder of the pictures")
-    parser.add_argument("--board", default="", help="only boards whose name has this part")
+    parser.add_argument("--board", default="", help="only pictures whose name has this part")
     parser.add_argument("--storage", type=Path, help="storage of an earlier run (--work), instead of playing the scene")
     parser.add_argument("--work", type=Path, help="folder for the tables and the storage, which stays")
     asked = parser.parse_args()

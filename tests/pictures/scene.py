@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -42,12 +42,14 @@ class Scene:
         begin: seconds since 1970.
         seconds: how long it lasts.
         blind_seconds: of these, how long collector and job are stopped at the end.
+        others: names of more clusters, and the second of the scene at which each of them stays.
     """
 
     scenario: Path
     begin: int
     seconds: int
     blind_seconds: int = 0
+    others: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def end(self) -> int:
@@ -97,6 +99,27 @@ def _scrapes(scene: Scene, tables: Path) -> Iterator[tuple[int, str]]:
         yield now // SECOND, plain(exposition.render(snapshot, health, now, ScrapeRequest())).decode()
 
 
+_OF_CLUSTERS: Final = tuple(f"kafka_replication_{room}_" for room in ("cluster", "incident", "source"))
+_VERSION: Final = 'kafka_replication_cluster_feature_level{{cluster="{}",feature="metadata.version"}} {}'
+"""The model has no versions."""
+
+
+def _with_others(scene: Scene, scrapes: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Add what is about clusters as a whole of the other ones: what the first one was at some second of the scene."""
+    kept: dict[str, list[str]] = {}
+    for index, (name, second) in enumerate(scene.others.items()):
+        lines = scrapes[second // SCRAPE_SECONDS][1].splitlines()
+        own = [line for line in lines if line.startswith((*_OF_CLUSTERS, *(f"# TYPE {each}" for each in _OF_CLUSTERS)))]
+        source = "poll" if index % 5 == 4 else "metadata_log"
+        text = "\n".join(
+            [*own, "# TYPE kafka_replication_cluster_feature_level gauge", _VERSION.format(CLUSTER, 14 + index % 17)]
+        )
+        text = text.replace(f'cluster="{CLUSTER}"', f'cluster="{name}"')
+        kept[name] = text.replace('authority="metadata_log"', f'authority="{source}"').splitlines()
+    for at, text in scrapes:
+        yield at, "\n".join([text.rstrip(), *(line for lines in kept.values() for line in lines)])
+
+
 def _openmetrics(scrapes: Iterator[tuple[int, str]], target: Path) -> None:
     """Write all scrapes in one file, each family together, as promtool reads them."""
     kinds: dict[str, str] = {}
@@ -128,7 +151,7 @@ def write_blocks(scene: Scene, folder: Path) -> Path:
     """
     folder.mkdir(parents=True)
     text, storage = folder / "scrapes.om", folder / "storage"
-    _openmetrics(_scrapes(scene, folder / "tables"), text)
+    _openmetrics(_with_others(scene, list(_scrapes(scene, folder / "tables"))), text)
     command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "--quiet", str(text), str(storage)]
     subprocess.run(command, check=True, capture_output=True)
     return storage

@@ -25,8 +25,10 @@ from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources import broker_metrics
 from streaming.sources.broker_metrics import (
     FAILED_PARTITIONS,
+    HANDLERS_IDLE,
     MAX_LAG,
     METRICS,
+    PERCENTILES,
     PRODUCE_MEAN_MS,
     PRODUCE_REQUESTS,
     BrokerMetricsSource,
@@ -54,6 +56,9 @@ LOAD_ERRORS = "kafka_server_broker_metadata_metrics_metadata_load_error_count"
 REQUESTS = "kafka_network_requestmetrics"
 HEARTBEAT = "TimeSinceLastHeartbeatReceivedMs"
 PRODUCE, REPLICA = {"request": "Produce"}, {"clientId": "Replica"}
+TOPICS, IDLE = "kafka_server_brokertopicmetrics", "RequestHandlerAvgIdlePercent"
+NETWORK_IDLE = "kafka_network_socketserver_networkprocessoravgidlepercent"
+FETCH_P99, PRODUCE_P99 = sorted(PERCENTILES)
 EXPOSITION = f"""\
 # HELP {MANAGER}_underreplicatedpartitions Attribute exposed for management
 # TYPE {MANAGER}_underreplicatedpartitions gauge
@@ -104,6 +109,24 @@ KNOWN = {f"{MANAGER}_underreplicatedpartitions": 3.0, f"{MANAGER}_isrshrinks_tot
         ("kafka_network_RequestMetrics_Mean", {"name": "LocalTimeMs", "request": "Fetch"}, None),
         (f"{REQUESTS}_localtimems", {"quantile": "0.99"} | PRODUCE, None),
         (f"{REQUESTS}_localtimems", PRODUCE, None),
+        (f"{REQUESTS}_totaltimems_99thpercentile", PRODUCE, PRODUCE_P99),
+        (f"{REQUESTS}_totaltimems", {"quantile": "0.99"} | PRODUCE, PRODUCE_P99),
+        (f"{REQUESTS}_totaltimems", {"quantile": "0.95"} | PRODUCE, None),
+        ("kafka_network_RequestMetrics_99thPercentile", {"name": "TotalTimeMs"} | PRODUCE, PRODUCE_P99),
+        (f"{REQUESTS}_totaltimems_99thpercentile", {"request": "FetchConsumer"}, FETCH_P99),
+        (f"{REQUESTS}_totaltimems_99thpercentile", {"request": "FetchFollower"}, None),
+        (f"{REQUESTS}_totaltimems_99thpercentile", PRODUCE | {"version": "9"}, None),
+        (f"{TOPICS}_bytesin_total", {}, f"{TOPICS}_bytesin_total"),
+        ("kafka_server_BrokerTopicMetrics_Count", {"name": "BytesOutPerSec"}, f"{TOPICS}_bytesout_total"),
+        (f"{TOPICS}_bytesin_total", {"topic": "orders"}, None),
+        (HANDLERS_IDLE, {}, HANDLERS_IDLE),
+        ("kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent", {}, HANDLERS_IDLE),
+        ("kafka_server_KafkaRequestHandlerPool_OneMinuteRate", {"name": IDLE}, HANDLERS_IDLE),
+        ("kafka_server_KafkaRequestHandlerPool_Count", {"name": IDLE}, None),
+        ("kafka_server_KafkaRequestHandlerPool_MeanRate", {"name": IDLE}, None),
+        (NETWORK_IDLE, {}, NETWORK_IDLE),
+        ("kafka_network_SocketServer_Value", {"name": "NetworkProcessorAvgIdlePercent"}, NETWORK_IDLE),
+        ("kafka_network_socketserver_networkprocessoravgidle_percent", {}, NETWORK_IDLE),
         (MAX_LAG, REPLICA, MAX_LAG),
         (MAX_LAG, {"clientId": "ReplicaAlterLogDirs"}, None),
         (FAILED_PARTITIONS, REPLICA, FAILED_PARTITIONS),
@@ -483,7 +506,7 @@ def test_settings_give_endpoints_and_wrong_ones_name_the_key(broker: str, url: s
 def test_our_exporter_configuration_asks_for_no_mbean_of_a_partition() -> None:
     config = yaml.safe_load((Path(__file__).parents[2] / "conf" / "jmx-exporter.yml").read_text(encoding="utf-8"))
     assert config["lowercaseOutputName"] is True
-    assert len(config["includeObjectNames"]) == 11
+    assert len(config["includeObjectNames"]) == 17
     assert not [name for name in config["includeObjectNames"] if "type=Partition" in name or name.endswith(":*")]
     assert all(rule["type"] in {"COUNTER", "GAUGE"} for rule in config["rules"])
 

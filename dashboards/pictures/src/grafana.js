@@ -13,7 +13,7 @@ import { firstValueFrom } from "rxjs";
 
 const STANDARD = "unit min max decimals displayName color mappings thresholds noValue links filterable description".split(" ");
 const CUSTOM =
-  "align axisSoftMin cellOptions drawStyle fillOpacity filterable hideFrom lineWidth minWidth spanNulls stacking width".split(" ");
+  "align axisSoftMin cellOptions drawStyle fillOpacity filterable hideFrom lineWidth minWidth spanNulls stacking width wrapText".split(" ");
 
 const option = (id, path, isCustom) => ({
   id,

@@ -1,6 +1,7 @@
 // The panel types of the boards: Grafana's components, and a state timeline, which is in none of its libraries.
 import { FieldType, dateTime, getFieldDisplayName, getFieldDisplayValues } from "@grafana/data";
-import { BigValue, BigValueColorMode, BigValueGraphMode, BigValueTextMode, TimeSeries } from "@grafana/ui";
+import { BigValue, BigValueColorMode, BigValueGraphMode, TimeSeries, VizRepeater } from "@grafana/ui";
+import { VizOrientation } from "@grafana/schema";
 import { TableNG } from "@grafana/ui/unstable";
 import React from "react";
 
@@ -8,15 +9,26 @@ const CHARACTER = 6.6;
 const AXIS = 24;
 
 function Stat({ panel, data, width, height, theme }) {
-  const { colorMode, reduceOptions, wideLayout } = panel.options;
-  const common = { graphMode: BigValueGraphMode.None, height, textMode: BigValueTextMode.Value, theme, wideLayout, width };
+  const { colorMode, reduceOptions, textMode, wideLayout } = panel.options;
+  const common = { graphMode: BigValueGraphMode.None, height, textMode, theme, wideLayout, width };
   if (!data.length) {
     const nothing = { color: theme.colors.text.disabled, numeric: NaN, text: panel.fieldConfig.defaults.noValue };
     return <BigValue {...common} colorMode={BigValueColorMode.None} value={nothing} />;
   }
   const replaceVariables = (text) => text;
-  const [value] = getFieldDisplayValues({ data, fieldConfig: panel.fieldConfig, reduceOptions, replaceVariables, theme, timeZone: "utc" });
-  return <BigValue {...common} colorMode={colorMode} value={value.display} />;
+  const values = getFieldDisplayValues({ data, fieldConfig: panel.fieldConfig, reduceOptions, replaceVariables, theme, timeZone: "utc" });
+  return (
+    <VizRepeater
+      autoGrid
+      getValues={() => values}
+      height={height}
+      itemSpacing={3}
+      orientation={VizOrientation.Auto}
+      renderValue={({ value, ...size }) => <BigValue {...common} colorMode={colorMode} height={size.height} value={value.display} width={size.width} />}
+      source={data}
+      width={width}
+    />
+  );
 }
 
 function Series({ panel, data, width, height, range }) {

@@ -17,7 +17,7 @@ export class Prometheus {
   /** Choose a value of every variable, as when a board is opened: all of those with several, else the first. */
   async choose(variables) {
     for (const { name, type, query, includeAll, allValue } of variables) {
-      if (type === "custom") this.values[name] = query.split(",")[0];
+      if (type === "custom") this.values[name] = query.split(",")[0].split(" : ").at(-1);
       if (type !== "query") continue;
       const [, series, label] = query.match(/^label_values\(([^]*), (\w+)\)$/);
       const matching = new URLSearchParams({ "match[]": this.filled(series, 1), start: this.from, end: this.to });

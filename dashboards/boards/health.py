@@ -1,42 +1,49 @@
-"""The monitor itself: whether what all boards show can be believed, and which part of isrwatch has failed if not."""
+"""isrwatch itself: whether what all boards show can be believed, and which part of it has failed if not."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from dashboards import style
-from dashboards.board import PanelRow, board, line
-from dashboards.boards import overview, shared
-from dashboards.promql import Signal, Unit
-from dashboards.queries import (
+from dashboards.board import (
     BROKER,
     IN_CLUSTER,
+    STALE_SECONDS,
     Board,
-    CellLook,
-    KeyColumn,
-    TableColumn,
-    alarm,
-    colored,
+    BoardSettings,
+    PanelRow,
+    board,
     in_range,
+    line,
     now_in_range,
-    or_none,
+    or_nothing,
     stat,
-    table,
     while_fresh,
-    yes_no,
 )
-from dashboards.signals import clusters, derived, monitor
-from dashboards.style import PanelQuery
+from dashboards.promql import Signal, Unit
+from dashboards.signals import changes, clusters, derived, monitor
+from dashboards.style import CellLook, KeyColumn, PanelQuery, TableColumn, alarm, colored, yes_no
 
+_SILENT: Final = 60
+"""Seconds: a job reports every five."""
 _REPORT_AGE: Final = monitor.REPORT_AGE.now(IN_CLUSTER)
 _RUNNING: Final = (
-    f"{monitor.QUERY_UP.now(IN_CLUSTER)} and on (cluster, channel, source) {_REPORT_AGE} <= 60 "
-    f"or 0 * ({_REPORT_AGE} > 60) - 1"
+    f"{monitor.QUERY_UP.now(IN_CLUSTER)} and on (cluster, channel, source) {_REPORT_AGE} <= {_SILENT} "
+    f"or 0 * ({_REPORT_AGE} > {_SILENT}) - 1"
 )
 """1, 0, or -1 where the job has said nothing for a minute."""
 _SOURCE: Final = [KeyColumn("source", "Source", 240), KeyColumn("channel", "Channel", 110)]
 _BY_SOURCE: Final = "{{source}} ({{channel}})"
 
+_AGES: Final = style.steps(style.GREEN, (STALE_SECONDS / 2, style.ORANGE), (STALE_SECONDS, style.PURPLE))
+REPORT_AGE: Final = style.stat(
+    "Job's report age", monitor.REPORT_AGE.meaning, f"max({_REPORT_AGE})", _AGES, Unit.DURATION
+)
+MISSED_CHANGES: Final = stat(
+    changes.MISSED_CHANGES, style.alarm_above_zero(style.YELLOW), now_in_range(changes.MISSED_CHANGES)
+)
+UNKNOWN_MIN_ISR: Final = stat(clusters.UNKNOWN_MIN_ISR, style.alarm_above_zero(style.YELLOW))
 QUARANTINED: Final = stat(monitor.QUARANTINED, style.alarm_above_zero(style.ORANGE), now_in_range(monitor.QUARANTINED))
 UNREADABLE: Final = style.stat(
     "Unreadable tables",
@@ -50,7 +57,7 @@ WITHOUT_DETAIL: Final = stat(
     style.alarm_above_zero(style.YELLOW),
     f"sum({while_fresh(monitor.WITHOUT_DETAIL.now(IN_CLUSTER))})",
 )
-SOURCES: Final = table(
+SOURCES: Final = style.table(
     "Sources",
     "Each source of the cluster, from the collector to the tables. Old, and all alike: the job has stopped. Old, and "
     "one alone: its collector, or its permission. Running no: the query that applies it failed. Behind: what the job "
@@ -60,8 +67,8 @@ SOURCES: Final = table(
         TableColumn(
             title="Age",
             expression=monitor.SOURCE_AGE.now(IN_CLUSTER),
-            unit=Unit.SECONDS,
-            look=colored(style.TEXT, (30, style.ORANGE), (60, style.RED)),
+            unit=Unit.DURATION,
+            look=colored(style.TEXT, (STALE_SECONDS / 2, style.ORANGE), (STALE_SECONDS, style.PURPLE)),
         ),
         TableColumn(
             title="Running",
@@ -92,11 +99,10 @@ QUERIES: Final = style.state_timeline(
     monitor.QUERY_UP.name,
     monitor.QUERY_UP.meaning,
     [PanelQuery(_RUNNING, _BY_SOURCE)],
-    Unit.COUNT,
     style.steps(style.RED, (1, style.GREEN)),
     words={"1": ("running", style.GREEN), "0": ("down", style.RED), "-1": ("job silent", style.RED)},
 )
-TABLES: Final = table(
+TABLES: Final = style.table(
     "Tables",
     "Each table that the exporter reads. Readable no: what comes from it is absent, and its log says why. An age "
     "beyond a minute: reading takes long, or the disk is slow.",
@@ -110,7 +116,7 @@ TABLES: Final = table(
     ],
     monitor.TABLE_READ_DURATION.name,
 )
-SAMPLES: Final = table(
+SAMPLES: Final = style.table(
     "Samples",
     f"{monitor.SAMPLE_AGE.meaning} Unless sampling is off, an age of many minutes means that its source is refused, or "
     "has stopped.",
@@ -119,24 +125,25 @@ SAMPLES: Final = table(
         TableColumn(
             title=monitor.SAMPLE_AGE.name,
             expression=monitor.SAMPLE_AGE.now(IN_CLUSTER),
-            unit=Unit.SECONDS,
+            unit=Unit.DURATION,
             look=colored(style.TEXT, (900, style.ORANGE)),
         )
     ],
     monitor.SAMPLE_AGE.name,
 )
-UNRECORDED: Final = table(
+UNRECORDED: Final = style.table(
     monitor.UNRECORDED.name,
-    f"{monitor.UNRECORDED.meaning} The row none: data is fresh, and none is missing.",
-    [BROKER, KeyColumn("meter", "Counted", 130)],
+    monitor.UNRECORDED.meaning,
+    [replace(BROKER, width=150), KeyColumn("meter", "Counted", 130)],
     [
         TableColumn(
             title="Not recorded",
-            expression=or_none(f"{monitor.UNRECORDED.now(IN_CLUSTER)} > 0", "broker", also={"meter": "-"}),
+            expression=or_nothing(f"{monitor.UNRECORDED.now(IN_CLUSTER)} > 0", "broker", "", also=["meter"]),
             look=alarm(style.YELLOW),
         )
     ],
     "Not recorded",
+    nothing="none is missing",
 )
 SERIES: Final = style.timeseries(
     "Samples in a scrape", monitor.SERIES.meaning, [PanelQuery(monitor.SERIES.now(), "samples", style.BLUE)], Unit.COUNT
@@ -148,12 +155,11 @@ ROWS: Final = (
         (
             line(
                 4,
-                shared.DATA_AGE,
-                overview.REPORT_AGE,
+                REPORT_AGE,
                 UNREADABLE,
-                overview.MISSED_CHANGES,
+                MISSED_CHANGES,
                 QUARANTINED,
-                overview.UNKNOWN_MIN_ISR,
+                UNKNOWN_MIN_ISR,
                 WITHOUT_DETAIL,
                 stat(clusters.DISKLESS, style.steps(style.BLUE)),
             ),
@@ -163,7 +169,7 @@ ROWS: Final = (
     PanelRow(
         "Which part has failed, since when?",
         (
-            (7, ((_over_time(monitor.SOURCE_AGE, Unit.SECONDS), 12), (_over_time(monitor.BEHIND, Unit.BYTES), 12))),
+            (7, ((_over_time(monitor.SOURCE_AGE, Unit.DURATION), 12), (_over_time(monitor.BEHIND, Unit.BYTES), 12))),
             (7, ((QUERIES, 24),)),
         ),
     ),
@@ -174,11 +180,12 @@ ROWS: Final = (
 )
 
 
-def built() -> dict[str, Any]:
+def built(settings: BoardSettings) -> dict[str, Any]:
     """Build the board."""
     return board(
-        Board.MONITOR,
-        "Kafka replication: the monitor itself",
+        Board.HEALTH,
+        "isrwatch health",
         "Whether isrwatch can be believed, and which part of it has failed if not.",
         ROWS,
+        settings,
     )
