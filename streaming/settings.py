@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
 
+from streaming.durations import FOREVER, duration_text, seconds_of
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Place = Annotated[str, "the path of a folder or a file of this machine"]
 TablesPlace = Annotated[str, "the path of a folder of this machine, or the URL of one in a store"]
-_LONGEST_LEASE_HOURS: Final = 168
+Duration = Annotated[float, "seconds; in the file a duration with its unit, such as 30m"]
+_DAY: Final = 86_400.0
+_LONGEST_LEASE: Final = 7 * _DAY
 EXPORT_FAMILIES: Final = (
     *("incidents", "topics", "partitions", "replicas", "groups", "quorum", "transactions", "settings"),
     *("reconciliation", "kafka_exporter"),
@@ -57,24 +60,24 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectSettings:
-    """Inputs of ``isrwatch collect``, and their intervals in seconds."""
+    """Inputs of ``isrwatch collect``, and their intervals."""
 
     collector: str = "collector-1"
     listen: str = ""
     primary_source: str = "auto"
-    heartbeat_seconds: float = 5.0
-    snapshot_seconds: float = 300.0
-    poll_seconds: float = 5.0
-    offsets_seconds: float = 10.0
-    groups_seconds: float = 10.0
+    heartbeat_interval: Duration = 5.0
+    snapshot_interval: Duration = 300.0
+    poll_interval: Duration = 5.0
+    offsets_interval: Duration = 10.0
+    groups_interval: Duration = 10.0
     groups: tuple[str, ...] = ()
     groups_exclude: tuple[str, ...] = ()
     spark_checkpoints: dict[str, Place] = field(default_factory=dict)
-    config_seconds: float = 60.0
-    quorum_seconds: float = 10.0
-    transactions_seconds: float = 30.0
-    directories_seconds: float = 30.0
-    broker_metrics_seconds: float = 15.0
+    config_interval: Duration = 60.0
+    quorum_interval: Duration = 10.0
+    transactions_interval: Duration = 30.0
+    directories_interval: Duration = 30.0
+    broker_metrics_interval: Duration = 15.0
     broker_metrics: dict[str, str] = field(default_factory=dict)
     broker_metrics_client: dict[str, str] = field(default_factory=dict)
     web_config_file: Place = ""
@@ -91,11 +94,11 @@ class KafkaBusSettings:
     bootstrap_servers: str = ""
     replication_topic: str = "isrwatch.replication"
     replication_partitions: int = 6
-    replication_retention_hours: float = 168.0
+    replication_retention: Duration = 7 * _DAY
     replication_retention_bytes: int = 8 * 1024 * 1024 * 1024
     samples_topic: str = "isrwatch.samples"
     samples_partitions: int = 12
-    samples_retention_hours: float = 6.0
+    samples_retention: Duration = 6 * 3_600.0
     samples_retention_bytes: int = 1024 * 1024 * 1024
     replication_factor: int = 3
     min_insync_replicas: int = 2
@@ -116,14 +119,14 @@ class BusSettings:
 class TablesSettings:
     """The Delta tables and their retention.
 
-    ``history_days`` applies to the append-only tables and to closed incidents, 0 keeps all changes and events; files
-    that were replaced are kept for ``reader_minutes``, for readers that have opened an older version. ``storage`` are
-    the options of the store, if ``directory`` is a URL.
+    ``history`` applies to the append-only tables and to closed incidents; files that were replaced are kept for
+    ``reader_time``, for readers that have opened an older version. ``storage`` are the options of the store, if
+    ``directory`` is a URL.
     """
 
     directory: TablesPlace = ".isrwatch/tables"
-    history_days: int = 0
-    reader_minutes: float = 10.0
+    history: Duration = math.inf
+    reader_time: Duration = 600.0
     storage: dict[str, str] = field(default_factory=dict)
 
 
@@ -133,11 +136,11 @@ class JobSettings:
 
     queries: tuple[str, ...] = ()
     checkpoint: Place = ".isrwatch/checkpoint"
-    trigger_seconds: float = 0.0
+    trigger_interval: Duration = 0.0
     batch_bytes: int = 32 * 1024 * 1024
-    projection_seconds: float = 1.0
-    incident_gap_seconds: float = 60.0
-    incident_rolling_gap_seconds: float = 900.0
+    projection_interval: Duration = 1.0
+    incident_gap: Duration = 60.0
+    incident_rolling_gap: Duration = 900.0
     listen: str = "127.0.0.1:9309"
     web_config_file: Place = ""
 
@@ -151,8 +154,8 @@ class ExportSettings:
     """
 
     listen: str = "127.0.0.1:9308"
-    refresh_seconds: float = 0.1
-    stale_after_seconds: float = 60.0
+    refresh_interval: Duration = 0.1
+    stale_after: Duration = 60.0
     detail_limit: int = 20_000
     topic_filter: str = ".*"
     topic_exclude: str = "^$"
@@ -167,13 +170,13 @@ class ExportSettings:
 class MaintenanceSettings:
     """Planned work, as ``isrwatch maintenance`` announces it.
 
-    The lease of a running command holds for ``lease_seconds`` after each renewal, and for ``tail_seconds`` after the
-    command ended. No lease lasts longer than ``max_hours``.
+    The lease of a running command holds for ``lease`` after each renewal, and for ``tail`` after the
+    command ended. No lease lasts longer than ``max_duration``.
     """
 
-    max_hours: float = 12.0
-    lease_seconds: float = 120.0
-    tail_seconds: float = 60.0
+    max_duration: Duration = 12 * 3_600.0
+    lease: Duration = 120.0
+    tail: Duration = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +234,7 @@ def settings_of(document: Mapping[str, Any]) -> Settings:
 
 
 def _build(cls: type[T], values: Mapping[str, Any], prefix: str) -> T:
-    hints = get_type_hints(cls)
+    hints = _hints(cls)
     unknown = sorted(set(values) - set(hints))
     if unknown:
         section = f"[{prefix.rstrip('.')}]" if prefix else "the file"
@@ -239,13 +242,19 @@ def _build(cls: type[T], values: Mapping[str, Any], prefix: str) -> T:
     return cls(**{name: _value(hints[name], values[name], prefix + name) for name in values})
 
 
+def _hints(cls: type) -> dict[str, Any]:
+    """Return the type of each key: a duration as ``Duration``, everything else without its annotation."""
+    plain, annotated = get_type_hints(cls), get_type_hints(cls, include_extras=True)
+    return {name: Duration if annotated[name] == Duration else hint for name, hint in plain.items()}
+
+
 def _value(hint: Any, value: Any, key: str) -> Any:  # noqa: ANN401 - any value of a TOML file
     if is_dataclass(hint):
         if not isinstance(value, dict):
             raise ConfigurationError(f"{key} must be a table: write [{key}]")
         return _build(hint, value, f"{key}.")  # type: ignore[arg-type]
-    if hint is float and type(value) is int:
-        return float(value)
+    if hint is Duration:
+        return math.inf if value == FOREVER and _MOST.get(key) == math.inf else seconds_of(key, value)
     if hint == dict[str, str]:
         if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
             return value
@@ -255,8 +264,7 @@ def _value(hint: Any, value: Any, key: str) -> Any:  # noqa: ANN401 - any value 
             return tuple(value)
         raise ConfigurationError(f'{key} must be a list of strings, for example ["a", "b"]')
     if type(value) is not hint:
-        expected = "a number" if hint is float else hint.__name__
-        raise ConfigurationError(f"{key} must be {expected}, not {value!r}")
+        raise ConfigurationError(f"{key} must be {hint.__name__}, not {value!r}")
     return value
 
 
@@ -264,49 +272,52 @@ def _checked(settings: Settings) -> Settings:
     sources, chosen = ("auto", "metadata_log", "poll"), settings.collect.primary_source
     if chosen not in sources:
         raise ConfigurationError(f"collect.primary_source is {chosen!r}; use one of {', '.join(sources)}")
-    for name in ("collect", "export", "job", "maintenance"):
-        section = getattr(settings, name)
-        for item in fields(section):
-            if item.name.endswith("_seconds"):
-                check_seconds(f"{name}.{item.name}", getattr(section, item.name))
+    for key, seconds in durations_of(settings):
+        check_duration(key, seconds)
     for key, number, least in (
         ("bus.segment_bytes", settings.bus.segment_bytes, 1024),  # at least one observation
         ("bus.max_bytes", settings.bus.max_bytes, 1024 * 1024),
         ("job.batch_bytes", settings.job.batch_bytes, 1024),
-        ("tables.history_days", settings.tables.history_days, 0),
-        ("tables.reader_minutes", settings.tables.reader_minutes, 1),
     ):
-        if not least <= number < math.inf:  # not "number < least", which no NaN is
-            raise ConfigurationError(f"{key} is {number}; it must be at least {least}, and finite")
+        if number < least:
+            raise ConfigurationError(f"{key} is {number}; it must be at least {least}")
     _check_kafka_bus(settings.bus.kafka)
     check_folders(settings.collect.spark_checkpoints)
     for key, place in places_of(settings):
         check_place(key, place)
     check_telemetry_path("export.telemetry_path", settings.export.telemetry_path)
     _check_series(settings.export)
-    hours = settings.maintenance.max_hours
-    if not 0 < hours <= _LONGEST_LEASE_HOURS:
-        raise ConfigurationError(f"maintenance.max_hours is {hours}; it must be above 0 and at most 168, a week")
     return settings
 
 
-def places_of(section: Any, prefix: str = "") -> Iterator[tuple[str, str]]:  # noqa: ANN401 - any part of the settings
+def places_of(section: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - any part of the settings
     """Yield every setting that is a place, by its key."""
-    for name, hint in get_type_hints(type(section), include_extras=True).items():
-        key, value = f"{prefix}{name}", getattr(section, name)
-        if is_dataclass(value):
-            yield from places_of(value, f"{key}.")
-        elif hint == Place:
+    for key, hint, value in _leaves(section):
+        if hint == Place:
             yield key, value
         elif hint == dict[str, Place]:
             yield from ((f"{key}.{each}", place) for each, place in value.items())
 
 
+def durations_of(section: Any) -> Iterator[tuple[str, float]]:  # noqa: ANN401 - any part of the settings
+    """Yield every setting that is a duration, by its key, in seconds."""
+    return ((key, value) for key, hint, value in _leaves(section) if hint == Duration)
+
+
+def _leaves(section: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401 - any part of them
+    for name, hint in get_type_hints(type(section), include_extras=True).items():
+        key, value = f"{prefix}{name}", getattr(section, name)
+        if is_dataclass(value):
+            yield from _leaves(value, f"{key}.")
+        else:
+            yield key, hint, value
+
+
 def _check_kafka_bus(bus: KafkaBusSettings) -> None:
     for item in fields(bus):
         value = getattr(bus, item.name)
-        if item.name.endswith(("_partitions", "_factor", "_replicas", "_hours", "_bytes")) and not 0 < value < math.inf:
-            raise ConfigurationError(f"bus.kafka.{item.name} is {value}; it must be above 0, and finite")
+        if item.name.endswith(("_partitions", "_factor", "_replicas", "_bytes")) and value < 1:
+            raise ConfigurationError(f"bus.kafka.{item.name} is {value}; it must be above 0")
         if item.name.endswith("_topic") and not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", value):
             raise ConfigurationError(f"bus.kafka.{item.name} is {value!r}; use letters, digits, '.', '_' and '-'")
     if bus.min_insync_replicas > bus.replication_factor:
@@ -362,12 +373,21 @@ def check_telemetry_path(key: str, path: str) -> None:
         raise ConfigurationError(f"{key} is {path!r}; write a path that nothing else has, for example /metrics")
 
 
-def check_seconds(key: str, value: float) -> None:
-    """Refuse a time that is no time to wait."""
-    may_be_zero = key == "job.trigger_seconds"  # Spark starts the next micro-batch at once
-    if not (0 < value < math.inf or (value == 0 and may_be_zero)):
-        bound = "0 or more" if may_be_zero else "above 0"
-        raise ConfigurationError(f"{key} is {value}; it must be {bound}, and finite")
+_LEAST: Final = {"tables.history": _DAY, "tables.reader_time": 60.0, "job.trigger_interval": 0.0}
+_MOST: Final = {"tables.history": math.inf, "maintenance.max_duration": _LONGEST_LEASE}
+_SHORTEST, _LONGEST = 0.001, 3_650 * _DAY
+
+
+def check_duration(key: str, seconds: float) -> None:
+    """Refuse a duration that is shorter or longer than its key allows.
+
+    Raises:
+        ConfigurationError: it does; the sentence names the key and the bound.
+    """
+    least, most = _LEAST.get(key, _SHORTEST), _MOST.get(key, _LONGEST)
+    if not least <= seconds <= most:
+        bound = f"at least {duration_text(least)}" if seconds < least else f"at most {duration_text(most)}"
+        raise ConfigurationError(f"{key} is {duration_text(seconds)}; it must be {bound}")
 
 
 def check_place(key: str, place: str) -> None:

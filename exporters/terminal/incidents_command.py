@@ -68,7 +68,7 @@ def incidents(  # noqa: PLR0913 - one parameter per option
     folder = folder_of(tables, config_file)
     changed_since = None if since is None else output.clock.read(since)
     rows, unreadable = read_incidents(folder), UnreadableTables()
-    stale_after = load(config_file).export.stale_after_seconds
+    stale_after = load(config_file).export.stale_after
     with until_closed():
         with unreadable.collected():
             _say_stale(output, last_observed(folder), stale_after)

@@ -146,7 +146,7 @@ def state(  # noqa: PLR0913 - one parameter per option
 def _ages(config_file: Path | None) -> tuple[float, Mapping[str, float]]:
     """Return up to which age state counts, and the samples of each table, in seconds."""
     configured = load(config_file)
-    stale_after = configured.export.stale_after_seconds
+    stale_after = configured.export.stale_after
     return stale_after, oldest_ages(stale_after, configured.collect)
 
 

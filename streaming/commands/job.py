@@ -89,7 +89,7 @@ def _places(
     return JobLocations(
         bus=bus or Path(settings.bus.directory),
         tables=tables_place(settings, tables),
-        retention=RetentionPolicy(settings.tables.history_days, settings.tables.reader_minutes),
+        retention=RetentionPolicy.of_seconds(settings.tables.history, settings.tables.reader_time),
         checkpoint=checkpoint or Path(settings.job.checkpoint),
         kafka=kafka,
         on_executors=kafka is not None and not is_local(),

@@ -98,7 +98,7 @@ def new_lease() -> str:
 class HeldLease:
     """A lease that is renewed in the background; entered before the work and left after it.
 
-    If this process is killed, it lapses after ``maintenance.lease_seconds``.
+    If this process is killed, it lapses after ``maintenance.lease``.
 
     Args:
         announcer: writes the records.
@@ -119,7 +119,7 @@ class HeldLease:
         self._announcer, self._report = announcer, report
         lease = new_lease()
         self._leases = [(broker, lease) for broker in brokers]
-        self._lasts, self._tail = int(settings.lease_seconds * SECOND), int(settings.tail_seconds * SECOND)
+        self._lasts, self._tail = int(settings.lease * SECOND), int(settings.tail * SECOND)
         self._latest = announcer.now() + longest_micros
         self._done = threading.Event()
         self._renewing = threading.Thread(target=self._renew, name="lease", daemon=True)

@@ -273,7 +273,7 @@ INCIDENT: Final = (
     Column("next_step", "string", "what to do first"),
     Column("recovered_at", "timestamp", "its last change, if nothing is left to fix; it may last until it is closed"),
     Column("closes_at", "timestamp", "when it closes if nothing more happens; null while ongoing and once closed"),
-    Column("is_rolling", "boolean", "brokers went down in turn: it closes after job.incident_rolling_gap_seconds"),
+    Column("is_rolling", "boolean", "brokers went down in turn: it closes after job.incident_rolling_gap"),
 )  # fmt: skip
 
 # Configured minima, as rows of a cluster carry them.

@@ -294,24 +294,22 @@ def shards_fold_incidents(settings: JobSettings, places: JobLocations) -> bool:
 
 
 def _open_incidents(places: JobLocations, settings: JobSettings) -> OpenedQuery:
-    batch = IncidentsBatch(
-        places.tables, settings.incident_gap_seconds, settings.incident_rolling_gap_seconds, places.retention
-    )
+    batch = IncidentsBatch(places.tables, settings.incident_gap, settings.incident_rolling_gap, places.retention)
     return OpenedQuery(batch=batch, after=batch.version)
 
 
 def _open_replication(places: JobLocations, settings: JobSettings) -> OpenedQuery:
     workers: FoldWorkers
     if places.on_executors:
-        workers = FoldOnExecutors(settings.projection_seconds)
+        workers = FoldOnExecutors(settings.projection_interval)
     else:
         published = _repeated_blocks(places) if places.kafka is None else None  # only our own source omits blocks
         workers = FoldInDriver(partial(DirectoryReader(places.bus).read, Channel.REPLICATION), published)
     gaps = None
     if shards_fold_incidents(settings, places):
-        gaps = IncidentGaps.of_seconds(settings.incident_gap_seconds, settings.incident_rolling_gap_seconds)
+        gaps = IncidentGaps.of_seconds(settings.incident_gap, settings.incident_rolling_gap)
     batch = ReplicationBatch(places.tables, places.retention, workers, places.kafka, gaps)
-    background = ProjectionThread(batch.project, settings.projection_seconds, batch.is_due)
+    background = ProjectionThread(batch.project, settings.projection_interval, batch.is_due)
     return OpenedQuery(batch=batch, on_executors=places.on_executors, progress=batch, background=background)
 
 
@@ -353,7 +351,7 @@ QUERIES: Final[dict[str, QueryDefinition]] = {
     REPLICATION: QueryDefinition(
         stream=partial(_bus, Channel.REPLICATION),
         open=partial(_open_on_same_bus, Channel.REPLICATION, _open_replication),
-        trigger_seconds=lambda settings: settings.trigger_seconds,
+        trigger_seconds=lambda settings: settings.trigger_interval,
         channel=Channel.REPLICATION,
     ),
     "samples": QueryDefinition(

@@ -89,7 +89,7 @@ class Running:
     """A collector of samples in its process, and its bus."""
 
     def __init__(self, servers: str, collect: CollectSettings, bus: Path) -> None:
-        self._round_seconds = collect.offsets_seconds
+        self._round_seconds = collect.offsets_interval
         settings = Settings(cluster=ClusterSettings(bootstrap_servers=servers), collect=collect)
         self.peers, self._bus = Peers(), bus
         self._collector = SeparateCollector(

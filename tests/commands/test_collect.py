@@ -200,7 +200,7 @@ def test_two_real_clusters_are_collected_by_one_collector_and_each_fails_alone(
     page = f"127.0.0.1:{free_port()}"
     config = tmp_path / "isrwatch.toml"
     config.write_text(
-        f'[collect]\nlisten = "{page}"\nheartbeat_seconds = 0.5\n'
+        f'[collect]\nlisten = "{page}"\nheartbeat_interval = "500ms"\n'
         f'[[cluster]]\nname = "prod"\nbootstrap_servers = "{prod.bootstrap_servers}"\n'
         f'[[cluster]]\nname = "staging"\nbootstrap_servers = "{staging.bootstrap_servers}"\n'
         '[[cluster]]\nname = "gone"\nbootstrap_servers = "127.0.0.1:1"\n'

@@ -203,7 +203,7 @@ class Configurations:
             except ConfigurationError as error:
                 refusal = str(error)
             else:
-                assert loaded.collect.poll_seconds > 0
+                assert loaded.collect.poll_interval > 0
                 return VALUE
         assert "\n" not in refusal.strip(), "more than one line"
         return REFUSED

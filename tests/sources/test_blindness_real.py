@@ -227,7 +227,7 @@ def settings_of(cluster: Sandbox, *, servers: str = "", source: str = "auto", co
             bootstrap_servers=servers or cluster.bootstrap_servers, controllers=ControllersSettings(addresses=addresses)
         ),
         collect=CollectSettings(
-            primary_source=source, heartbeat_seconds=1, poll_seconds=0.5, offsets_seconds=1, config_seconds=1
+            primary_source=source, heartbeat_interval=1, poll_interval=0.5, offsets_interval=1, config_interval=1
         ),
     )
 
@@ -242,7 +242,7 @@ def collect(pipeline: Pipeline, cluster: Sandbox, source: str, clock: Clock) -> 
     config = pipeline.directory / f"{source}.toml"
     config.write_text(
         f'[cluster]\nbootstrap_servers = "{cluster.bootstrap_servers}"\n[collect]\nprimary_source = "{source}"\n'
-        "heartbeat_seconds = 1\npoll_seconds = 0.5\noffsets_seconds = 1\nconfig_seconds = 1\n"
+        'heartbeat_interval = "1s"\npoll_interval = "500ms"\noffsets_interval = "1s"\nconfig_interval = "1s"\n'
     )
     arguments = [sys.executable, "-c", COLLECT, "collect", "--config", str(config), "--bus", str(folder)]
     return pipeline.run(source, arguments, **clock.environment), OfBus(folder)

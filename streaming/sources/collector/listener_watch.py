@@ -33,7 +33,7 @@ _WAIT_SECONDS: Final = 0.5
 
 
 class ListenerWatch:
-    """Asks every listener once per ``collect.config_seconds``.
+    """Asks every listener once per ``collect.config_interval``.
 
     Args:
         settings: of the cluster.
@@ -59,7 +59,7 @@ class ListenerWatch:
         self.metrics = ConnectionMetrics(settings, lambda: self.answers, peers)
         self._listed = listed or partial(discover, settings, peers)
         self._dials, self._report = dials_of(settings, peers), report
-        self._due = Timer(Micros(round(settings.collect.config_seconds * 1_000_000)))
+        self._due = Timer(Micros(round(settings.collect.config_interval * 1_000_000)))
         self._round: threading.Thread | None = None
         self._listed_at: dict[Listener, int] = {}
 

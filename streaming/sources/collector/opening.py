@@ -141,10 +141,10 @@ def _admin(
         client=settings.cluster.client,
         cluster=settings.cluster.name,
         name=name,
-        poll_micros=_micros(collect.poll_seconds),
-        view_micros=_micros(min(collect.offsets_seconds, collect.config_seconds)),
-        config_micros=_micros(collect.config_seconds),
-        snapshot_micros=_micros(min(collect.snapshot_seconds, POLL_SNAPSHOT_SECONDS)),
+        poll_micros=_micros(collect.poll_interval),
+        view_micros=_micros(min(collect.offsets_interval, collect.config_interval)),
+        config_micros=_micros(collect.config_interval),
+        snapshot_micros=_micros(min(collect.snapshot_interval, POLL_SNAPSHOT_SECONDS)),
         source_kind=SourceKind.POLL if log is None else SourceKind.NONE,
         is_primary_current=lambda: log is None or log.is_primary,
         report=report,
@@ -165,7 +165,7 @@ def _broker_metrics(settings: Settings, admin: AdminSource, append_times: Append
             cluster_id=lambda: admin.cluster_id,
             cluster=settings.cluster.name,
             name=f"broker_metrics:{settings.collect.collector}",
-            period_micros=_micros(settings.collect.broker_metrics_seconds),
+            period_micros=_micros(settings.collect.broker_metrics_interval),
             append_times=append_times,
         )
     ]

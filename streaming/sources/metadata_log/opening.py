@@ -50,8 +50,8 @@ def open_metadata_log(
         cluster=cluster.name,
         name=f"metadata_log:{settings.collect.collector}",
         path=path,
-        heartbeat_seconds=settings.collect.heartbeat_seconds,
-        snapshot_seconds=settings.collect.snapshot_seconds,
+        heartbeat_seconds=settings.collect.heartbeat_interval,
+        snapshot_seconds=settings.collect.snapshot_interval,
         report=report,
         silence_seconds=SILENCE_SECONDS,
     )

@@ -253,7 +253,7 @@ def open_samples(
         partial(kinds_of, collect, report, append_times),
         cluster=cluster.name,
         name=samples_name(settings),
-        view_micros=_micros(collect.offsets_seconds),
+        view_micros=_micros(collect.offsets_interval),
         peers=peers,
         grantee=grantee_of(cluster.bootstrap_servers, cluster.client),
         report=report,
@@ -265,23 +265,23 @@ def kinds_of(
     collect: CollectSettings, report: Callable[[str], None], append_times: AppendTimes | None = None
 ) -> list[Kind]:
     """Create what is asked for, in this order: see ``SpeedKind``; then directories, for the sizes of logs."""
-    directories = DirectoriesKind(_micros(collect.directories_seconds))
-    offsets = OffsetsKind(_micros(collect.offsets_seconds), directories)
-    groups = GroupsKind(_micros(collect.groups_seconds), offsets, GroupFilter(collect.groups, collect.groups_exclude))
+    directories = DirectoriesKind(_micros(collect.directories_interval))
+    offsets = OffsetsKind(_micros(collect.offsets_interval), directories)
+    groups = GroupsKind(_micros(collect.groups_interval), offsets, GroupFilter(collect.groups, collect.groups_exclude))
     kinds: list[Kind] = [
-        SpeedKind(_micros(max(collect.offsets_seconds, LEAST_SPEED_SECONDS)), offsets, append_times),
+        SpeedKind(_micros(max(collect.offsets_interval, LEAST_SPEED_SECONDS)), offsets, append_times),
         directories,
         offsets,
         groups,
-        QuorumKind(_micros(collect.quorum_seconds)),
-        TransactionsKind(_micros(collect.transactions_seconds), offsets.held),
-        SettingsKind(_micros(collect.config_seconds)),
+        QuorumKind(_micros(collect.quorum_interval)),
+        TransactionsKind(_micros(collect.transactions_interval), offsets.held),
+        SettingsKind(_micros(collect.config_interval)),
     ]
     if collect.spark_checkpoints:
         kinds.append(
             SparkGroupsKind(
-                _micros(collect.groups_seconds),
-                _micros(_SETTLED_ROUNDS * max(collect.groups_seconds, collect.offsets_seconds)),
+                _micros(collect.groups_interval),
+                _micros(_SETTLED_ROUNDS * max(collect.groups_interval, collect.offsets_interval)),
                 offsets,
                 {name: Path(folder) for name, folder in collect.spark_checkpoints.items()},
                 is_group=groups.is_group,
