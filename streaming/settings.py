@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
 
 from streaming.durations import FOREVER, duration_text, seconds_of
 from streaming.errors import ConfigurationError
+from streaming.name_patterns import check_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -71,7 +72,6 @@ class CollectSettings:
     offsets_interval: Duration = 10.0
     groups_interval: Duration = 10.0
     groups: tuple[str, ...] = ()
-    groups_exclude: tuple[str, ...] = ()
     spark_checkpoints: dict[str, Place] = field(default_factory=dict)
     config_interval: Duration = 60.0
     quorum_interval: Duration = 10.0
@@ -149,18 +149,16 @@ class JobSettings:
 class ExportSettings:
     """The exporter.
 
-    The filters are regular expressions that occur in names of topics or groups, as in kafka_exporter; ``without`` names
-    families of metrics.
+    ``topics`` and ``groups`` are patterns of the names that have series of their own; ``without`` names families of
+    metrics.
     """
 
     listen: str = "127.0.0.1:9308"
     refresh_interval: Duration = 0.1
     stale_after: Duration = 60.0
     detail_limit: int = 20_000
-    topic_filter: str = ".*"
-    topic_exclude: str = "^$"
-    group_filter: str = ".*"
-    group_exclude: str = "^$"
+    topics: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     telemetry_path: str = "/metrics"
     web_config_file: Place = ""
@@ -286,6 +284,12 @@ def _checked(settings: Settings) -> Settings:
     for key, place in places_of(settings):
         check_place(key, place)
     check_telemetry_path("export.telemetry_path", settings.export.telemetry_path)
+    for key, patterns in (
+        ("collect.groups", settings.collect.groups),
+        ("export.topics", settings.export.topics),
+        ("export.groups", settings.export.groups),
+    ):
+        check_patterns(key, patterns)
     _check_series(settings.export)
     return settings
 
@@ -330,8 +334,6 @@ def _check_kafka_bus(bus: KafkaBusSettings) -> None:
 
 
 def _check_series(export: ExportSettings) -> None:
-    for name in ("topic_filter", "topic_exclude", "group_filter", "group_exclude"):
-        check_pattern(f"export.{name}", getattr(export, name))
     unknown = sorted({*export.without} - {*EXPORT_FAMILIES})
     if unknown:
         raise ConfigurationError(f"export.without has {unknown[0]!r}; use some of {', '.join(EXPORT_FAMILIES)}")
@@ -341,24 +343,6 @@ def _check_series(export: ExportSettings) -> None:
 
 
 _WITH_SCHEME: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):/")
-
-
-def check_pattern(key: str, pattern: str) -> None:
-    """Refuse a regular expression that is none, or that is obviously meant as a pattern of file names.
-
-    Raises:
-        ConfigurationError: it is; the sentence names the key.
-    """
-    as_expression = re.sub(r"(?<!\.)\*", ".*", pattern)
-    if as_expression != pattern and re.fullmatch(r"[\w.*?|^$-]+", pattern):
-        raise ConfigurationError(
-            f"{key} is {pattern!r}, but it is a regular expression, in which * repeats the character before it: write "
-            f"{as_expression!r}, or put that character in brackets"
-        )
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise ConfigurationError(f"{key} {pattern!r} is no regular expression: {error}") from None
 
 
 def check_telemetry_path(key: str, path: str) -> None:

@@ -101,8 +101,8 @@ EXPORTER_METRICS: Final = (
     ExporterMetric(
         name=f"{OWN_PREFIX}exporter_filter_info",
         labels=("option", "pattern"),
-        help="The regular expressions that names of topics and groups with series of their own match, or do not match "
-        "(exclude); always 1. Counts of clusters and brokers include the others.",
+        help="The patterns of topics and groups with series of their own; one that begins with ! leaves out; always 1. "
+        "Counts of clusters and brokers include the others.",
         samples=lambda health: (((option, pattern), 1) for option, pattern in health.filters),
     ),
     ExporterMetric(

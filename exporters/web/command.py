@@ -17,14 +17,8 @@ from rich.text import Text
 
 from streaming.delta.store.place import tables_place
 from streaming.errors import ConfigurationError
-from streaming.settings import (
-    EXPORT_FAMILIES,
-    CollectSettings,
-    ExportSettings,
-    check_pattern,
-    check_telemetry_path,
-    load,
-)
+from streaming.name_patterns import check_patterns
+from streaming.settings import EXPORT_FAMILIES, CollectSettings, ExportSettings, check_telemetry_path, load
 from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
@@ -98,32 +92,28 @@ def configure(level: LogLevel, how: LogFormat) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
-_PATTERNS: Final = {
-    "topic.filter": "Topics in whose names it occurs have series",
-    "topic.exclude": "Topics in whose names it occurs have none",
-    "group.filter": "Groups in whose names it occurs have series",
-    "group.exclude": "Groups in whose names it occurs have none",
-}
-"""The options of kafka_exporter about names, and what they mean; each is the key of the same name."""
+_PATTERNS: Final = {"topic": "topics", "group": "groups"}
+"""The options about names, and their keys."""
 _PANEL: Final = "What has series"
 
 
 def with_series_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command, which takes them as ``**series``, the options about what has series.
 
-    Those about names are kafka_exporter's, those about families of metrics are named as node_exporter's.
+    Those about families of metrics are named as node_exporter's.
     """
     options: dict[str, Any] = {
-        _key(option): Annotated[
-            str | None,
+        option: Annotated[
+            list[str] | None,
             typer.Option(
                 f"--{option}",
-                metavar="REGEX",
-                help=f"{meaning}; default: export.{_key(option)}.",
+                metavar="PATTERN",
+                help=f"{key.title()} with series of their own, 'tmp-*', or '!tmp-*' for all others; may be repeated; "
+                f"default: export.{key}.",
                 rich_help_panel=_PANEL,
             ),
         ]
-        for option, meaning in _PATTERNS.items()
+        for option, key in _PATTERNS.items()
     }
     for family in EXPORT_FAMILIES:
         text = f"Expose the metrics of the family {family}, or not; default: unless export.without has it."
@@ -137,10 +127,6 @@ def with_series_options(command: Callable[..., None]) -> Callable[..., None]:
     ]
     command.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
     return command
-
-
-def _key(option: str) -> str:
-    return option.replace(".", "_")
 
 
 @with_series_options
@@ -247,10 +233,10 @@ def _overridden(
 
 def _with_series(settings: ExportSettings, series: Mapping[str, Any]) -> ExportSettings:
     """Apply the options about what has series."""
-    patterns = {option: series[_key(option)] for option in _PATTERNS if series.get(_key(option)) is not None}
-    for option, pattern in patterns.items():
-        check_pattern(f"--{option}", pattern)
+    patterns = {key: tuple(series[option]) for option, key in _PATTERNS.items() if series.get(option)}
+    for option, key in _PATTERNS.items():
+        check_patterns(f"--{option}", patterns.get(key, ()))
     exposed = {family: family not in settings.without for family in EXPORT_FAMILIES}
     exposed |= {family: series[family] for family in EXPORT_FAMILIES if series.get(family) is not None}
     without = tuple(family for family, is_exposed in exposed.items() if not is_exposed)
-    return replace(settings, without=without, **{_key(option): pattern for option, pattern in patterns.items()})
+    return replace(settings, without=without, **patterns)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from streaming.contracts.identifiers import NO_BROKER, BrokerId, Micros
 from streaming.contracts.observations import SourceKind
 from streaming.errors import ConnectionRefused
+from streaming.name_patterns import NamePatterns
 from streaming.sources.permissions import ANYBODY, addressed, grantee_of
 from streaming.sources.polling.broker import ConnectedBrokers
 from streaming.sources.polling.metadata import AddressRotation
@@ -20,7 +21,7 @@ from streaming.sources.protocol.addresses import Address, Peers, parse_servers
 from streaming.sources.protocol.connection import NodeTooOld, ServiceRefused, dialer
 from streaming.sources.protocol.security import from_client
 from streaming.sources.samples.directories import DirectoriesKind
-from streaming.sources.samples.groups.groups import GroupFilter, GroupsKind
+from streaming.sources.samples.groups.groups import GroupsKind
 from streaming.sources.samples.groups.spark import SparkGroupsKind
 from streaming.sources.samples.kind import BrokerCalls
 from streaming.sources.samples.offsets import OffsetsKind
@@ -267,7 +268,7 @@ def kinds_of(
     """Create what is asked for, in this order: see ``SpeedKind``; then directories, for the sizes of logs."""
     directories = DirectoriesKind(_micros(collect.directories_interval))
     offsets = OffsetsKind(_micros(collect.offsets_interval), directories)
-    groups = GroupsKind(_micros(collect.groups_interval), offsets, GroupFilter(collect.groups, collect.groups_exclude))
+    groups = GroupsKind(_micros(collect.groups_interval), offsets, NamePatterns(collect.groups))
     kinds: list[Kind] = [
         SpeedKind(_micros(max(collect.offsets_interval, LEAST_SPEED_SECONDS)), offsets, append_times),
         directories,
