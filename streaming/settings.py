@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import os
 import re
-import tomllib
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
 
+from streaming.configuration_file import found, overridden, read
 from streaming.durations import FOREVER, duration_text, seconds_of
 from streaming.errors import ConfigurationError
 from streaming.name_patterns import check_patterns
@@ -190,36 +190,31 @@ class Settings:
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
 
 
-def load(path: Path | None) -> Settings:
-    """Read a configuration file; None gives the defaults.
+def load(path: Path | None, environment: Mapping[str, str] = os.environ) -> Settings:
+    """Read the configuration; see :mod:`streaming.configuration_file` for where it is.
 
     Of several clusters (``[[cluster]]``) none is in it: see :mod:`streaming.cluster_settings`.
 
     Raises:
-        ConfigurationError: the file is missing, is not TOML, or has a wrong key or value.
+        ConfigurationError: the file is missing, is not TOML, or has a wrong key or value, as may a variable.
     """
-    document = read(path)
+    document = document_of(path, environment)
     if isinstance(document.get("cluster"), list):
         del document["cluster"]
     return settings_of(document)
 
 
-def read(path: Path | None) -> dict[str, Any]:
-    """Read a TOML file.
+def document_of(path: Path | None, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """Return the unchecked configuration: the file with the overrides of the environment.
+
+    Args:
+        path: of the option ``--config``.
+        environment: variables.
 
     Raises:
-        ConfigurationError: the file is missing, or is not TOML.
+        ConfigurationError: the file is missing, is not TOML, or a variable names no key.
     """
-    if path is None:
-        return {}
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot read the configuration {path}: {error.strerror}; start from conf/isrwatch.toml"
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} is not TOML: {error}") from None
+    return overridden(read(found(path, environment)), Settings, environment)
 
 
 def settings_of(document: Mapping[str, Any]) -> Settings:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from exporters.terminal.output import RowFormat
+from streaming.configuration_file import OPTION_HELP
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.log.storage import is_table, reading
 from streaming.delta.store.place import tables_place
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 _LISTED: Final = 10
 
-ConfigOption = Annotated[Path | None, typer.Option("--config", help="Configuration file; see conf/isrwatch.toml.")]
+ConfigOption = Annotated[Path | None, typer.Option("--config", help=OPTION_HELP)]
 TablesOption = Annotated[
     str | None, typer.Option("--tables", help="Folder or URL of the Delta tables; default: tables.directory.")
 ]

@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from streaming.configuration_file import OPTION_HELP
 from streaming.delta.store.place import tables_place
 from streaming.errors import ConfigurationError
 from streaming.name_patterns import check_patterns
@@ -132,9 +133,7 @@ def with_series_options(command: Callable[..., None]) -> Callable[..., None]:
 @with_series_options
 def export(
     *,
-    config_file: Annotated[
-        Path | None, typer.Option("--config", "--config.file", help="Configuration file; see conf/isrwatch.toml.")
-    ] = None,
+    config_file: Annotated[Path | None, typer.Option("--config", "--config.file", help=OPTION_HELP)] = None,
     listen_address: Annotated[
         list[str] | None,
         typer.Option("--web.listen-address", help="host:port to listen on, repeatable; default: export.listen."),

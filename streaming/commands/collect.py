@@ -18,6 +18,7 @@ from rich.text import Text
 
 from streaming.cluster_settings import each_cluster, filled
 from streaming.commands.cluster_options import BootstrapServersOption, ClusterOption, with_bootstrap_servers
+from streaming.configuration_file import OPTION_HELP
 from streaming.errors import ConfigurationError
 from streaming.settings import load
 from streaming.word_wrap import print_wrapped
@@ -43,7 +44,7 @@ WebConfigFile = Annotated[
 
 def collect(
     *,
-    config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
+    config: Annotated[Path | None, typer.Option(help=OPTION_HELP)] = None,
     cluster: ClusterOption = None,
     bootstrap_servers: BootstrapServersOption = None,
     bus: Annotated[Path | None, typer.Option(help="Bus directory; default: bus.directory.")] = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import time
 from contextlib import closing
@@ -18,6 +19,7 @@ from rich.text import Text
 from streaming.cluster_settings import each_cluster, filled
 from streaming.commands.cluster_options import BootstrapServersOption, ClusterOption, with_bootstrap_servers
 from streaming.commands.doctor_machine import CHECKS_OF_THE_MACHINE, SECONDS, Finding, Status, numbered
+from streaming.configuration_file import OPTION_HELP, found, overriding
 from streaming.errors import ConfigurationError, ConnectionRefused, IsrwatchError
 from streaming.settings import written_secrets
 from streaming.word_wrap import print_wrapped
@@ -36,7 +38,7 @@ _STYLE: Final = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "
 
 def doctor(
     *,
-    config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
+    config: Annotated[Path | None, typer.Option(help=OPTION_HELP)] = None,
     cluster: ClusterOption = None,
     bootstrap_servers: BootstrapServersOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per finding and line.")] = False,
@@ -54,7 +56,8 @@ def doctor(
     isrwatch doctor --config isrwatch.toml --json | jq 'select(.status == "problem")'
     """
     every = with_bootstrap_servers(each_cluster(config, cluster), bootstrap_servers)
-    checked = chain(secrets(every, config), findings(filled(every)))
+    file = found(config, os.environ)
+    checked = chain(read_from(file, os.environ), secrets(every, file), findings(filled(every)))
     worst = _print_json(checked) if as_json else print_findings(checked)
     if worst:
         raise typer.Exit(1)
@@ -168,6 +171,14 @@ def _run(settings: Settings, checks: Mapping[str, Check]) -> Iterator[Finding]:
         except IsrwatchError as error:
             is_reached &= name != "brokers"
             yield Finding(check=name, status=Status.PROBLEM, sentence=str(error))
+
+
+def read_from(file: Path | None, environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Say which file is read, and which variables override it: a key elsewhere has no effect."""
+    variables = overriding(environment)
+    source = "no file, only defaults" if file is None else f"{file}"
+    sentence = f"{source}, and {', '.join(variables)}" if variables else source
+    yield Finding(check="configuration", status=Status.OK, sentence=sentence)
 
 
 def secrets(every: Sequence[Settings], config: Path | None) -> Iterator[Finding]:

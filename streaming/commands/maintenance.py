@@ -13,6 +13,7 @@ from rich.text import Text
 from streaming import settings as configuration
 from streaming.changes.maintenance import leases_of
 from streaming.commands.maintenance_advice import stop_warnings, stored_brokers, watched_clusters
+from streaming.configuration_file import OPTION_HELP
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.tables import BROKER_STATE_TABLE
 from streaming.contracts.words import utc_text
@@ -61,7 +62,7 @@ _IfSafe = Annotated[
 _Cluster = Annotated[str | None, typer.Option(help="Name or id of the cluster, where there are several.")]
 _Bus = Annotated[Path | None, typer.Option(help="Bus directory; default: bus.directory.")]
 _Tables = Annotated[str | None, typer.Option(help="Folder or URL of the Delta tables; default: tables.directory.")]
-_Config = Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")]
+_Config = Annotated[Path | None, typer.Option(help=OPTION_HELP)]
 
 
 def maintenance(
