@@ -98,7 +98,7 @@ def _one(document: dict[str, Any], cluster: Any, number: int) -> Settings:  # no
         settings = settings_of({**document, "cluster": alone, "collect": own})
     except ConfigurationError as refusal:
         raise ConfigurationError(f"[[cluster]] {name}: {refusal}") from None
-    collector = f"{settings.collect.collector}@{name}"
+    collector = f"{settings.collect.collector_name}@{name}"
     return replace(settings, collect=replace(settings.collect, collector=collector))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import socket
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
@@ -26,6 +27,7 @@ Place = Annotated[str, "the path of a folder or a file of this machine"]
 TablesPlace = Annotated[str, "the path of a folder of this machine, or the URL of one in a store"]
 Duration = Annotated[float, "seconds; in the file a duration with its unit, such as 30m"]
 _DAY: Final = 86_400.0
+COLLECTOR_LISTEN: Final = "127.0.0.1:9310"
 _LONGEST_LEASE: Final = 7 * _DAY
 EXPORT_FAMILIES: Final = (
     *("incidents", "topics", "partitions", "replicas", "groups", "quorum", "transactions", "settings"),
@@ -63,8 +65,8 @@ class ClusterSettings:
 class CollectSettings:
     """Inputs of ``isrwatch collect``, and their intervals."""
 
-    collector: str = "collector-1"
-    listen: str = ""
+    collector: str = ""
+    listen: str = COLLECTOR_LISTEN
     primary_source: str = "auto"
     heartbeat_interval: Duration = 5.0
     snapshot_interval: Duration = 300.0
@@ -81,6 +83,11 @@ class CollectSettings:
     broker_metrics: dict[str, str] = field(default_factory=dict)
     broker_metrics_client: dict[str, str] = field(default_factory=dict)
     web_config_file: Place = ""
+
+    @property
+    def collector_name(self) -> str:
+        """Name of the collector: that of the machine, where it has none of its own."""
+        return self.collector or socket.gethostname()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +132,7 @@ class TablesSettings:
     """
 
     directory: TablesPlace = ".isrwatch/tables"
-    history: Duration = math.inf
+    history: Duration = 90 * _DAY
     reader_time: Duration = 600.0
     storage: dict[str, str] = field(default_factory=dict)
 
@@ -149,7 +156,7 @@ class JobSettings:
 class ExportSettings:
     """The exporter.
 
-    ``topics`` and ``groups`` are patterns of the names that have series of their own; ``without`` names families of
+    ``topics`` and ``groups`` are patterns of the names that have series of their own; ``disabled`` names families of
     metrics.
     """
 
@@ -159,7 +166,7 @@ class ExportSettings:
     detail_limit: int = 20_000
     topics: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
+    disabled: tuple[str, ...] = ()
     telemetry_path: str = "/metrics"
     web_config_file: Place = ""
 
@@ -329,9 +336,9 @@ def _check_kafka_bus(bus: KafkaBusSettings) -> None:
 
 
 def _check_series(export: ExportSettings) -> None:
-    unknown = sorted({*export.without} - {*EXPORT_FAMILIES})
+    unknown = sorted({*export.disabled} - {*EXPORT_FAMILIES})
     if unknown:
-        raise ConfigurationError(f"export.without has {unknown[0]!r}; use some of {', '.join(EXPORT_FAMILIES)}")
+        raise ConfigurationError(f"export.disabled has {unknown[0]!r}; use some of {', '.join(EXPORT_FAMILIES)}")
 
 
 # Rules for single values of the configuration, and for options in their place; each sentence names the key.

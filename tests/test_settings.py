@@ -151,7 +151,7 @@ def test_the_example_with_a_token_command_is_one_that_prints_a_token(tmp_path: P
         ("[export]\ntopics = ['^a']\n", r"export.topics has '\^a', which looks like a regular expression"),
         ("[export]\ngroups = ['!']\n", "export.groups has '!'; write a name, such as"),
         ("[collect]\ngroups = ['a|b']\n", r"collect.groups has 'a\|b', which looks like a regular expression"),
-        ("[export]\nwithout = ['lags']\n", "export.without has 'lags'; use some of incidents, topics, partitions"),
+        ("[export]\ndisabled = ['lags']\n", "export.disabled has 'lags'; use some of incidents, topics, partitions"),
     ],
 )
 def test_a_wrong_configuration_is_one_sentence_that_names_the_key(text: str, sentence: str, tmp_path: Path) -> None:

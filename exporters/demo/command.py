@@ -115,7 +115,7 @@ class DemoRun:
         }
         location.bus.mkdir(exist_ok=True)
         self.parts.start("job", *(word for option in folders.items() for word in map(str, option)))
-        self.parts.start("collect", *simulate, "--bus", f"{location.bus}")
+        self.parts.start("collect", *simulate, "--bus", f"{location.bus}", "--listen", "")
         self.parts.start("export", "--tables", f"{location.tables}", "--web.listen-address", location.address)
 
     def watch(self, reader: TablesReader, seconds: float | None, title: str) -> tuple[DemoProgress, str]:

@@ -108,7 +108,7 @@ EXPORTER_METRICS: Final = (
     ExporterMetric(
         name=f"{OWN_PREFIX}exporter_family_exposed",
         labels=("family",),
-        help="0 if a family of metrics is left out (--no-collector.NAME, export.without), else 1.",
+        help="0 if a family of metrics is left out (--no-collector.NAME, export.disabled), else 1.",
         samples=lambda health: (((family,), int(is_exposed)) for family, is_exposed in health.families),
     ),
     *map(_http, HTTP_METRICS),

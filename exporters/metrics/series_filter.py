@@ -41,14 +41,14 @@ class SeriesFilter:
 
     def __init__(self, settings: ExportSettings = _DEFAULTS) -> None:
         """Take over checked settings."""
-        without = frozenset(settings.without)
-        self.left_out: Final = frozenset(metric.name for family in without for metric in FAMILIES[family])
+        disabled = frozenset(settings.disabled)
+        self.left_out: Final = frozenset(metric.name for family in disabled for metric in FAMILIES[family])
         self.patterns: Final = tuple(
             (option, pattern)
             for option, key in _SUBJECTS.items()
             for pattern in dict.fromkeys(getattr(settings, key) or ("*",))
         )
-        self.families: Final = tuple((family, family not in without) for family in FAMILIES)
+        self.families: Final = tuple((family, family not in disabled) for family in FAMILIES)
         self.shows_topic: Final = _chosen(settings.topics)
         self.shows_group: Final = _chosen(settings.groups)
 

@@ -62,7 +62,7 @@ AsOfOption = Annotated[
         "--as-of",
         metavar="VERSION|TIME",
         help="Show what the tables contained at a version of partition_changes, or at a time: 15m, 10:30, "
-        "'yesterday 10:30', 2026-03-01T10:30. Reaches back over tables.history; by default to the first row.",
+        "'yesterday 10:30', 2026-03-01T10:30. Reaches back over tables.history, by default 90 days.",
     ),
 ]
 

@@ -117,7 +117,7 @@ def with_series_options(command: Callable[..., None]) -> Callable[..., None]:
         for option, key in _PATTERNS.items()
     }
     for family in EXPORT_FAMILIES:
-        text = f"Expose the metrics of the family {family}, or not; default: unless export.without has it."
+        text = f"Expose the metrics of the family {family}, or not; default: unless export.disabled has it."
         switch = typer.Option(f"--collector.{family}/--no-collector.{family}", help=text, rich_help_panel=_PANEL)
         options[family] = Annotated[bool | None, switch]
     signature = inspect.signature(command, eval_str=True)
@@ -235,7 +235,7 @@ def _with_series(settings: ExportSettings, series: Mapping[str, Any]) -> ExportS
     patterns = {key: tuple(series[option]) for option, key in _PATTERNS.items() if series.get(option)}
     for option, key in _PATTERNS.items():
         check_patterns(f"--{option}", patterns.get(key, ()))
-    exposed = {family: family not in settings.without for family in EXPORT_FAMILIES}
+    exposed = {family: family not in settings.disabled for family in EXPORT_FAMILIES}
     exposed |= {family: series[family] for family in EXPORT_FAMILIES if series.get(family) is not None}
-    without = tuple(family for family, is_exposed in exposed.items() if not is_exposed)
-    return replace(settings, without=without, **patterns)
+    disabled = tuple(family for family, is_exposed in exposed.items() if not is_exposed)
+    return replace(settings, disabled=disabled, **patterns)

@@ -241,7 +241,8 @@ def collect(pipeline: Pipeline, cluster: Sandbox, source: str, clock: Clock) -> 
     folder = pipeline.directory / source
     config = pipeline.directory / f"{source}.toml"
     config.write_text(
-        f'[cluster]\nbootstrap_servers = "{cluster.bootstrap_servers}"\n[collect]\nprimary_source = "{source}"\n'
+        f'[cluster]\nbootstrap_servers = "{cluster.bootstrap_servers}"\n'
+        f'[collect]\ncollector = "collector-1"\nlisten = ""\nprimary_source = "{source}"\n'
         'heartbeat_interval = "1s"\npoll_interval = "500ms"\noffsets_interval = "1s"\nconfig_interval = "1s"\n'
     )
     arguments = [sys.executable, "-c", COLLECT, "collect", "--config", str(config), "--bus", str(folder)]

@@ -91,6 +91,7 @@ def settings_of(cluster: Sandbox, ours: Authority, primary_source: str) -> Setti
     return Settings(
         cluster=ClusterSettings(bootstrap_servers=servers, client=client),
         collect=CollectSettings(
+            collector="collector-1",
             primary_source=primary_source,
             heartbeat_interval=1,
             poll_interval=0.5,

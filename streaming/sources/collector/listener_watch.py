@@ -54,7 +54,7 @@ class ListenerWatch:
         report: Callable[[str], None] = lambda _: None,
         listed: Callable[[], list[Listener]] | None = None,
     ) -> None:
-        self.name = f"listeners:{settings.collect.collector}"
+        self.name = f"listeners:{settings.collect.collector_name}"
         self.answers: dict[Listener, str] = {}
         self.metrics = ConnectionMetrics(settings, lambda: self.answers, peers)
         self._listed = listed or partial(discover, settings, peers)

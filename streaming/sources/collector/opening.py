@@ -114,7 +114,7 @@ def open_log(
     configured = settings.collect.primary_source
     if configured == "poll":
         return None
-    name = f"metadata_log:{settings.collect.collector}"
+    name = f"metadata_log:{settings.collect.collector_name}"
     source = open_metadata_log(settings, path=checkpoint_path(bus, name), report=report, peers=peers)
     try:
         source.connect(seconds=CONNECT_SECONDS)
@@ -135,7 +135,7 @@ def _admin(
     settings: Settings, bus: Path, report: Callable[[str], None], peers: Peers, log: MetadataLogSource | None
 ) -> AdminSource:
     """Create the poller, which is the primary source without a log, or while that cannot be read."""
-    collect, name = settings.collect, f"admin:{settings.collect.collector}"
+    collect, name = settings.collect, f"admin:{settings.collect.collector_name}"
     return AdminSource(
         bootstrap_servers=settings.cluster.bootstrap_servers,
         client=settings.cluster.client,
@@ -164,7 +164,7 @@ def _broker_metrics(settings: Settings, admin: AdminSource, append_times: Append
             client=client_from(settings.collect.broker_metrics_client),
             cluster_id=lambda: admin.cluster_id,
             cluster=settings.cluster.name,
-            name=f"broker_metrics:{settings.collect.collector}",
+            name=f"broker_metrics:{settings.collect.collector_name}",
             period_micros=_micros(settings.collect.broker_metrics_interval),
             append_times=append_times,
         )

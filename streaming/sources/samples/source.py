@@ -236,7 +236,7 @@ _SETTLED_ROUNDS: Final = 3  # positions are of one round ago, at most, and two c
 
 def samples_name(settings: Settings) -> str:
     """Return the name of the source."""
-    return f"samples:{settings.collect.collector}"
+    return f"samples:{settings.collect.collector_name}"
 
 
 def open_samples(

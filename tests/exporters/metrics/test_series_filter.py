@@ -109,7 +109,7 @@ def test_the_families_are_those_of_the_settings_and_of_the_catalogue() -> None:
 def test_a_family_that_is_left_out_has_no_series_and_all_others_have(
     family: str, busy_cluster: Tables, fresh: int
 ) -> None:
-    everything, shown = scraped(busy_cluster, fresh), scraped(busy_cluster, fresh, without=(family,))
+    everything, shown = scraped(busy_cluster, fresh), scraped(busy_cluster, fresh, disabled=(family,))
     left_out = {metric.name for metric in FAMILIES[family]}
     assert names(everything) - names(shown) == left_out
     assert shown["kafka_replication_exporter_family_exposed", (("family", family),)] == 0
@@ -118,14 +118,14 @@ def test_a_family_that_is_left_out_has_no_series_and_all_others_have(
         TablesReader(busy_cluster.directory),
         fresh,
         ScrapeRequest(names=frozenset(left_out)),
-        Exposition(STALE_AFTER, chosen=SeriesFilter(ExportSettings(without=(family,)))),
+        Exposition(STALE_AFTER, chosen=SeriesFilter(ExportSettings(disabled=(family,)))),
     )
     assert list(text_string_to_metric_families(text)) == []
 
 
 def test_the_log_and_a_metric_say_what_is_left_out(busy_cluster: Tables, fresh: int) -> None:
     assert EVERYTHING.sentence() is None
-    settings = ExportSettings(topics=("!tmp-*",), without=("quorum", "groups"))
+    settings = ExportSettings(topics=("!tmp-*",), disabled=("quorum", "groups"))
     assert SeriesFilter(settings).sentence() == (
         "series are left out by --topic '!tmp-*', --no-collector.groups, --no-collector.quorum; "
         "counts of clusters and brokers include them"

@@ -140,10 +140,10 @@ def test_an_option_that_cannot_be_served_is_refused_at_the_start(option: str, va
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ([], {"topics": ("a*",), "without": ("quorum",)}),
+        ([], {"topics": ("a*",), "disabled": ("quorum",)}),
         (["--topic", "b*", "--topic", "!c", "--group", "!x"], {"topics": ("b*", "!c"), "groups": ("!x",)}),
-        (["--no-collector.groups"], {"without": ("groups", "quorum")}),
-        (["--collector.quorum", "--no-collector.kafka_exporter"], {"without": ("kafka_exporter",)}),
+        (["--no-collector.groups"], {"disabled": ("groups", "quorum")}),
+        (["--collector.quorum", "--no-collector.kafka_exporter"], {"disabled": ("kafka_exporter",)}),
     ],
 )
 def test_options_about_series_override_the_settings(
@@ -152,7 +152,7 @@ def test_options_about_series_override_the_settings(
     served: list[Any] = []
     monkeypatch.setattr(command, "serve_tables", lambda _folder, exporting, _collect: served.append(exporting))
     config = tmp_path / "isrwatch.toml"
-    config.write_text('[export]\ntopics = ["a*"]\nwithout = ["quorum"]\n')
+    config.write_text('[export]\ntopics = ["a*"]\ndisabled = ["quorum"]\n')
     outcome = invoked("--config", str(config), *options)
     assert outcome.exit_code == 0, outcome.output
     (exporting,) = served

@@ -58,7 +58,7 @@ class Collecting:
         every = dict.fromkeys(("offsets_interval", "groups_interval"), 0.5)
         settings = Settings(
             cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers),
-            collect=CollectSettings(**every, spark_checkpoints=checkpoints),  # type: ignore[arg-type]
+            collect=CollectSettings(collector="collector-1", **every, spark_checkpoints=checkpoints),  # type: ignore[arg-type]
         )
         (self._source,) = open_samples(settings, self.lines.append)
 
