@@ -27,7 +27,7 @@ from streaming.word_wrap import print_wrapped
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from streaming.contracts.identifiers import ClusterId
+    from streaming.contracts.identifiers import BrokerId, ClusterId
     from streaming.contracts.observations import Observation
     from streaming.settings import Settings
     from streaming.sources.metadata_log.source import MetadataLogSource
@@ -313,20 +313,22 @@ def _reassignments(settings: Settings) -> Iterator[tuple[Status, str]]:
     return list_reassignments(settings.cluster)
 
 
+def _hosts(settings: Settings) -> dict[BrokerId, str]:
+    from streaming.contracts.identifiers import BrokerId
+    from streaming.sources.collector.listeners import Role, discover
+
+    brokers = (each for each in discover(settings) if each.role is Role.BROKER)
+    return {BrokerId(int(each.node)): each.address.host for each in brokers}
+
+
 def _broker_metrics(settings: Settings) -> Iterator[tuple[Status, str]]:
     from http.client import HTTPException
 
-    from streaming.sources.broker_metrics import (
-        NO_METRIC,
-        client_from,
-        endpoints_from,
-        no_response,
-        scrape,
-        without_login,
-    )
+    from streaming.sources.broker_metrics import NO_METRIC, agents_from, client_from, no_response, scrape, without_login
 
-    endpoints = endpoints_from(settings.collect.broker_metrics)
+    agents = agents_from(settings.collect.broker_metrics)
     client = client_from(settings.collect.broker_metrics_client)
+    endpoints = agents.urls(_hosts(settings) if agents.pattern else {})
     if not endpoints:
         yield Status.SKIPPED, "no metrics endpoint is configured in collect.broker_metrics"
     for broker, url in endpoints.items():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import SourceKind
 from streaming.errors import ConnectionRefused
-from streaming.sources.broker_metrics import AppendTimes, BrokerMetricsSource, client_from, endpoints_from
+from streaming.sources.broker_metrics import MOST_BROKERS, AppendTimes, BrokerMetricsSource, agents_from, client_from
 from streaming.sources.collector.collector import Collector
 from streaming.sources.collector.listener_watch import ListenerWatch
 from streaming.sources.collector.separate import SeparateCollector
@@ -48,7 +48,8 @@ def open_collector(
         ConnectionRefused: only the metadata log is wanted, and it cannot be read.
     """
     peers, name = Peers(), settings.cluster.name
-    append_times = AppendTimes(endpoints_from(settings.collect.broker_metrics))
+    agents = agents_from(settings.collect.broker_metrics)
+    append_times = AppendTimes(agents.by_broker, MOST_BROKERS if agents.pattern else 0)
     sources = open_sources(settings, bus, report, peers, append_times)
     samples = _samples(settings, open_publisher, report, peers, append_times)
     return Collector(sources, open_publisher, cluster=name, report=report, companions=[samples])
@@ -155,12 +156,13 @@ def _admin(
 
 def _broker_metrics(settings: Settings, admin: AdminSource, append_times: AppendTimes | None) -> list[Source]:
     """Create the scraper of JMX exporters, if any; their metrics do not contain the cluster id, which is polled."""
-    endpoints = endpoints_from(settings.collect.broker_metrics)
-    if not endpoints:
+    agents = agents_from(settings.collect.broker_metrics)
+    if not agents.are_any:
         return []
     return [
         BrokerMetricsSource(
-            endpoints=endpoints,
+            agents=agents,
+            hosts=lambda: admin.hosts,
             client=client_from(settings.collect.broker_metrics_client),
             cluster_id=lambda: admin.cluster_id,
             cluster=settings.cluster.name,
