@@ -117,7 +117,6 @@ class BusSettings:
     """The directory bus, and Kafka behind it."""
 
     directory: Place = ".isrwatch/bus"
-    segment_bytes: int = 64 * 1024 * 1024
     max_bytes: int = 8 * 1024 * 1024 * 1024
     kafka: KafkaBusSettings = field(default_factory=KafkaBusSettings)
 
@@ -126,14 +125,12 @@ class BusSettings:
 class TablesSettings:
     """The Delta tables and their retention.
 
-    ``history`` applies to the append-only tables and to closed incidents; files that were replaced are kept for
-    ``reader_time``, for readers that have opened an older version. ``storage`` are the options of the store, if
+    ``history`` applies to the append-only tables and to closed incidents. ``storage`` are the options of the store, if
     ``directory`` is a URL.
     """
 
     directory: TablesPlace = ".isrwatch/tables"
     history: Duration = 90 * _DAY
-    reader_time: Duration = 600.0
     storage: dict[str, str] = field(default_factory=dict)
 
 
@@ -143,9 +140,6 @@ class JobSettings:
 
     queries: tuple[str, ...] = ()
     checkpoint: Place = ".isrwatch/checkpoint"
-    trigger_interval: Duration = 0.0
-    batch_bytes: int = 32 * 1024 * 1024
-    projection_interval: Duration = 1.0
     incident_gap: Duration = 60.0
     incident_rolling_gap: Duration = 900.0
     listen: str = "127.0.0.1:9309"
@@ -173,15 +167,28 @@ class ExportSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceSettings:
-    """Planned work, as ``isrwatch maintenance`` announces it.
-
-    The lease of a running command holds for ``lease`` after each renewal, and for ``tail`` after the
-    command ended. No lease lasts longer than ``max_duration``.
-    """
+    """Planned work, as ``isrwatch maintenance`` announces it. No lease lasts longer than ``max_duration``."""
 
     max_duration: Duration = 12 * 3_600.0
-    lease: Duration = 120.0
-    tail: Duration = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdvancedSettings:
+    """Keys that suit nearly every installation as they are.
+
+    A segment of the bus is closed at ``segment_bytes``. Replaced files of the tables stay for ``reader_time``, for
+    readers that have opened an older version. The query of replication takes batches of ``batch_bytes``, one in
+    ``trigger_interval``; what is derived is brought up to date in ``projection_interval``. The lease of a running
+    command holds for ``maintenance_lease`` after each renewal, and for ``maintenance_tail`` after its end.
+    """
+
+    segment_bytes: int = 64 * 1024 * 1024
+    reader_time: Duration = 600.0
+    trigger_interval: Duration = 0.0
+    batch_bytes: int = 32 * 1024 * 1024
+    projection_interval: Duration = 1.0
+    maintenance_lease: Duration = 120.0
+    maintenance_tail: Duration = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +202,7 @@ class Settings:
     job: JobSettings = field(default_factory=JobSettings)
     export: ExportSettings = field(default_factory=ExportSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
+    advanced: AdvancedSettings = field(default_factory=AdvancedSettings)
 
 
 def load(path: Path | None, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -275,9 +283,9 @@ def _checked(settings: Settings) -> Settings:
     for key, seconds in durations_of(settings):
         check_duration(key, seconds)
     for key, number, least in (
-        ("bus.segment_bytes", settings.bus.segment_bytes, 1024),  # at least one observation
         ("bus.max_bytes", settings.bus.max_bytes, 1024 * 1024),
-        ("job.batch_bytes", settings.job.batch_bytes, 1024),
+        ("advanced.segment_bytes", settings.advanced.segment_bytes, 1024),  # at least one observation
+        ("advanced.batch_bytes", settings.advanced.batch_bytes, 1024),
     ):
         if number < least:
             raise ConfigurationError(f"{key} is {number}; it must be at least {least}")
@@ -359,7 +367,7 @@ def check_telemetry_path(key: str, path: str) -> None:
         raise ConfigurationError(f"{key} is {path!r}; write a path that nothing else has, for example /metrics")
 
 
-_LEAST: Final = {"tables.history": _DAY, "tables.reader_time": 60.0, "job.trigger_interval": 0.0}
+_LEAST: Final = {"tables.history": _DAY, "advanced.reader_time": 60.0, "advanced.trigger_interval": 0.0}
 _MOST: Final = {"tables.history": math.inf, "maintenance.max_duration": _LONGEST_LEASE}
 _SHORTEST, _LONGEST = 0.001, 3_650 * _DAY
 

@@ -232,9 +232,9 @@ def _overridden(
 
 def _with_series(settings: ExportSettings, series: Mapping[str, Any]) -> ExportSettings:
     """Apply the options about what has series."""
-    patterns = {key: tuple(series[option]) for option, key in _PATTERNS.items() if series.get(option)}
-    for option, key in _PATTERNS.items():
-        check_patterns(f"--{option}", patterns.get(key, ()))
+    for option in _PATTERNS:
+        check_patterns(f"--{option}", series.get(option) or ())
+    patterns: dict[str, Any] = {key: tuple(series[option]) for option, key in _PATTERNS.items() if series.get(option)}
     exposed = {family: family not in settings.disabled for family in EXPORT_FAMILIES}
     exposed |= {family: series[family] for family in EXPORT_FAMILIES if series.get(family) is not None}
     disabled = tuple(family for family, is_exposed in exposed.items() if not is_exposed)

@@ -97,8 +97,8 @@ def collect(
 def _publisher(settings: Settings) -> Callable[[], Publisher]:
     from streaming.bus.directory import DirectoryPublisher
 
-    bus = settings.bus
-    return partial(DirectoryPublisher, Path(bus.directory), segment_bytes=bus.segment_bytes, max_bytes=bus.max_bytes)
+    bus, segment_bytes = settings.bus, settings.advanced.segment_bytes
+    return partial(DirectoryPublisher, Path(bus.directory), segment_bytes=segment_bytes, max_bytes=bus.max_bytes)
 
 
 def _wait(collector: Collector | Collectors, shipping: Shipping | _NoShipping) -> None:

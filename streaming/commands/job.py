@@ -90,7 +90,8 @@ def _places(
     return JobLocations(
         bus=bus or Path(settings.bus.directory),
         tables=tables_place(settings, tables),
-        retention=RetentionPolicy.of_seconds(settings.tables.history, settings.tables.reader_time),
+        retention=RetentionPolicy.of_seconds(settings.tables.history, settings.advanced.reader_time),
+        advanced=settings.advanced,
         checkpoint=checkpoint or Path(settings.job.checkpoint),
         kafka=kafka,
         on_executors=kafka is not None and not is_local(),

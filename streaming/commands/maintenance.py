@@ -92,8 +92,9 @@ def maintenance(
 
     Better, because it ends when the work does: isrwatch maintenance --broker 3 --why upgrade -- ./restart-broker 3
 
-    The lease of a command is renewed while it runs, holds for a minute more (maintenance.tail), and lapses when
-    this machine crashes. The exit code is that of the command. It works on every machine that shares the bus folder.
+    The lease of a command is renewed while it runs, holds for a minute more (advanced.maintenance_tail), and lapses
+    when this machine crashes. The exit code is that of the command. It works on every machine that shares the bus
+    folder.
     """
     from streaming.commands.maintenance_advice import chosen_brokers, chosen_cluster, watched_clusters
 
@@ -172,7 +173,7 @@ def _held(
 
     _refuse_overlap(brokers)
     micros = int(settings.maintenance.max_duration * _SECOND) if lasts is None else duration(lasts, settings)
-    return HeldLease(Announcer(bus, _reason(why)), brokers, settings.maintenance, micros, say)
+    return HeldLease(Announcer(bus, _reason(why)), brokers, settings.advanced, micros, say)
 
 
 def _run(lease: HeldLease, command: Sequence[str], warnings: Iterable[str]) -> int:

@@ -94,7 +94,7 @@ class Running:
         self.peers, self._bus = Peers(), bus
         self._collector = SeparateCollector(
             partial(open_samples, settings),
-            partial(DirectoryPublisher, bus, segment_bytes=settings.bus.segment_bytes),
+            partial(DirectoryPublisher, bus, segment_bytes=settings.advanced.segment_bytes),
             cluster="bench",
             name=(name := samples_name(settings)),
             peers=self.peers,

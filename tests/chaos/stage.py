@@ -133,7 +133,7 @@ class ChaosStage:
     def job_arguments(self, start: JobStart) -> list[str]:
         directory = self.pipeline.directory
         (directory / "isrwatch.toml").write_text(
-            f"[job]\nbatch_bytes = {start.batch_bytes}\n"
+            f"[advanced]\nbatch_bytes = {start.batch_bytes}\n"
             f'trigger_interval = "{duration_text(start.trigger_seconds)}"\n'
             f'projection_interval = "{duration_text(start.projection_seconds)}"\n'
         )

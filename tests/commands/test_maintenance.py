@@ -81,7 +81,9 @@ def apply(folder: Path) -> None:
 def leases(folder: Path, seconds: float, tail: float) -> tuple[str, str]:
     """The option that names a configuration of leases."""
     config = folder / "isrwatch.toml"
-    config.write_text(f'[maintenance]\nlease = "{duration_text(seconds)}"\ntail = "{duration_text(tail)}"\n')
+    config.write_text(
+        f'[advanced]\nmaintenance_lease = "{duration_text(seconds)}"\nmaintenance_tail = "{duration_text(tail)}"\n'
+    )
     return "--config", str(config)
 
 

@@ -506,9 +506,7 @@ def test_brokers_of_a_pattern_are_followed_as_they_come_move_and_go(
     seen: set[int] = set()
     while seen != {1, 7}:
         seen |= {item.broker for item in until(source, 3)}
-    assert [each.url for each in source._endpoints] == [
-        f"http://{at}:{port}/metrics" for at in ("localhost", "127.0.0.1")
-    ]
+    assert source.urls == {1: f"http://localhost:{port}/metrics", 7: f"http://127.0.0.1:{port}/metrics"}
     del hosts[BrokerId(1)]
     polled(source)
     assert source.urls.keys() == {1, 7}, "its agent may say that it recovers"
