@@ -30,7 +30,7 @@ _PREFIX: Final = "ISRWATCH_"
 _BETWEEN: Final = "__"
 
 
-def found(option: Path | None, environment: Mapping[str, str]) -> Path | None:
+def file_to_read(option: Path | None, environment: Mapping[str, str]) -> Path | None:
     """Return the file that is read, None without any.
 
     Args:
@@ -39,8 +39,8 @@ def found(option: Path | None, environment: Mapping[str, str]) -> Path | None:
     """
     if option is not None:
         return option
-    if named := environment.get(VARIABLE):
-        return Path(named)
+    if name := environment.get(VARIABLE):
+        return Path(name)
     return next((path for path in (IN_WORKING_DIRECTORY, OF_SYSTEM) if path.exists()), None)
 
 

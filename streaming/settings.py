@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
 
-from streaming.configuration_file import found, overridden, read
+from streaming.configuration_file import file_to_read, overridden, read
 from streaming.durations import FOREVER, duration_text, seconds_of
 from streaming.errors import ConfigurationError
 from streaming.name_patterns import check_patterns
@@ -229,7 +229,7 @@ def document_of(path: Path | None, environment: Mapping[str, str] = os.environ) 
     Raises:
         ConfigurationError: the file is missing, is not TOML, or a variable names no key.
     """
-    return overridden(read(found(path, environment)), Settings, environment)
+    return overridden(read(file_to_read(path, environment)), Settings, environment)
 
 
 def settings_of(document: Mapping[str, Any]) -> Settings:

@@ -28,6 +28,7 @@ name = "staging"
 bootstrap_servers = "b:9092"
 
 [collect]
+collector = "collector-1"
 poll_interval = "7s"
 """
 

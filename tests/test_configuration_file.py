@@ -10,7 +10,7 @@ import pytest
 from streaming import configuration_file
 from streaming.cluster_settings import each_cluster
 from streaming.commands.doctor import read_from
-from streaming.configuration_file import found, without_configuration
+from streaming.configuration_file import file_to_read, without_configuration
 from streaming.errors import ConfigurationError
 from streaming.settings import Settings, load
 
@@ -35,13 +35,13 @@ def _places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_first_of_option_variable_working_directory_and_system_is_read(tmp_path: Path) -> None:
     system, option = tmp_path / "etc.toml", Path("option.toml")
-    assert found(None, {}) is None
+    assert file_to_read(None, {}) is None
     system.touch()
-    assert found(None, {"ISRWATCH_CONFIG": ""}) == system
+    assert file_to_read(None, {"ISRWATCH_CONFIG": ""}) == system
     Path("isrwatch.toml").touch()
-    assert found(None, {}) == Path("isrwatch.toml")
-    assert found(None, {"ISRWATCH_CONFIG": "named.toml"}) == Path("named.toml")
-    assert found(option, {"ISRWATCH_CONFIG": "named.toml"}) == option
+    assert file_to_read(None, {}) == Path("isrwatch.toml")
+    assert file_to_read(None, {"ISRWATCH_CONFIG": "named.toml"}) == Path("named.toml")
+    assert file_to_read(option, {"ISRWATCH_CONFIG": "named.toml"}) == option
 
 
 def test_commands_read_what_is_in_the_working_directory() -> None:

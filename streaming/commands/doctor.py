@@ -19,7 +19,7 @@ from rich.text import Text
 from streaming.cluster_settings import each_cluster, filled
 from streaming.commands.cluster_options import BootstrapServersOption, ClusterOption, with_bootstrap_servers
 from streaming.commands.doctor_machine import CHECKS_OF_THE_MACHINE, SECONDS, Finding, Status, numbered
-from streaming.configuration_file import OPTION_HELP, found, overriding
+from streaming.configuration_file import OPTION_HELP, file_to_read, overriding
 from streaming.errors import ConfigurationError, ConnectionRefused, IsrwatchError
 from streaming.settings import written_secrets
 from streaming.word_wrap import print_wrapped
@@ -56,7 +56,7 @@ def doctor(
     isrwatch doctor --config isrwatch.toml --json | jq 'select(.status == "problem")'
     """
     every = with_bootstrap_servers(each_cluster(config, cluster), bootstrap_servers)
-    file = found(config, os.environ)
+    file = file_to_read(config, os.environ)
     checked = chain(read_from(file, os.environ), secrets(every, file), findings(filled(every)))
     worst = _print_json(checked) if as_json else print_findings(checked)
     if worst:

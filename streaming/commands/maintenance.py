@@ -92,9 +92,8 @@ def maintenance(
 
     Better, because it ends when the work does: isrwatch maintenance --broker 3 --why upgrade -- ./restart-broker 3
 
-    The lease of a command is renewed while it runs, holds for a minute more (advanced.maintenance_tail), and lapses
-    when this machine crashes. The exit code is that of the command. It works on every machine that shares the bus
-    folder.
+    The lease of a command is renewed while it runs, holds for a minute more, and lapses when this machine crashes. The
+    exit code is that of the command. It works on every machine that shares the bus folder.
     """
     from streaming.commands.maintenance_advice import chosen_brokers, chosen_cluster, watched_clusters
 

@@ -64,7 +64,7 @@ class Announcer:
                 cluster_id=broker.cluster_id,
                 cluster=broker.cluster,
                 source=self._source,
-                authority=SourceKind.NONE,
+                source_kind=SourceKind.NONE,
                 occurred_not_before=at,
                 occurred_not_after=at,
                 collected_at=at,

@@ -199,9 +199,9 @@ CLUSTER_TOTALS: Final = (
     Column("leader_changes", "long", "changes of a leader, in all"),
     Column("unclean_elections", "long", "leaders elected from outside ISR and ELR, in all"),
     Column("missed_changes", "long", "changes inferred from epoch gaps but never observed, in all"),
-    Column("offline_seconds", "double", "offline time of all partitions, up to authority_watermark"),
-    Column("under_replicated_seconds", "double", "under-replicated time of all partitions, up to authority_watermark"),
-    Column("under_min_isr_seconds", "double", "time under min ISR of all partitions, up to authority_watermark"),
+    Column("offline_seconds", "double", "offline time of all partitions, up to primary_watermark"),
+    Column("under_replicated_seconds", "double", "under-replicated time of all partitions, up to primary_watermark"),
+    Column("under_min_isr_seconds", "double", "time under min ISR of all partitions, up to primary_watermark"),
     Column("unknown_seconds", "double", "time during which partitions were not observed, of all partitions"),
 )
 

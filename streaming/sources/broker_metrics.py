@@ -58,7 +58,7 @@ class Agents(NamedTuple):
 
     @property
     def are_any(self) -> bool:
-        """Whether there is something to scrape."""
+        """True if there is something to scrape."""
         return bool(self.by_broker or self.pattern)
 
     def urls(self, hosts: Mapping[BrokerId, str]) -> dict[BrokerId, str]:
@@ -186,7 +186,7 @@ class BrokerMetricsSource:
     ) -> None:
         self.name = name
         self._cluster_id = cluster_id
-        self._identity: dict[str, Any] = {"cluster": cluster, "source": name, "authority": SourceKind.NONE}
+        self._identity: dict[str, Any] = {"cluster": cluster, "source": name, "source_kind": SourceKind.NONE}
         self._agents, self._hosts, self._period = agents, hosts, period_micros
         self._by_broker: dict[BrokerId, _Endpoint] = {}
         self._timeout, self._block, self._client = timeout_seconds, block_seconds, client or client_from({})
@@ -239,12 +239,12 @@ class BrokerMetricsSource:
         """Take over the brokers that are listed now, and forget those of a pattern that have not been for long."""
         moment = monotonic()
         for broker, url in self._agents.urls(self._hosts()).items():
-            known = self._by_broker.get(broker)
-            if known is None and len(self._by_broker) >= len(self._agents.by_broker) + MOST_BROKERS:
+            endpoint = self._by_broker.get(broker)
+            if endpoint is None and len(self._by_broker) >= len(self._agents.by_broker) + MOST_BROKERS:
                 continue
-            if known is None or known.url != url:
-                known = self._by_broker[broker] = _Endpoint(broker, url, Timer(self._period), moment)
-            known.listed_at = moment
+            if endpoint is None or endpoint.url != url:
+                endpoint = self._by_broker[broker] = _Endpoint(broker, url, Timer(self._period), moment)
+            endpoint.listed_at = moment
         gone = [each.broker for each in self._endpoints if moment - each.listed_at > _UNLISTED_MICROS]
         for broker in gone:
             del self._by_broker[broker]

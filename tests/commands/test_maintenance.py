@@ -381,7 +381,7 @@ def test_brokers_that_are_safe_one_by_one_are_warned_of_where_they_are_not_so_at
     publish(tmp_path, story)
     if "quorum" in lost:
         voters = {"controller": 1, "controller_epoch": 1, "voters": (1, 2, 3), "caught_up": (1, 2, 3)}
-        story.source, story.authority, story.sequence = "quorum:a", SourceKind.NONE, 0
+        story.source, story.source_kind, story.sequence = "quorum:a", SourceKind.NONE, 0
         story.add(ControllerObserved(**story.envelope(), **voters))
         publish(tmp_path, story)
     apply(tmp_path)

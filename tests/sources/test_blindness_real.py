@@ -94,7 +94,7 @@ class Seen(Tables):
         """Seconds since the time up to which the state is right; negative if that time is to come."""
         with self._lock:
             (cluster,) = self.state.clusters.values()
-        return time.time() - (cluster.authority_watermark or 0) / 1e6
+        return time.time() - (cluster.primary_watermark or 0) / 1e6
 
 
 class OfBus:

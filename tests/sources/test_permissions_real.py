@@ -86,7 +86,7 @@ ADMIN = (
 CHECKED = ("brokers", "metadata log", "polling", "samples", "reassignments")
 
 GIVEN = {
-    "the log": lambda one: one.authority == SourceKind.METADATA_LOG,
+    "the log": lambda one: one.source_kind == SourceKind.METADATA_LOG,
     "voters": lambda one: isinstance(one, ControllerObserved) and one.source.startswith("quorum:") and one.caught_up,
     "times": lambda one: isinstance(one, ConfigObserved) and one.topic == "" and one.origin == ConfigOrigin.DESCRIBE,
     "polled partitions": lambda one: isinstance(one, PartitionObserved) and one.source == "admin:poller",

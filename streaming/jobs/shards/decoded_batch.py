@@ -370,9 +370,9 @@ class RepeatedBlocks:
     def listed(self, observed: SnapshotEnd, payload: bytes) -> None:
         """Remember the lists at the end of a report: the next one most likely has the same."""
         end = cut_end(payload)
-        before = self._lists.get((observed.cluster_id, observed.authority))
+        before = self._lists.get((observed.cluster_id, observed.source_kind))
         if end is not None and (before is None or before[1] != end.lists):
-            self._lists[observed.cluster_id, observed.authority] = end.digest, end.lists
+            self._lists[observed.cluster_id, observed.source_kind] = end.digest, end.lists
             self._is_published = False
 
     def learn(self, decoded: Iterable[DecodedBlock], touched: ReplicationState, state: ReplicationState) -> None:

@@ -142,7 +142,7 @@ class VotersSource:
                 cluster_id=self._cluster_id,
                 cluster=self._cluster,
                 source=self.name,
-                authority=SourceKind.NONE,
+                source_kind=SourceKind.NONE,
                 occurred_not_before=now,
                 occurred_not_after=now,
                 collected_at=now,

@@ -240,7 +240,7 @@ class AdminSource:
             "cluster_id": view.cluster_id,
             "cluster": self._cluster,
             "source": self.name,
-            "authority": self._kind,
+            "source_kind": self._kind,
             "occurred_not_before": now,
             "occurred_not_after": now,
             "collected_at": now,

@@ -203,7 +203,7 @@ class SamplesSource:
             "cluster_id": view.cluster_id,
             "cluster": self._cluster,
             "source": self.name,
-            "authority": SourceKind.NONE,
+            "source_kind": SourceKind.NONE,
             "occurred_not_before": min(answer.asked_at, now),
             "occurred_not_after": now,
             "collected_at": now,
