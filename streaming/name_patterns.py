@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _EXCLUDES: Final = "!"
 _WILDCARDS: Final = {"*": ".*", "?": "."}
-_EXPRESSION: Final = re.compile(r"^\^|^\.[*+]|\$$|\.\+|[\\|()\[\]]")
+_EXPRESSION: Final = re.compile(r"^\^|^\.[*+]|\$$|\.\+|[\\|\[\]]")
 """Characters of expressions that names seldom have; ``?`` stands for one of those. ``orders.*`` is a pattern."""
 
 
