@@ -50,7 +50,7 @@ def duration_text(seconds: float) -> str:
     >>> [duration_text(seconds) for seconds in (0.1, 5, 90, 300, 604_800, 7_776_000, math.inf)]
     ['100ms', '5s', '90s', '5m', '7d', '90d', 'forever']
     """
-    if seconds == math.inf:
+    if math.isinf(seconds * 1_000):
         return FOREVER
     millis = round(seconds * 1_000)
     for unit in ("d", "h", "m", "s"):

@@ -39,6 +39,11 @@ def test_what_is_no_duration_is_refused_with_examples(text: object) -> None:
         seconds_of("--for", text)
 
 
+def test_a_duration_without_end_is_one_without_end() -> None:
+    for digits in (306, 308, 400):
+        assert duration_text(seconds_of("--for", f"{'9' * digits}d")) == "forever"
+
+
 @given(st.integers(0, 10**12))
 def test_a_formatted_duration_is_read_as_the_same(millis: int) -> None:
     assert seconds_of("--for", duration_text(millis / 1_000)) == millis / 1_000
