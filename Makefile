@@ -44,7 +44,7 @@ endif
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo "  make demo FOR=60 ends by itself; make PYTHON=python3.12 env chooses the Python; VENV=DIR its folder"
+	@echo "  make demo FOR=60s ends by itself; make PYTHON=python3.12 env chooses the Python; VENV=DIR its folder"
 
 env: $(RUN_READY) ## create .venv with everything that isrwatch needs to run
 
@@ -78,7 +78,7 @@ jars: $(RUN_READY) ## fetch and verify the jars: Delta, the sandbox's Kafka, the
 	$(SAY) "Fetching and verifying jars"
 	@$(BIN)/isrwatch jars fetch
 
-demo: $(RUN_READY) ## watch a simulated cluster live: FOR=60 ends by itself, SCENARIO=NAME chooses what breaks
+demo: $(RUN_READY) ## watch a simulated cluster live: FOR=60s ends by itself, SCENARIO=NAME chooses what breaks
 	@$(BIN)/isrwatch demo $(if $(FOR),--for $(FOR)) $(if $(SCENARIO),--scenario $(SCENARIO))
 
 tools: ## install Prometheus, Alertmanager and faketime (Debian packages) where the tests find none

@@ -11,7 +11,7 @@ import typer
 from dashboards.alerts import AlertSettings
 from dashboards.render import differing, rendered, write
 from streaming.errors import ConfigurationError
-from streaming.settings import check_pattern
+from streaming.name_patterns import NamePatterns, check_patterns
 
 SEVERITIES = ("page", "ticket", "info")
 GENERATED = Path(__file__).parent / "generated"
@@ -43,9 +43,9 @@ def render(  # noqa: PLR0917 - one parameter per option
         typer.Option(help="Name of a cluster that must be monitored: without fresh data of it, page. May be repeated."),
     ] = None,
     exclude_topics: Annotated[
-        str,
-        typer.Option(metavar="REGEX", help="Topics whose partitions are in no page, as for a matcher of Prometheus."),
-    ] = _DEFAULTS.excluded_topics,
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Topics whose partitions are in no page, 'tmp-*'. May be repeated."),
+    ] = None,
     severity: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=LABEL", help="What page, ticket or info are called in the label, on boards, too."),
@@ -54,15 +54,16 @@ def render(  # noqa: PLR0917 - one parameter per option
     """Write the boards (Grafana JSON) and the rules, for Prometheus, its operator, Grafana and jsonnet.
 
     Example: isrwatch dashboards render --output out --runbook-url https://wiki/kafka --dashboard-url https://grafana/d/x
-    --expect-cluster prod --exclude-topics 'tmp-.*' --severity page=critical --severity ticket=warning
+    --expect-cluster prod --exclude-topics 'tmp-*' --severity page=critical --severity ticket=warning
     """
-    check_pattern("--exclude-topics", exclude_topics)
+    excluded = exclude_topics or ()
+    check_patterns("--exclude-topics", excluded)
     settings = AlertSettings(
         runbook_url=_link("--runbook-url", runbook_url, output) or _DEFAULTS.runbook_url,
         dashboard_url=_link("--dashboard-url", dashboard_url, output) or _DEFAULTS.dashboard_url,
         severity_names=dict(_severity(each) for each in severity or ()),
         expected_clusters=tuple(expect_cluster or ()),
-        excluded_topics=exclude_topics,
+        excluded_topics=NamePatterns(excluded).included,
     )
     files = rendered(settings)
     if not check:

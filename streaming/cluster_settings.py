@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.errors import ConfigurationError
-from streaming.settings import read, settings_of, with_secrets
+from streaming.settings import document_of, settings_of, with_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,13 +29,13 @@ def each_cluster(path: Path | None, only: str | None = None) -> list[Settings]:
     """Read a configuration, and return the settings of each of its clusters; of ``[cluster]``, one.
 
     Args:
-        path: the configuration file; None gives the defaults.
+        path: of the option ``--config``.
         only: the name of the one that is wanted.
 
     Raises:
         ConfigurationError: as of :func:`streaming.settings.load`; two clusters have one name, or none has this one.
     """
-    document = read(path)
+    document = document_of(path)
     clusters = document.get("cluster")
     every = [settings_of(document)] if not isinstance(clusters, list) else _each(document, clusters)
     chosen = [settings for settings in every if only in (None, settings.cluster.name)]
@@ -98,7 +98,7 @@ def _one(document: dict[str, Any], cluster: Any, number: int) -> Settings:  # no
         settings = settings_of({**document, "cluster": alone, "collect": own})
     except ConfigurationError as refusal:
         raise ConfigurationError(f"[[cluster]] {name}: {refusal}") from None
-    collector = f"{settings.collect.collector}@{name}"
+    collector = f"{settings.collect.collector_name}@{name}"
     return replace(settings, collect=replace(settings.collect, collector=collector))
 
 

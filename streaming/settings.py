@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 import os
 import re
-import tomllib
+import socket
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
 
+from streaming.configuration_file import file_to_read, overridden, read
+from streaming.durations import FOREVER, duration_text, seconds_of
 from streaming.errors import ConfigurationError
+from streaming.name_patterns import check_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,7 +25,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Place = Annotated[str, "the path of a folder or a file of this machine"]
 TablesPlace = Annotated[str, "the path of a folder of this machine, or the URL of one in a store"]
-_LONGEST_LEASE_HOURS: Final = 168
+Duration = Annotated[float, "seconds; in the file a duration with its unit, such as 30m"]
+_DAY: Final = 86_400.0
+COLLECTOR_LISTEN: Final = "127.0.0.1:9310"
+_LONGEST_LEASE: Final = 7 * _DAY
 EXPORT_FAMILIES: Final = (
     *("incidents", "topics", "partitions", "replicas", "groups", "quorum", "transactions", "settings"),
     *("reconciliation", "kafka_exporter"),
@@ -57,27 +63,31 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectSettings:
-    """Inputs of ``isrwatch collect``, and their intervals in seconds."""
+    """Inputs of ``isrwatch collect``, and their intervals."""
 
-    collector: str = "collector-1"
-    listen: str = ""
+    collector: str = ""
+    listen: str = COLLECTOR_LISTEN
     primary_source: str = "auto"
-    heartbeat_seconds: float = 5.0
-    snapshot_seconds: float = 300.0
-    poll_seconds: float = 5.0
-    offsets_seconds: float = 10.0
-    groups_seconds: float = 10.0
+    heartbeat_interval: Duration = 5.0
+    snapshot_interval: Duration = 300.0
+    poll_interval: Duration = 5.0
+    offsets_interval: Duration = 10.0
+    groups_interval: Duration = 10.0
     groups: tuple[str, ...] = ()
-    groups_exclude: tuple[str, ...] = ()
     spark_checkpoints: dict[str, Place] = field(default_factory=dict)
-    config_seconds: float = 60.0
-    quorum_seconds: float = 10.0
-    transactions_seconds: float = 30.0
-    directories_seconds: float = 30.0
-    broker_metrics_seconds: float = 15.0
+    config_interval: Duration = 60.0
+    quorum_interval: Duration = 10.0
+    transactions_interval: Duration = 30.0
+    directories_interval: Duration = 30.0
+    broker_metrics_interval: Duration = 15.0
     broker_metrics: dict[str, str] = field(default_factory=dict)
     broker_metrics_client: dict[str, str] = field(default_factory=dict)
     web_config_file: Place = ""
+
+    @property
+    def collector_name(self) -> str:
+        """Name of the collector: that of the machine, where it has none of its own."""
+        return self.collector or socket.gethostname()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +101,11 @@ class KafkaBusSettings:
     bootstrap_servers: str = ""
     replication_topic: str = "isrwatch.replication"
     replication_partitions: int = 6
-    replication_retention_hours: float = 168.0
+    replication_retention: Duration = 7 * _DAY
     replication_retention_bytes: int = 8 * 1024 * 1024 * 1024
     samples_topic: str = "isrwatch.samples"
     samples_partitions: int = 12
-    samples_retention_hours: float = 6.0
+    samples_retention: Duration = 6 * 3_600.0
     samples_retention_bytes: int = 1024 * 1024 * 1024
     replication_factor: int = 3
     min_insync_replicas: int = 2
@@ -107,7 +117,6 @@ class BusSettings:
     """The directory bus, and Kafka behind it."""
 
     directory: Place = ".isrwatch/bus"
-    segment_bytes: int = 64 * 1024 * 1024
     max_bytes: int = 8 * 1024 * 1024 * 1024
     kafka: KafkaBusSettings = field(default_factory=KafkaBusSettings)
 
@@ -116,14 +125,12 @@ class BusSettings:
 class TablesSettings:
     """The Delta tables and their retention.
 
-    ``history_days`` applies to the append-only tables and to closed incidents, 0 keeps all changes and events; files
-    that were replaced are kept for ``reader_minutes``, for readers that have opened an older version. ``storage`` are
-    the options of the store, if ``directory`` is a URL.
+    ``history`` applies to the append-only tables and to closed incidents. ``storage`` are the options of the store, if
+    ``directory`` is a URL.
     """
 
     directory: TablesPlace = ".isrwatch/tables"
-    history_days: int = 0
-    reader_minutes: float = 10.0
+    history: Duration = 90 * _DAY
     storage: dict[str, str] = field(default_factory=dict)
 
 
@@ -133,11 +140,8 @@ class JobSettings:
 
     queries: tuple[str, ...] = ()
     checkpoint: Place = ".isrwatch/checkpoint"
-    trigger_seconds: float = 0.0
-    batch_bytes: int = 32 * 1024 * 1024
-    projection_seconds: float = 1.0
-    incident_gap_seconds: float = 60.0
-    incident_rolling_gap_seconds: float = 900.0
+    incident_gap: Duration = 60.0
+    incident_rolling_gap: Duration = 900.0
     listen: str = "127.0.0.1:9309"
     web_config_file: Place = ""
 
@@ -146,34 +150,45 @@ class JobSettings:
 class ExportSettings:
     """The exporter.
 
-    The filters are regular expressions that occur in names of topics or groups, as in kafka_exporter; ``without`` names
-    families of metrics.
+    ``topics`` and ``groups`` are patterns of the names that have series of their own; ``disabled`` names families of
+    metrics.
     """
 
     listen: str = "127.0.0.1:9308"
-    refresh_seconds: float = 0.1
-    stale_after_seconds: float = 60.0
+    refresh_interval: Duration = 0.1
+    stale_after: Duration = 60.0
     detail_limit: int = 20_000
-    topic_filter: str = ".*"
-    topic_exclude: str = "^$"
-    group_filter: str = ".*"
-    group_exclude: str = "^$"
-    without: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    disabled: tuple[str, ...] = ()
     telemetry_path: str = "/metrics"
     web_config_file: Place = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceSettings:
-    """Planned work, as ``isrwatch maintenance`` announces it.
+    """Planned work, as ``isrwatch maintenance`` announces it. No lease lasts longer than ``max_duration``."""
 
-    The lease of a running command holds for ``lease_seconds`` after each renewal, and for ``tail_seconds`` after the
-    command ended. No lease lasts longer than ``max_hours``.
+    max_duration: Duration = 12 * 3_600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdvancedSettings:
+    """Keys that suit nearly every installation as they are.
+
+    A segment of the bus is closed at ``segment_bytes``. Replaced files of the tables stay for ``reader_time``, for
+    readers that have opened an older version. The query of replication takes batches of ``batch_bytes``, one in
+    ``trigger_interval``; what is derived is brought up to date in ``projection_interval``. The lease of a running
+    command holds for ``maintenance_lease`` after each renewal, and for ``maintenance_tail`` after its end.
     """
 
-    max_hours: float = 12.0
-    lease_seconds: float = 120.0
-    tail_seconds: float = 60.0
+    segment_bytes: int = 64 * 1024 * 1024
+    reader_time: Duration = 600.0
+    trigger_interval: Duration = 0.0
+    batch_bytes: int = 32 * 1024 * 1024
+    projection_interval: Duration = 1.0
+    maintenance_lease: Duration = 120.0
+    maintenance_tail: Duration = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,38 +202,34 @@ class Settings:
     job: JobSettings = field(default_factory=JobSettings)
     export: ExportSettings = field(default_factory=ExportSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
+    advanced: AdvancedSettings = field(default_factory=AdvancedSettings)
 
 
-def load(path: Path | None) -> Settings:
-    """Read a configuration file; None gives the defaults.
+def load(path: Path | None, environment: Mapping[str, str] = os.environ) -> Settings:
+    """Read the configuration; see :mod:`streaming.configuration_file` for where it is.
 
     Of several clusters (``[[cluster]]``) none is in it: see :mod:`streaming.cluster_settings`.
 
     Raises:
-        ConfigurationError: the file is missing, is not TOML, or has a wrong key or value.
+        ConfigurationError: the file is missing, is not TOML, or has a wrong key or value, as may a variable.
     """
-    document = read(path)
+    document = document_of(path, environment)
     if isinstance(document.get("cluster"), list):
         del document["cluster"]
     return settings_of(document)
 
 
-def read(path: Path | None) -> dict[str, Any]:
-    """Read a TOML file.
+def document_of(path: Path | None, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """Return the unchecked configuration: the file with the overrides of the environment.
+
+    Args:
+        path: of the option ``--config``.
+        environment: variables.
 
     Raises:
-        ConfigurationError: the file is missing, or is not TOML.
+        ConfigurationError: the file is missing, is not TOML, or a variable names no key.
     """
-    if path is None:
-        return {}
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot read the configuration {path}: {error.strerror}; start from conf/isrwatch.toml"
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} is not TOML: {error}") from None
+    return overridden(read(file_to_read(path, environment)), Settings, environment)
 
 
 def settings_of(document: Mapping[str, Any]) -> Settings:
@@ -231,7 +242,7 @@ def settings_of(document: Mapping[str, Any]) -> Settings:
 
 
 def _build(cls: type[T], values: Mapping[str, Any], prefix: str) -> T:
-    hints = get_type_hints(cls)
+    hints = _hints(cls)
     unknown = sorted(set(values) - set(hints))
     if unknown:
         section = f"[{prefix.rstrip('.')}]" if prefix else "the file"
@@ -239,13 +250,19 @@ def _build(cls: type[T], values: Mapping[str, Any], prefix: str) -> T:
     return cls(**{name: _value(hints[name], values[name], prefix + name) for name in values})
 
 
+def _hints(cls: type) -> dict[str, Any]:
+    """Return the type of each key: a duration as ``Duration``, everything else without its annotation."""
+    plain, annotated = get_type_hints(cls), get_type_hints(cls, include_extras=True)
+    return {name: Duration if annotated[name] == Duration else hint for name, hint in plain.items()}
+
+
 def _value(hint: Any, value: Any, key: str) -> Any:  # noqa: ANN401 - any value of a TOML file
     if is_dataclass(hint):
         if not isinstance(value, dict):
             raise ConfigurationError(f"{key} must be a table: write [{key}]")
         return _build(hint, value, f"{key}.")  # type: ignore[arg-type]
-    if hint is float and type(value) is int:
-        return float(value)
+    if hint is Duration:
+        return math.inf if value == FOREVER and _MOST.get(key) == math.inf else seconds_of(key, value)
     if hint == dict[str, str]:
         if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
             return value
@@ -255,8 +272,7 @@ def _value(hint: Any, value: Any, key: str) -> Any:  # noqa: ANN401 - any value 
             return tuple(value)
         raise ConfigurationError(f'{key} must be a list of strings, for example ["a", "b"]')
     if type(value) is not hint:
-        expected = "a number" if hint is float else hint.__name__
-        raise ConfigurationError(f"{key} must be {expected}, not {value!r}")
+        raise ConfigurationError(f"{key} must be {hint.__name__}, not {value!r}")
     return value
 
 
@@ -264,49 +280,58 @@ def _checked(settings: Settings) -> Settings:
     sources, chosen = ("auto", "metadata_log", "poll"), settings.collect.primary_source
     if chosen not in sources:
         raise ConfigurationError(f"collect.primary_source is {chosen!r}; use one of {', '.join(sources)}")
-    for name in ("collect", "export", "job", "maintenance"):
-        section = getattr(settings, name)
-        for item in fields(section):
-            if item.name.endswith("_seconds"):
-                check_seconds(f"{name}.{item.name}", getattr(section, item.name))
+    for key, seconds in durations_of(settings):
+        check_duration(key, seconds)
     for key, number, least in (
-        ("bus.segment_bytes", settings.bus.segment_bytes, 1024),  # at least one observation
         ("bus.max_bytes", settings.bus.max_bytes, 1024 * 1024),
-        ("job.batch_bytes", settings.job.batch_bytes, 1024),
-        ("tables.history_days", settings.tables.history_days, 0),
-        ("tables.reader_minutes", settings.tables.reader_minutes, 1),
+        ("advanced.segment_bytes", settings.advanced.segment_bytes, 1024),  # at least one observation
+        ("advanced.batch_bytes", settings.advanced.batch_bytes, 1024),
     ):
-        if not least <= number < math.inf:  # not "number < least", which no NaN is
-            raise ConfigurationError(f"{key} is {number}; it must be at least {least}, and finite")
+        if number < least:
+            raise ConfigurationError(f"{key} is {number}; it must be at least {least}")
     _check_kafka_bus(settings.bus.kafka)
     check_folders(settings.collect.spark_checkpoints)
     for key, place in places_of(settings):
         check_place(key, place)
     check_telemetry_path("export.telemetry_path", settings.export.telemetry_path)
+    for key, patterns in (
+        ("collect.groups", settings.collect.groups),
+        ("export.topics", settings.export.topics),
+        ("export.groups", settings.export.groups),
+    ):
+        check_patterns(key, patterns)
     _check_series(settings.export)
-    hours = settings.maintenance.max_hours
-    if not 0 < hours <= _LONGEST_LEASE_HOURS:
-        raise ConfigurationError(f"maintenance.max_hours is {hours}; it must be above 0 and at most 168, a week")
     return settings
 
 
-def places_of(section: Any, prefix: str = "") -> Iterator[tuple[str, str]]:  # noqa: ANN401 - any part of the settings
+def places_of(section: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - any part of the settings
     """Yield every setting that is a place, by its key."""
-    for name, hint in get_type_hints(type(section), include_extras=True).items():
-        key, value = f"{prefix}{name}", getattr(section, name)
-        if is_dataclass(value):
-            yield from places_of(value, f"{key}.")
-        elif hint == Place:
+    for key, hint, value in _leaves(section):
+        if hint == Place:
             yield key, value
         elif hint == dict[str, Place]:
             yield from ((f"{key}.{each}", place) for each, place in value.items())
 
 
+def durations_of(section: Any) -> Iterator[tuple[str, float]]:  # noqa: ANN401 - any part of the settings
+    """Yield every setting that is a duration, by its key, in seconds."""
+    return ((key, value) for key, hint, value in _leaves(section) if hint == Duration)
+
+
+def _leaves(section: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401 - any part of them
+    for name, hint in get_type_hints(type(section), include_extras=True).items():
+        key, value = f"{prefix}{name}", getattr(section, name)
+        if is_dataclass(value):
+            yield from _leaves(value, f"{key}.")
+        else:
+            yield key, hint, value
+
+
 def _check_kafka_bus(bus: KafkaBusSettings) -> None:
     for item in fields(bus):
         value = getattr(bus, item.name)
-        if item.name.endswith(("_partitions", "_factor", "_replicas", "_hours", "_bytes")) and not 0 < value < math.inf:
-            raise ConfigurationError(f"bus.kafka.{item.name} is {value}; it must be above 0, and finite")
+        if item.name.endswith(("_partitions", "_factor", "_replicas", "_bytes")) and value < 1:
+            raise ConfigurationError(f"bus.kafka.{item.name} is {value}; it must be above 0")
         if item.name.endswith("_topic") and not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", value):
             raise ConfigurationError(f"bus.kafka.{item.name} is {value!r}; use letters, digits, '.', '_' and '-'")
     if bus.min_insync_replicas > bus.replication_factor:
@@ -319,35 +344,15 @@ def _check_kafka_bus(bus: KafkaBusSettings) -> None:
 
 
 def _check_series(export: ExportSettings) -> None:
-    for name in ("topic_filter", "topic_exclude", "group_filter", "group_exclude"):
-        check_pattern(f"export.{name}", getattr(export, name))
-    unknown = sorted({*export.without} - {*EXPORT_FAMILIES})
+    unknown = sorted({*export.disabled} - {*EXPORT_FAMILIES})
     if unknown:
-        raise ConfigurationError(f"export.without has {unknown[0]!r}; use some of {', '.join(EXPORT_FAMILIES)}")
+        raise ConfigurationError(f"export.disabled has {unknown[0]!r}; use some of {', '.join(EXPORT_FAMILIES)}")
 
 
 # Rules for single values of the configuration, and for options in their place; each sentence names the key.
 
 
 _WITH_SCHEME: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):/")
-
-
-def check_pattern(key: str, pattern: str) -> None:
-    """Refuse a regular expression that is none, or that is obviously meant as a pattern of file names.
-
-    Raises:
-        ConfigurationError: it is; the sentence names the key.
-    """
-    as_expression = re.sub(r"(?<!\.)\*", ".*", pattern)
-    if as_expression != pattern and re.fullmatch(r"[\w.*?|^$-]+", pattern):
-        raise ConfigurationError(
-            f"{key} is {pattern!r}, but it is a regular expression, in which * repeats the character before it: write "
-            f"{as_expression!r}, or put that character in brackets"
-        )
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise ConfigurationError(f"{key} {pattern!r} is no regular expression: {error}") from None
 
 
 def check_telemetry_path(key: str, path: str) -> None:
@@ -362,12 +367,21 @@ def check_telemetry_path(key: str, path: str) -> None:
         raise ConfigurationError(f"{key} is {path!r}; write a path that nothing else has, for example /metrics")
 
 
-def check_seconds(key: str, value: float) -> None:
-    """Refuse a time that is no time to wait."""
-    may_be_zero = key == "job.trigger_seconds"  # Spark starts the next micro-batch at once
-    if not (0 < value < math.inf or (value == 0 and may_be_zero)):
-        bound = "0 or more" if may_be_zero else "above 0"
-        raise ConfigurationError(f"{key} is {value}; it must be {bound}, and finite")
+_LEAST: Final = {"tables.history": _DAY, "advanced.reader_time": 60.0, "advanced.trigger_interval": 0.0}
+_MOST: Final = {"tables.history": math.inf, "maintenance.max_duration": _LONGEST_LEASE}
+_SHORTEST, _LONGEST = 0.001, 3_650 * _DAY
+
+
+def check_duration(key: str, seconds: float) -> None:
+    """Refuse a duration that is shorter or longer than its key allows.
+
+    Raises:
+        ConfigurationError: it does; the sentence names the key and the bound.
+    """
+    least, most = _LEAST.get(key, _SHORTEST), _MOST.get(key, _LONGEST)
+    if not least <= seconds <= most:
+        bound = f"at least {duration_text(least)}" if seconds < least else f"at most {duration_text(most)}"
+        raise ConfigurationError(f"{key} is {duration_text(seconds)}; it must be {bound}")
 
 
 def check_place(key: str, place: str) -> None:

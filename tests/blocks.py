@@ -12,7 +12,7 @@ from streaming.contracts.observations import Observation, SourceKind
 from streaming.contracts.sample_blocks import BrokerSpeedsObserved, SamplesBlock
 
 ENVELOPE: dict[str, Any] = {
-    "cluster_id": "c", "cluster": "c", "source": "samples:a", "authority": SourceKind.NONE,
+    "cluster_id": "c", "cluster": "c", "source": "samples:a", "source_kind": SourceKind.NONE,
     "occurred_not_before": 5, "occurred_not_after": 5, "collected_at": 5,
 }  # fmt: skip
 """Of samples whose cluster and time do not matter to a test."""

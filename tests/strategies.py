@@ -60,7 +60,7 @@ _NAMED: Mapping[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("group", "cluster_id", "source", "lease", "topic_id"), _NAME),
     "lag_seconds": st.floats(0, 1e9),
     "lease_until": st.integers(0, LONGEST_LEASE),
-    "authority": st.sampled_from(SourceKind),
+    "source_kind": st.sampled_from(SourceKind),
     "origin": st.sampled_from(ConfigOrigin),
     "candidates": st.lists(st.sampled_from(Cause), max_size=3).map(tuple),
     "replicas": st.lists(st.integers(0, 9), min_size=1, max_size=4, unique=True).map(tuple),
@@ -183,13 +183,13 @@ def streams(draw: st.DrawFn) -> list[Observation]:
         story = sources[number % 3]
         story.later(draw(st.sampled_from([0, 1, 40, 70])))
         if number < 7:
-            seen = [None if story.authority is SourceKind.POLL else value for value in epoch]
+            seen = [None if story.source_kind is SourceKind.POLL else value for value in epoch]
             there = 3 if number else draw(st.integers(0, 3))
             story.snapshot([{"isr": isr[n], "leader": isr[n][0], "partition_epoch": seen[n]} for n in range(there)])
         elif number == 10:
             story.removed()
         elif number == 11:
-            is_log, key = story.authority is SourceKind.METADATA_LOG, draw(st.sampled_from([MIN_ISR, DISKLESS]))
+            is_log, key = story.source_kind is SourceKind.METADATA_LOG, draw(st.sampled_from([MIN_ISR, DISKLESS]))
             value = draw(st.sampled_from([None, "true" if key == DISKLESS else "2"]))
             story.config(value, ConfigOrigin.LOG if is_log else ConfigOrigin.DESCRIBE, key=key)
         else:

@@ -28,7 +28,8 @@ name = "staging"
 bootstrap_servers = "b:9092"
 
 [collect]
-poll_seconds = 7.0
+collector = "collector-1"
+poll_interval = "7s"
 """
 
 
@@ -38,7 +39,7 @@ def test_each_cluster_has_its_own_keys_and_those_of_all(tmp_path: Path) -> None:
     assert (prod.cluster.client, staging.cluster.client) == ({"security.protocol": "SSL"}, {})
     assert (prod.collect.primary_source, staging.collect.primary_source) == ("poll", "auto")
     assert (prod.collect.broker_metrics, staging.collect.broker_metrics) == ({"1": "http://a:7071/metrics"}, {})
-    assert {each.collect.poll_seconds for each in (prod, staging)} == {7.0}
+    assert {each.collect.poll_interval for each in (prod, staging)} == {7.0}
 
 
 def test_sources_of_two_clusters_have_different_names(tmp_path: Path) -> None:
@@ -54,7 +55,7 @@ def test_the_single_table_stays_what_it_was(tmp_path: Path) -> None:
 
 def test_what_asks_no_cluster_reads_the_rest(tmp_path: Path) -> None:
     settings = load(write(tmp_path, TWO))
-    assert (settings.cluster, settings.collect.poll_seconds) == (ClusterSettings(), 7.0)
+    assert (settings.cluster, settings.collect.poll_interval) == (ClusterSettings(), 7.0)
 
 
 def test_one_of_several_is_chosen_by_its_name(tmp_path: Path) -> None:
@@ -73,7 +74,10 @@ def test_one_of_several_is_chosen_by_its_name(tmp_path: Path) -> None:
         ('[[cluster]]\nname = "EU/prod"\n', r"\[\[cluster\]\] number 1 needs a name of letters, digits"),
         ('[[cluster]]\nname = "a"\n[[cluster]]\nname = "a"\n', r"two \[\[cluster\]\] are called 'a'"),
         ('[[cluster]]\nname = "a"\nservers = "b:1"\n', r"\[\[cluster\]\] a: unknown key cluster\.servers; the keys of"),
-        ('[[cluster]]\nname = "a"\n[cluster.collect]\npoll_seconds = 0\n', r"\[\[cluster\]\] a: collect\.poll_seconds"),
+        (
+            '[[cluster]]\nname = "a"\n[cluster.collect]\npoll_interval = "0s"\n',
+            r"\[\[cluster\]\] a: collect\.poll_interval",
+        ),
         ('[[cluster]]\nname = "a"\ncollect = 3\n', r"\[\[cluster\]\] a: collect must be a table"),
         ('[[cluster]]\nname = "a"\n[cluster.collect]\nlisten = ":1"\n', "listen is of the collector, not of a cluster"),
         ('[collect.broker_metrics]\n1 = "http://a"\n[[cluster]]\nname = "a"\n', "collect.broker_metrics is of one clu"),

@@ -10,9 +10,10 @@ import sys
 import tomllib
 import zipfile
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from importlib.metadata import packages_distributions
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 from deltalake import QueryBuilder
@@ -40,6 +41,7 @@ REGISTRIES = (
     "registry.npm" + "js", "hub.docker" + ".com", "crates" + ".io", "proxy.golang" + ".org", "conda.anaconda" + ".org",
 )  # fmt: skip
 BANNED_WORDS = re.compile(r"\.\./shared|\bshared/(?:facts|design|proto)|\bproto" r"types?\b|\bTO" r"DO\b|\bFIX" r"ME\b")
+RENAMED = "docs/renamed.md"
 PAGES = ("README.md", "CONTRIBUTING.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/*.md")))
 DEPLOYMENT = ("deploy/README.md", "deploy/spark/README.md")
 # Words that look like metrics: another exporter, a label, and the beginning of a name.
@@ -192,12 +194,30 @@ def test_every_make_target_of_the_documentation_exists() -> None:
     assert {"demo", "generated", "test", "tools"} <= named
 
 
-@pytest.mark.parametrize("page", [*PAGES, *DEPLOYMENT])
+def keys_of(section: Any, prefix: str = "") -> Iterator[str]:
+    """Every key of the configuration, tables included."""
+    for name, hint in get_type_hints(section).items():
+        yield f"{prefix}{name}"
+        if is_dataclass(hint):
+            yield from keys_of(hint, f"{prefix}{name}.")
+
+
+KEYS = frozenset(keys_of(Settings))
+
+
+def test_what_the_page_of_renamed_keys_calls_old_is_gone_and_what_it_calls_new_exists() -> None:
+    text = (ROOT / RENAMED).read_text().partition("## Keys\n")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1:3] for line in text.splitlines() if line.startswith("| `")]
+    before, now = ({key for row in rows for key in re.findall(r"`((?:\w+\.)+\w+)", row[side])} for side in (0, 1))
+    assert (before & KEYS, now - KEYS) == (set(), set())
+    assert len(rows) > 5
+
+
+@pytest.mark.parametrize("page", sorted({*PAGES, *DEPLOYMENT} - {RENAMED}))
 def test_every_configuration_key_of_the_documentation_exists(page: str) -> None:
-    sections = get_type_hints(Settings)
-    keys = {f"{section}.{key}" for section, settings in sections.items() for key in get_type_hints(settings)}
-    named = re.findall(rf"`((?:{'|'.join(sections)})\.[a-z_]+)\b[^/`(]*`", (ROOT / page).read_text())
-    assert {name for name in named if not name.endswith((".py", ".md", ".toml"))} - keys == set()
+    sections = "|".join(get_type_hints(Settings))
+    named = re.findall(rf"`((?:{sections})\.[a-z_]+)\b[^/`(]*`", (ROOT / page).read_text())
+    assert {name for name in named if not name.endswith((".py", ".md", ".toml"))} - KEYS == set()
 
 
 def folder_map() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import tomllib
 from pathlib import Path
@@ -13,6 +14,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from streaming import settings
+from streaming.durations import duration_text
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.settings import with_secrets
 from streaming.sources.protocol.security import from_client
@@ -52,8 +54,13 @@ def test_the_reference_spells_out_every_key_that_has_a_default() -> None:
     written = tomllib.loads(REFERENCE.read_text())
     written["cluster.controllers"] = written["cluster"].pop("controllers")
     written["bus.kafka"] = written["bus"].pop("kafka")
+    durations = {key: duration_text(seconds) for key, seconds in settings.durations_of(settings.Settings())}
     expected = {
-        section: {key: value for key, value in values.items() if (section, key) not in EMPTY}
+        section: {
+            key: durations.get(f"{section}.{key}", value)
+            for key, value in values.items()
+            if (section, key) not in EMPTY
+        }
         for section, values in DEFAULTS.items()
     }
     assert expected == written
@@ -104,23 +111,36 @@ def test_the_example_with_a_token_command_is_one_that_prints_a_token(tmp_path: P
     ("text", "sentence"),
     [
         ("[colect]\n", "unknown key colect; the keys of the file are: cluster, collect"),
-        ("[export]\nport = 1\n", r"unknown key export.port; the keys of \[export\] are: listen, refresh_seconds"),
+        ("[export]\nport = 1\n", r"unknown key export.port; the keys of \[export\] are: listen, refresh_interval"),
         ("cluster = 3\n", r"cluster must be a table: write \[cluster\]"),
-        ("[bus]\nsegment_bytes = 'many'\n", "bus.segment_bytes must be int, not 'many'"),
-        ("[tables]\nhistory_days = -1\n", "tables.history_days is -1; it must be at least 0"),
-        ("[tables]\nreader_minutes = 0.5\n", "tables.reader_minutes is 0.5; it must be at least 1"),
-        ("[tables]\nreader_minutes = nan\n", "tables.reader_minutes is nan; it must be at least 1, and finite"),
-        ("[bus]\nsegment_bytes = 8\n", "bus.segment_bytes is 8; it must be at least 1024"),
-        ("[job]\nbatch_bytes = 8\n", "job.batch_bytes is 8; it must be at least 1024"),
-        ("[bus]\nsegment_bytes = true\n", "bus.segment_bytes must be int, not True"),
+        ("[advanced]\nsegment_bytes = 'many'\n", "advanced.segment_bytes must be int, not 'many'"),
+        ("[tables]\nhistory = '5m'\n", "^tables.history is 5m; it must be at least 1d$"),
+        ("[tables]\nhistory = 90\n", '^tables.history is 90, without a unit; write "90s", "90m", "90h" or "90d"$'),
+        (
+            "[tables]\nhistory = -1\n",
+            '^tables.history is -1; write a duration with its unit, such as "30s", "5m", "2h"',
+        ),
+        ("[advanced]\nreader_time = '30s'\n", "advanced.reader_time is 30s; it must be at least 1m"),
+        ("[advanced]\nreader_time = nan\n", "advanced.reader_time is nan; write a duration with its unit"),
+        ("[advanced]\nsegment_bytes = 8\n", "advanced.segment_bytes is 8; it must be at least 1024"),
+        ("[advanced]\nbatch_bytes = 8\n", "advanced.batch_bytes is 8; it must be at least 1024"),
+        ("[advanced]\nsegment_bytes = true\n", "advanced.segment_bytes must be int, not True"),
         (
             "[collect]\nprimary_source = 'zookeeper'\n",
             "collect.primary_source is 'zookeeper'; use one of auto, metadata_log, poll",
         ),
-        ("[collect]\npoll_seconds = 0\n", "poll_seconds is 0.0; it must be above 0"),
-        ("[collect]\npoll_seconds = nan\n", "poll_seconds is nan; it must be above 0, and finite"),
-        ("[job]\ntrigger_seconds = inf\n", "trigger_seconds is inf; it must be 0 or more, and finite"),
-        ("[job]\ntrigger_seconds = -1\n", "trigger_seconds is -1.0"),
+        ("[collect]\npoll_interval = '0s'\n", "collect.poll_interval is 0s; it must be at least 1ms"),
+        (
+            "[collect]\npoll_interval = '5'\n",
+            'collect.poll_interval is 5, without a unit; write "5s", "5m", "5h" or "5d"',
+        ),
+        ("[collect]\npoll_interval = 0.5\n", "collect.poll_interval is 0.5, without a unit"),
+        ("[collect]\npoll_interval = 'forever'\n", "collect.poll_interval is 'forever'; write a duration"),
+        ("[collect]\npoll_interval = true\n", "collect.poll_interval is True; write a duration"),
+        ("[collect]\npoll_seconds = 5\n", "unknown key collect.poll_seconds; the keys of .* poll_interval"),
+        ("[advanced]\ntrigger_interval = inf\n", "advanced.trigger_interval is inf; write a duration"),
+        ("[advanced]\ntrigger_interval = -1\n", "advanced.trigger_interval is -1; write a duration"),
+        ("[maintenance]\nmax_duration = '8d'\n", "maintenance.max_duration is 8d; it must be at most 7d"),
         ("[cluster.client]\nacks = 1\n", "cluster.client must be a table of strings"),
         (
             "[export]\ntelemetry_path = 'metrics'\n",
@@ -128,12 +148,10 @@ def test_the_example_with_a_token_command_is_one_that_prints_a_token(tmp_path: P
         ),
         ("[export]\ntelemetry_path = '/api/v1/x'\n", "export.telemetry_path is '/api/v1/x'; write a path"),
         ("[cluster\n", "is not TOML"),
-        ("[export]\ntopic_filter = '('\n", r"export.topic_filter '\(' is no regular expression: missing \)"),
-        (
-            "[export]\ngroup_exclude = 'tmp-*'\n",
-            r"export.group_exclude is 'tmp-\*', but it is a regular expression, .*: write 'tmp-\.\*', or put that",
-        ),
-        ("[export]\nwithout = ['lags']\n", "export.without has 'lags'; use some of incidents, topics, partitions"),
+        ("[export]\ntopics = ['^a']\n", r"export.topics has '\^a', which looks like a regular expression"),
+        ("[export]\ngroups = ['!']\n", "export.groups has '!'; write a name, such as"),
+        ("[collect]\ngroups = ['a|b']\n", r"collect.groups has 'a\|b', which looks like a regular expression"),
+        ("[export]\ndisabled = ['lags']\n", "export.disabled has 'lags'; use some of incidents, topics, partitions"),
     ],
 )
 def test_a_wrong_configuration_is_one_sentence_that_names_the_key(text: str, sentence: str, tmp_path: Path) -> None:
@@ -148,29 +166,17 @@ def test_a_missing_file_is_named_with_where_to_start(tmp_path: Path) -> None:
         settings.load(tmp_path / "no.toml")
 
 
-def test_a_whole_number_is_a_duration(tmp_path: Path) -> None:
-    assert settings.load(write(tmp_path, "[collect]\npoll_seconds = 2\n")).collect.poll_seconds == 2.0
+def test_every_default_duration_is_one_that_the_file_may_have(tmp_path: Path) -> None:
+    for key, seconds in settings.durations_of(settings.Settings()):
+        section, _, name = key.rpartition(".")
+        written = settings.load(write(tmp_path, f'[{section}]\n{name} = "{duration_text(seconds)}"\n'))
+        assert dict(settings.durations_of(written))[key] == seconds
 
 
-@pytest.mark.parametrize(
-    ("pattern", "meant"),
-    [("tmp-*", "tmp-.*"), ("*", ".*"), ("*-internal", ".*-internal"), ("a*|b_*", "a.*|b_.*"), ("^tmp*$", "^tmp.*$")],
-)
-def test_a_pattern_of_file_names_is_refused_with_what_is_meant(pattern: str, meant: str) -> None:
-    with pytest.raises(ConfigurationError, match=re.escape(f"--x is {pattern!r}, but")) as refused:
-        settings.check_pattern("--x", pattern)
-    assert f"write {meant!r}, or" in str(refused.value)
-    assert "\n" not in str(refused.value)
-    settings.check_pattern("--x", meant)
+def test_no_key_carries_the_unit_of_a_duration() -> None:
+    units = ("_seconds", "_minutes", "_hours", "_days", "_ms")
+    assert [key for values in DEFAULTS.values() for key in values if key.endswith(units)] == []
 
 
-@pytest.mark.parametrize(
-    "pattern", ["", ".*", "^$", "orders.*", r"\w*", "(ab)*", "[-]*", "tmp-.*|junk", "a+", "x{2}", r"_\d*$"]
-)
-def test_a_regular_expression_is_none_of_these(pattern: str) -> None:
-    settings.check_pattern("--x", pattern)
-
-
-def test_what_is_no_regular_expression_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"^--x '\[a' is no regular expression: unterminated"):
-        settings.check_pattern("--x", "[a")
+def test_history_may_be_kept_forever(tmp_path: Path) -> None:
+    assert settings.load(write(tmp_path, '[tables]\nhistory = "forever"\n')).tables.history == math.inf

@@ -23,12 +23,8 @@ ROOMS = ("streaming", "exporters", "dashboards", "deploy", "docs")
 
 _STORED = "a stored name: it changes only with the table's layout"
 _METRIC = "a metric's name or label is an interface: it changes only with a major version"
-_OBSERVED = "a field of the observations on the bus, and a column"
 # Stable names that still carry an old word. Whoever reads or fills such a field spells it the same way.
 STABLE_NAMES = {
-    "authority": _OBSERVED,
-    "authority_watermark": _STORED,
-    "authority_change": "a value of the stored column event",
     "sight_until": _STORED,
     "isr_departures": _STORED,
     "departures": _STORED,

@@ -178,7 +178,7 @@ def min_isr_unknown(settings: AlertSettings) -> Rule:
 def missed_changes(settings: AlertSettings) -> Rule:
     """Ticket for changes that are in the metadata log and were not observed; polling misses some by its nature."""
     missed = changes.MISSED_CHANGES.increase(settings.counted_window, EVERYWHERE)
-    logged = f'{clusters.INFO.full_name}{{authority="metadata_log"}}'
+    logged = f'{clusters.INFO.full_name}{{primary_source="metadata_log"}}'
     return rule(
         "KafkaReplicationChangesMissed",
         "ticket",

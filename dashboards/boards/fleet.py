@@ -130,7 +130,7 @@ _OBSERVED: Final = monitor.SOURCE_OBSERVED.series(EVERYWHERE, 'channel="replicat
 
 
 def _source(kind: str) -> str:
-    info = clusters.INFO.series(EVERYWHERE, f'authority="{kind}"')
+    info = clusters.INFO.series(EVERYWHERE, f'primary_source="{kind}"')
     return f"max by (cluster) ({info})"
 
 

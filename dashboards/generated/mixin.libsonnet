@@ -505,7 +505,7 @@ prometheusAlerts+:: {
         },
         {
           "alert": "KafkaReplicationChangesMissed",
-          "expr": "max by (cluster) (increase(kafka_replication_cluster_missed_changes_total[15m])) > 0\nand on (cluster) max by (cluster) (kafka_replication_cluster_info{authority=\"metadata_log\"})",
+          "expr": "max by (cluster) (increase(kafka_replication_cluster_missed_changes_total[15m])) > 0\nand on (cluster) max by (cluster) (kafka_replication_cluster_info{primary_source=\"metadata_log\"})",
           "keep_firing_for": "1h",
           "labels": {
             "severity": "ticket"

@@ -193,9 +193,27 @@ def _default(parameter: Declared) -> str:
 
 _CONFIGURATION_HEAD: Final = """# Configuration
 
-One TOML file, given with `--config`. A wrong key, type or value is refused with one sentence that names it. This is
+One TOML file. A wrong key, type or value is refused with one sentence that names it. This is
 [conf/isrwatch.toml](../../conf/isrwatch.toml), which has every key with its default; start from a copy of it. Relative
 paths are resolved against the working directory of the command.
+
+Every command reads the first of these, and no other: `--config FILE`, the variable `ISRWATCH_CONFIG`, `isrwatch.toml`
+in the working directory, `/etc/isrwatch/isrwatch.toml`. `isrwatch doctor` says which it is.
+
+A variable overrides a key of the file. Its name is `ISRWATCH_`, and the key in capital letters with two underscores for
+each dot: `ISRWATCH_TABLES__DIRECTORY=/data/tables`, `ISRWATCH_BUS__KAFKA__BOOTSTRAP_SERVERS=bus-1:9092`. The items of a
+list have commas between them (`ISRWATCH_COLLECT__GROUPS='payments-*,!*-test'`), a table of strings is one of TOML
+(`ISRWATCH_CLUSTER__CLIENT='{ "security.protocol" = "SSL" }'`). A variable of a key that does not exist is refused. Of
+several `[[cluster]]` it overrides what is in `[collect]`, and no key of the clusters themselves.
+
+Durations are written with their unit, as in Prometheus: `"250ms"`, `"5s"`, `"30m"`, `"1h30m"`, `"90d"`. A number
+without a unit is refused.
+
+Clusters, topics and groups are chosen by patterns, here and in options of commands. A pattern is a whole name in which
+`*` stands for any characters and `?` for one; every other character is itself. A pattern that begins with `!` leaves
+out. Of several, a name has to fit one that does not leave out, if there is any such, and none that does, in whichever
+order: `["orders-*", "!*-tmp"]` are the names that begin with `orders-` and do not end with `-tmp`, and `["!tmp-*"]` are
+all that do not begin with `tmp-`. Regular expressions are refused.
 """
 _SECTION: Final = re.compile(r"^#?(\[[a-z_.]+\])$")
 _KEY: Final = re.compile(r'^(#?)([a-z_]+|"[^"]+") = (.+)$')

@@ -19,6 +19,7 @@ from exporters.terminal.options import ConfigOption, FormatOption, LocalOption, 
 from exporters.terminal.output import Row, RowOutput, output_of, until_closed
 from exporters.terminal.table_layout import WORDS, Field
 from exporters.terminal.time_parsing import Clock
+from streaming.durations import duration_text, seconds_of
 from streaming.errors import ConfigurationError
 from streaming.settings import load
 
@@ -38,8 +39,8 @@ def backtest(  # noqa: PLR0913 - one parameter per option
     since: Annotated[str, typer.Option(metavar="TIME", help="Start: 24h, 7d, yesterday, 2026-03-01T10:30.")] = "24h",
     until: Annotated[str | None, typer.Option(metavar="TIME", help="End; default: now.")] = None,
     step: Annotated[
-        int, typer.Option(min=1, help="Seconds between scrapes, and between evaluations of the rules.")
-    ] = 15,
+        str, typer.Option(metavar="DURATION", help="Interval of scrapes, and of evaluations of the rules; at least 1s.")
+    ] = "15s",
     row_format: FormatOption = None,
     local: LocalOption = False,
     tables: TablesOption = None,
@@ -60,7 +61,7 @@ def backtest(  # noqa: PLR0913 - one parameter per option
     recorded = begins_at(folder)
     if recorded > end:
         raise ConfigurationError(f"{_begin_line(recorded, output.clock)}; give a later --until")
-    times = scrape_times(max(begin, recorded), end, step)
+    times = scrape_times(max(begin, recorded), end, _whole_seconds(step))
     if not judgement.alerts:
         _say_not_judged(output, judgement)
         raise ConfigurationError("none of the alerts can be judged; give rules on metrics of replication")
@@ -84,6 +85,13 @@ def _asked(clock: Clock, since: str, until: str | None) -> tuple[int, int]:
     return begin, end
 
 
+def _whole_seconds(step: str) -> int:
+    seconds = seconds_of("--step", step)
+    if not (seconds.is_integer() and seconds >= 1):
+        raise ConfigurationError(f"--step is {step}; write whole seconds, at least 1s, for example 15s")
+    return int(seconds)
+
+
 def _begin_line(recorded: int, clock: Clock) -> str:
     return f"the tables begin at {_to_the_second(clock.iso(recorded))}"
 
@@ -96,7 +104,7 @@ def scrape_times(begin: int, end: int, step: int) -> range:
     """
     times = range(end - (end - begin) // (step * SECOND) * step * SECOND, end + 1, step * SECOND)
     if len(times) > _MOST_SCRAPES:
-        longer = -(-(end - begin) // SECOND // _MOST_SCRAPES)
+        longer = duration_text(-(-(end - begin) // SECOND // _MOST_SCRAPES))
         raise ConfigurationError(
             f"{len(times):,} scrapes are too many; give --step {longer} or a later --since (at most {_MOST_SCRAPES:,})"
         )

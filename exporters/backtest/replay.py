@@ -43,7 +43,7 @@ def replayed(tables: Place, times: range, names: frozenset[str], settings: Expor
     Raises:
         ConfigurationError: the first scrape is before the oldest state that the rows of the table still give.
     """
-    exposition = Exposition(settings.stale_after_seconds, detail_limit=settings.detail_limit)
+    exposition = Exposition(settings.stale_after, detail_limit=settings.detail_limit)
     version, snapshot = _begin(tables, times[0])
     waiting = iter(_changes(tables, version, times[-1]))
     following = next(waiting, None)
@@ -82,7 +82,7 @@ def _begin(tables: Place, at: int) -> tuple[int, ReplicationSnapshot]:
         return BEFORE_FIRST, ReplicationSnapshot()
     if version is None or version < oldest:
         raise ConfigurationError(
-            "the time range begins before the oldest state that the rows still give (tables.history_days); give a "
+            "the time range begins before the oldest state that the rows still give (tables.history); give a "
             "later --since"
         )
     draft = state_of_changes(changes, version)

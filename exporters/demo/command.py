@@ -23,6 +23,7 @@ from exporters.demo.parts import Parts
 from exporters.demo.stages import StartStages, wait_until
 from exporters.demo.summary import PipelineIncomplete, counted_events, missing, print_summary
 from exporters.read_model.reader import TablesReader
+from streaming.durations import seconds_of
 from streaming.resources import conf_path
 from streaming.runtime.java import find_java
 from streaming.sources.simulated.scenario_file import load_scenario
@@ -39,9 +40,8 @@ def scenarios() -> list[str]:
 
 def demo(
     *,
-    seconds: Annotated[
-        float | None,
-        typer.Option("--for", min=1, metavar="SECONDS", help="End after a live view of this many seconds."),
+    lasts: Annotated[
+        str | None, typer.Option("--for", metavar="DURATION", help="End after a live view of this long: 60s, 10m.")
     ] = None,
     scenario: Annotated[
         str, typer.Option(help=f"What happens to the cluster: {', '.join(scenarios())}; a+b runs both.")
@@ -57,6 +57,7 @@ def demo(
     ] = None,
 ) -> None:
     """Run the whole pipeline on a simulated cluster, from the sources to the exporter, with a live view."""
+    seconds = None if lasts is None else seconds_of("--for", lasts)
     load_scenario(scenario)  # refuse an unknown name before anything starts
     location = DemoLocation(directory=empty_folder(directory), port=free_port(port))
     console = Console()
@@ -114,7 +115,7 @@ class DemoRun:
         }
         location.bus.mkdir(exist_ok=True)
         self.parts.start("job", *(word for option in folders.items() for word in map(str, option)))
-        self.parts.start("collect", *simulate, "--bus", f"{location.bus}")
+        self.parts.start("collect", *simulate, "--bus", f"{location.bus}", "--listen", "")
         self.parts.start("export", "--tables", f"{location.tables}", "--web.listen-address", location.address)
 
     def watch(self, reader: TablesReader, seconds: float | None, title: str) -> tuple[DemoProgress, str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from streaming.configuration_file import without_configuration
 from streaming.errors import IsrwatchError
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Parts:
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
+                env=without_configuration(os.environ),
                 start_new_session=True,  # the demo handles Ctrl-C, and a process group can be stopped as one
             )
         part = Part(name=name, process=process, log=log)

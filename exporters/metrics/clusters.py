@@ -74,7 +74,7 @@ def _fenced(cluster: ClusterSnapshot) -> int | None:
 
 
 def _info(cluster: ClusterSnapshot) -> Iterator[Sample]:
-    yield (cluster.name, cluster.cluster.cluster_id, cluster.cluster.authority or ""), 1
+    yield (cluster.name, cluster.cluster.cluster_id, cluster.cluster.primary_source or ""), 1
 
 
 def _seconds(name: str, text: str) -> ClusterMetric:
@@ -100,10 +100,10 @@ def _age(cluster: ClusterSnapshot, now: int) -> Iterator[Sample]:
 CLUSTER_METRICS: Final = (
     ClusterMetric(
         name=f"{_PREFIX}info",
-        labels=(*LABELS, "cluster_id", "authority"),
-        help="Kafka's cluster id, and the kind of the primary source (label authority); always 1, for joins.",
+        labels=(*LABELS, "cluster_id", "primary_source"),
+        help="Kafka's cluster id, and the kind of the primary source, metadata_log or poll; always 1, for joins.",
         freshness=Freshness.NOT_REQUIRED,
-        source="cluster_state.cluster_id, cluster_state.authority",
+        source="cluster_state.cluster_id, cluster_state.primary_source",
         samples=_info,
     ),
     _gauge("partitions", "Partitions of all topics.", "partition_state.partition", _in_state(health.PARTITIONS)),
@@ -189,7 +189,7 @@ CLUSTER_METRICS: Final = (
         name=f"{_PREFIX}state_age_seconds",
         labels=LABELS,
         help="Data age: time since the newest observation of the cluster's primary source.",
-        source="cluster_state.authority_watermark",
+        source="cluster_state.primary_watermark",
         samples=_age,
     ),
 )

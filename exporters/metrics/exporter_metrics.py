@@ -101,14 +101,14 @@ EXPORTER_METRICS: Final = (
     ExporterMetric(
         name=f"{OWN_PREFIX}exporter_filter_info",
         labels=("option", "pattern"),
-        help="The regular expressions that names of topics and groups with series of their own match, or do not match "
-        "(exclude); always 1. Counts of clusters and brokers include the others.",
+        help="The patterns of topics and groups with series of their own; one that begins with ! leaves out; always 1. "
+        "Counts of clusters and brokers include the others.",
         samples=lambda health: (((option, pattern), 1) for option, pattern in health.filters),
     ),
     ExporterMetric(
         name=f"{OWN_PREFIX}exporter_family_exposed",
         labels=("family",),
-        help="0 if a family of metrics is left out (--no-collector.NAME, export.without), else 1.",
+        help="0 if a family of metrics is left out (--no-collector.NAME, export.disabled), else 1.",
         samples=lambda health: (((family,), int(is_exposed)) for family, is_exposed in health.families),
     ),
     *map(_http, HTTP_METRICS),

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 # A sample is taken once per interval, and the job needs a moment to write it: after two intervals one was missed.
 INTERVALS: Final = 2.0
 _INTERVAL_OF: Final = {
-    tables.REPLICA_OFFSETS.name: "offsets_seconds",
-    tables.GROUPS.name: "groups_seconds",
-    tables.GROUP_OFFSETS.name: "groups_seconds",
-    tables.LOG_DIRECTORIES.name: "directories_seconds",
-    tables.QUORUM_MEMBERS.name: "quorum_seconds",
-    tables.TRANSACTIONS.name: "transactions_seconds",
-    tables.TOPIC_SETTINGS.name: "config_seconds",
-    tables.BROKER_SETTINGS.name: "config_seconds",
-    tables.BROKER_FEATURES.name: "config_seconds",
-    tables.BROKER_SPEED.name: "offsets_seconds",
-    tables.BROKER_METRICS.name: "broker_metrics_seconds",
-    tables.ISR_RECONCILIATION.name: "broker_metrics_seconds",
+    tables.REPLICA_OFFSETS.name: "offsets_interval",
+    tables.GROUPS.name: "groups_interval",
+    tables.GROUP_OFFSETS.name: "groups_interval",
+    tables.LOG_DIRECTORIES.name: "directories_interval",
+    tables.QUORUM_MEMBERS.name: "quorum_interval",
+    tables.TRANSACTIONS.name: "transactions_interval",
+    tables.TOPIC_SETTINGS.name: "config_interval",
+    tables.BROKER_SETTINGS.name: "config_interval",
+    tables.BROKER_FEATURES.name: "config_interval",
+    tables.BROKER_SPEED.name: "offsets_interval",
+    tables.BROKER_METRICS.name: "broker_metrics_interval",
+    tables.ISR_RECONCILIATION.name: "broker_metrics_interval",
 }
 # The times of a reconciliation are those of other samples.
 _TABLES: Final = tuple(table for table in _INTERVAL_OF if table != tables.ISR_RECONCILIATION.name)

@@ -5,7 +5,6 @@ What is left out has no series; counts of clusters, brokers and incidents includ
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from functools import lru_cache
 from heapq import merge
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from exporters.metrics.catalogue import CATALOGUE, FAMILIES
 from exporters.metrics.metric import PartitionMetric, ReplicaMetric, SampledMetric
+from streaming.name_patterns import NamePatterns
 from streaming.settings import ExportSettings
 
 if TYPE_CHECKING:
@@ -24,21 +24,16 @@ if TYPE_CHECKING:
 
 _GROUP_LABELS: Final = frozenset({"group", "consumergroup"})
 _DEFAULTS: Final = ExportSettings()
-_FILTERS: Final = {
-    f"{subject}.{kind}": f"{subject}_{kind}" for subject in ("topic", "group") for kind in ("filter", "exclude")
-}
-"""The options of kafka_exporter, and our settings of the same meaning."""
+_SUBJECTS: Final = {"topic": "topics", "group": "groups"}
+"""The options about names, and the settings of the same meaning."""
 
 
 class SeriesFilter:
     """The choice of a user.
 
-    A name is shown if the regular expression of ``filter`` occurs in it and that of ``exclude`` does not, as in
-    kafka_exporter.
-
     Attributes:
         left_out: the names of the metrics of the families that are left out.
-        patterns: the regular expressions, by option.
+        patterns: the patterns of names, by option; all names are ``*``.
         families: whether each family is exposed.
         shows_topic: whether a topic has series.
         shows_group: the same of a group.
@@ -46,12 +41,16 @@ class SeriesFilter:
 
     def __init__(self, settings: ExportSettings = _DEFAULTS) -> None:
         """Take over checked settings."""
-        without = frozenset(settings.without)
-        self.left_out: Final = frozenset(metric.name for family in without for metric in FAMILIES[family])
-        self.patterns: Final = tuple((option, str(getattr(settings, key))) for option, key in _FILTERS.items())
-        self.families: Final = tuple((family, family not in without) for family in FAMILIES)
-        self.shows_topic: Final = _matching(settings.topic_filter, settings.topic_exclude)
-        self.shows_group: Final = _matching(settings.group_filter, settings.group_exclude)
+        disabled = frozenset(settings.disabled)
+        self.left_out: Final = frozenset(metric.name for family in disabled for metric in FAMILIES[family])
+        self.patterns: Final = tuple(
+            (option, pattern)
+            for option, key in _SUBJECTS.items()
+            for pattern in dict.fromkeys(getattr(settings, key) or ("*",))
+        )
+        self.families: Final = tuple((family, family not in disabled) for family in FAMILIES)
+        self.shows_topic: Final = _chosen(settings.topics)
+        self.shows_group: Final = _chosen(settings.groups)
 
     def of_labels(self, labels: Sequence[str]) -> Callable[[Sequence[str]], bool]:
         """Return what says of the values of some labels whether their series is shown."""
@@ -64,20 +63,13 @@ class SeriesFilter:
 
     def sentence(self) -> str | None:
         """Say what is left out, for the log; None while nothing is."""
-        changed = [
-            f"--{option} {pattern!r}"
-            for option, pattern in self.patterns
-            if pattern != getattr(_DEFAULTS, _FILTERS[option])
-        ]
+        changed = [f"--{option} {pattern!r}" for option, pattern in self.patterns if pattern != "*"]
         options = ", ".join([*changed, *(f"--no-collector.{name}" for name, is_shown in self.families if not is_shown)])
         return f"series are left out by {options}; counts of clusters and brokers include them" if options else None
 
 
-def _matching(included: str, excluded: str) -> Callable[[str], bool]:
-    if (included, excluded) == (_DEFAULTS.topic_filter, _DEFAULTS.topic_exclude):
-        return lambda _: True
-    shown, hidden = re.compile(included), re.compile(excluded)
-    return lru_cache(1 << 16)(lambda name: shown.search(name) is not None and hidden.search(name) is None)
+def _chosen(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    return lru_cache(1 << 16)(NamePatterns(patterns)) if patterns else lambda _: True
 
 
 EVERYTHING: Final = SeriesFilter()

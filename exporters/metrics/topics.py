@@ -149,7 +149,7 @@ def _reassigning(cluster: ClusterSnapshot) -> Iterator[Sample]:
 def _with_elr(cluster: ClusterSnapshot) -> Iterator[Sample]:
     """Count only what is unsettled: a partition with an ELR lacks its replicas in the ISR."""
     count = sum(bool(each.elr) for each in cluster.unsettled.values())
-    if count or cluster.cluster.authority is SourceKind.METADATA_LOG:
+    if count or cluster.cluster.primary_source is SourceKind.METADATA_LOG:
         yield (cluster.name,), count
 
 

@@ -155,7 +155,7 @@ def _blind_reasons(
 ) -> Iterator[HealthReason]:
     age, until = cluster.age_seconds(now), cluster.observed_until
     state = cluster.cluster
-    if until is None or state.authority is SourceKind.NONE or not state.has_baseline:
+    if until is None or state.primary_source is SourceKind.NONE or not state.has_baseline:
         yield from reason_of(ReasonKind.NO_DATA, [cluster.name], str, age_seconds=age)
     elif cluster.is_stale(now, basis.max_age_seconds):
         yield from reason_of(ReasonKind.STALE, [cluster.name], str, since=lambda _: until, age_seconds=age)
@@ -303,7 +303,7 @@ def source_reasons(cluster: ClusterSnapshot, now: int, stale_after_seconds: floa
 
     As the alert KafkaNoController does: what else the collector reads is fresh, and the job has applied all it sent.
     """
-    logs = [each for each in _of_replication(cluster) if each.state.authority is SourceKind.METADATA_LOG]
+    logs = [each for each in _of_replication(cluster) if each.state.source_kind is SourceKind.METADATA_LOG]
     ages = {each.state.source: _age(each, now) for each in logs}
     if not ages or min(ages.values()) <= stale_after_seconds:
         return

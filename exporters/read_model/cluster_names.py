@@ -6,6 +6,8 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from streaming.name_patterns import is_exclusion, patterns_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -29,13 +31,15 @@ def clusters_by_name(snapshot: ReplicationSnapshot) -> dict[str, ClusterSnapshot
 
 
 def selected_clusters(
-    snapshot: ReplicationSnapshot, names: Iterable[str]
+    snapshot: ReplicationSnapshot, patterns: Iterable[str]
 ) -> tuple[dict[str, ClusterSnapshot], list[str]]:
-    """Give the clusters that are asked for by name or id, all of them without any; and the names that none has."""
-    shown, asked = clusters_by_name(snapshot), frozenset(names)
-    keys = {name: {name, cluster.cluster.cluster_id} for name, cluster in shown.items()}
-    selected = {name: cluster for name, cluster in shown.items() if not asked or keys[name] & asked}
-    return selected, sorted(asked - {key for each in keys.values() for key in each})
+    """Give the clusters whose name or id patterns choose, all of them without any; and the patterns that none fits."""
+    shown, asked = clusters_by_name(snapshot), frozenset(patterns)
+    keys = [(name, cluster.cluster.cluster_id) for name, cluster in shown.items()]
+    chosen = patterns_of(*sorted(asked))
+    selected = {name: shown[name] for name, cluster_id in keys if chosen(name, cluster_id)}
+    unknown = (each for each in asked if not is_exclusion(each) and not any(patterns_of(each)(*key) for key in keys))
+    return selected, sorted(unknown)
 
 
 def _observed_now(of_one_name: Sequence[ClusterSnapshot]) -> Iterable[ClusterSnapshot]:

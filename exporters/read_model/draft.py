@@ -307,7 +307,7 @@ class ClusterDraft:
 
     def _recent_ones(self) -> dict[tuple[str, int], PartitionState]:
         """Drop what is recent no more: the first ones, since changes come in their order; any of a table's rows."""
-        recent, since = self._recent, (self._cluster.authority_watermark or 0) - RECENT_MICROS
+        recent, since = self._recent, (self._cluster.primary_watermark or 0) - RECENT_MICROS
         if not self._last.topics:
             by_time = sorted(recent.items(), key=lambda item: item[1].changed_at or 0)
             return {key: each for key, each in by_time if (each.changed_at or 0) >= since}
@@ -342,13 +342,13 @@ class ClusterDraft:
         """Set up to when the advice is true: the cluster's row of the same version, or of one before, says that."""
         advice, times = self._advice, self._times
         if advice is not None and times is not None and times.as_of_version <= advice.as_of_version:
-            self._advice = replace(advice, until=later(times.authority_watermark, advice.until))
+            self._advice = replace(advice, until=later(times.primary_watermark, advice.until))
 
     def _watch(self, source: SourceProgress) -> None:
         """Move the cluster's watermarks up to what a source of replication has observed."""
         cluster, state = self._cluster, source.state
         if source.channel == Channel.REPLICATION and state.observed_until is not None:
-            is_primary = state.authority is cluster.authority and state.authority is not SourceKind.NONE
+            is_primary = state.source_kind is cluster.primary_source and state.source_kind is not SourceKind.NONE
             self._cluster = cluster.with_watermark(state.observed_until, is_primary=is_primary)
 
 

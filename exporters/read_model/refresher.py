@@ -45,7 +45,7 @@ class ExporterHealth:
 
     ``process`` has what Prometheus' client libraries collect of a process, by name; ``without_detail`` counts the
     partitions that are left out, by cluster; ``drop_in_names`` has a flag for each cluster: whether the names of
-    kafka_exporter are shown; ``http`` counts the requests of the server; ``filters`` has the regular expressions of
+    kafka_exporter are shown; ``http`` counts the requests of the server; ``filters`` has the patterns of
     names, by option, and ``families`` whether each family of metrics is exposed.
     """
 

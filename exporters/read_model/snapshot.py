@@ -125,7 +125,7 @@ class ClusterTimes(NamedTuple):
     """Seconds of all partitions that a cluster ever had, counted up to a moment; None is unknown."""
 
     as_of_version: int
-    authority_watermark: int | None = None
+    primary_watermark: int | None = None
     offline_seconds: float | None = None
     under_replicated_seconds: float | None = None
     under_min_isr_seconds: float | None = None
@@ -230,7 +230,7 @@ class ClusterSnapshot:
     @property
     def watermark(self) -> int | None:
         """Newest time of the primary source; durations are counted up to here."""
-        return self.cluster.authority_watermark
+        return self.cluster.primary_watermark
 
     @property
     def observed_until(self) -> int | None:
@@ -252,7 +252,7 @@ class ClusterSnapshot:
     @property
     def controller(self) -> int | None:
         """The active controller; None while polls are the primary source: none says who it is."""
-        return None if self.cluster.authority is SourceKind.POLL else self.cluster.controller
+        return None if self.cluster.primary_source is SourceKind.POLL else self.cluster.controller
 
     @property
     def is_derived(self) -> bool:
@@ -266,7 +266,7 @@ class ClusterSnapshot:
 
     def is_registered(self, broker: BrokerState) -> bool | None:
         """Return whether a broker is registered; None of one without replicas that polls list no more: is it gone?"""
-        is_unlisted = self.cluster.authority is SourceKind.POLL and broker.is_fenced
+        is_unlisted = self.cluster.primary_source is SourceKind.POLL and broker.is_fenced
         return None if is_unlisted and not self.counts.hosted.get(broker.broker) else broker.is_registered
 
     def registered_brokers(self) -> int | None:

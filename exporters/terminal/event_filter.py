@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from exporters.read_model.events import brokers_of
 from exporters.terminal.time_parsing import day_of
+from streaming.name_patterns import expression_of, is_exclusion, patterns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +22,8 @@ class EventFilter:
     """The conditions an event must meet; an empty field is no condition.
 
     Attributes:
-        clusters: names or ids.
-        topics: names, or patterns with ``*`` and ``?`` as in a shell.
+        clusters: patterns of names or ids.
+        topics: patterns of names.
         partitions: numbers.
         brokers: that left or joined the ISR, led or lead, or are the subject of the event.
         causes: causes.
@@ -46,8 +46,8 @@ class EventFilter:
     def matches(self, row: Mapping[str, Any]) -> bool:
         """Return whether a row of ``replication_events``, times in microseconds, is selected."""
         return (
-            (not self.clusters or row["cluster"] in self.clusters or row["cluster_id"] in self.clusters)
-            and (not self.topics or _matches_pattern(row["topic"], self.topics))
+            (not self.clusters or patterns_of(*self.clusters)(row["cluster"], row["cluster_id"]))
+            and matches_topic(row["topic"], self.topics)
             and (not self.partitions or row["partition"] in self.partitions)
             and (not self.brokers or bool(brokers_of(row) & set(self.brokers)))
             and (not self.causes or row["cause"] in self.causes)
@@ -60,8 +60,8 @@ class EventFilter:
     def sql(self) -> str:
         """Return the same predicate for DataFusion; its conditions on ``date`` skip whole folders."""
         clauses = [
-            _any(_is_one_of("cluster", self.clusters), _is_one_of("cluster_id", self.clusters)),
-            _any(*(_like("topic", pattern) for pattern in self.topics)),
+            *_chosen(("cluster", "cluster_id"), self.clusters),
+            *_chosen(("topic",), self.topics),
             _any(_is_one_of("partition", self.partitions)),
             _any(*(_concerns(broker) for broker in self.brokers)),
             _any(_is_one_of("cause", self.causes)),
@@ -74,18 +74,9 @@ class EventFilter:
 
 
 def matches_topic(topic: str | None, patterns: Iterable[str]) -> bool:
-    """Return whether a topic matches one of the patterns; without patterns, every topic does."""
+    """Return whether patterns choose a topic; without patterns everything is chosen, what has no topic too."""
     patterns = tuple(patterns)
-    return not patterns or _matches_pattern(topic, patterns)
-
-
-def _matches_pattern(topic: str | None, patterns: tuple[str, ...]) -> bool:
-    return topic is not None and any(fnmatchcase(topic, _fnmatch_pattern(pattern)) for pattern in patterns)
-
-
-def _fnmatch_pattern(pattern: str) -> str:
-    """Escape brackets: only ``*`` and ``?`` are special here, as in the SQL predicate."""
-    return pattern.replace("[", "[[]")
+    return not patterns or (topic is not None and patterns_of(*patterns)(topic))
 
 
 def _concerns(broker: int) -> str:
@@ -94,11 +85,16 @@ def _concerns(broker: int) -> str:
     return _any(*single, *lists)
 
 
+def _chosen(columns: tuple[str, ...], patterns: tuple[str, ...]) -> Iterator[str]:
+    """Yield what patterns ask of some columns: one is included in any of them, and none is excluded in any."""
+    yield _any(*(_like(column, each) for each in patterns if not is_exclusion(each) for column in columns))
+    yield from (f"NOT {_like(column, each[1:])}" for each in patterns if is_exclusion(each) for column in columns)
+
+
 def _like(column: str, pattern: str) -> str:
     if not re.search(r"[*?]", pattern):
-        return f"{column} = {_literal(pattern)}"
-    regex = "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in pattern)
-    return f"regexp_like({column}, {_literal(f'^(?s:{regex})$')})"
+        return f"({column} = {_literal(pattern)})"
+    return f"regexp_like({column}, {_literal(f'^(?s:{expression_of(pattern)})$')})"
 
 
 def _is_one_of(column: str, values: tuple[str, ...] | tuple[int, ...]) -> str:

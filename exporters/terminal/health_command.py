@@ -16,8 +16,9 @@ from exporters.read_model.health_reasons import BLIND, HealthSeverity, ReasonKin
 from exporters.terminal.health_gate import HealthReader, Look, WaitLimits, newer_than_now
 from exporters.terminal.options import ClusterOption, ConfigOption, TablesOption, folder_of
 from exporters.terminal.output import until_closed
-from exporters.terminal.time_parsing import SECOND, seconds_of, span
+from exporters.terminal.time_parsing import SECOND, span
 from streaming.delta.store.place import tables_place
+from streaming.durations import seconds_of
 from streaming.errors import ConfigurationError
 from streaming.settings import load
 from streaming.word_wrap import print_wrapped
@@ -50,7 +51,7 @@ def health(  # noqa: PLR0913 - one parameter per option
         str, typer.Option(metavar="DURATION", help="With --wait: for how long it must have been healthy.")
     ] = "10s",
     max_age: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Older data is unknown; default: export.stale_after_seconds.")
+        str | None, typer.Option(metavar="DURATION", help="Older data is unknown; default: export.stale_after.")
     ] = None,
     allow_planned: Annotated[
         bool, typer.Option("--allow-planned", help="Do not count what announced work explains.")
@@ -72,7 +73,7 @@ def health(  # noqa: PLR0913 - one parameter per option
     Example: isrwatch health --wait 10m && echo next broker
     """
     settings = load(config_file)
-    age = settings.export.stale_after_seconds if max_age is None else seconds_of(max_age)
+    age = settings.export.stale_after if max_age is None else seconds_of("--max-age", max_age)
     ignored = frozenset(map(str, _ignorable(ignore or [])))
     basis = HealthBasis(max_age_seconds=age, allows_planned=allow_planned, ignored=ignored)
     names = tuple(cluster or ())
@@ -85,7 +86,7 @@ def health(  # noqa: PLR0913 - one parameter per option
     else:
         folder = tables_place(settings, tables)
         basis = newer_than_now(basis)
-        look = _waited(seconds_of(wait), seconds_of(settle), HealthReader(folder, names, basis))
+        look = _waited(seconds_of("--wait", wait), seconds_of("--settle", settle), HealthReader(folder, names, basis))
     with until_closed():
         _print(look, basis, as_json=as_json)
     raise typer.Exit(EXIT_CODES[look.status])

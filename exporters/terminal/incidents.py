@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _LAST_OBSERVED: Final = (
     "SELECT cluster, CAST(max(observed_until) AS BIGINT) AS newest FROM rows "
-    "WHERE channel = 'replication' AND authority <> 'none' GROUP BY cluster ORDER BY cluster"
+    "WHERE channel = 'replication' AND source_kind <> 'none' GROUP BY cluster ORDER BY cluster"
 )
 _STYLES: Final = {IncidentClass.UNCLEAN_ELECTION: "bold red", **dict.fromkeys(PLANNED_CLASSES, "")}
 

@@ -29,6 +29,7 @@ from exporters.terminal.output import Row, RowFormat, RowOutput, machine, output
 from exporters.terminal.time_parsing import SECOND, Clock, span
 from exporters.terminal.unreadable import UnreadableTables
 from streaming.contracts.events import IncidentClass
+from streaming.name_patterns import patterns_of
 from streaming.settings import load
 from streaming.word_wrap import print_wrapped
 
@@ -68,7 +69,7 @@ def incidents(  # noqa: PLR0913 - one parameter per option
     folder = folder_of(tables, config_file)
     changed_since = None if since is None else output.clock.read(since)
     rows, unreadable = read_incidents(folder), UnreadableTables()
-    stale_after = load(config_file).export.stale_after_seconds
+    stale_after = load(config_file).export.stale_after
     with until_closed():
         with unreadable.collected():
             _say_stale(output, last_observed(folder), stale_after)
@@ -77,12 +78,13 @@ def incidents(  # noqa: PLR0913 - one parameter per option
             _explain(output, selected, evidence(folder, selected, unreadable), explained_by(selected, rows))
             unreadable.raise_if_any()
             return
+        chosen = patterns_of(*(cluster or ()))
         matching = [
             row
             for row in rows
             if row["merged_into"] is None
             and (not kinds or row["incident_class"] in kinds)
-            and (not cluster or row["cluster"] in cluster or row["cluster_id"] in cluster)
+            and chosen(row["cluster"], row["cluster_id"])
             and (changed_since is None or row["closed_at"] is None or row["updated_at"] >= changed_since)
         ]
         shown = [row for row in matching if everything or changed_since is not None or row["closed_at"] is None]

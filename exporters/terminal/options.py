@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from exporters.terminal.event_filter import matches_topic
 from exporters.terminal.output import RowFormat
+from streaming.configuration_file import OPTION_HELP
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.log.storage import is_table, reading
 from streaming.delta.store.place import tables_place
 from streaming.errors import ConfigurationError
+from streaming.name_patterns import check_patterns, is_exclusion, patterns_of
 from streaming.settings import load
 
 if TYPE_CHECKING:
@@ -22,13 +23,34 @@ if TYPE_CHECKING:
 
 _LISTED: Final = 10
 
-ConfigOption = Annotated[Path | None, typer.Option("--config", help="Configuration file; see conf/isrwatch.toml.")]
+ConfigOption = Annotated[Path | None, typer.Option("--config", help=OPTION_HELP)]
 TablesOption = Annotated[
     str | None, typer.Option("--tables", help="Folder or URL of the Delta tables; default: tables.directory.")
 ]
-ClusterOption = Annotated[list[str] | None, typer.Option("--cluster", help="Cluster name or id; may be repeated.")]
+
+
+def _checked(option: typer.CallbackParam, patterns: list[str] | None) -> list[str] | None:
+    check_patterns(option.opts[0], patterns or ())
+    return patterns
+
+
+ClusterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cluster",
+        metavar="PATTERN",
+        help="Cluster name or id, 'prod-*', or '!test-*' for all others; may be repeated.",
+        callback=_checked,
+    ),
+]
 TopicOption = Annotated[
-    list[str] | None, typer.Option("--topic", help="Topic name, or a pattern such as 'orders-*'; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--topic",
+        metavar="PATTERN",
+        help="Topic name, 'orders-*', or '!tmp-*' for all others; may be repeated.",
+        callback=_checked,
+    ),
 ]
 FormatOption = Annotated[
     RowFormat | None, typer.Option("--format", help="Output format; default: table, of events in a pipe: lines.")
@@ -40,7 +62,7 @@ AsOfOption = Annotated[
         "--as-of",
         metavar="VERSION|TIME",
         help="Show what the tables contained at a version of partition_changes, or at a time: 15m, 10:30, "
-        "'yesterday 10:30', 2026-03-01T10:30. Reaches back over tables.history_days; by default to the first row.",
+        "'yesterday 10:30', 2026-03-01T10:30. Reaches back over tables.history, by default 90 days.",
     ),
 ]
 
@@ -49,7 +71,7 @@ def refuse_unknown(given: Iterable[str] | None, existing: Iterable[str], what: s
     """Refuse a name that nothing has: an empty answer would look like a healthy one.
 
     Args:
-        given: names, or patterns.
+        given: patterns; one that leaves out may leave out nothing.
         existing: every name there is.
         what: they are names of, in the singular.
 
@@ -58,7 +80,7 @@ def refuse_unknown(given: Iterable[str] | None, existing: Iterable[str], what: s
     """
     names = sorted(set(existing))
     for pattern in given or ():
-        if not any(matches_topic(name, (pattern,)) for name in names):
+        if not is_exclusion(pattern) and not any(map(patterns_of(pattern), names)):
             listed = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
             raise ConfigurationError(f"unknown {what} {pattern}; known: {listed or 'none'}")
 

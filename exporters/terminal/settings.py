@@ -89,7 +89,7 @@ def setting_rows(
     Args:
         cluster: its partitions, brokers and racks.
         settings: of it.
-        topics: names or patterns; with any, only what is found of these topics.
+        topics: patterns of names; with any, only what is found of these topics.
         now: UTC microseconds; the age of the samples is measured from it.
     """
     for each in findings(cluster, settings):

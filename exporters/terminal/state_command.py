@@ -63,6 +63,7 @@ from exporters.terminal.versions import as_of as version_as_of
 from streaming.contracts.health import DISKLESS, PARTITIONS
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, PARTITION_STATE_TABLE, SOURCE_PROGRESS
 from streaming.errors import ConfigurationError, TableUnreadable
+from streaming.name_patterns import patterns_of
 from streaming.settings import load
 from streaming.word_wrap import print_wrapped
 
@@ -146,7 +147,7 @@ def state(  # noqa: PLR0913 - one parameter per option
 def _ages(config_file: Path | None) -> tuple[float, Mapping[str, float]]:
     """Return up to which age state counts, and the samples of each table, in seconds."""
     configured = load(config_file)
-    stale_after = configured.export.stale_after_seconds
+    stale_after = configured.export.stale_after
     return stale_after, oldest_ages(stale_after, configured.collect)
 
 
@@ -183,7 +184,8 @@ def _selected(
     by_name = sorted(snapshot.clusters.values(), key=lambda each: each.name)
     refuse_unknown(clusters, (name for each in by_name for name in (each.name, each.cluster.cluster_id)), "cluster")
     refuse_unknown(topics, (topic.topic for each in by_name for topic in each.topics.values()), "topic")
-    return [each for each in by_name if not clusters or not {each.name, each.cluster.cluster_id}.isdisjoint(clusters)]
+    chosen = patterns_of(*(clusters or ()))
+    return [each for each in by_name if chosen(each.name, each.cluster.cluster_id)]
 
 
 def _headings(output: RowOutput, selection: StateSelection, now: int) -> None:

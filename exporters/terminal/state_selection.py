@@ -25,7 +25,7 @@ class StateSelection:
 
     Attributes:
         clusters: each with its row.
-        topics: names or patterns.
+        topics: patterns of names.
         folder: of the tables.
         is_now: whether it is the present state, not one as of a version.
         everything: include healthy partitions.

@@ -10,11 +10,11 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from streaming.durations import DURATION, SECONDS_OF, seconds_of
 from streaming.errors import ConfigurationError
 
 SECOND: Final = 1_000_000
-_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-_AGO: Final = re.compile(rf"(\d+(?:\.\d+)?)\s*([{''.join(_UNITS)}])(?:\s+ago)?")
+_AGO: Final = re.compile(rf"({DURATION.pattern})(?:\s+ago)?")
 _OF_DAY: Final = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?")
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -70,7 +70,7 @@ class Clock:
 
     def _parsed(self, text: str) -> dt.datetime:
         if ago := _AGO.fullmatch(text):
-            return self._at(self.now) - dt.timedelta(seconds=float(ago[1]) * _UNITS[ago[2]])
+            return self._at(self.now) - dt.timedelta(seconds=seconds_of("the time", ago[1]))
         return self._zoned(self._absolute(text))
 
     def _absolute(self, text: str) -> dt.datetime:
@@ -100,21 +100,6 @@ def _time_of_day(text: str) -> dt.time:
     return dt.time.fromisoformat(f"0{text}" if text[1] == ":" else text)
 
 
-def seconds_of(text: str) -> float:
-    """Parse a duration; a bare number is in seconds.
-
-    Raises:
-        ConfigurationError: the text is not a duration.
-
-    >>> seconds_of("90s"), seconds_of("1.5m"), seconds_of("10")
-    (90.0, 90.0, 10.0)
-    """
-    given = _AGO.fullmatch(text.strip() + "s" * text.strip()[-1:].isdecimal())
-    if given is None or "ago" in text:
-        raise ConfigurationError(f"cannot read the duration {text!r}; write for example 30s, 5m or 2h")
-    return float(given[1]) * _UNITS[given[2]]
-
-
 def micros_of(moment: dt.datetime) -> int:
     """Convert a time with a zone to UTC microseconds."""
     return (moment - _EPOCH) // dt.timedelta(microseconds=1)
@@ -131,10 +116,10 @@ def span(seconds: float) -> str:
     >>> span(0.25), span(75), span(7_260), span(200_000)
     ('0.2s', '1m15s', '2h1m', '2d7h')
     """
-    if seconds < _UNITS["m"]:
+    if seconds < SECONDS_OF["m"]:
         return f"{seconds:.1f}s"
     for large, small in (("d", "h"), ("h", "m"), ("m", "s")):
-        if seconds >= _UNITS[large]:
-            whole, rest = divmod(int(seconds), _UNITS[large])
-            return f"{whole}{large}{rest // _UNITS[small]}{small}"
+        if seconds >= SECONDS_OF[large]:
+            whole, rest = divmod(int(seconds), SECONDS_OF[large])
+            return f"{whole}{large}{rest // SECONDS_OF[small]}{small}"
     raise AssertionError("longer than a minute")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 DEFAULT_LIMIT: Final = 1000
 LARGEST_LIMIT: Final = 10_000
-CLUSTER: Final = text("cluster", "Name or id of a cluster; an unknown one is 404.", is_repeatable=True)
+CLUSTER: Final = text("cluster", "Name or id of a cluster, or a pattern; 404 if none has it.", is_repeatable=True)
 LIMIT: Final = number(
     "limit", "Rows of a page; more are reached by next_cursor.", at_most=LARGEST_LIMIT, default=DEFAULT_LIMIT
 )

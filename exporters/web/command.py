@@ -15,16 +15,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from streaming.configuration_file import OPTION_HELP
 from streaming.delta.store.place import tables_place
 from streaming.errors import ConfigurationError
-from streaming.settings import (
-    EXPORT_FAMILIES,
-    CollectSettings,
-    ExportSettings,
-    check_pattern,
-    check_telemetry_path,
-    load,
-)
+from streaming.name_patterns import check_patterns
+from streaming.settings import EXPORT_FAMILIES, CollectSettings, ExportSettings, check_telemetry_path, load
 from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
@@ -98,35 +93,31 @@ def configure(level: LogLevel, how: LogFormat) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
-_PATTERNS: Final = {
-    "topic.filter": "Topics in whose names it occurs have series",
-    "topic.exclude": "Topics in whose names it occurs have none",
-    "group.filter": "Groups in whose names it occurs have series",
-    "group.exclude": "Groups in whose names it occurs have none",
-}
-"""The options of kafka_exporter about names, and what they mean; each is the key of the same name."""
+_PATTERNS: Final = {"topic": "topics", "group": "groups"}
+"""The options about names, and their keys."""
 _PANEL: Final = "What has series"
 
 
 def with_series_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command, which takes them as ``**series``, the options about what has series.
 
-    Those about names are kafka_exporter's, those about families of metrics are named as node_exporter's.
+    Those about families of metrics are named as node_exporter's.
     """
     options: dict[str, Any] = {
-        _key(option): Annotated[
-            str | None,
+        option: Annotated[
+            list[str] | None,
             typer.Option(
                 f"--{option}",
-                metavar="REGEX",
-                help=f"{meaning}; default: export.{_key(option)}.",
+                metavar="PATTERN",
+                help=f"{key.title()} with series of their own, 'tmp-*', or '!tmp-*' for all others; may be repeated; "
+                f"default: export.{key}.",
                 rich_help_panel=_PANEL,
             ),
         ]
-        for option, meaning in _PATTERNS.items()
+        for option, key in _PATTERNS.items()
     }
     for family in EXPORT_FAMILIES:
-        text = f"Expose the metrics of the family {family}, or not; default: unless export.without has it."
+        text = f"Expose the metrics of the family {family}, or not; default: unless export.disabled has it."
         switch = typer.Option(f"--collector.{family}/--no-collector.{family}", help=text, rich_help_panel=_PANEL)
         options[family] = Annotated[bool | None, switch]
     signature = inspect.signature(command, eval_str=True)
@@ -139,16 +130,10 @@ def with_series_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _key(option: str) -> str:
-    return option.replace(".", "_")
-
-
 @with_series_options
 def export(
     *,
-    config_file: Annotated[
-        Path | None, typer.Option("--config", "--config.file", help="Configuration file; see conf/isrwatch.toml.")
-    ] = None,
+    config_file: Annotated[Path | None, typer.Option("--config", "--config.file", help=OPTION_HELP)] = None,
     listen_address: Annotated[
         list[str] | None,
         typer.Option("--web.listen-address", help="host:port to listen on, repeatable; default: export.listen."),
@@ -247,10 +232,10 @@ def _overridden(
 
 def _with_series(settings: ExportSettings, series: Mapping[str, Any]) -> ExportSettings:
     """Apply the options about what has series."""
-    patterns = {option: series[_key(option)] for option in _PATTERNS if series.get(_key(option)) is not None}
-    for option, pattern in patterns.items():
-        check_pattern(f"--{option}", pattern)
-    exposed = {family: family not in settings.without for family in EXPORT_FAMILIES}
+    for option in _PATTERNS:
+        check_patterns(f"--{option}", series.get(option) or ())
+    patterns: dict[str, Any] = {key: tuple(series[option]) for option, key in _PATTERNS.items() if series.get(option)}
+    exposed = {family: family not in settings.disabled for family in EXPORT_FAMILIES}
     exposed |= {family: series[family] for family in EXPORT_FAMILIES if series.get(family) is not None}
-    without = tuple(family for family, is_exposed in exposed.items() if not is_exposed)
-    return replace(settings, without=without, **{_key(option): pattern for option, pattern in patterns.items()})
+    disabled = tuple(family for family, is_exposed in exposed.items() if not is_exposed)
+    return replace(settings, disabled=disabled, **patterns)

@@ -444,7 +444,7 @@ HISTORY_RESOURCES: Final = (
 
 PARAMETERS: Final = (
     CLUSTER,
-    number("max_age", "Seconds: older data says nothing about now; by default export.stale_after_seconds.", at_least=1),
+    number("max_age", "Seconds: older data says nothing about now; by default export.stale_after.", at_least=1),
     moment("newer_than", "The data must be newer than this: a gate gives the time at which the restart ended."),
     flag("allow_planned", "A cluster from which announced work keeps brokers or replicas away is healthy."),
     choice("ignore", "A reason that does not count.", IGNORABLE, is_repeatable=True),

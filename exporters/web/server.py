@@ -277,15 +277,15 @@ def _parts(
     chosen = SeriesFilter(settings)
     if sentence := chosen.sentence():
         _LOG.info("%s", sentence)
-    exposition = Exposition(settings.stale_after_seconds, collect, settings.detail_limit, chosen)
+    exposition = Exposition(settings.stale_after, collect, settings.detail_limit, chosen)
     refresher = Refresher(
         reader,
-        settings.refresh_seconds,
+        settings.refresh_interval,
         version("isrwatch"),
         lambda snapshot: exposition.prepare(snapshot, micros_now(), in_steps=True).is_complete,
     )
     endpoints = Endpoints(
-        refresher, settings.stale_after_seconds, exposition=exposition, telemetry_path=settings.telemetry_path
+        refresher, settings.stale_after, exposition=exposition, telemetry_path=settings.telemetry_path
     )
     server = WebServer(application(endpoints), opened, protected)
     endpoints.http = server.counts

@@ -39,15 +39,15 @@ _MILLISECONDS: Final = re.compile(r"[0-9]{1,15}")  # 30,000 years, which are sti
 def change_primary_source(observed: Observation, draft: Draft) -> ClusterState:
     """Record the kind of the primary source if it changed; return the cluster. The first one is no event."""
     cluster = draft.cluster(observed)
-    if cluster.authority is observed.authority:
+    if cluster.primary_source is observed.source_kind:
         return cluster
-    after = cluster._replace(authority=observed.authority)
-    if cluster.authority is SourceKind.NONE:
+    after = cluster._replace(primary_source=observed.source_kind)
+    if cluster.primary_source is SourceKind.NONE:
         cluster_stepped(after, observed, draft, ())
         return after
-    detail = f"{cluster.authority} to {observed.authority}"
-    identity = f"{observed.cluster_id}/authority/{observed.source}/{observed.sequence}"
-    events: list[PendingEvent] = [(EventKind.AUTHORITY_CHANGE, None, detail)]
+    detail = f"{cluster.primary_source} to {observed.source_kind}"
+    identity = f"{observed.cluster_id}/primary_source/{observed.source}/{observed.sequence}"
+    events: list[PendingEvent] = [(EventKind.PRIMARY_SOURCE_CHANGE, None, detail)]
     cluster_stepped(after, observed, draft, with_event_ids(identity, iter(events)))
     return after
 
@@ -111,7 +111,7 @@ def quorum_stepped(observed: ControllerObserved, draft: Draft) -> None:
     """
     cluster = draft.cluster(observed)
     at, before = observed.occurred_not_after, cluster.quorum_observed_at
-    if before is not None and before > (cluster.authority_watermark or before) + MAX_SKEW:
+    if before is not None and before > (cluster.primary_watermark or before) + MAX_SKEW:
         before = None  # the clock of who reported that was ahead
     if not cluster.has_baseline or (before is not None and at < before):
         return
@@ -162,7 +162,7 @@ def broker_missing(before: BrokerState, observed: SnapshotEnd, draft: Draft) -> 
     offset, newest_offset = observed.metadata_offset, before.broker_metadata_offset
     if offset is not None and newest_offset is not None and offset < newest_offset:
         return
-    if observed.authority is SourceKind.POLL:
+    if observed.source_kind is SourceKind.POLL:
         after = before._replace(is_fenced=True)
     else:
         after = before._replace(is_registered=False)
@@ -181,7 +181,7 @@ def next_broker(before: BrokerState | None, observed: BrokerObserved) -> BrokerS
         for column, name in _REPORTED.items()
         if is_new or getattr(observed, name) is not None
     }
-    if observed.authority is SourceKind.POLL:
+    if observed.source_kind is SourceKind.POLL:
         # A broker lists the brokers it takes for alive: that is all that a poll reports. What the metadata log said of
         # an earlier shutdown is not known to hold any more.
         reported |= {"is_fenced": False, "is_shutting_down": None}
@@ -316,14 +316,14 @@ def advance(observed: Observation, draft: Draft) -> None:
     source = draft.source(observed)
     draft.touched.sources[observed.cluster_id, observed.source] = source._replace(
         cluster=observed.cluster,
-        authority=observed.authority,
+        source_kind=observed.source_kind,
         sequence=observed.sequence or source.sequence,
         offset=_later(source.offset, getattr(observed, "metadata_offset", None)),
         observed_until=_later(source.observed_until, observed.occurred_not_after),
         collected_at=observed.collected_at,  # not the newest: a clock that was ahead once would hide a silence
     )
     cluster = draft.cluster(observed)
-    is_primary = observed.authority is cluster.authority and observed.authority is not SourceKind.NONE
+    is_primary = observed.source_kind is cluster.primary_source and observed.source_kind is not SourceKind.NONE
     draft.put_cluster(cluster.with_watermark(observed.occurred_not_after, is_primary=is_primary))
 
 

@@ -138,7 +138,7 @@ def fold(state: ReplicationState, observations: Iterable[Observation]) -> FoldRe
         first = observed.first_after(source.sequence) if isinstance(observed, UnchangedRun) else observed
         if source.sequence and first.sequence > source.sequence + 1:
             sequence_gap(source, first, draft)
-        draft.primary_before = draft.cluster(first).authority
+        draft.primary_before = draft.cluster(first).primary_source
         if may_order(draft.cluster(first), first):
             change_primary_source(first, draft)
         _apply(first, draft)
@@ -230,7 +230,7 @@ def _(observed: MaintenanceObserved, draft: Draft) -> None:
 def _(observed: ControllerObserved, draft: Draft) -> None:
     if observed.voters is not None:
         quorum_stepped(observed, draft)
-    if observed.voters is not None and observed.authority is SourceKind.NONE:
+    if observed.voters is not None and observed.source_kind is SourceKind.NONE:
         return
     cluster = draft.cluster(observed)
     if not may_order(cluster, observed) or observed.controller_epoch < (cluster.controller_epoch or 0):
@@ -265,9 +265,9 @@ def _(observed: SnapshotBegin, draft: Draft) -> None:
     renamed(observed, draft)
     is_other_log = observed.is_new_log and log_replaced(observed, draft)
     cluster = draft.cluster(observed)
-    if cluster.has_baseline and _ends_observation_gap(cluster.authority_watermark, observed):
-        after = cluster._replace(sight_until=cluster.authority_watermark)
-        is_of_all = is_other_log or _is_gap_of_all(cluster.authority_watermark, observed, draft)
+    if cluster.has_baseline and _ends_observation_gap(cluster.primary_watermark, observed):
+        after = cluster._replace(sight_until=cluster.primary_watermark)
+        is_of_all = is_other_log or _is_gap_of_all(cluster.primary_watermark, observed, draft)
         cluster_stepped(_with_gap_of_all(after, observed) if is_of_all else after, observed, draft, ())
 
 
@@ -276,7 +276,7 @@ def _is_gap_of_all(last_seen: Micros | None, observed: SnapshotBegin, draft: Dra
 
     Not if the log's epochs before and after show which ones changed; nor if a second poller starts while another polls.
     """
-    if observed.authority is draft.primary_before is SourceKind.METADATA_LOG:
+    if observed.source_kind is draft.primary_before is SourceKind.METADATA_LOG:
         return False
     is_second = draft.source(observed).observed_until is None and draft.primary_before is SourceKind.POLL
     return not is_second or last_seen is None or observed.occurred_not_after - last_seen > SILENCE
@@ -284,7 +284,7 @@ def _is_gap_of_all(last_seen: Micros | None, observed: SnapshotBegin, draft: Dra
 
 def _with_gap_of_all(cluster: ClusterState, observed: SnapshotBegin) -> ClusterState:
     end = observed.occurred_not_after
-    gap = end - (cluster.authority_watermark or end)
+    gap = end - (cluster.primary_watermark or end)
     return cluster._replace(unobserved_micros=cluster.unobserved_micros + gap, observed_since=end)
 
 
@@ -322,7 +322,7 @@ def _(observed: SnapshotEnd, draft: Draft) -> None:
 
 def _is_behind_another(observed: BrokerObserved | SnapshotEnd, draft: Draft) -> bool:
     """Return whether another poller has reported later: broker states have no time, and polls no offset."""
-    newest = draft.cluster(observed).authority_watermark
+    newest = draft.cluster(observed).primary_watermark
     own = max(observed.occurred_not_after, draft.source(observed).observed_until or 0)
     return observed.metadata_offset is None and newest is not None and own < newest
 

@@ -225,7 +225,7 @@ LAPSE_SOURCE: Final = "maintenance:lapse"
 def announced(observed: MaintenanceObserved, draft: Draft) -> None:
     """Apply a record of planned work; of a broker that no source has reported it is dropped."""
     before = draft.broker(observed.cluster_id, observed.broker)
-    step = None if before is None else announce(before, observed, draft.cluster(observed).authority_watermark)
+    step = None if before is None else announce(before, observed, draft.cluster(observed).primary_watermark)
     if step is None:
         draft.drop(observed)
         return
@@ -239,7 +239,7 @@ def lapse_leases(observed: Observation, draft: Draft) -> None:
     The change is dated to the end of the lease, so it does not matter which observation has moved the watermark.
     """
     cluster = draft.cluster(observed)
-    watermark = cluster.authority_watermark
+    watermark = cluster.primary_watermark
     if watermark is None:
         return
     if cluster.cluster_id not in draft.next_lapse:
@@ -259,7 +259,7 @@ def _at(moment: Micros, observed: Observation) -> Heartbeat:
         cluster_id=observed.cluster_id,
         cluster=observed.cluster,
         source=LAPSE_SOURCE,
-        authority=SourceKind.NONE,
+        source_kind=SourceKind.NONE,
         occurred_not_before=moment,
         occurred_not_after=moment,
         collected_at=moment,

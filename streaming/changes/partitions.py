@@ -47,7 +47,7 @@ _REPEATED_IN: Final[dict[tuple[str, ...], tuple[Callable[[Any], Any], Callable[[
 
 def _reported_fields(observed: PartitionObserved | PartitionsObserved) -> tuple[str, ...]:
     """Return the fields that a source reports. A poll reports fewer, and does not clear the others."""
-    if observed.authority is not SourceKind.POLL:
+    if observed.source_kind is not SourceKind.POLL:
         return _LOG_FIELDS
     return _FIELDS_OF_POLL[bool(observed.reports_reassignments), bool(observed.reports_elr)]
 

@@ -56,11 +56,11 @@ def may_order(cluster: ClusterState, observed: Observation) -> bool:
 
     A source of lower rank takes over only at the begin of a full report: its earlier observations were not applied.
     """
-    if observed.authority is SourceKind.NONE or _is_of_replaced_log(cluster, observed):
+    if observed.source_kind is SourceKind.NONE or _is_of_replaced_log(cluster, observed):
         return False
-    if may_be_primary(observed.authority, cluster.authority):
+    if may_be_primary(observed.source_kind, cluster.primary_source):
         return True
-    watermark = cluster.authority_watermark
+    watermark = cluster.primary_watermark
     is_silent = watermark is None or observed.occurred_not_after - watermark > SILENCE
     return is_silent and isinstance(observed, SnapshotBegin)
 
@@ -73,7 +73,7 @@ def may_be_primary(kind: str, primary: str) -> bool:
 def _is_of_replaced_log(cluster: ClusterState, observed: Observation) -> bool:
     """Return whether a reader of the metadata log reports what is from before another log replaced that one."""
     since = cluster.metadata_log_since
-    is_log = observed.authority is SourceKind.METADATA_LOG
+    is_log = observed.source_kind is SourceKind.METADATA_LOG
     return is_log and since is not None and observed.occurred_not_after < since
 
 
@@ -90,7 +90,7 @@ def replaces_log(cluster: ClusterState, source_until: int | None) -> bool:
 
 def has_reported(other: SourceState, observed: Observation) -> bool:
     """Return whether another source of the same or a higher rank has reported as far as an observation."""
-    if SourceKind.NONE is other.authority or _RANK[other.authority] < _RANK[observed.authority]:
+    if SourceKind.NONE is other.source_kind or _RANK[other.source_kind] < _RANK[observed.source_kind]:
         return False
     offset: int | None = getattr(observed, "metadata_offset", None)
     if offset is not None and other.offset is not None:
@@ -103,7 +103,7 @@ def has_passed(other: SourceState, offset: int | None) -> bool:
 
     For values without an epoch: if that reader does not report one, it was unset again, or its topic was deleted.
     """
-    is_log = other.authority is SourceKind.METADATA_LOG
+    is_log = other.source_kind is SourceKind.METADATA_LOG
     return is_log and offset is not None and other.offset is not None and other.offset > offset
 
 
@@ -133,7 +133,7 @@ class TimedObservation(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @property
-    def authority(self) -> SourceKind:
+    def source_kind(self) -> SourceKind:
         """The kind of source."""
 
     @property
@@ -162,7 +162,7 @@ def with_plausible_time(observed: T, newest_before: int | None) -> T:
     at = observed.occurred_not_after
     if at > observed.collected_at + MAX_SKEW:
         at = observed.collected_at
-    if observed.authority is SourceKind.POLL and newest_before is not None and at < newest_before:
+    if observed.source_kind is SourceKind.POLL and newest_before is not None and at < newest_before:
         at = Micros(newest_before)
     if at == observed.occurred_not_after:
         return observed
@@ -217,7 +217,7 @@ def newest_of(source: SourceState) -> Heartbeat:
         cluster_id=source.cluster_id,
         cluster=source.cluster,
         source=source.source,
-        authority=source.authority,
+        source_kind=source.source_kind,
         sequence=source.sequence,
         occurred_not_before=moment,
         occurred_not_after=moment,

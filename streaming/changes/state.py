@@ -184,7 +184,7 @@ class ReplicationState:
         cluster = self.clusters.get(source.cluster_id) or ClusterState(
             cluster_id=source.cluster_id, cluster=source.cluster
         )
-        is_primary = source.authority is cluster.authority and source.authority is not SourceKind.NONE
+        is_primary = source.source_kind is cluster.primary_source and source.source_kind is not SourceKind.NONE
         self.clusters[source.cluster_id] = cluster.with_watermark(seen, is_primary=is_primary)
 
     def partitions(self) -> Iterator[PartitionState]:

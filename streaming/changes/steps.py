@@ -157,7 +157,7 @@ class Draft:
             cluster_id=observed.cluster_id,
             cluster=observed.cluster,
             source=observed.source,
-            authority=observed.authority,
+            source_kind=observed.source_kind,
         )
 
     def other_sources(self, observed: Observation) -> list[SourceState]:
@@ -269,7 +269,7 @@ def listed(block: PartitionsObserved, draft: Draft) -> None:
     """
     config = draft.topic_config(block.cluster_id, block.topic)
     observed = _since_last_observation(block, draft)
-    of_report = (block.cluster_id, block.cluster, block.authority, block.occurred_not_after, block.metadata_offset)
+    of_report = (block.cluster_id, block.cluster, block.source_kind, block.occurred_not_after, block.metadata_offset)
     shapes = []
     for row in block.rows():
         shape = (of_report, config, *shape_of(row))
@@ -333,7 +333,7 @@ def _last_observed(
     polls elections are missed without a gap.
     """
     if missed and observed.partition_epoch is not None:
-        return cluster.authority_watermark if cluster.sight_until is None else cluster.sight_until
+        return cluster.primary_watermark if cluster.sight_until is None else cluster.sight_until
     return cluster.sight_until if None in (before.partition_epoch, observed.partition_epoch) else None
 
 
@@ -438,7 +438,7 @@ def _effective_from(before: PartitionState, observed: ConfigObserved, draft: Dra
     A broker may report its configuration minutes after that watermark, or a value from before the last change. A value
     in the metadata log is an observation of the primary source itself, so the watermark moves to its time.
     """
-    watermark = draft.cluster(observed).authority_watermark
+    watermark = draft.cluster(observed).primary_watermark
     is_described = observed.origin is ConfigOrigin.DESCRIBE
     at = min(observed.occurred_not_after, watermark) if is_described and watermark else observed.occurred_not_after
     return at if before.changed_at is None else max(at, before.changed_at)

@@ -52,10 +52,10 @@ def due(before: ClusterState | None, after: ClusterState) -> Micros | None:
 
     It is counted from the begin of the day, so that it does not depend on how observations are divided into batches.
     """
-    now = after.authority_watermark
+    now = after.primary_watermark
     if now is None or not after.has_baseline:
         return None
-    last = None if before is None else before.authority_watermark
+    last = None if before is None else before.primary_watermark
     return None if last is not None and last // DAY == now // DAY else Micros(now // DAY * DAY - KEPT)
 
 

@@ -248,7 +248,11 @@ def _options(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", envvar="ISRWATCH_DEBUG", help="Show tracebacks.")] = False,
 ) -> None:
-    """Record every Kafka leader and in-sync-replica change, with its cause, in Delta tables, Prometheus and Grafana."""
+    """Record every Kafka leader and in-sync-replica change, with its cause, in Delta tables, Prometheus and Grafana.
+
+    Every command reads one configuration, the first there is: --config, $ISRWATCH_CONFIG, ./isrwatch.toml,
+    /etc/isrwatch/isrwatch.toml. A variable such as ISRWATCH_TABLES__DIRECTORY overrides the key tables.directory.
+    """
 
 
 def main() -> None:

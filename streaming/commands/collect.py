@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
+import socket
 import time
 import uuid
 from contextlib import closing, nullcontext
@@ -18,8 +19,9 @@ from rich.text import Text
 
 from streaming.cluster_settings import each_cluster, filled
 from streaming.commands.cluster_options import BootstrapServersOption, ClusterOption, with_bootstrap_servers
+from streaming.configuration_file import OPTION_HELP
 from streaming.errors import ConfigurationError
-from streaming.settings import load
+from streaming.settings import COLLECTOR_LISTEN, load
 from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ WebConfigFile = Annotated[
 
 def collect(
     *,
-    config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
+    config: Annotated[Path | None, typer.Option(help=OPTION_HELP)] = None,
     cluster: ClusterOption = None,
     bootstrap_servers: BootstrapServersOption = None,
     bus: Annotated[Path | None, typer.Option(help="Bus directory; default: bus.directory.")] = None,
@@ -95,8 +97,8 @@ def collect(
 def _publisher(settings: Settings) -> Callable[[], DirectoryPublisher]:
     from streaming.bus.directory import DirectoryPublisher
 
-    bus = settings.bus
-    return partial(DirectoryPublisher, Path(bus.directory), segment_bytes=bus.segment_bytes, max_bytes=bus.max_bytes)
+    bus, segment_bytes = settings.bus, settings.advanced.segment_bytes
+    return partial(DirectoryPublisher, Path(bus.directory), segment_bytes=segment_bytes, max_bytes=bus.max_bytes)
 
 
 def _wait(collector: Collector | Collectors, shipping: Shipping | _NoShipping) -> None:
@@ -177,18 +179,18 @@ def _status_server(
     """Serve the collector's own metrics and health, if there is an address."""
     from prometheus_client import CollectorRegistry
 
-    from streaming.runtime.listening import listen_all
     from streaming.sources.collector.metrics import PREFIX, MergedMetrics
     from streaming.web.protection import protection_of
     from streaming.web.status import StatusServer
 
-    if not settings.listen:
-        return nullcontext()
     protected = protection_of(settings.web_config_file)
+    opened = listening(settings.listen) if settings.listen else []
+    if not opened:
+        return nullcontext()
     registry = CollectorRegistry()
     registry.register(MergedMetrics(lambda: [collector.registry, shipping]))
     server = StatusServer(
-        listen_all(settings.listen, "--listen (collect.listen)"),
+        opened,
         registry,
         lambda: [*collector.problems(), *shipping.problems()],
         program="collect",
@@ -197,6 +199,23 @@ def _status_server(
         protected=protected,
     )
     return closing(server)
+
+
+def listening(addresses: str) -> list[socket.socket]:
+    """Open the sockets of the collector's page; none if its default address is taken, as by another collector.
+
+    Raises:
+        ConfigurationError: an address that was chosen is invalid or in use.
+    """
+    from streaming.runtime.listening import listen_all
+
+    try:
+        return listen_all(addresses, "--listen (collect.listen)")
+    except ConfigurationError as refusal:
+        if addresses != COLLECTOR_LISTEN:
+            raise
+        say(f"{refusal}; until then this collector has no page, and alerts on it cannot fire")
+        return []
 
 
 def _simulated(scenario: str, settings: Settings, speed: float, seed: int) -> Source:
@@ -214,7 +233,7 @@ def _simulated(scenario: str, settings: Settings, speed: float, seed: int) -> So
         seed=seed,
         cluster_id=ClusterId(topic_id_from_uuid(uuid.UUID(int=identity))),
         cluster=settings.cluster.name,
-        name=f"simulated:{settings.collect.collector}",
+        name=f"simulated:{settings.collect.collector_name}",
         epoch=start,
     )
     return PacedSource(source, start=start, speed=speed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import time
 from contextlib import closing
@@ -18,6 +19,7 @@ from rich.text import Text
 from streaming.cluster_settings import each_cluster, filled
 from streaming.commands.cluster_options import BootstrapServersOption, ClusterOption, with_bootstrap_servers
 from streaming.commands.doctor_machine import CHECKS_OF_THE_MACHINE, SECONDS, Finding, Status, numbered
+from streaming.configuration_file import OPTION_HELP, file_to_read, overriding
 from streaming.errors import ConfigurationError, ConnectionRefused, IsrwatchError
 from streaming.settings import written_secrets
 from streaming.word_wrap import print_wrapped
@@ -25,7 +27,7 @@ from streaming.word_wrap import print_wrapped
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from streaming.contracts.identifiers import ClusterId
+    from streaming.contracts.identifiers import BrokerId, ClusterId
     from streaming.contracts.observations import Observation
     from streaming.settings import Settings
     from streaming.sources.metadata_log.source import MetadataLogSource
@@ -36,7 +38,7 @@ _STYLE: Final = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "
 
 def doctor(
     *,
-    config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
+    config: Annotated[Path | None, typer.Option(help=OPTION_HELP)] = None,
     cluster: ClusterOption = None,
     bootstrap_servers: BootstrapServersOption = None,
     prometheus: Annotated[
@@ -59,7 +61,8 @@ def doctor(
     isrwatch doctor --config isrwatch.toml --json | jq 'select(.status == "problem")'
     """
     every = with_bootstrap_servers(each_cluster(config, cluster), bootstrap_servers)
-    checked = chain(secrets(every, config), findings(filled(every), prometheus))
+    file = file_to_read(config, os.environ)
+    checked = chain(read_from(file, os.environ), secrets(every, file), findings(filled(every), prometheus))
     worst = _print_json(checked) if as_json else print_findings(checked)
     if worst:
         raise typer.Exit(1)
@@ -181,6 +184,14 @@ def _run(settings: Settings, checks: Mapping[str, Check]) -> Iterator[Finding]:
         except IsrwatchError as error:
             is_reached &= name != "brokers"
             yield Finding(check=name, status=Status.PROBLEM, sentence=str(error))
+
+
+def read_from(file: Path | None, environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Say which file is read, and which variables override it: a key elsewhere has no effect."""
+    variables = overriding(environment)
+    source = "no file, only defaults" if file is None else f"{file}"
+    sentence = f"{source}, and {', '.join(variables)}" if variables else source
+    yield Finding(check="configuration", status=Status.OK, sentence=sentence)
 
 
 def secrets(every: Sequence[Settings], config: Path | None) -> Iterator[Finding]:
@@ -315,20 +326,22 @@ def _reassignments(settings: Settings) -> Iterator[tuple[Status, str]]:
     return list_reassignments(settings.cluster)
 
 
+def _hosts(settings: Settings) -> dict[BrokerId, str]:
+    from streaming.contracts.identifiers import BrokerId
+    from streaming.sources.collector.listeners import Role, discover
+
+    brokers = (each for each in discover(settings) if each.role is Role.BROKER)
+    return {BrokerId(int(each.node)): each.address.host for each in brokers}
+
+
 def _broker_metrics(settings: Settings) -> Iterator[tuple[Status, str]]:
     from http.client import HTTPException
 
-    from streaming.sources.broker_metrics import (
-        NO_METRIC,
-        client_from,
-        endpoints_from,
-        no_response,
-        scrape,
-        without_login,
-    )
+    from streaming.sources.broker_metrics import NO_METRIC, agents_from, client_from, no_response, scrape, without_login
 
-    endpoints = endpoints_from(settings.collect.broker_metrics)
+    agents = agents_from(settings.collect.broker_metrics)
     client = client_from(settings.collect.broker_metrics_client)
+    endpoints = agents.urls(_hosts(settings) if agents.pattern else {})
     if not endpoints:
         yield Status.SKIPPED, "no metrics endpoint is configured in collect.broker_metrics"
     for broker, url in endpoints.items():

@@ -117,7 +117,7 @@ def _envelope(view: ClusterView, cluster: ClusterSettings) -> dict[str, Any]:
         "cluster_id": view.cluster_id,
         "cluster": cluster.name,
         "source": "doctor",
-        "authority": SourceKind.NONE,
+        "source_kind": SourceKind.NONE,
         "occurred_not_before": now,
         "occurred_not_after": now,
         "collected_at": now,

@@ -234,7 +234,7 @@ def tables(settings: Settings) -> Iterator[Said]:
         )
     progress = [] if (table := readable.get(SOURCE_PROGRESS.name)) is None else read_all(table).to_pylist()
     if changes := readable.get(PARTITION_CHANGES.name):
-        yield _age(folder / PARTITION_CHANGES.name, changes, progress, settings.export.stale_after_seconds)
+        yield _age(folder / PARTITION_CHANGES.name, changes, progress, settings.export.stale_after)
     if not settings.bus.kafka.bootstrap_servers:  # else the folder is that of a collector
         yield from _positions(Path(settings.bus.directory).absolute(), progress)
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from streaming import settings as configuration
+from streaming.configuration_file import OPTION_HELP
 from streaming.contracts.observations import Channel
 from streaming.delta.log.maintenance import RetentionPolicy
 from streaming.delta.store.place import tables_place
@@ -34,7 +35,7 @@ WebConfigFile = Annotated[
 
 def job(
     *,
-    config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
+    config: Annotated[Path | None, typer.Option(help=OPTION_HELP)] = None,
     bus: Annotated[
         Path | None, typer.Option(help="Bus directory; default: bus.kafka if it is set, else bus.directory.")
     ] = None,
@@ -89,7 +90,8 @@ def _places(
     return JobLocations(
         bus=bus or Path(settings.bus.directory),
         tables=tables_place(settings, tables),
-        retention=RetentionPolicy(settings.tables.history_days, settings.tables.reader_minutes),
+        retention=RetentionPolicy.of_seconds(settings.tables.history, settings.advanced.reader_time),
+        advanced=settings.advanced,
         checkpoint=checkpoint or Path(settings.job.checkpoint),
         kafka=kafka,
         on_executors=kafka is not None and not is_local(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -14,11 +13,13 @@ from rich.text import Text
 from streaming import settings as configuration
 from streaming.changes.maintenance import leases_of
 from streaming.commands.maintenance_advice import stop_warnings, stored_brokers, watched_clusters
+from streaming.configuration_file import OPTION_HELP
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.tables import BROKER_STATE_TABLE
 from streaming.contracts.words import utc_text
 from streaming.delta.log.queries import open_ours
 from streaming.delta.store.place import tables_place
+from streaming.durations import duration_text, seconds_of
 from streaming.errors import ConfigurationError, TableRefused, TableUnreadable, UnsafeStop
 from streaming.word_wrap import print_wrapped
 
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from streaming.delta.store.place import Place
     from streaming.settings import Settings
 
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-_DURATION: Final = re.compile(r"(\d+)([smhd])")
 _SECOND: Final = 1_000_000
 # A clock that is off by more makes a lease begin or end at the wrong moment.
 MAX_SKEW: Final = 60 * _SECOND
@@ -63,7 +62,7 @@ _IfSafe = Annotated[
 _Cluster = Annotated[str | None, typer.Option(help="Name or id of the cluster, where there are several.")]
 _Bus = Annotated[Path | None, typer.Option(help="Bus directory; default: bus.directory.")]
 _Tables = Annotated[str | None, typer.Option(help="Folder or URL of the Delta tables; default: tables.directory.")]
-_Config = Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")]
+_Config = Annotated[Path | None, typer.Option(help=OPTION_HELP)]
 
 
 def maintenance(
@@ -93,8 +92,8 @@ def maintenance(
 
     Better, because it ends when the work does: isrwatch maintenance --broker 3 --why upgrade -- ./restart-broker 3
 
-    The lease of a command is renewed while it runs, holds for a minute more (maintenance.tail_seconds), and lapses when
-    this machine crashes. The exit code is that of the command. It works on every machine that shares the bus folder.
+    The lease of a command is renewed while it runs, holds for a minute more, and lapses when this machine crashes. The
+    exit code is that of the command. It works on every machine that shares the bus folder.
     """
     from streaming.commands.maintenance_advice import chosen_brokers, chosen_cluster, watched_clusters
 
@@ -124,16 +123,15 @@ def duration(text: str, settings: Settings) -> int:
     Raises:
         ConfigurationError: it is none, or longer than allowed.
     """
-    match = _DURATION.fullmatch(text)
-    if match is None or not int(match[1]):
-        raise ConfigurationError(f"--for is {text!r}; write a number and s, m, h or d, for example 30m")
-    seconds, longest = int(match[1]) * _SECONDS[match[2]], settings.maintenance.max_hours
-    if seconds > longest * 3_600:
+    seconds, longest = seconds_of("--for", text), settings.maintenance.max_duration
+    if not seconds:
+        raise ConfigurationError(f"--for is {text}; write how long the work may take, for example 30m")
+    if seconds > longest:
         raise ConfigurationError(
-            f"--for {text} is longer than maintenance.max_hours ({longest:g}): announce less and extend it, or raise "
-            "the key"
+            f"--for {text} is longer than maintenance.max_duration ({duration_text(longest)}): announce less and "
+            "extend it, or raise the key"
         )
-    return seconds * _SECOND
+    return int(seconds * _SECOND)
 
 
 def _announce(
@@ -173,8 +171,8 @@ def _held(
     from streaming.commands.maintenance_lease import Announcer, HeldLease
 
     _refuse_overlap(brokers)
-    micros = int(settings.maintenance.max_hours * 3_600) * _SECOND if lasts is None else duration(lasts, settings)
-    return HeldLease(Announcer(bus, _reason(why)), brokers, settings.maintenance, micros, say)
+    micros = int(settings.maintenance.max_duration * _SECOND) if lasts is None else duration(lasts, settings)
+    return HeldLease(Announcer(bus, _reason(why)), brokers, settings.advanced, micros, say)
 
 
 def _run(lease: HeldLease, command: Sequence[str], warnings: Iterable[str]) -> int:

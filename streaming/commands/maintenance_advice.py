@@ -132,7 +132,7 @@ def _observed_until(tables: Place, cluster_id: ClusterId) -> int | None:
             source.observed_until
             for source in sources
             if source.cluster_id == cluster_id
-            and source.authority is not SourceKind.NONE
+            and source.source_kind is not SourceKind.NONE
             and source.observed_until is not None
         ),
         default=None,
@@ -250,7 +250,7 @@ def _on_the_bus(bus: Path) -> Iterator[Observation]:
 
 
 def _apply(observed: Observation, cluster: WatchedCluster) -> None:
-    if observed.authority is not SourceKind.NONE:
+    if observed.source_kind is not SourceKind.NONE:
         cluster.collected_at = max(cluster.collected_at or 0, observed.collected_at)
     if isinstance(observed, BrokerObserved | SnapshotEnd):
         for number in (observed.broker,) if isinstance(observed, BrokerObserved) else observed.brokers:

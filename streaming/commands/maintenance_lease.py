@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from streaming.contracts.state import BrokerState
-    from streaming.settings import MaintenanceSettings
+    from streaming.settings import AdvancedSettings
 
 SECOND: Final = 1_000_000
 _SEGMENT_BYTES: Final = 1 << 20
@@ -64,7 +64,7 @@ class Announcer:
                 cluster_id=broker.cluster_id,
                 cluster=broker.cluster,
                 source=self._source,
-                authority=SourceKind.NONE,
+                source_kind=SourceKind.NONE,
                 occurred_not_before=at,
                 occurred_not_after=at,
                 collected_at=at,
@@ -98,7 +98,7 @@ def new_lease() -> str:
 class HeldLease:
     """A lease that is renewed in the background; entered before the work and left after it.
 
-    If this process is killed, it lapses after ``maintenance.lease_seconds``.
+    If this process is killed, it lapses after ``advanced.maintenance_lease``.
 
     Args:
         announcer: writes the records.
@@ -112,14 +112,14 @@ class HeldLease:
         self,
         announcer: Announcer,
         brokers: Sequence[BrokerState],
-        settings: MaintenanceSettings,
+        settings: AdvancedSettings,
         longest_micros: int,
         report: Callable[[str], None],
     ) -> None:
         self._announcer, self._report = announcer, report
         lease = new_lease()
         self._leases = [(broker, lease) for broker in brokers]
-        self._lasts, self._tail = int(settings.lease_seconds * SECOND), int(settings.tail_seconds * SECOND)
+        self._lasts, self._tail = int(settings.maintenance_lease * SECOND), int(settings.maintenance_tail * SECOND)
         self._latest = announcer.now() + longest_micros
         self._done = threading.Event()
         self._renewing = threading.Thread(target=self._renew, name="lease", daemon=True)

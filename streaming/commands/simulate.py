@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streaming.contracts.identifiers import Micros
+from streaming.durations import seconds_of
 from streaming.model import constants
 from streaming.model.cluster.descriptions import hanging
 from streaming.model.invariants import groups
@@ -38,9 +39,9 @@ def simulate(
         typer.Argument(help="Name of a built-in scenario, or a .toml file; without one, list the scenarios."),
     ] = None,
     *,
-    seconds: Annotated[
-        float | None,
-        typer.Option("--for", min=0.001, metavar="SECONDS", help="Seconds to simulate; default: all of it."),
+    lasts: Annotated[
+        str | None,
+        typer.Option("--for", metavar="DURATION", help="How much to simulate: 90s, 10m; default: all of it."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
     steps: Annotated[bool, typer.Option("--steps", help="Print a line for every step of every partition.")] = False,
@@ -52,6 +53,7 @@ def simulate(
 ) -> None:
     """Run a scenario in the model of a Kafka cluster and print all leader and ISR changes with their true causes."""
     console = Console(highlight=False)
+    seconds = None if lasts is None else seconds_of("--for", lasts)
     if presets:
         print_presets(console)
     elif scenario is None:

@@ -139,7 +139,7 @@ REQUIRED: Final[dict[str, tuple[str, ...]]] = {
 UNDECODABLE: Final = "undecodable"
 
 _ENUMS: Final[dict[str, type[StrEnum]]] = {
-    "authority": SourceKind,
+    "source_kind": SourceKind,
     "origin": ConfigOrigin,
     "reason": SnapshotReason,
     "cause": Cause,

@@ -199,9 +199,9 @@ CLUSTER_TOTALS: Final = (
     Column("leader_changes", "long", "changes of a leader, in all"),
     Column("unclean_elections", "long", "leaders elected from outside ISR and ELR, in all"),
     Column("missed_changes", "long", "changes inferred from epoch gaps but never observed, in all"),
-    Column("offline_seconds", "double", "offline time of all partitions, up to authority_watermark"),
-    Column("under_replicated_seconds", "double", "under-replicated time of all partitions, up to authority_watermark"),
-    Column("under_min_isr_seconds", "double", "time under min ISR of all partitions, up to authority_watermark"),
+    Column("offline_seconds", "double", "offline time of all partitions, up to primary_watermark"),
+    Column("under_replicated_seconds", "double", "under-replicated time of all partitions, up to primary_watermark"),
+    Column("under_min_isr_seconds", "double", "time under min ISR of all partitions, up to primary_watermark"),
     Column("unknown_seconds", "double", "time during which partitions were not observed, of all partitions"),
 )
 
@@ -273,7 +273,7 @@ INCIDENT: Final = (
     Column("next_step", "string", "what to do first"),
     Column("recovered_at", "timestamp", "its last change, if nothing is left to fix; it may last until it is closed"),
     Column("closes_at", "timestamp", "when it closes if nothing more happens; null while ongoing and once closed"),
-    Column("is_rolling", "boolean", "brokers went down in turn: it closes after job.incident_rolling_gap_seconds"),
+    Column("is_rolling", "boolean", "brokers went down in turn: it closes after job.incident_rolling_gap"),
 )  # fmt: skip
 
 # Configured minima, as rows of a cluster carry them.

@@ -48,7 +48,7 @@ class EventKind(StrEnum):
     LOG_DIR_OFFLINE = "log_dir_offline"
     UNREGISTERED = "unregistered"
     CONTROLLER_CHANGE = "controller_change"
-    AUTHORITY_CHANGE = "authority_change"
+    PRIMARY_SOURCE_CHANGE = "primary_source_change"
     MAINTENANCE_BEGAN = "maintenance_began"
     MAINTENANCE_EXTENDED = "maintenance_extended"
     MAINTENANCE_ENDED = "maintenance_ended"

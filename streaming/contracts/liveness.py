@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streaming.contracts.state import BrokerState
 
 FRESH: Final = 60_000_000
-"""Four scrapes by default (``collect.broker_metrics_seconds``). What an agent said before is no longer true."""
+"""Four scrapes by default (``collect.broker_metrics_interval``). What an agent said before is no longer true."""
 SESSION_TIMEOUT_MS: Final = 9_000
 """``broker.session.timeout.ms`` by default: where the settings of the brokers are not sampled."""
 HEARTBEAT_INTERVAL: Final = 2_000_000

@@ -82,7 +82,7 @@ class Observation:
         cluster_id: Kafka's cluster id, the key.
         cluster: the name that people gave it, a label.
         source: who saw it, for example ``metadata_log:collector-1``; also its folder on the bus.
-        authority: the rank of this source for the order of partitions.
+        source_kind: the rank of this source for the order of partitions.
         sequence: given by the bus on publishing, contiguous in one source from 1; 0 before.
         occurred_not_before: earliest moment it can have happened.
         occurred_not_after: latest moment; equal to the former where a log gives the time.
@@ -96,7 +96,7 @@ class Observation:
     cluster_id: ClusterId
     cluster: str
     source: str
-    authority: SourceKind
+    source_kind: SourceKind
     sequence: Long = 0
     occurred_not_before: Micros
     occurred_not_after: Micros

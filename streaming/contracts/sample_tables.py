@@ -25,7 +25,7 @@ SAMPLED: Final = (
     required("source", "string", "name of the source, <kind>:<collector>"),
 )
 ROUNDS_OF_SETTINGS: Final = 180
-"""Three rounds of ``collect.config_seconds``, by default, in seconds."""
+"""Three rounds of ``collect.config_interval``, by default, in seconds."""
 
 REPLICA_OFFSETS: Final = Table(
     name="replica_offsets",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 MICROS_PER_SECOND: Final = 1_000_000
 LAG_WINDOW: Final = 60_000_000
-"""Six samples of ``collect.offsets_seconds``: a broker that recovers is not waited for longer."""
+"""Six samples of ``collect.offsets_interval``: a broker that recovers is not waited for longer."""
 BYTES_WINDOW: Final = 1_200_000_000
 """Brokers delete old segments every five minutes (``log.retention.check.interval.ms``): two such times, or more."""
 

@@ -114,14 +114,14 @@ class ClusterState(NamedTuple):
 
     cluster_id: Annotated[ClusterId, "Kafka's cluster id"]
     cluster: Annotated[str, "display name of the cluster"]
-    authority: Annotated[SourceKind, "kind of the primary source: metadata_log or poll"] = SourceKind.NONE
+    primary_source: Annotated[SourceKind, "kind of the primary source: metadata_log or poll"] = SourceKind.NONE
     controller: Annotated[int | None, "active controller"] = None
     controller_epoch: Annotated[int | None, "its raft epoch"] = None
     controller_changes: Annotated[Long, "controller fail-overs observed"] = 0
     has_baseline: Annotated[bool, "a first full report is complete"] = False
-    # Invariant: authority_watermark <= watermark; neither ever goes back.
+    # Invariant: primary_watermark <= watermark; neither ever goes back.
     watermark: Annotated[Micros | None, "newest applied time of any source"] = None
-    authority_watermark: Annotated[
+    primary_watermark: Annotated[
         Micros | None, "newest applied time of the primary source; durations are counted up to here"
     ] = None
     sight_until: Annotated[Micros | None, "while a full report closes an observation gap: when the gap began"] = None
@@ -157,7 +157,7 @@ class ClusterState(NamedTuple):
         """
         begin, recorded = self.sight_until, self.observed_since
         is_recorded = begin is None or (recorded is not None and begin < recorded)
-        return ObservedTime(self.authority_watermark if is_recorded else begin, self.unobserved_micros)
+        return ObservedTime(self.primary_watermark if is_recorded else begin, self.unobserved_micros)
 
     def has_expired(self, partition: PartitionState) -> bool:
         """Return whether a partition is a tombstone that this cluster has dropped."""
@@ -170,16 +170,16 @@ class ClusterState(NamedTuple):
             return self
         return self._replace(
             watermark=later(self.watermark, other.watermark),
-            authority_watermark=later(self.authority_watermark, other.authority_watermark),
+            primary_watermark=later(self.primary_watermark, other.primary_watermark),
         )
 
     def with_watermark(self, moment: Micros, *, is_primary: bool) -> ClusterState:
         """Move the watermark forward, and that of the primary source if the moment is its own."""
         newest = max(self.watermark or moment, moment)
-        primary = max(self.authority_watermark or moment, moment) if is_primary else self.authority_watermark
-        if (newest, primary) == (self.watermark, self.authority_watermark):
+        primary = max(self.primary_watermark or moment, moment) if is_primary else self.primary_watermark
+        if (newest, primary) == (self.watermark, self.primary_watermark):
             return self  # a full report repeats one moment a million times
-        return self._replace(watermark=newest, authority_watermark=primary)
+        return self._replace(watermark=newest, primary_watermark=primary)
 
 
 def later(one: int | None, other: int | None) -> Micros | None:
@@ -193,7 +193,7 @@ class SourceState(NamedTuple):
     cluster_id: Annotated[ClusterId, "Kafka's cluster id"]
     cluster: Annotated[str, "display name of the cluster"]
     source: Annotated[str, "name of the source, and its folder on the bus"]
-    authority: Annotated[SourceKind, "kind of the source"]
+    source_kind: Annotated[SourceKind, "kind of the source"]
     # Invariant: only grows while the log is the same; a record at or below it is skipped when it comes again.
     position: Annotated[Long, "bus position up to which it is applied"] = 0
     sequence: Annotated[Long, "number of its last observation"] = 0

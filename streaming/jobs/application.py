@@ -246,7 +246,7 @@ def recover(tables: Place, report: Callable[[str], None]) -> None:
 
 
 SAMPLES_TRIGGER_SECONDS: Final = 1.0
-# Each batch of samples rewrites tables as large as the Kafka cluster, so its batches exceed job.batch_bytes.
+# Each batch of samples rewrites tables as large as the Kafka cluster, so its batches exceed advanced.batch_bytes.
 SAMPLES_BATCH_FACTOR: Final = 4
 INCIDENTS_TRIGGER_SECONDS: Final = 1.0
 REPLICATION: Final = "replication"
@@ -254,15 +254,15 @@ INCIDENTS: Final = "incidents"
 
 
 def _bus(
-    channel: Channel, spark: SparkSession, places: JobLocations, settings: JobSettings, progress: BusProgress | None
+    channel: Channel, spark: SparkSession, places: JobLocations, _settings: JobSettings, progress: BusProgress | None
 ) -> DataFrame:
     is_replication = channel is Channel.REPLICATION
     factor = 1 if is_replication else SAMPLES_BATCH_FACTOR
     if places.kafka is not None:
         starts = places.kafka.start(channel, lambda name: -1 if progress is None else progress.offset(name))
-        return kafka_stream(spark, places.kafka.settings, channel, starts, settings.batch_bytes * factor)
+        return kafka_stream(spark, places.kafka.settings, channel, starts, places.advanced.batch_bytes * factor)
     begins = {} if progress is None else unapplied(channel, places, progress)
-    max_bytes = settings.batch_bytes * factor
+    max_bytes = places.advanced.batch_bytes * factor
     if is_replication:
         return bus_source.bus_stream(spark, places.bus, channel, begins, max_bytes, repeated=_repeated_blocks(places))
     # With a trigger interval a batch need not wait for records.
@@ -293,24 +293,22 @@ def shards_fold_incidents(settings: JobSettings, places: JobLocations) -> bool:
 
 
 def _open_incidents(places: JobLocations, settings: JobSettings) -> OpenedQuery:
-    batch = IncidentsBatch(
-        places.tables, settings.incident_gap_seconds, settings.incident_rolling_gap_seconds, places.retention
-    )
+    batch = IncidentsBatch(places.tables, settings.incident_gap, settings.incident_rolling_gap, places.retention)
     return OpenedQuery(batch=batch, after=batch.version)
 
 
 def _open_replication(places: JobLocations, settings: JobSettings) -> OpenedQuery:
     workers: FoldWorkers
     if places.on_executors:
-        workers = FoldOnExecutors(settings.projection_seconds)
+        workers = FoldOnExecutors(places.advanced.projection_interval)
     else:
         published = _repeated_blocks(places) if places.kafka is None else None  # only our own source omits blocks
         workers = FoldInDriver(partial(DirectoryReader(places.bus).read, Channel.REPLICATION), published)
     gaps = None
     if shards_fold_incidents(settings, places):
-        gaps = IncidentGaps.of_seconds(settings.incident_gap_seconds, settings.incident_rolling_gap_seconds)
+        gaps = IncidentGaps.of_seconds(settings.incident_gap, settings.incident_rolling_gap)
     batch = ReplicationBatch(places.tables, places.retention, workers, places.kafka, gaps)
-    background = ProjectionThread(batch.project, settings.projection_seconds, batch.is_due)
+    background = ProjectionThread(batch.project, places.advanced.projection_interval, batch.is_due)
     return OpenedQuery(batch=batch, on_executors=places.on_executors, progress=batch, background=background)
 
 
@@ -355,7 +353,7 @@ QUERIES: Final[dict[str, QueryDefinition]] = {
     REPLICATION: QueryDefinition(
         stream=partial(_bus, Channel.REPLICATION),
         open=partial(_open_on_same_bus, Channel.REPLICATION, _open_replication),
-        trigger_seconds=lambda settings: settings.trigger_seconds,
+        trigger_seconds=lambda places: places.advanced.trigger_interval,
         channel=Channel.REPLICATION,
     ),
     "samples": QueryDefinition(

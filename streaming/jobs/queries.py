@@ -20,6 +20,7 @@ from streaming.delta.log.table_log import BEFORE_FIRST
 from streaming.delta.quarantine import reason_kind
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.spark_errors import spark_failure
+from streaming.settings import AdvancedSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,6 +49,7 @@ class JobLocations:
 
     Attributes:
         kafka: the bus, if it is not the folder.
+        advanced: sizes of batches, and intervals.
         on_executors: Spark's executors fold the clusters of the partitions that they read; else the driver folds all.
     """
 
@@ -57,6 +59,7 @@ class JobLocations:
     retention: RetentionPolicy = KEEP_ALL
     kafka: KafkaReader | None = None
     on_executors: bool = False
+    advanced: AdvancedSettings = field(default_factory=AdvancedSettings)
 
     def reader(self) -> JobBus:
         """Return the bus that the job reads."""
@@ -148,7 +151,7 @@ class QueryDefinition:
 
     stream: Callable[[SparkSession, JobLocations, JobSettings, BusProgress | None], DataFrame] | None
     open: Callable[[JobLocations, JobSettings], OpenedQuery]
-    trigger_seconds: Callable[[JobSettings], float]
+    trigger_seconds: Callable[[JobLocations], float]
     channel: Channel | None = None
 
 

@@ -136,7 +136,7 @@ class SupervisedQuery:
             self.background.start()
 
     def _new_run(self, spark: SparkSession) -> QueryRun | ChangesRun:
-        pause = self.definition.trigger_seconds(self._settings)
+        pause = self.definition.trigger_seconds(self._places)
         if self.definition.stream is None:
             path = self._places.tables / PARTITION_CHANGES.name
             return ChangesRun(self.name, path, self._after, self.batch, self.applied, trigger_seconds=pause)

@@ -36,6 +36,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
 NO_METRIC: Final = "has no known metric; configure the JMX exporter with conf/jmx-exporter.yml"
+EVERY: Final = "*"
+_HELD: Final = re.compile(r"\{[^}]*\}")
+MOST_BROKERS: Final = 1_000
+"""The most agents of a pattern that are scraped."""
+_UNLISTED_MICROS: Final = 3_600_000_000
+"""An agent of a pattern is scraped for an hour after its broker was last listed: it says whether that one recovers."""
 TABLE: Final = "collect.broker_metrics_client"
 LOGIN: Final = "basic.auth.user.info"
 _LOGIN_REFUSED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
@@ -44,20 +50,52 @@ _MAX_BODY_BYTES: Final = 64 * 1024 * 1024  # an exporter without an allow-list g
 _CHUNK_BYTES: Final = 64 * 1024
 
 
-def endpoints_from(settings: Mapping[str, str]) -> dict[BrokerId, str]:
-    """Parse ``collect.broker_metrics``: broker id to URL.
+class Agents(NamedTuple):
+    """Addresses of agents: of brokers by their ids, and the pattern of all other ones, "" for none."""
+
+    by_broker: dict[BrokerId, str]
+    pattern: str = ""
+
+    @property
+    def are_any(self) -> bool:
+        """True if there is something to scrape."""
+        return bool(self.by_broker or self.pattern)
+
+    def urls(self, hosts: Mapping[BrokerId, str]) -> dict[BrokerId, str]:
+        """Return the address of each agent, by broker; ``hosts`` are those of the brokers' listeners."""
+        if not self.pattern:
+            return self.by_broker
+        return {**{broker: self._url(broker, host) for broker, host in hosts.items()}, **self.by_broker}
+
+    def _url(self, broker: BrokerId, host: str) -> str:
+        shown = f"[{host}]" if ":" in host else host
+        return self.pattern.replace("{host}", shown).replace("{broker}", str(broker))
+
+
+def agents_from(settings: Mapping[str, str]) -> Agents:
+    """Parse ``collect.broker_metrics``: broker id to URL, and ``*`` to the pattern of the URLs of all other brokers.
 
     Raises:
         ConfigurationError: a key is not a broker id, or a URL is not an HTTP URL.
     """
-    endpoints: dict[BrokerId, str] = {}
+    by_broker: dict[BrokerId, str] = {}
     for broker, url in settings.items():
-        if not broker.isdecimal():
-            raise ConfigurationError(f'collect.broker_metrics: {broker!r} is no broker id; write "1" = "http://..."')
+        if broker != EVERY and not broker.isdecimal():
+            raise ConfigurationError(
+                f'collect.broker_metrics: {broker!r} is no broker id; write "1" = "http://...", or "*" for every broker'
+            )
         if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
             raise ConfigurationError(f"collect.broker_metrics: the address of broker {broker} is no http:// address")
-        endpoints[BrokerId(int(broker))] = url
-    return endpoints
+        if broker != EVERY:
+            by_broker[BrokerId(int(broker))] = url
+    pattern = settings.get(EVERY, "")
+    held = set(_HELD.findall(pattern))
+    if pattern and (not held or held - {"{host}", "{broker}"}):
+        raise ConfigurationError(
+            'collect.broker_metrics: the address of "*" needs {host}, the host of each broker, or {broker}, its id, '
+            'and has nothing else in braces: write "*" = "http://{host}:9404/metrics"'
+        )
+    return Agents(by_broker, pattern)
 
 
 def client_from(settings: Mapping[str, str]) -> MetricsClient:
@@ -108,6 +146,7 @@ class _Endpoint:
     broker: BrokerId
     url: str
     due: Timer
+    listed_at: Micros  # by the monotonic clock
     requested_at: Micros | None = None
     response: Future[BrokerExposition] | None = None
     has_worked: bool = False
@@ -119,12 +158,13 @@ class BrokerMetricsSource:
     """Scrapes every broker's exporter once per period; a broker that does not respond in time is left out.
 
     Args:
-        endpoints: broker id to the URL of its exporter.
+        agents: the URLs of the exporters.
         cluster_id: gives Kafka's cluster id, which no metric has; None while it is unknown, and nothing is scraped.
         cluster: the display name of the cluster.
         name: name of the source on the bus, for example ``broker_metrics:collector-1``.
         client: TLS and login.
         append_times: takes how long brokers append.
+        hosts: gives the hosts of the brokers that the cluster lists now; an agent follows its broker to another one.
         period_micros: scrape interval.
         timeout_seconds: timeout of one scrape.
         block_seconds: how long a poll waits for samples at most.
@@ -133,23 +173,26 @@ class BrokerMetricsSource:
     def __init__(  # noqa: PLR0913 - one argument per setting
         self,
         *,
-        endpoints: Mapping[BrokerId, str],
+        agents: Agents,
         cluster_id: Callable[[], ClusterId | None],
         cluster: str,
         name: str,
         period_micros: Micros,
         client: MetricsClient | None = None,
         append_times: AppendTimes | None = None,
+        hosts: Callable[[], Mapping[BrokerId, str]] = dict,
         timeout_seconds: float = 5.0,
         block_seconds: float = 1.0,
     ) -> None:
         self.name = name
         self._cluster_id = cluster_id
-        self._identity: dict[str, Any] = {"cluster": cluster, "source": name, "authority": SourceKind.NONE}
-        self._endpoints = [_Endpoint(broker, url, Timer(period_micros)) for broker, url in endpoints.items()]
+        self._identity: dict[str, Any] = {"cluster": cluster, "source": name, "source_kind": SourceKind.NONE}
+        self._agents, self._hosts, self._period = agents, hosts, period_micros
+        self._by_broker: dict[BrokerId, _Endpoint] = {}
         self._timeout, self._block, self._client = timeout_seconds, block_seconds, client or client_from({})
         self._append_times = append_times
-        self._scrapers = ThreadPoolExecutor(max_workers=max(1, len(endpoints)), thread_name_prefix=name)
+        most = max(1, len(agents.by_broker)) + (MOST_BROKERS if agents.pattern else 0)
+        self._scrapers = ThreadPoolExecutor(max_workers=most, thread_name_prefix=name)
 
     def poll(self, now: Micros) -> Sequence[Observation]:
         """Return the samples that have arrived, or wait for the next for a moment.
@@ -161,6 +204,7 @@ class BrokerMetricsSource:
             time.sleep(self._block)
             return []
         self._identity["cluster_id"] = cluster_id
+        self._follow()
         began = time.monotonic()
         until = began + self._block
         while True:
@@ -181,6 +225,29 @@ class BrokerMetricsSource:
     def close(self) -> None:
         """Stop the threads; a scrape in flight ends by its own timeout."""
         self._scrapers.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def urls(self) -> dict[BrokerId, str]:
+        """The address of each agent that is scraped now."""
+        return {broker: endpoint.url for broker, endpoint in self._by_broker.items()}
+
+    @property
+    def _endpoints(self) -> Collection[_Endpoint]:
+        return self._by_broker.values()
+
+    def _follow(self) -> None:
+        """Take over the brokers that are listed now, and forget those of a pattern that have not been for long."""
+        moment = monotonic()
+        for broker, url in self._agents.urls(self._hosts()).items():
+            endpoint = self._by_broker.get(broker)
+            if endpoint is None and len(self._by_broker) >= len(self._agents.by_broker) + MOST_BROKERS:
+                continue
+            if endpoint is None or endpoint.url != url:
+                endpoint = self._by_broker[broker] = _Endpoint(broker, url, Timer(self._period), moment)
+            endpoint.listed_at = moment
+        gone = [each.broker for each in self._endpoints if moment - each.listed_at > _UNLISTED_MICROS]
+        for broker in gone:
+            del self._by_broker[broker]
 
     def _scrape_due(self, now: Micros) -> None:
         for endpoint in self._endpoints:
@@ -509,12 +576,15 @@ class AppendTimes:
 
     Args:
         brokers: those with an agent.
+        more: the most other brokers, which only the process knows that puts times of theirs.
     """
 
-    def __init__(self, brokers: Collection[BrokerId]) -> None:
+    def __init__(self, brokers: Collection[BrokerId], more: int = 0) -> None:
+        self._most = len(brokers) + more
         self._places = {broker: place for place, broker in enumerate(brokers)}
-        self._micros = RawArray(c_int64, max(1, len(brokers)))
-        self._measured_at = RawArray(c_int64, max(1, len(brokers)))
+        self._brokers = RawArray(c_int64, [*brokers, *[0] * max(1, more)])
+        self._micros = RawArray(c_int64, len(self._brokers))
+        self._measured_at = RawArray(c_int64, len(self._brokers))
         self._scrapes: dict[BrokerId, _Scrape] = {}
 
     def __getstate__(self) -> dict[str, object]:
@@ -534,15 +604,21 @@ class AppendTimes:
             return
         mean = min(_MOST_MICROS, max(0, round(1000 * (now.total_ms - before.total_ms) / count)))
         self._scrapes[broker] = now._replace(mean_micros=mean)
-        if before.mean_micros is not None:
-            place = self._places[broker]
+        if before.mean_micros is not None and (place := self._place(broker)) is not None:
             self._micros[place] = min(mean, before.mean_micros)
             self._measured_at[place] = at  # last: who reads in between takes a new time for an old one
+
+    def _place(self, broker: BrokerId) -> int | None:
+        """Return the place of a broker, a new one for one that has none; None where there are too many."""
+        if broker not in self._places and len(self._places) < self._most:
+            self._brokers[len(self._places)] = broker
+            self._places[broker] = len(self._places)
+        return self._places.get(broker)
 
     def newest(self, at: Micros) -> dict[BrokerId, int]:
         """Return the times in microseconds that are recent at a monotonic time."""
         return {
-            broker: self._micros[place]
-            for broker, place in self._places.items()
-            if self._measured_at[place] and at - self._measured_at[place] <= MOST_AGE
+            BrokerId(self._brokers[place]): self._micros[place]
+            for place, measured_at in enumerate(self._measured_at)
+            if measured_at and at - measured_at <= MOST_AGE
         }

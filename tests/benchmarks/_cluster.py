@@ -91,7 +91,7 @@ class Cluster:
             "cluster_id": CLUSTER_ID,
             "cluster": CLUSTER,
             "source": SOURCE,
-            "authority": SourceKind.METADATA_LOG,
+            "source_kind": SourceKind.METADATA_LOG,
             "occurred_not_before": now,
             "occurred_not_after": now,
             "collected_at": now,
@@ -160,7 +160,7 @@ class Cluster:
                 some, sequence = hosted[start : start + SAMPLES_PER_BLOCK], sequence + 1
                 counts, ends = Counter(map(self.topics.of, some)), tuple(now // 1000 + number for number in some)
                 block = BrokerOffsetsObserved(
-                    cluster_id=CLUSTER_ID, cluster=CLUSTER, source=source, authority=SourceKind.NONE,
+                    cluster_id=CLUSTER_ID, cluster=CLUSTER, source=source, source_kind=SourceKind.NONE,
                     sequence=sequence, occurred_not_before=now, occurred_not_after=now, collected_at=now,
                     broker=broker, samples_by_topic=tuple(counts.values()),
                     arrays={

@@ -116,7 +116,7 @@ class MovingCluster:
         for place in range(CHANGED):
             number = (self._turn // 2 * CHANGED + place) * 7919 % self.partitions
             draft.put_partition(partition(number, is_out=self._turn % 2 == 0, shrinks=self._turn))
-        draft.put_cluster(last.cluster._replace(authority_watermark=micros_now()))
+        draft.put_cluster(last.cluster._replace(primary_watermark=micros_now()))
         offsets, self._offsets = self._offsets, None
         if offsets is not None:
             draft.put_offsets(offsets, micros_now())

@@ -67,7 +67,7 @@ def block(topics: Topics, broker: int, partitions: Sequence[int], moment: int, s
     counts = Counter(map(topics.of, partitions))
     ends = tuple(moment // 1000 + partition for partition in partitions)
     return BrokerOffsetsObserved(
-        cluster_id="MkU3OEVBNTcwNTJENDM2Qk", cluster="bench", source=SOURCE, authority=SourceKind.NONE,
+        cluster_id="MkU3OEVBNTcwNTJENDM2Qk", cluster="bench", source=SOURCE, source_kind=SourceKind.NONE,
         sequence=sequence, occurred_not_before=moment, occurred_not_after=moment, collected_at=moment, broker=broker,
         samples_by_topic=tuple(counts.values()),
         arrays={

@@ -89,12 +89,12 @@ class Running:
     """A collector of samples in its process, and its bus."""
 
     def __init__(self, servers: str, collect: CollectSettings, bus: Path) -> None:
-        self._round_seconds = collect.offsets_seconds
+        self._round_seconds = collect.offsets_interval
         settings = Settings(cluster=ClusterSettings(bootstrap_servers=servers), collect=collect)
         self.peers, self._bus = Peers(), bus
         self._collector = SeparateCollector(
             partial(open_samples, settings),
-            partial(DirectoryPublisher, bus, segment_bytes=settings.bus.segment_bytes),
+            partial(DirectoryPublisher, bus, segment_bytes=settings.advanced.segment_bytes),
             cluster="bench",
             name=(name := samples_name(settings)),
             peers=self.peers,

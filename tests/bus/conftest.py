@@ -51,7 +51,7 @@ def heartbeat() -> Heartbeats:
     def make(moment: int, source: str = "poll:a") -> Heartbeat:
         time: Micros = moment  # type: ignore[assignment]
         return Heartbeat(
-            cluster_id="c", cluster="prod", source=source, authority=SourceKind.POLL,
+            cluster_id="c", cluster="prod", source=source, source_kind=SourceKind.POLL,
             occurred_not_before=time, occurred_not_after=time, collected_at=time,
         )  # fmt: skip
 

@@ -105,7 +105,7 @@ def test_what_is_published_is_read_in_order_and_numbered_from_one(bus: Any, hear
 
 def test_every_source_and_every_channel_has_a_log_of_its_own(bus: Any, heartbeat: Heartbeats) -> None:
     metric = BrokerMetricObserved(
-        cluster_id="c", cluster="prod", source=A, authority=SourceKind.NONE, broker=BrokerId(1), metric="m",
+        cluster_id="c", cluster="prod", source=A, source_kind=SourceKind.NONE, broker=BrokerId(1), metric="m",
         metric_value=1.0, occurred_not_before=1, occurred_not_after=1, collected_at=1,
     )  # fmt: skip
     bus.publisher.publish([heartbeat(1), metric, heartbeat(2, source="../b/ß"), heartbeat(3)])

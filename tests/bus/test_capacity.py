@@ -28,7 +28,7 @@ MARGIN = 6_000
 
 def metric(moment: int, source: str = A) -> BrokerMetricObserved:
     return BrokerMetricObserved(
-        cluster_id=ClusterId("c"), cluster="prod", source=source, authority=SourceKind.NONE, broker=BrokerId(1),
+        cluster_id=ClusterId("c"), cluster="prod", source=source, source_kind=SourceKind.NONE, broker=BrokerId(1),
         metric="m", metric_value=1.0, occurred_not_before=Micros(moment), occurred_not_after=Micros(moment),
         collected_at=Micros(moment),
     )  # fmt: skip

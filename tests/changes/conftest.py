@@ -40,15 +40,15 @@ START = 1_700_000_000 * SECOND
 class Story:
     """Writes observations of one source, in order; every call is one second later and one offset further."""
 
-    def __init__(self, source: str = "metadata_log:a", authority: SourceKind = SourceKind.METADATA_LOG) -> None:
-        self.source, self.authority = source, authority
+    def __init__(self, source: str = "metadata_log:a", source_kind: SourceKind = SourceKind.METADATA_LOG) -> None:
+        self.source, self.source_kind = source, source_kind
         self.offset, self.sequence, self.now = 10, 0, START
         self.seen: list[Observation] = []
 
     def envelope(self) -> dict[str, Any]:
         self.sequence += 1
         return {
-            "cluster_id": "cluster-1", "cluster": "orders-eu", "source": self.source, "authority": self.authority,
+            "cluster_id": "cluster-1", "cluster": "orders-eu", "source": self.source, "source_kind": self.source_kind,
             "sequence": self.sequence, "occurred_not_before": self.now, "occurred_not_after": self.now,
             "collected_at": self.now + 50_000,
         }  # fmt: skip
@@ -64,7 +64,7 @@ class Story:
 
     def tell(self, kind: type[Observation], **fields: Any) -> Observation:
         """Add an observation at the place of the log, which a poll does not know."""
-        offset = self.offset if self.authority is SourceKind.METADATA_LOG else None
+        offset = self.offset if self.source_kind is SourceKind.METADATA_LOG else None
         return self.add(kind(**self.envelope(), **{"metadata_offset": offset, **fields}))
 
     def partition(self, number: int = 0, **fields: Any) -> PartitionObserved:
@@ -90,7 +90,7 @@ class Story:
 
     def block(self, partitions: Iterable[dict[str, Any]]) -> PartitionsObserved:
         """Report partitions in a block, as the sources do; those with a cause also singly, before it."""
-        unnumbered = Story(self.source, self.authority)
+        unnumbered = Story(self.source, self.source_kind)
         unnumbered.offset, unnumbered.now = self.offset, self.now
         seen = [unnumbered.partition(number, in_snapshot=True, **fields) for number, fields in enumerate(partitions)]
         for observed in seen:
@@ -127,7 +127,7 @@ class Story:
         """The envelope of a source that orders nothing, at the time of the story."""
         envelope = self.envelope()
         self.sequence -= 1
-        return {**envelope, "source": source, "authority": SourceKind.NONE, "sequence": 0}
+        return {**envelope, "source": source, "source_kind": SourceKind.NONE, "sequence": 0}
 
     def lease(self, broker: int, seconds: float = 3_600, **fields: Any) -> MaintenanceObserved:
         """Announce planned work from now on, as a source of its own; whoever calls adds it."""

@@ -106,7 +106,8 @@ def advice_on(world: World, controller: int | None = None) -> dict[int, RestartA
     """What isrwatch says of it."""
     states = [_state(number, each) for number, each in enumerate(world.partitions)]
     cluster = ClusterState(
-        cluster_id=CLUSTER, cluster="main", authority=SourceKind.METADATA_LOG, controller=controller, has_baseline=True,
+        cluster_id=CLUSTER, cluster="main", primary_source=SourceKind.METADATA_LOG, controller=controller,
+        has_baseline=True,
         quorum_voters=world.voters, quorum_caught_up=None if world.voters is None else tuple(sorted(world.following)),
     )  # fmt: skip
     brokers = [

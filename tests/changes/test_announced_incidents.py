@@ -27,7 +27,7 @@ def played(
     """Play faults on six brokers while planned work is announced; the rows of the change log."""
     announced = [
         MaintenanceObserved(
-            cluster_id=ClusterId("c"), cluster="c", source="maintenance:host", authority=SourceKind.NONE,
+            cluster_id=ClusterId("c"), cluster="c", source="maintenance:host", source_kind=SourceKind.NONE,
             sequence=number, occurred_not_before=at, occurred_not_after=at, collected_at=at, broker=BrokerId(broker),
             lease=lease or f"lease-{number}", lease_until=Micros(START + int(until * SECOND)), why=why,
         )

@@ -153,7 +153,7 @@ def test_a_poll_in_between_does_not_hide_the_new_log() -> None:
     again(ours, [SHRUNK, SAME])
     state, _ = applied(old, poll.seen, ours.seen[len(old) :])
     assert partition(state).isr == (1, 2)
-    assert state.clusters[CLUSTER].authority is SourceKind.METADATA_LOG
+    assert state.clusters[CLUSTER].primary_source is SourceKind.METADATA_LOG
 
 
 def named(name: str, observations: Iterable[Observation]) -> list[Observation]:

@@ -160,7 +160,7 @@ def test_news_of_a_block_are_the_partitions_that_differ_in_what_its_source_repor
     state = state_after(story.seen)
     states = {partition.partition: partition for partition in state.partitions()}
     (block,) = (each for each in story.seen if isinstance(each, PartitionsObserved))
-    polled = replace(block, authority=SourceKind.POLL)
+    polled = replace(block, source_kind=SourceKind.POLL)
 
     def numbers(block: PartitionsObserved) -> list[int]:
         return [observed.partition for observed in news(block, states)]

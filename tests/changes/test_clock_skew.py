@@ -138,7 +138,7 @@ def test_a_poller_whose_clock_was_set_back_by_less_than_a_minute_is_not_old() ->
 def test_a_lease_whose_time_is_corrected_lasts_as_long_as_was_announced() -> None:
     at = Micros(1_700_000_000 * SECOND)
     lease = MaintenanceObserved(
-        cluster_id=ClusterId("c"), cluster="c", source="maintenance:a", authority=SourceKind.NONE, sequence=1,
+        cluster_id=ClusterId("c"), cluster="c", source="maintenance:a", source_kind=SourceKind.NONE, sequence=1,
         occurred_not_before=Micros(at + HOUR), occurred_not_after=Micros(at + HOUR), collected_at=at,
         broker=BrokerId(1), lease="l", lease_until=Micros(at + HOUR + LONGEST_LEASE), why="new disk",
     )  # fmt: skip

@@ -152,7 +152,7 @@ def test_a_poller_corroborates_while_the_log_is_heard_and_takes_over_later(story
     poll.seen.clear()
     poll.later(31).heartbeat()
     state, changes = run(poll.seen, state)
-    assert state.clusters["cluster-1"].authority is SourceKind.METADATA_LOG, "a heartbeat tells no state to go on from"
+    assert state.clusters["cluster-1"].primary_source is SourceKind.METADATA_LOG, "a heartbeat tells no state"
 
     poll.seen.clear()
     poll.later()
@@ -160,16 +160,16 @@ def test_a_poller_corroborates_while_the_log_is_heard_and_takes_over_later(story
     state, changes = run(poll.seen, state)
 
     assert [change.cause for change in steps(changes)] == [Cause.UNKNOWN]
-    assert kinds(changes[0]) == [EventKind.AUTHORITY_CHANGE]
-    assert SourceKind.POLL is state.clusters["cluster-1"].authority
+    assert kinds(changes[0]) == [EventKind.PRIMARY_SOURCE_CHANGE]
+    assert SourceKind.POLL is state.clusters["cluster-1"].primary_source
 
 
 def test_how_far_the_primary_source_is_may_be_read_before_the_row_that_says_which_one_it_is() -> None:
     owner = {"cluster_id": ClusterId("cluster-1"), "cluster": "orders-eu"}
     state = ReplicationState()
-    state.put_source(SourceState(**owner, source="b", authority=SourceKind.POLL, observed_until=Micros(9)))
-    state.put_cluster(ClusterState(**owner, authority=SourceKind.POLL))
-    assert state.clusters[ClusterId("cluster-1")].authority_watermark == 9
+    state.put_source(SourceState(**owner, source="b", source_kind=SourceKind.POLL, observed_until=Micros(9)))
+    state.put_cluster(ClusterState(**owner, primary_source=SourceKind.POLL))
+    assert state.clusters[ClusterId("cluster-1")].primary_watermark == 9
 
 
 def test_a_broker_no_more_listed_is_fenced_to_a_poll_and_unregistered_to_a_log(story: Story, poll: Story) -> None:
@@ -207,7 +207,7 @@ def test_the_voters_of_the_primary_source_come_with_the_controller(story: Story)
     story.snapshot()
     story.later().controller(102, 2)
     primary = replace(story.seen[-1], voters=(101, 102), caught_up=(102,))
-    other = replace(primary, source="quorum:a", authority=SourceKind.NONE, sequence=1, controller=103)
+    other = replace(primary, source="quorum:a", source_kind=SourceKind.NONE, sequence=1, controller=103)
     for told, controller in ((primary, 102), (other, 101)):
         cluster = run([*story.seen[:-1], told])[0].clusters[ClusterId("cluster-1")]
         assert (cluster.controller, cluster.quorum_voters) == (controller, (101, 102))

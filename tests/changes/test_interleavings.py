@@ -119,13 +119,13 @@ def lasting(changes: Sequence[Change]) -> set[str]:
 
 
 @checked
-@given(world=worlds, dice=dice, authority=st.sampled_from([SourceKind.POLL, SourceKind.NONE]))
+@given(world=worlds, dice=dice, source_kind=st.sampled_from([SourceKind.POLL, SourceKind.NONE]))
 def test_a_poller_changes_nothing_while_it_is_no_further_ahead_of_the_log_than_the_silence(
-    world: int, dice: Random, authority: SourceKind
+    world: int, dice: Random, source_kind: SourceKind
 ) -> None:
     log = stretched(log_of(world), SLOW)
     alone = applied([log])
-    both = applied(behind_the_log(log, polls_of(log, authority), dice, lead=SILENCE))
+    both = applied(behind_the_log(log, polls_of(log, source_kind), dice, lead=SILENCE))
     assert told_of_kafka(both.changes) == told_of_kafka(alone.changes)
     assert both.state.topics == alone.state.topics
     assert both.state.brokers == alone.state.brokers
@@ -140,7 +140,7 @@ def test_a_poller_further_ahead_takes_over_until_the_logs_next_snapshot(world: i
     polls = [it for it in polls_of(log, SourceKind.POLL) if it.occurred_not_after < log[-1].occurred_not_after - 1]
     both = applied(behind_the_log(log, polls, dice, lead=20 * SILENCE))
     assert seen_by_all(both.state) == seen_by_all(alone.state)
-    assert both.state.clusters["c1"].authority is SourceKind.METADATA_LOG
+    assert both.state.clusters["c1"].primary_source is SourceKind.METADATA_LOG
     assert {key: it.is_fenced for key, it in both.state.brokers.items()} == {
         key: it.is_fenced for key, it in alone.state.brokers.items()
     }

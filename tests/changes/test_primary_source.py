@@ -17,14 +17,14 @@ from streaming.contracts.state import SourceState
 from tests.changes.conftest import Story
 
 
-def heard(authority: SourceKind = SourceKind.METADATA_LOG) -> Observation:
-    story = Story(authority=authority)
+def heard(source_kind: SourceKind = SourceKind.METADATA_LOG) -> Observation:
+    story = Story(source_kind=source_kind)
     story.heartbeat()
     return story.seen[0]
 
 
-def other(observed: Observation, authority: SourceKind, **fields: int | None) -> SourceState:
-    state = SourceState(cluster_id=observed.cluster_id, cluster=observed.cluster, source="b", authority=authority)
+def other(observed: Observation, source_kind: SourceKind, **fields: int | None) -> SourceState:
+    state = SourceState(cluster_id=observed.cluster_id, cluster=observed.cluster, source="b", source_kind=source_kind)
     return state._replace(**fields)  # type: ignore[arg-type]
 
 
@@ -49,7 +49,7 @@ def test_who_has_reported_nothing_or_has_a_lower_rank_has_reported_nothing_of_it
 
 
 @pytest.mark.parametrize(
-    ("authority", "at", "offset", "expected"),
+    ("source_kind", "at", "offset", "expected"),
     [
         (SourceKind.METADATA_LOG, 11, 10, True),
         (SourceKind.METADATA_LOG, 10, 10, False),
@@ -59,9 +59,9 @@ def test_who_has_reported_nothing_or_has_a_lower_rank_has_reported_nothing_of_it
     ],
 )
 def test_only_a_reader_of_the_log_that_is_beyond_an_offset_has_passed_it(
-    authority: SourceKind, at: int | None, offset: int | None, *, expected: bool
+    source_kind: SourceKind, at: int | None, offset: int | None, *, expected: bool
 ) -> None:
-    assert has_passed(other(heard(), authority, offset=at), offset) == expected
+    assert has_passed(other(heard(), source_kind, offset=at), offset) == expected
 
 
 def test_a_source_whose_log_is_another_one_begins_again_and_what_is_missing_is_an_event() -> None:

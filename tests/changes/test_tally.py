@@ -127,7 +127,7 @@ def test_tallies_of_parts_add_up_to_the_tally_of_the_whole() -> None:
     assert told_by(parts) == told_by(whole)
 
 
-def test_an_episode_that_an_answer_reveals_begins_where_the_authority_was_heard(story: Story, poll: Story) -> None:
+def test_an_episode_that_an_answer_reveals_begins_where_the_primary_source_was_heard(story: Story, poll: Story) -> None:
     story.snapshot([{"isr": (1,)}])
     poll.now = story.now
     poll.later(100).config("2", ConfigOrigin.DESCRIBE)

@@ -174,9 +174,9 @@ def test_the_events_of_a_partition_that_exists_again_have_ids_of_their_own() -> 
 
 def test_tombstones_expire_when_a_day_begins_of_a_cluster_that_is_known() -> None:
     day = KEPT
-    before = ClusterState(cluster_id=CLUSTER, cluster="c", has_baseline=True, authority_watermark=Micros(3 * day - 1))
-    assert due(before, before._replace(authority_watermark=Micros(3 * day))) == 2 * day
-    assert due(before, before._replace(authority_watermark=Micros(3 * day - 1))) is None
-    assert due(None, before._replace(authority_watermark=Micros(3 * day))) == 2 * day
-    assert due(before, before._replace(authority_watermark=None)) is None
-    assert due(before, before._replace(authority_watermark=Micros(3 * day), has_baseline=False)) is None
+    before = ClusterState(cluster_id=CLUSTER, cluster="c", has_baseline=True, primary_watermark=Micros(3 * day - 1))
+    assert due(before, before._replace(primary_watermark=Micros(3 * day))) == 2 * day
+    assert due(before, before._replace(primary_watermark=Micros(3 * day - 1))) is None
+    assert due(None, before._replace(primary_watermark=Micros(3 * day))) == 2 * day
+    assert due(before, before._replace(primary_watermark=None)) is None
+    assert due(before, before._replace(primary_watermark=Micros(3 * day), has_baseline=False)) is None

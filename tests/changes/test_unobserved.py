@@ -166,7 +166,7 @@ def with_blind_times(polls: Sequence[Observation], dice: Random) -> tuple[list[O
 
 
 def with_minima(polls: list[Observation]) -> list[Observation]:
-    envelope = {item: getattr(polls[0], item) for item in ("cluster_id", "cluster", "source", "authority",
+    envelope = {item: getattr(polls[0], item) for item in ("cluster_id", "cluster", "source", "source_kind",
         "occurred_not_before", "occurred_not_after", "collected_at")}  # fmt: skip
     topics = {it.topic for it in polls if isinstance(it, PartitionObserved)}
     return [

@@ -75,7 +75,7 @@ def log_of(world: int, cluster_id: str = "c1") -> tuple[Observation, ...]:
     for second in (*sorted(dice.sample(range(1, SECONDS), 3)), SECONDS):
         told += source.poll(Micros(START + second * SECOND))
         source._snapshot(SnapshotReason.PERIODIC)
-    told = [it for it in told if it.channel is Channel.REPLICATION and it.authority is not SourceKind.NONE]
+    told = [it for it in told if it.channel is Channel.REPLICATION and it.source_kind is not SourceKind.NONE]
     return numbered(_with_diskless(told, dice) if world % 3 == 0 else told)
 
 
@@ -128,7 +128,7 @@ def seen_by_another(
     )
 
 
-def polls_of(told: Sequence[Observation], authority: SourceKind, source: str = "admin:a") -> tuple[Observation, ...]:
+def polls_of(told: Sequence[Observation], source_kind: SourceKind, source: str = "admin:a") -> tuple[Observation, ...]:
     """What a poller tells of the same world: all it can see, every few seconds, with the window it happened in."""
     state, found, before = ReplicationState(), list[Observation](), Micros(START)
     rest = list(told)
@@ -137,7 +137,7 @@ def polls_of(told: Sequence[Observation], authority: SourceKind, source: str = "
         rest = rest[len(due) :]
         state.apply(fold(state, due).touched)
         envelope = {
-            **_envelope(told[0]), "source": source, "authority": authority, "collected_at": Micros(at + 1),
+            **_envelope(told[0]), "source": source, "source_kind": source_kind, "collected_at": Micros(at + 1),
             "occurred_not_before": before, "occurred_not_after": Micros(at),
         }  # fmt: skip
         found += _poll(state, envelope)
@@ -240,7 +240,7 @@ def _of_kafka(change: Change) -> tuple[Any, ...]:
 
 def _steady(cluster: Any) -> Any:
     """A cluster without its watermarks, which are as far as its sources were heard."""
-    return None if cluster is None else cluster._replace(watermark=None, authority_watermark=None)
+    return None if cluster is None else cluster._replace(watermark=None, primary_watermark=None)
 
 
 def truth_of(state: ReplicationState) -> dict[str, Any]:

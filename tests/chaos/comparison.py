@@ -54,7 +54,7 @@ def undisturbed(bus: Path, tables: Path) -> None:
     states, version = replication.sources()
     ProgressTable(tables, Channel.REPLICATION).replace([(state, SourceLag()) for state in states], version)
     settings = JobSettings()
-    incidents = IncidentsBatch(tables, settings.incident_gap_seconds, settings.incident_rolling_gap_seconds)
+    incidents = IncidentsBatch(tables, settings.incident_gap, settings.incident_rolling_gap)
     incidents.apply(ChangeReader(tables / PARTITION_CHANGES.name).poll())
     SampleBatch(tables).apply(_whole(bus, Channel.SAMPLES))
 

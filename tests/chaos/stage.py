@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from streaming.bus.directory import DirectoryPublisher
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel
+from streaming.durations import duration_text
 from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.plugins.pipeline import Pipeline, Program
 
@@ -132,8 +133,9 @@ class ChaosStage:
     def job_arguments(self, start: JobStart) -> list[str]:
         directory = self.pipeline.directory
         (directory / "isrwatch.toml").write_text(
-            f"[job]\nbatch_bytes = {start.batch_bytes}\ntrigger_seconds = {start.trigger_seconds}\n"
-            f"projection_seconds = {start.projection_seconds}\n"
+            f"[advanced]\nbatch_bytes = {start.batch_bytes}\n"
+            f'trigger_interval = "{duration_text(start.trigger_seconds)}"\n'
+            f'projection_interval = "{duration_text(start.projection_seconds)}"\n'
         )
         return ["job", "--config", str(directory / "isrwatch.toml"), *self.pipeline.job_arguments()]
 

@@ -44,7 +44,8 @@ PROPERTIES: Final = {
     "transaction.partition.verification.enable": "false",
 }
 SAMPLES: Final = (
-    "offsets_seconds = 2\ngroups_seconds = 2\nquorum_seconds = 2\ntransactions_seconds = 2\ndirectories_seconds = 5\n"
+    'offsets_interval = "2s"\ngroups_interval = "2s"\nquorum_interval = "2s"\n'
+    'transactions_interval = "2s"\ndirectories_interval = "5s"\n'
 )
 PRIMARY: Final = {LOG: "metadata_log", POLL: "poll"}
 ONE_TASK: Final = "--master local[1] pyspark-shell"
@@ -85,8 +86,8 @@ class Side:
         addresses = {} if sandbox.plan.advertises_controllers else sandbox.controller_addresses
         self._config.write_text(
             f'[cluster]\nname = "chaos"\nbootstrap_servers = "{sandbox.bootstrap_servers}"\n'
-            f'[collect]\nprimary_source = "{PRIMARY[name]}"\nheartbeat_seconds = 1\n'
-            f"config_seconds = 5\n{SAMPLES if name == LOG else ''}"
+            f'[collect]\nprimary_source = "{PRIMARY[name]}"\nheartbeat_interval = "1s"\n'
+            f'config_interval = "5s"\n{SAMPLES if name == LOG else ""}'
             f"[job]\nqueries = {['replication', 'samples'] if name == LOG else ['replication']}\n"
             "[cluster.controllers.addresses]\n"
             + "".join(f'"{node}" = "{address}"\n' for node, address in addresses.items())

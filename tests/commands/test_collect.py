@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
+import socket
 import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -20,6 +23,8 @@ from typer.testing import CliRunner
 
 from streaming.bus.segments import folder_of
 from streaming.commands import app
+from streaming.commands.collect import listening
+from streaming.errors import ConfigurationError
 from tests.plugins.certificates import make_certificate
 from tests.plugins.local_http import free_port
 
@@ -35,7 +40,8 @@ def collect(tmp_path: Path) -> Iterator[Start]:
 
     def start(*arguments: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "streaming.commands", "collect", "--bus", str(tmp_path / "bus"), *arguments]
-        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        named = {**os.environ, "ISRWATCH_COLLECT__COLLECTOR": "collector-1"}
+        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=named))
         return running[-1]
 
     yield start
@@ -45,8 +51,9 @@ def collect(tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-def refused(tmp_path: Path) -> Callable[..., str]:
+def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Call the command, which must refuse to run, in this process; give its one line."""
+    monkeypatch.setenv("ISRWATCH_COLLECT__COLLECTOR", "collector-1")
 
     def call(*arguments: str) -> str:
         words = ["collect", "--bus", str(tmp_path / "bus"), *arguments]
@@ -76,7 +83,7 @@ def wait_for(condition: Callable[[], object], process: subprocess.Popen[str]) ->
 def test_a_simulated_cluster_is_collected_until_it_is_stopped(
     collect: Start, tmp_path: Path, number: signal.Signals
 ) -> None:
-    process = collect("--simulate", "broker_loss", "--speed", "50", "--seed", "7")
+    process = collect("--simulate", "broker_loss", "--speed", "50", "--seed", "7", "--listen", "")
     wait_for(lambda: b'"cause":' in contents(tmp_path / "bus", "simulated:collector-1"), process)
     process.send_signal(number)
     _, output = process.communicate(timeout=PATIENCE)
@@ -86,6 +93,21 @@ def test_a_simulated_cluster_is_collected_until_it_is_stopped(
         f"isrwatch collect: simulated:collector-1: writing to {tmp_path / 'bus'}; Ctrl-C stops it cleanly",
         "isrwatch collect: stopped; the next start continues here",
     ]
+
+
+def test_the_default_page_may_be_that_of_another_collector_and_no_other_address_may(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with socket.socket() as other:
+        with suppress(OSError):  # then it is taken anyway
+            other.bind(("127.0.0.1", 9310))
+            other.listen()
+        assert listening("127.0.0.1:9310") == []
+        said = capsys.readouterr().err
+        assert "cannot listen on 127.0.0.1:9310: Address already in use; choose another address with --listen" in said
+        assert "(collect.listen); until then this collector has no page, and alerts on it cannot fire" in said
+        with pytest.raises(ConfigurationError, match=r"choose another address with --listen \(collect\.listen\)$"):
+            listening("127.0.0.1:9310,127.0.0.1:0")
 
 
 def test_its_metrics_are_served_on_several_addresses_with_tls(collect: Start, tmp_path: Path) -> None:
@@ -200,7 +222,7 @@ def test_two_real_clusters_are_collected_by_one_collector_and_each_fails_alone(
     page = f"127.0.0.1:{free_port()}"
     config = tmp_path / "isrwatch.toml"
     config.write_text(
-        f'[collect]\nlisten = "{page}"\nheartbeat_seconds = 0.5\n'
+        f'[collect]\nlisten = "{page}"\nheartbeat_interval = "500ms"\n'
         f'[[cluster]]\nname = "prod"\nbootstrap_servers = "{prod.bootstrap_servers}"\n'
         f'[[cluster]]\nname = "staging"\nbootstrap_servers = "{staging.bootstrap_servers}"\n'
         '[[cluster]]\nname = "gone"\nbootstrap_servers = "127.0.0.1:1"\n'

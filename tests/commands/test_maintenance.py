@@ -27,6 +27,7 @@ from streaming.contracts.observations import Channel, ControllerObserved, Source
 from streaming.contracts.state import SourceLag
 from streaming.delta.log.queries import read_all
 from streaming.delta.progress import ProgressTable
+from streaming.durations import duration_text
 from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.streams.bus_source import SCHEMA
 from tests.changes.conftest import SECOND, Story
@@ -80,7 +81,9 @@ def apply(folder: Path) -> None:
 def leases(folder: Path, seconds: float, tail: float) -> tuple[str, str]:
     """The option that names a configuration of leases."""
     config = folder / "isrwatch.toml"
-    config.write_text(f"[maintenance]\nlease_seconds = {seconds}\ntail_seconds = {tail}\n")
+    config.write_text(
+        f'[advanced]\nmaintenance_lease = "{duration_text(seconds)}"\nmaintenance_tail = "{duration_text(tail)}"\n'
+    )
     return "--config", str(config)
 
 
@@ -265,8 +268,8 @@ def test_a_lease_is_not_renewed_beyond_its_longest_time(run: Run, tmp_path: Path
             ("--broker", "3", "--for", "30m", *WHY, "--cluster", "x"),
             "there is no cluster x; the clusters are: orders-eu",
         ),
-        (("--broker", "3", "--for", "13h", *WHY), "--for 13h is longer than maintenance.max_hours (12)"),
-        (("--broker", "3", "--for", "soon", *WHY), "write a number and s, m, h or d"),
+        (("--broker", "3", "--for", "13h", *WHY), "--for 13h is longer than maintenance.max_duration (12h)"),
+        (("--broker", "3", "--for", "soon", *WHY), "--for is 'soon'; write a duration with its unit, such as \"30s\""),
         (("--broker", "3", "--for", "30m"), 'say why with --why, for example --why "new disk"'),
         (("--broker", "3", *WHY), "say how long it may take with --for"),
         (("--broker", "3", "--end"), "no planned work is announced for broker 3"),
@@ -378,7 +381,7 @@ def test_brokers_that_are_safe_one_by_one_are_warned_of_where_they_are_not_so_at
     publish(tmp_path, story)
     if "quorum" in lost:
         voters = {"controller": 1, "controller_epoch": 1, "voters": (1, 2, 3), "caught_up": (1, 2, 3)}
-        story.source, story.authority, story.sequence = "quorum:a", SourceKind.NONE, 0
+        story.source, story.source_kind, story.sequence = "quorum:a", SourceKind.NONE, 0
         story.add(ControllerObserved(**story.envelope(), **voters))
         publish(tmp_path, story)
     apply(tmp_path)

@@ -24,13 +24,13 @@ def test_the_timeline_of_a_lost_broker_reads_like_its_story(golden: Callable[[st
 
 
 def test_every_step_has_a_line_of_its_own_on_demand() -> None:
-    lines = simulated("broker_loss", "--for", "9", "--steps")
+    lines = simulated("broker_loss", "--for", "9s", "--steps")
     assert "    8.750  orders-2         isr 3,4,5 -> 4,5; leader 3 -> 4 (epoch 1)  [fenced]" in lines
     assert sum("[fenced]" in line for line in lines) == 28
 
 
 def test_machines_get_an_object_a_line() -> None:
-    entries = [json.loads(line) for line in simulated("broker_loss", "--for", "9", "--json")]
+    entries = [json.loads(line) for line in simulated("broker_loss", "--for", "9s", "--json")]
     assert entries[0]["truth"]["incidents"][0]["suspects"] == [3]
     assert entries[1] == {"kind": "entry", "at": 3.0, "subject": "fault", "what": "kill broker 3"}
     assert entries[-1]["partitions"]["orders-0"]["isr"] == [1, 2]
@@ -40,7 +40,7 @@ def test_machines_get_an_object_a_line() -> None:
 
 
 def test_the_same_seed_tells_the_same_story() -> None:
-    words = ("broker_loss", "--seed", "5", "--for", "9", "--json")
+    words = ("broker_loss", "--seed", "5", "--for", "9s", "--json")
     assert simulated(*words) == simulated(*words)
 
 
@@ -53,7 +53,9 @@ def test_lost_records_are_reported_with_their_excuse() -> None:
 
 
 def test_the_invariants_are_checked_on_demand() -> None:
-    assert simulated("broker_loss", "--for", "9", "--check")[-1].endswith("invariants held after every step, 0 did not")
+    assert simulated("broker_loss", "--for", "9s", "--check")[-1].endswith(
+        "invariants held after every step, 0 did not"
+    )
 
 
 def test_an_unknown_scenario_is_one_sentence() -> None:
@@ -62,7 +64,7 @@ def test_an_unknown_scenario_is_one_sentence() -> None:
 
 
 def test_the_promises_to_groups_are_checked_on_demand() -> None:
-    last = simulated("consumer_groups", "--for", "20", "--check")[-1]
+    last = simulated("consumer_groups", "--for", "20s", "--check")[-1]
     assert last == "9 invariants of groups held each second, 0 did not"
 
 

@@ -20,7 +20,7 @@ from tests.blocks import singly
 from tests.strategies import observations_of
 
 ENVELOPE: dict[str, Any] = {
-    "cluster_id": "c", "cluster": "prod", "source": "poll:a", "authority": SourceKind.POLL,
+    "cluster_id": "c", "cluster": "prod", "source": "poll:a", "source_kind": SourceKind.POLL,
     "occurred_not_before": 1, "occurred_not_after": 2, "collected_at": 3, "in_snapshot": True,
 }  # fmt: skip
 
@@ -45,7 +45,7 @@ def test_topics_are_not_mixed_and_nothing_is_lost(keys: list[tuple[str, int]]) -
 
 
 CHANGE: dict[str, Any] = {
-    **ENVELOPE, "authority": SourceKind.METADATA_LOG, "in_snapshot": False,
+    **ENVELOPE, "source_kind": SourceKind.METADATA_LOG, "in_snapshot": False,
     "replicas": (1, 2), "isr": (1,), "leader": 1, "evidence": Evidence.PROVEN,
 }  # fmt: skip
 

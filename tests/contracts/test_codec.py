@@ -16,7 +16,7 @@ from streaming.errors import InvalidObservation, NewerFormat
 from tests.strategies import observations, payloads
 
 HEARTBEAT = Heartbeat(
-    cluster_id="c", cluster="prod", source="poll:a", authority=SourceKind.POLL,
+    cluster_id="c", cluster="prod", source="poll:a", source_kind=SourceKind.POLL,
     occurred_not_before=1, occurred_not_after=2, collected_at=3,
 )  # fmt: skip
 PARTITION = {"topic_id": "t", "topic": "t", "partition": 0, "replicas": [1], "isr": [1], "leader": 1}
@@ -87,7 +87,7 @@ def test_bytes_are_an_observation_or_quarantined_and_never_anything_else(payload
         (changed(kind="partition", **PARTITION | {"partition": -1}), "partition is negative: -1"),
         (changed(kind="partition", **PARTITION, cause="lag"), "cause and evidence come together"),
         (changed(kind="partition", **PARTITION, candidates=["gremlins"]), "candidates has an unknown value 'gremlins'"),
-        (changed(authority="rumour"), "authority has an unknown value 'rumour'"),
+        (changed(source_kind="rumour"), "source_kind has an unknown value 'rumour'"),
         (changed(cluster_id=""), "cluster_id is empty"),
         (changed(source=""), "source is empty"),
         (changed(occurred_not_before=9), "occurred_not_before is after occurred_not_after"),

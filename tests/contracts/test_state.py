@@ -62,7 +62,7 @@ def states_of_class(draw: st.DrawFn, kind: Any, **fixed: Any) -> Any:
     hints = get_type_hints(kind, include_extras=True)
     values = {}
     for column in state_columns(kind):
-        strategy = st.sampled_from(SourceKind) if column.name == "authority" else scalars(str(column.type))
+        strategy = st.sampled_from(SourceKind) if column.name == "source_kind" else scalars(str(column.type))
         values[column.name] = draw(st.none() | strategy if may_be_none(hints[column.name]) else strategy)
     return kind(**{**values, **fixed})
 

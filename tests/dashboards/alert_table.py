@@ -157,7 +157,7 @@ ABOUT_GROUPS: Final = (
 
 ABOUT_THE_MONITOR: Final = (
     AlertCase("ticket KafkaReplicationChangesMissed", (cluster("missed_changes_total"),), *COUNT, goes_on=None,
-              beside={f'cluster_info{{{PROD}, cluster_id="c", authority="metadata_log"}}': 1}),
+              beside={f'cluster_info{{{PROD}, cluster_id="c", primary_source="metadata_log"}}': 1}),
     AlertCase("ticket KafkaReplicationRecordsQuarantined", (f"quarantined_total{{{PROD}, {LOG}}}",), *COUNT,
               goes_on=None),
     AlertCase("ticket KafkaReplicationMonitorStale", (cluster("state_age_seconds"),), *over(60), 1, calm=2,

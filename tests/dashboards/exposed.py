@@ -57,9 +57,9 @@ def _expositions(steps: Iterable[Step]) -> Iterator[tuple[float, str]]:
 class Removal:
     """Broker 3 is removed from a cluster, step by step."""
 
-    def __init__(self, authority: SourceKind = SourceKind.METADATA_LOG) -> None:
+    def __init__(self, source_kind: SourceKind = SourceKind.METADATA_LOG) -> None:
         """Begin with a healthy cluster of four brokers; one partition is on brokers 1, 2 and 3."""
-        self.story = Story("a:c1", authority)
+        self.story = Story("a:c1", source_kind)
         self.steps: list[Step] = []
         self.partition: dict[str, object] = {"replicas": (1, 2, 3), "isr": (1, 2, 3), "partition_epoch": 0}
         self.story.config("2")

@@ -55,7 +55,7 @@ def healthy(cluster: str = "prod") -> dict[str, str]:
         f"cluster_state_age_seconds{{{own}}}": always(2),
         f"cluster_controller{{{own}}}": always(100),
         f"cluster_fenced_brokers{{{own}}}": always(0),
-        f'cluster_info{{{own}, cluster_id="c", authority="metadata_log"}}': always(1),
+        f'cluster_info{{{own}, cluster_id="c", primary_source="metadata_log"}}': always(1),
         f"quarantined_total{{{own}, {LOG}}}": always(0),
         f"source_observed_timestamp_seconds{{{own}, {LOG}}}": f"0+30x{STEPS}",
         f'partition_under_min_isr_seconds_total{{{own}, topic="orders", partition="0"}}': always(0),

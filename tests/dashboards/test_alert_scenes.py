@@ -298,8 +298,8 @@ SCENES = {
     "changes are missed between polls": Scene(
         {
             cluster("missed_changes_total"): from_minute(10, 7),
-            f'cluster_info{{{PROD}, cluster_id="c", authority="metadata_log"}}': "",
-            f'cluster_info{{{PROD}, cluster_id="c", authority="poll"}}': always(1),
+            f'cluster_info{{{PROD}, cluster_id="c", primary_source="metadata_log"}}': "",
+            f'cluster_info{{{PROD}, cluster_id="c", primary_source="poll"}}': always(1),
         },
         {11: set(), 60: set()},
     ),
@@ -402,7 +402,7 @@ BROKEN = {
     "a backlog is taken for a lost quorum": (
         'source_query_up{channel="replication"}) == 1', 'source_query_up{channel="replication"}) >= 0',
         "the query of the replication channel is down"),
-    "polls count as missed": ('{authority="metadata_log"}', "", "changes are missed between polls"),
+    "polls count as missed": ('{primary_source="metadata_log"}', "", "changes are missed between polls"),
     "a decommissioned broker is down": (
         "hosted_partitions) > 0", "hosted_partitions) >= 0", "a broker that was decommissioned"),
     "a certificate is noticed too late": (

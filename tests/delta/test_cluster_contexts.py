@@ -40,7 +40,7 @@ def observations_of(name: str) -> list[Observation]:
         moment = Micros(START + at * SECOND)
         envelope = {
             **dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), moment),
-            "cluster_id": ClusterId("c"), "cluster": "c", "authority": SourceKind.NONE,
+            "cluster_id": ClusterId("c"), "cluster": "c", "source_kind": SourceKind.NONE,
         }  # fmt: skip
         lease = {"lease": f"l{number}", "lease_until": Micros(moment + 20 * SECOND), "why": "new disk"}
         source_of = {"source": "maintenance:x", "sequence": number}

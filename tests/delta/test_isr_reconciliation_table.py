@@ -57,7 +57,7 @@ class Poller:
     def poll(self, it: SimulatedSource, now: int) -> list[Observation]:
         after, before = view(it), self._before
         envelope: dict[str, Any] = {
-            "cluster_id": "c1", "cluster": "demo", "source": "admin:a", "authority": SourceKind.POLL,
+            "cluster_id": "c1", "cluster": "demo", "source": "admin:a", "source_kind": SourceKind.POLL,
             "occurred_not_before": now if before is None else before[0], "occurred_not_after": now,
             "collected_at": now,
         }  # fmt: skip
@@ -142,7 +142,7 @@ def test_a_meter_that_begins_anew_is_no_change_undone(tmp_path: Path) -> None:
         moment = EPOCH + second * SECOND
         life.replicate([each for each in life.source.poll(Micros(moment)) if each.channel is Channel.REPLICATION])
         sampled = BrokerMetricObserved(
-            cluster_id=ClusterId("c1"), cluster="demo", source="metrics:a", authority=SourceKind.NONE,
+            cluster_id=ClusterId("c1"), cluster="demo", source="metrics:a", source_kind=SourceKind.NONE,
             occurred_not_before=Micros(moment), occurred_not_after=Micros(moment), collected_at=Micros(moment),
             broker=BrokerId(1), metric=METRIC_OF[Meter.ISR_SHRINKS], metric_value=float(value),
         )  # fmt: skip

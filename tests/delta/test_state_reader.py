@@ -65,7 +65,7 @@ def histories(draw: st.DrawFn) -> list[Observation]:
             "cluster_id": "c",
             "cluster": "orders-eu",
             "source": source,
-            "authority": SOURCES[source],
+            "source_kind": SOURCES[source],
             "sequence": max(1, sequences[source] - draw(st.sampled_from([0] * 8 + [1, 3]))),
             "occurred_not_before": now - draw(st.sampled_from([0, 3_000_000])),
             "occurred_not_after": now,
@@ -89,7 +89,7 @@ def _told(draw: st.DrawFn, envelope: dict[str, Any]) -> Observation:  # noqa: PL
     topic, life = draw(st.sampled_from(TOPICS)), draw(st.sampled_from([1, 1, 1, 2]))
     if kind == "partition":
         isr = draw(st.sampled_from([(1, 2, 3), (1, 2), (2,)]))
-        epoch = draw(st.integers(0, 6)) if envelope["authority"] is SourceKind.METADATA_LOG else None
+        epoch = draw(st.integers(0, 6)) if envelope["source_kind"] is SourceKind.METADATA_LOG else None
         cause = draw(st.sampled_from([{}, {"cause": Cause.LAG, "evidence": Evidence.PROVEN}]))
         return PartitionObserved(
             **envelope, topic_id=topic_id(topic, life), topic=topic, partition=draw(st.integers(0, 1)),
@@ -102,7 +102,7 @@ def _told(draw: st.DrawFn, envelope: dict[str, Any]) -> Observation:  # noqa: PL
     if kind == "controller":
         return ControllerObserved(**envelope, controller=100, controller_epoch=draw(st.integers(1, 4)))
     if kind == "config":
-        is_log = envelope["authority"] is SourceKind.METADATA_LOG
+        is_log = envelope["source_kind"] is SourceKind.METADATA_LOG
         return ConfigObserved(
             **envelope, topic=draw(st.sampled_from(["", "", *TOPICS])),
             key=draw(st.sampled_from([MIN_ISR, MIN_ISR, DISKLESS, DISKLESS, "other"])),
@@ -116,7 +116,7 @@ def _told(draw: st.DrawFn, envelope: dict[str, Any]) -> Observation:  # noqa: PL
 def _markers(draw: st.DrawFn, envelope: dict[str, Any]) -> Observation:
     if draw(st.booleans()):
         reason, is_new_log = draw(st.sampled_from(SnapshotReason)), draw(st.sampled_from([False, False, True]))
-        is_new_log = is_new_log and envelope["authority"] is SourceKind.METADATA_LOG
+        is_new_log = is_new_log and envelope["source_kind"] is SourceKind.METADATA_LOG
         return SnapshotBegin(**envelope, snapshot_id="s", reason=reason, is_new_log=is_new_log)
     named = draw(st.lists(st.sampled_from(TOPICS), unique=True))
     return SnapshotEnd(
@@ -172,5 +172,5 @@ def test_the_row_of_a_cluster_does_not_move_back_what_its_sources_have_reported_
     for source in whole.sources.values():  # their table is written more often than that of the clusters
         state.put_source(source)
     apply_changes(state, step, StateVersions(sources=1))
-    assert {(each.watermark, each.authority_watermark) for each in state.clusters.values()} == {(story.now, story.now)}
+    assert {(each.watermark, each.primary_watermark) for each in state.clusters.values()} == {(story.now, story.now)}
     assert state.clusters == whole.clusters

@@ -13,6 +13,7 @@ from deploy.sandbox.cluster import Sandbox
 from deploy.sandbox.plan import plan_cluster, random_id
 from deploy.sandbox.waiting import wait_until
 from deploy.sandbox.writer import TopicWriter
+from streaming.durations import duration_text
 from tests.plugins.pipeline import Pipeline
 
 BROKERS: Final = (1, 2, 3, 4, 5)
@@ -94,9 +95,9 @@ class DrillStage:
         config = self.pipeline.directory / "isrwatch.toml"
         config.write_text(
             f'[cluster]\nname = "drill"\nbootstrap_servers = "{self.sandbox.bootstrap_servers}"\n'
-            "[collect]\noffsets_seconds = 5\nheartbeat_seconds = 1\n"
-            f"[job]\nincident_gap_seconds = {self.gap_seconds}\n"
-            f"incident_rolling_gap_seconds = {3 * self.gap_seconds}\n"
+            '[collect]\noffsets_interval = "5s"\nheartbeat_interval = "1s"\n'
+            f'[job]\nincident_gap = "{duration_text(self.gap_seconds)}"\n'
+            f'incident_rolling_gap = "{duration_text(3 * self.gap_seconds)}"\n'
         )
         self.pipeline.collect("--config", str(config))
         job = self.pipeline.start("job", "job", "--config", str(config), *self.pipeline.job_arguments())

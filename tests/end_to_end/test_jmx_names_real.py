@@ -30,7 +30,7 @@ PROPERTIES = {
     "auto.leader.rebalance.enable": "false",
 }
 ASSIGNMENT = [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 3, 2], [2, 1, 3], [3, 2, 1]]
-INTERVALS = "".join(f"{name}_seconds = 2\n" for name in ("offsets", "directories", "quorum"))
+INTERVALS = "".join(f'{name}_interval = "2s"\n' for name in ("offsets", "directories", "quorum"))
 # The rules of the exporter's Kafka example, for the MBeans that are compared.
 AGENT = """\
 lowercaseOutputName: true

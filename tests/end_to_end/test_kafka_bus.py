@@ -45,7 +45,8 @@ class KafkaPipeline(Pipeline):
             f"min_insync_replicas = {settings.min_insync_replicas}\n"
             "[bus.kafka.client]\n"
             + "".join(f'"{name}" = "{value}"\n' for name, value in settings.client.items())
-            + f'[tables]\ndirectory = "{self.tables}"\n'
+            + '[collect]\ncollector = "collector-1"\nlisten = ""\n'
+            f'[tables]\ndirectory = "{self.tables}"\n'
             f'[job]\ncheckpoint = "{self.checkpoint}"\nlisten = ""\n'
         )
 

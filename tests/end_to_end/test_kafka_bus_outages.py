@@ -98,7 +98,7 @@ def test_nothing_is_lost_while_brokers_are_lost_or_away_or_the_topics_are_create
     assert "was created again" in collector.text()
 
 
-@pytest.mark.parametrize("pipeline", ["max_bytes = 1_048_576\nsegment_bytes = 32_768"], indirect=True)
+@pytest.mark.parametrize("pipeline", ["max_bytes = 1_048_576\n[advanced]\nsegment_bytes = 32_768"], indirect=True)
 def test_what_is_more_than_the_bound_or_deleted_by_the_retention_is_told_and_recorded_as_missed(
     pipeline: KafkaPipeline, brokers: Sandbox
 ) -> None:

@@ -110,8 +110,8 @@ def site(folder: Path, number: int, settings: KafkaBusSettings) -> KafkaPipeline
     place = folder / f"site-{number}"
     place.mkdir()
     made = KafkaPipeline(place, settings)
-    names = f'[cluster]\nname = "prod-{number}"\n[collect]\ncollector = "site-{number}"\nlisten = ""\n'
-    made.config.write_text(made.config.read_text() + names)
+    text = made.config.read_text().replace('collector = "collector-1"', f'collector = "site-{number}"')
+    made.config.write_text(f'{text}[cluster]\nname = "prod-{number}"\n')
     return made
 
 

@@ -162,7 +162,7 @@ def collect(pipeline: Pipeline, sandbox: Sandbox) -> None:
     metrics = "".join(f'"{broker}" = "{sandbox.metrics_url(broker)}"\n' for broker in sandbox.broker_ids)
     config.write_text(
         f'[cluster]\nname = "sandbox"\nbootstrap_servers = "{sandbox.bootstrap_servers}"\n'
-        "[collect]\noffsets_seconds = 2\nbroker_metrics_seconds = 2\n"
+        '[collect]\noffsets_interval = "2s"\nbroker_metrics_interval = "2s"\n'
         f"[collect.broker_metrics]\n{metrics}"
     )
     program = pipeline.collect("--config", str(config))
@@ -176,7 +176,7 @@ def polling(polled: Pipeline, sandbox: Sandbox) -> Iterator[None]:
     config = polled.directory / "isrwatch.toml"
     config.write_text(
         f'[cluster]\nname = "polled"\nbootstrap_servers = "{sandbox.bootstrap_servers}"\n'
-        '[collect]\nprimary_source = "poll"\npoll_seconds = 1\noffsets_seconds = 2\n'
+        '[collect]\nprimary_source = "poll"\npoll_interval = "1s"\noffsets_interval = "2s"\n'
     )
     try:
         polled.collect("--config", str(config))

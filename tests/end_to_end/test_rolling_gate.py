@@ -57,7 +57,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         config = pipeline.directory / "isrwatch.toml"
         config.write_text(
             f'[cluster]\nname = "sandbox"\nbootstrap_servers = "{sandbox.bootstrap_servers}"\n'
-            "[collect]\nheartbeat_seconds = 1\n"  # a gate that opens waits for two of them
+            '[collect]\nheartbeat_interval = "1s"\n'  # a gate that opens waits for two of them
         )
         pipeline.collect("--config", str(config))
         pipeline.eventually(lambda: list(pipeline.bus.glob("replication/*")), "there are reports")

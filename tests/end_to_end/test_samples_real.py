@@ -99,10 +99,10 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         pipeline = Pipeline(tmp_path_factory.mktemp("pipeline"))
         stack.callback(pipeline.close)
         config = pipeline.directory / "isrwatch.toml"
-        keys = "".join(f"{name}_seconds = {INTERVAL}\n" for name in INTERVALS)
+        keys = "".join(f'{name}_interval = "{INTERVAL}s"\n' for name in INTERVALS)
         config.write_text(
             f'[cluster]\nname = "sandbox"\nbootstrap_servers = "{sandbox.bootstrap_servers}"\n'
-            f"[export]\nstale_after_seconds = {STALE}\n[collect]\nheartbeat_seconds = 1\n{keys}"
+            f'[export]\nstale_after = "{STALE}s"\n[collect]\nheartbeat_interval = "1s"\n{keys}'
         )
         pipeline.collect("--config", str(config))
         pipeline.eventually(lambda: list(pipeline.bus.glob("samples/*")), "there are samples", seconds=PATIENCE)

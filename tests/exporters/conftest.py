@@ -49,7 +49,7 @@ class Rows:
 
     cluster_id: str = "id-of-main"
     cluster: str = "main"
-    authority: str = "metadata_log"
+    source_kind: str = "metadata_log"
     start: int = START
 
     @staticmethod
@@ -81,7 +81,7 @@ class Rows:
             **self.owner,
             "date": dt.datetime.fromtimestamp(at / SECOND, dt.UTC).date(),
             **dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), at),
-            "subject": subject, "is_baseline": False, "source": SOURCE, "authority": self.authority, **columns,
+            "subject": subject, "is_baseline": False, "source": SOURCE, "source_kind": self.source_kind, **columns,
         }  # fmt: skip
 
     def partition(self, topic: str, partition: int, after: dict[str, Any], at: int = START, **more: Any) -> Any:
@@ -98,8 +98,8 @@ class Rows:
         return self.change("broker", at, broker=number, broker_after={**known, "port": 9090 + number, **after})
 
     def cluster_row(self, at: int = START, **after: Any) -> dict[str, Any]:
-        known = {"authority": self.authority, "controller": 100, "controller_epoch": 3, "controller_changes": 0}
-        known |= {"has_baseline": True, "watermark": at, "authority_watermark": at}
+        known = {"primary_source": self.source_kind, "controller": 100, "controller_epoch": 3, "controller_changes": 0}
+        known |= {"has_baseline": True, "watermark": at, "primary_watermark": at}
         return self.change("cluster", at, cluster_after={**known, **after})
 
     def incident(self, incident_id: str, kind: str, opened_at: int, **more: Any) -> dict[str, Any]:
@@ -152,7 +152,7 @@ class Tables:
 
     def derive(self, rows: Rows, until: int, as_of: int) -> None:
         """Write what the job derives of the busy cluster: it adds up, advises, and tells of incidents."""
-        cluster = {**rows.cluster_row(controller_changes=2)["cluster_after"], "authority_watermark": until}
+        cluster = {**rows.cluster_row(controller_changes=2)["cluster_after"], "primary_watermark": until}
         times = {"offline_seconds": 4.0, "under_replicated_seconds": 20.5, "under_min_isr_seconds": 9.0}
         totals = {"isr_shrinks": 2, "isr_expands": 1, **times, "unknown_seconds": 0.25}
         self.put("cluster_state", {**rows.owner, **cluster, **totals}, as_of=as_of)
@@ -229,7 +229,7 @@ def rows() -> Rows:
 
 @pytest.fixture
 def other_rows() -> Rows:
-    return Rows(cluster_id="id-of-other", cluster="other", authority="poll")
+    return Rows(cluster_id="id-of-other", cluster="other", source_kind="poll")
 
 
 @pytest.fixture(scope="session")
@@ -397,6 +397,6 @@ def put_metrics_and_progress(tables: Tables, rows: Rows) -> None:
     window = {"since": rows.start, "until": rows.start + 28 * SECOND}
     tables.put("isr_reconciliation", {**rows.owner, "broker": 1, "meter": "isr_shrinks", **counted, **window})
     progress = {**rows.owner, "reported_at": rows.start + 29 * SECOND, "is_query_up": True, "restarts": 2}
-    progress |= {"channel": "samples", "source": "offsets:collector-1", "authority": "none"}
+    progress |= {"channel": "samples", "source": "offsets:collector-1", "source_kind": "none"}
     progress |= {"observed_until": rows.start + 28 * SECOND, "bus_end": 900, "behind_bytes": 300, "quarantined": 1}
     tables.put("source_progress", progress)

@@ -168,7 +168,7 @@ class Pages:
                 BrokerMetricObserved(
                     cluster_id=ClusterId("fuzz"), cluster="fuzz", source="metrics:a", occurred_not_before=Micros(EPOCH),
                     occurred_not_after=Micros(EPOCH), collected_at=Micros(EPOCH), broker=BrokerId(1), metric=metric,
-                    metric_value=value, authority=SourceKind.NONE,
+                    metric_value=value, source_kind=SourceKind.NONE,
                 )
             ])  # fmt: skip
         return VALUE if found.own else QUARANTINED
@@ -203,7 +203,7 @@ class Configurations:
             except ConfigurationError as error:
                 refusal = str(error)
             else:
-                assert loaded.collect.poll_seconds > 0
+                assert loaded.collect.poll_interval > 0
                 return VALUE
         assert "\n" not in refusal.strip(), "more than one line"
         return REFUSED

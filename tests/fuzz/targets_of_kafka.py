@@ -258,7 +258,7 @@ class Responses:
         connection._socket = _Socket(data)  # type: ignore[assignment]
         broker = ConnectedBroker(connection, MetadataDecoder(), cluster="c", stranger=-2)
         view = broker.answer((), Micros(monotonic() + 10_000_000)).view
-        envelope = {"cluster_id": view.cluster_id, "cluster": "c", "source": "admin:a", "authority": SourceKind.POLL}
+        envelope = {"cluster_id": view.cluster_id, "cluster": "c", "source": "admin:a", "source_kind": SourceKind.POLL}
         moments = dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), Micros(EPOCH))
         checked(snapshot(None, view, envelope | moments, snapshot_id="s", reason=SnapshotReason.START))
 

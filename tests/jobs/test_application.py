@@ -91,7 +91,7 @@ def test_the_job_hands_on_what_the_configuration_says(tmp_path: Path, monkeypatc
     started: list[JobLocations] = []
     monkeypatch.setattr(command, "run_until_stopped", lambda _, places: started.append(places))
     file = tmp_path / "isrwatch.toml"
-    file.write_text(f'[tables]\ndirectory = "{tmp_path}"\nhistory_days = 90\nreader_minutes = 7.5\n')
+    file.write_text(f'[tables]\ndirectory = "{tmp_path}"\nhistory = "90d"\n[advanced]\nreader_time = "7.5m"\n')
     command.job(config=file)
     assert [places.retention for places in started] == [POLICY]
 

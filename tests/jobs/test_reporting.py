@@ -86,7 +86,7 @@ def test_sources_of_samples_are_told_too_and_go_on_after_a_start(places: JobLoca
     Reporter([again], places).report()
     row = told(places)["samples", "admin:a"]
     assert (row["observed_until"].timestamp() * 1_000_000, row["quarantined"], row["behind_bytes"]) == (7, 1, 0)
-    assert (row["cluster"], row["as_of_version"], row["authority"]) == ("orders-eu", None, "none")
+    assert (row["cluster"], row["as_of_version"], row["source_kind"]) == ("orders-eu", None, "none")
 
 
 def test_segments_that_were_deleted_count_as_applied(places: JobLocations) -> None:

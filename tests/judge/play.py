@@ -201,8 +201,7 @@ def _run(play: Play, source: SimulatedSource, watch: Callable[[Batch], None] | N
     simulation.agenda.every(_LOOK_MS, WARM_UP_MS, partial(_look, play, simulation))
     settings = JobSettings()
     gaps = IncidentGaps(
-        usual=round(settings.incident_gap_seconds * SECOND),
-        rolling=round(settings.incident_rolling_gap_seconds * SECOND),
+        usual=round(settings.incident_gap * SECOND), rolling=round(settings.incident_rolling_gap * SECOND)
     )
     state, incidents, table = ReplicationState(), IncidentFold(gaps), dict[str, dict[str, Any]]()
     poller = Poller(simulation) if play.is_polled else None

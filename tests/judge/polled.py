@@ -38,7 +38,7 @@ class Poller:
             "cluster_id": after.cluster_id,
             "cluster": "judged",
             "source": NAME,
-            "authority": SourceKind.POLL,
+            "source_kind": SourceKind.POLL,
             "occurred_not_before": now if before is None else self._polled_at,
             "occurred_not_after": now,
             "collected_at": now,

@@ -115,7 +115,7 @@ def _with_others(scene: Scene, scrapes: list[tuple[int, str]]) -> Iterator[tuple
             [*own, "# TYPE kafka_replication_cluster_feature_level gauge", _VERSION.format(CLUSTER, 14 + index % 17)]
         )
         text = text.replace(f'cluster="{CLUSTER}"', f'cluster="{name}"')
-        kept[name] = text.replace('authority="metadata_log"', f'authority="{source}"').splitlines()
+        kept[name] = text.replace('primary_source="metadata_log"', f'primary_source="{source}"').splitlines()
     for at, text in scrapes:
         yield at, "\n".join([text.rstrip(), *(line for lines in kept.values() for line in lines)])
 

@@ -122,7 +122,8 @@ class Pipeline:
         folder = self.directory / "scratch"
         folder.mkdir(parents=True, exist_ok=True)
         options = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Djava.io.tmpdir={folder}"
-        return {"TMPDIR": str(folder), "SPARK_LOCAL_DIRS": str(folder), "SPARK_SUBMIT_OPTS": options}
+        kept = {"ISRWATCH_TABLES__HISTORY": "forever"}  # simulated clusters are of any year
+        return {"TMPDIR": str(folder), "SPARK_LOCAL_DIRS": str(folder), "SPARK_SUBMIT_OPTS": options, **kept}
 
     def job_arguments(self) -> list[str]:
         folders = ["--bus", str(self.bus), "--tables", str(self.tables), "--checkpoint", str(self.checkpoint)]
@@ -134,7 +135,7 @@ class Pipeline:
         return program
 
     def collect(self, *arguments: str) -> Program:
-        return self.start("collect", "collect", "--bus", str(self.bus), *arguments)
+        return self.start("collect", "collect", "--bus", str(self.bus), "--listen", "", *arguments)
 
     def export(self, *arguments: str) -> Program:
         listen = f"127.0.0.1:{self.port}"

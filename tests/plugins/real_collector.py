@@ -118,7 +118,7 @@ class Tables:
 
     def primary(self) -> str | None:
         with self._lock:
-            return next((cluster.authority for cluster in self.state.clusters.values()), None)
+            return next((cluster.primary_source for cluster in self.state.clusters.values()), None)
 
     def events(self, *kinds: EventKind) -> Counter[tuple[EventKind, str, int]]:
         with self._lock:

@@ -41,7 +41,7 @@ def fake_kafka() -> Iterator[Callable[..., FakeKafka]]:
 def envelope(at: int = 2) -> dict[str, Any]:
     """Return what all observations of a poll have in common."""
     times = dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), Micros(at))
-    return {"cluster_id": ClusterId("c"), "cluster": "c", "source": "admin:a", "authority": SourceKind.POLL, **times}
+    return {"cluster_id": ClusterId("c"), "cluster": "c", "source": "admin:a", "source_kind": SourceKind.POLL, **times}
 
 
 def unlisted() -> ReassignmentsRound:

@@ -129,7 +129,7 @@ def test_the_first_poll_is_a_whole_snapshot(fake_kafka: MakeKafka, source_of: So
     assert begin.snapshot_id == end.snapshot_id
     assert Counter(item.topic_id for item in parts) == dict(zip(end.topic_ids, end.partition_counts, strict=True))
     assert Counter(item.topic for item in parts) == {"orders": 4, "loose": 1}
-    assert {(True, None, SourceKind.POLL)} == {(item.in_snapshot, item.cause, item.authority) for item in parts}
+    assert {(True, None, SourceKind.POLL)} == {(item.in_snapshot, item.cause, item.source_kind) for item in parts}
     assert all(set(item.isr) == set(item.replicas) and item.leader in item.isr for item in parts)
     assert [item.broker for item in of(BrokerObserved, found)] == [1, 2, 3]
     assert {(None, 0, True)} == {(item.partition_epoch, item.leader_epoch, item.reports_elr) for item in parts}
@@ -352,14 +352,14 @@ def test_a_corroborator_tells_partitions_only_while_its_primary_source_is_not_wh
     settings = {"is_primary_current": lambda: whole[0], "view_micros": 10**8, "report": lines.append}
     _, source = polled(3, {"orders": 2}, source_kind=SourceKind.NONE, **settings)
     found = until(source, has(ConfigObserved))
-    assert {("config", SourceKind.NONE)} == {(item.kind, item.authority) for item in found}
+    assert {("config", SourceKind.NONE)} == {(item.kind, item.source_kind) for item in found}
     whole[0] = False
     found = until(source, has(Heartbeat, 2))
     (begin,) = of(SnapshotBegin, found)
-    assert (begin.reason, begin.authority) == (SnapshotReason.HISTORY_LOST, SourceKind.POLL)
+    assert (begin.reason, begin.source_kind) == (SnapshotReason.HISTORY_LOST, SourceKind.POLL)
     assert len(of(PartitionObserved, found)) == 2
     whole[0] = True
-    assert not [item for _ in range(3) for item in source.poll(now()) if item.authority is SourceKind.POLL]
+    assert not [item for _ in range(3) for item in source.poll(now()) if item.source_kind is SourceKind.POLL]
     assert lines == [
         "admin:test: polls the brokers while the metadata log cannot be read",
         "admin:test: the metadata log is read again",

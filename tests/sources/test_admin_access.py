@@ -36,7 +36,7 @@ from streaming.sources.samples.source import open_samples
 
 before = len(os.listdir("/proc/self/fd"))
 (source,) = open_samples(
-    Settings(cluster=ClusterSettings(bootstrap_servers=sys.argv[1]), collect=CollectSettings(offsets_seconds=0.2)),
+    Settings(cluster=ClusterSettings(bootstrap_servers=sys.argv[1]), collect=CollectSettings(offsets_interval=0.2)),
     print,
 )
 many, until = int(sys.argv[2]), time.monotonic() + 60

@@ -30,6 +30,7 @@ from streaming.sources.broker_metrics import (
     METRICS,
     PRODUCE_MEAN_MS,
     PRODUCE_REQUESTS,
+    Agents,
     AppendTimes,
     BrokerMetricsSource,
 )
@@ -228,7 +229,7 @@ def is_back(seen: list[Observation]) -> bool:
 def test_the_brokers_own_metrics_come_through_our_exporter_configuration(cluster: Sandbox) -> None:
     append_times = AppendTimes([*map(BrokerId, cluster.broker_ids)])
     scraping = BrokerMetricsSource(
-        endpoints={BrokerId(broker): cluster.metrics_url(broker) for broker in cluster.broker_ids},
+        agents=Agents({BrokerId(broker): cluster.metrics_url(broker) for broker in cluster.broker_ids}),
         cluster_id=lambda: ClusterId(cluster.cluster_id),
         cluster="sandbox",
         name="broker_metrics:test",

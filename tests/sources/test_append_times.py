@@ -100,6 +100,14 @@ def test_what_a_silent_agent_has_said_counts_in_fewer_rounds_than_make_a_broker_
     assert len(rounds) < SLOW_SCORE
 
 
+def test_times_of_brokers_that_come_later_are_kept_while_there_is_room() -> None:
+    times = AppendTimes([ONE], 2)
+    for broker in (ONE, BrokerId(0), BrokerId(77), BrokerId(88)):
+        for count in range(3):
+            times.put(broker, 100.0 * (count + 1), 5.0, Micros(SECOND * 10 * (count + 1)))
+    assert times.newest(Micros(SECOND * 31)) == {1: 5_000, 0: 5_000, 77: 5_000}
+
+
 def _read(times: AppendTimes, pipe: Pipe) -> None:
     pipe.recv()
     pipe.send(times.newest(at(30)))

@@ -94,7 +94,7 @@ class Seen(Tables):
         """Seconds since the time up to which the state is right; negative if that time is to come."""
         with self._lock:
             (cluster,) = self.state.clusters.values()
-        return time.time() - (cluster.authority_watermark or 0) / 1e6
+        return time.time() - (cluster.primary_watermark or 0) / 1e6
 
 
 class OfBus:
@@ -227,7 +227,7 @@ def settings_of(cluster: Sandbox, *, servers: str = "", source: str = "auto", co
             bootstrap_servers=servers or cluster.bootstrap_servers, controllers=ControllersSettings(addresses=addresses)
         ),
         collect=CollectSettings(
-            primary_source=source, heartbeat_seconds=1, poll_seconds=0.5, offsets_seconds=1, config_seconds=1
+            primary_source=source, heartbeat_interval=1, poll_interval=0.5, offsets_interval=1, config_interval=1
         ),
     )
 
@@ -241,8 +241,9 @@ def collect(pipeline: Pipeline, cluster: Sandbox, source: str, clock: Clock) -> 
     folder = pipeline.directory / source
     config = pipeline.directory / f"{source}.toml"
     config.write_text(
-        f'[cluster]\nbootstrap_servers = "{cluster.bootstrap_servers}"\n[collect]\nprimary_source = "{source}"\n'
-        "heartbeat_seconds = 1\npoll_seconds = 0.5\noffsets_seconds = 1\nconfig_seconds = 1\n"
+        f'[cluster]\nbootstrap_servers = "{cluster.bootstrap_servers}"\n'
+        f'[collect]\ncollector = "collector-1"\nlisten = ""\nprimary_source = "{source}"\n'
+        'heartbeat_interval = "1s"\npoll_interval = "500ms"\noffsets_interval = "1s"\nconfig_interval = "1s"\n'
     )
     arguments = [sys.executable, "-c", COLLECT, "collect", "--config", str(config), "--bus", str(folder)]
     return pipeline.run(source, arguments, **clock.environment), OfBus(folder)

@@ -11,6 +11,7 @@ import time
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -31,13 +32,16 @@ from streaming.sources.broker_metrics import (
     PERCENTILES,
     PRODUCE_MEAN_MS,
     PRODUCE_REQUESTS,
+    Agents,
+    AppendTimes,
     BrokerMetricsSource,
+    agents_from,
     client_from,
-    endpoints_from,
     normalised,
     parse_exposition,
     scrape,
 )
+from streaming.sources.source import monotonic
 from tests.blocks import singly
 from tests.sources.conftest import answer
 
@@ -224,10 +228,8 @@ def source_of() -> Iterator[SourceOf]:
         def make(endpoints: dict[int, str], client: Mapping[str, str] = {}, **settings: Any) -> BrokerMetricsSource:
             known = {"cluster_id": lambda: ClusterId("C"), "cluster": "test", "name": "broker_metrics:test"}
             limits = {"period_micros": Micros(100_000), "timeout_seconds": 5.0, "block_seconds": 0.2}
-            of_brokers = {BrokerId(broker): url for broker, url in endpoints.items()}
-            source = BrokerMetricsSource(
-                endpoints=of_brokers, client=client_from(client), **{**known, **limits, **settings}
-            )
+            given = {"agents": Agents({BrokerId(broker): url for broker, url in endpoints.items()})}
+            source = BrokerMetricsSource(client=client_from(client), **{**given, **known, **limits, **settings})
             return stack.enter_context(closing(source))
 
         yield make
@@ -346,7 +348,7 @@ def test_the_login_in_an_address_is_sent_and_never_shown(serve: Serve, source_of
     assert asked[0] == "Basic " + base64.b64encode(b"reader:p@ss").decode()
     assert "p%40ss" not in str(refusal.value)
     with pytest.raises(ConfigurationError) as wrong:
-        endpoints_from({"1": "ftp://reader:hunter2@a:1"})
+        agents_from({"1": "ftp://reader:hunter2@a:1"})
     assert "hunter2" not in str(wrong.value)
 
 
@@ -495,12 +497,46 @@ def test_what_is_no_exposition_is_refused(serve: Serve) -> None:
     [
         ("one", "http://a:1", "'one' is no broker id"),
         *(("1", url, "of broker 1 is no http") for url in ("file:///etc/passwd", "a:1")),
+        ("*", "http://agent:1/metrics", r'the address of "\*" needs \{host\}, the host of each broker'),
+        ("*", "http://{host}:{port}/", r'the address of "\*" needs \{host\}'),
     ],
 )
 def test_settings_give_endpoints_and_wrong_ones_name_the_key(broker: str, url: str, sentence: str) -> None:
-    assert endpoints_from({"2": "https://b:7071/metrics"}) == {2: "https://b:7071/metrics"}
+    assert agents_from({"2": "https://b:7071/metrics"}) == ({2: "https://b:7071/metrics"}, "")
     with pytest.raises(ConfigurationError, match=f"collect.broker_metrics: .*{sentence}"):
-        endpoints_from({broker: url})
+        agents_from({broker: url})
+
+
+def test_a_pattern_gives_each_broker_an_address_and_an_explicit_one_wins() -> None:
+    agents = agents_from({"*": "http://{host}:9404/b/{broker}", "2": "http://other:1/"})
+    hosts = {BrokerId(1): "b-1", BrokerId(2): "b-2", BrokerId(3): "::1"}
+    assert agents.urls(hosts) == {1: "http://b-1:9404/b/1", 2: "http://other:1/", 3: "http://[::1]:9404/b/3"}
+    assert agents_from({"2": "http://other:1/"}).urls(hosts) == {2: "http://other:1/"}
+
+
+def test_brokers_of_a_pattern_are_followed_as_they_come_move_and_go(
+    serve: Serve, source_of: SourceOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = urlsplit(serve(answer(EXPOSITION))).port
+    hosts: dict[BrokerId, str] = {}
+    times = AppendTimes((), 10)
+    agents = agents_from({"*": f"http://{{host}}:{port}/metrics"})
+    source = source_of({}, agents=agents, hosts=lambda: hosts, append_times=times)
+    assert polled(source) == []
+    hosts[BrokerId(1)] = "127.0.0.1"
+    assert {item.broker for item in until(source, 3)} == {1}
+    hosts |= {BrokerId(1): "localhost", BrokerId(7): "127.0.0.1"}
+    seen: set[int] = set()
+    while seen != {1, 7}:
+        seen |= {item.broker for item in until(source, 3)}
+    assert source.urls == {1: f"http://localhost:{port}/metrics", 7: f"http://127.0.0.1:{port}/metrics"}
+    del hosts[BrokerId(1)]
+    polled(source)
+    assert source.urls.keys() == {1, 7}, "its agent may say that it recovers"
+    at = monotonic()
+    monkeypatch.setattr(broker_metrics, "monotonic", lambda: Micros(at + 3_601_000_000))
+    polled(source)
+    assert source.urls.keys() == {7}
 
 
 def test_our_exporter_configuration_asks_for_no_mbean_of_a_partition() -> None:

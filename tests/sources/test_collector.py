@@ -27,7 +27,7 @@ PATIENCE = 30.0
 
 def heartbeat(source: str, at: int) -> Heartbeat:
     times = dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), Micros(at))
-    return Heartbeat(cluster_id=ClusterId("c"), cluster="c", source=source, authority=SourceKind.NONE, **times)
+    return Heartbeat(cluster_id=ClusterId("c"), cluster="c", source=source, source_kind=SourceKind.NONE, **times)
 
 
 class Scripted:

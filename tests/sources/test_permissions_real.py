@@ -86,7 +86,7 @@ ADMIN = (
 CHECKED = ("brokers", "metadata log", "polling", "samples", "reassignments")
 
 GIVEN = {
-    "the log": lambda one: one.authority == SourceKind.METADATA_LOG,
+    "the log": lambda one: one.source_kind == SourceKind.METADATA_LOG,
     "voters": lambda one: isinstance(one, ControllerObserved) and one.source.startswith("quorum:") and one.caught_up,
     "times": lambda one: isinstance(one, ConfigObserved) and one.topic == "" and one.origin == ConfigOrigin.DESCRIBE,
     "polled partitions": lambda one: isinstance(one, PartitionObserved) and one.source == "admin:poller",
@@ -211,14 +211,14 @@ def settings(cluster: Sandbox) -> Settings:
     return Settings(
         cluster=ClusterSettings(bootstrap_servers=servers, client=READER),
         collect=CollectSettings(
-            heartbeat_seconds=1,
-            poll_seconds=0.3,
-            offsets_seconds=0.3,
-            groups_seconds=0.3,
-            config_seconds=0.5,
-            quorum_seconds=0.3,
-            transactions_seconds=0.3,
-            directories_seconds=0.5,
+            heartbeat_interval=1,
+            poll_interval=0.3,
+            offsets_interval=0.3,
+            groups_interval=0.3,
+            config_interval=0.5,
+            quorum_interval=0.3,
+            transactions_interval=0.3,
+            directories_interval=0.5,
         ),
     )
 

@@ -34,7 +34,7 @@ def test_the_brokers_are_polled_while_the_log_is_not_permitted_and_nothing_is_lo
     servers = ClusterSettings(
         bootstrap_servers=cluster.bootstrap_servers, controllers=ControllersSettings(client=READER)
     )
-    collect = CollectSettings(heartbeat_seconds=1, poll_seconds=0.5, config_seconds=2)
+    collect = CollectSettings(heartbeat_interval=1, poll_interval=0.5, config_interval=2)
     settings = Settings(cluster=servers, collect=collect)
     assert of_doctor(settings) == {"brokers": Status.OK, "metadata log": Status.WARNING, "polling": Status.OK}
     collecting.start(settings, tmp_path, tables)

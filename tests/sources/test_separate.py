@@ -189,7 +189,7 @@ def exporter(serve: Callable[..., str]) -> str:
 
 
 def settings_of(cluster: FakeKafka, exporter: str) -> Settings:
-    seconds = {"poll_seconds": 0.1, "broker_metrics_seconds": 0.1, "offsets_seconds": 1.0}
+    seconds = {"poll_interval": 0.1, "broker_metrics_interval": 0.1, "offsets_interval": 1.0}
     return Settings(
         cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers, name="main"),
         collect=CollectSettings(primary_source="poll", broker_metrics={"1": exporter}, **seconds),

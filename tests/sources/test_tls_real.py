@@ -91,7 +91,12 @@ def settings_of(cluster: Sandbox, ours: Authority, primary_source: str) -> Setti
     return Settings(
         cluster=ClusterSettings(bootstrap_servers=servers, client=client),
         collect=CollectSettings(
-            primary_source=primary_source, heartbeat_seconds=1, poll_seconds=0.5, config_seconds=1, offsets_seconds=1
+            collector="collector-1",
+            primary_source=primary_source,
+            heartbeat_interval=1,
+            poll_interval=0.5,
+            config_interval=1,
+            offsets_interval=1,
         ),
     )
 

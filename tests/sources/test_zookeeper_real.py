@@ -34,7 +34,7 @@ def test_a_cluster_with_zookeeper_is_polled(
     lines, tables = collecting.lines, Tables()
     settings = Settings(
         cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers),
-        collect=CollectSettings(heartbeat_seconds=1, poll_seconds=0.5, config_seconds=2),
+        collect=CollectSettings(heartbeat_interval=1, poll_interval=0.5, config_interval=2),
     )
     ((status, versions),) = CHECKS["versions"](settings)
     assert (status, "a cluster with ZooKeeper" in versions) == (Status.OK, True)

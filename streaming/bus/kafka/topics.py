@@ -25,7 +25,6 @@ JAVA: Final = "spark."
 LARGEST_RECORD: Final = MAX_PAYLOAD + (1 << 20)
 """``max.message.bytes``: whatever the directory takes."""
 _UNKNOWN_LIMIT: Final = 1_048_588  # Kafka's own default
-_MILLISECONDS: Final = 3_600_000
 _CONTROLLER_MILLISECONDS: Final = 3_000
 """Time between two requests for the brokers and the controller. librdkafka waits for the controller that it knows, even
 a dead one, until it has asked again: by default after five minutes."""
@@ -98,24 +97,24 @@ def quiet_logger() -> logging.Logger:
 
 def topics_of(settings: KafkaBusSettings) -> Iterator[NewTopic]:
     """Yield both topics as the settings define them."""
-    for name, partitions, hours, size in (
+    for name, partitions, seconds, size in (
         (
             settings.replication_topic,
             settings.replication_partitions,
-            settings.replication_retention_hours,
+            settings.replication_retention,
             settings.replication_retention_bytes,
         ),
         (
             settings.samples_topic,
             settings.samples_partitions,
-            settings.samples_retention_hours,
+            settings.samples_retention,
             settings.samples_retention_bytes,
         ),
     ):
         configuration = {
             "cleanup.policy": "delete",
             "min.insync.replicas": str(settings.min_insync_replicas),
-            "retention.ms": str(round(hours * _MILLISECONDS)),
+            "retention.ms": str(round(seconds * 1_000)),
             "retention.bytes": str(size),
             "segment.bytes": str(max(min(size // 8, 1 << 30), 1 << 20)),  # Kafka deletes whole segments only
             "max.message.bytes": str(LARGEST_RECORD),

@@ -101,7 +101,7 @@ def _leases_that_may_stop(stop: _Stop, cluster: ClusterState) -> frozenset[str]:
     until its session expires. A broker that is up and in every ISR after that has been through it.
     """
     session = ConfiguredTimes().configured(None, cluster.broker_session_timeout_ms).broker_session
-    settled_until = (cluster.authority_watermark or 0) - session if stop.is_in_sync else 0
+    settled_until = (cluster.primary_watermark or 0) - session if stop.is_in_sync else 0
     return frozenset(
         lease.lease
         for lease in leases_of(stop.broker)
@@ -228,7 +228,7 @@ def _is_observed(cluster: ClusterState) -> bool:
 
 def with_fresh_quorum(cluster: ClusterState) -> ClusterState:
     """Return the cluster without what was reported of its voters too long ago: who has caught up since is unknown."""
-    at, now = cluster.quorum_observed_at, cluster.authority_watermark
+    at, now = cluster.quorum_observed_at, cluster.primary_watermark
     # A time that is ahead is that of a clock that was: what it says may be of any time since.
     is_of_now = at is None or now is None or now - QUORUM_FRESH <= at <= now + QUORUM_FRESH
     return cluster if is_of_now else cluster._replace(quorum_caught_up=None)

@@ -108,7 +108,7 @@ class ChangeRow(NamedTuple):
     session_millis: int = 0
     in_sync: tuple[tuple[int, int, int], ...] = ()
     leases: str = ""
-    authority: str = SourceKind.METADATA_LOG
+    source_kind: str = SourceKind.METADATA_LOG
     primary: str = SourceKind.METADATA_LOG
     is_minimum_unknown: bool = False
 
@@ -135,7 +135,7 @@ class ClusterContext:
     in_sync: Counter[tuple[int, int]] = field(default_factory=Counter)
     """(leader, follower in its ISR) to the number of partitions."""
     controller: int = NO_LEADER
-    authority: str = SourceKind.NONE
+    primary_source: str = SourceKind.NONE
     """Kind of the primary source."""
     leases: dict[int, tuple[Lease, ...]] = field(default_factory=dict)
     """Announced planned work by broker."""
@@ -144,7 +144,7 @@ class ClusterContext:
 
     def moves_time(self, row: ChangeRow) -> bool:
         """Return whether a row says how late it is: one of the primary source, which others may be far ahead of."""
-        return row.subject != BASELINE and may_be_primary(row.authority, self.authority)
+        return row.subject != BASELINE and may_be_primary(row.source_kind, self.primary_source)
 
     def add_in_sync(self, in_sync: Iterable[tuple[int, int, int]], sign: int = 1) -> None:
         """Count partitions of which there is no single row: leader, follower in its ISR, how many."""
@@ -186,7 +186,7 @@ class ClusterContext:
     def forget(self, broker: int | None) -> None:
         """Forget a broker that did not exist yet; None: what was not known of the cluster yet."""
         if broker is None:
-            self.controller, self.authority, self.times = NO_LEADER, SourceKind.NONE, ConfiguredTimes()
+            self.controller, self.primary_source, self.times = NO_LEADER, SourceKind.NONE, ConfiguredTimes()
             self.blind_since = 0
             return
         self.racks.pop(broker, None)
@@ -244,7 +244,7 @@ class ClusterContext:
 
     def cluster(self, row: ChangeRow) -> None:
         """Follow a step of the cluster."""
-        self.controller, self.authority, self.blind_since = row.controller, row.primary, row.blind_since
+        self.controller, self.primary_source, self.blind_since = row.controller, row.primary, row.blind_since
         self.times = ConfiguredTimes().configured(row.lag_millis, row.session_millis)
 
     def follows_others(self, follower: int, leader: int) -> bool:

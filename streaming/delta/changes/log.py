@@ -237,7 +237,7 @@ def _event(event: Event) -> dict[str, Any]:
 
 
 _STATES: Final = frozenset({"before", "after", "broker_after", "source_after"})
-_OF_OBSERVATION: Final = frozenset({"cluster_id", "authority", "sequence", *(column.name for column in OCCURRENCE)})
+_OF_OBSERVATION: Final = frozenset({"cluster_id", "source_kind", "sequence", *(column.name for column in OCCURRENCE)})
 _OF_PARTITION: Final = frozenset(column.name for column in PARTITION_IDENTITY)
 _OF_CHANGE: Final[Mapping[str, Callable[[Change], Any]]] = {
     "broker": lambda change: None if change.broker_after is None else change.broker_after.broker,

@@ -40,7 +40,7 @@ _FLAGS: Final = ("is_under_replicated", "is_under_min_isr", "is_offline", "is_de
 def rows_of(changes: pa.Table, version: int) -> Iterator[ChangeRow]:
     """Read the rows that one version added, in order; consecutive first states of partitions become one per cluster."""
     is_source = pc.equal(changes["subject"], Subject.SOURCE)
-    is_bystander = pc.and_(is_source, pc.equal(changes["authority"], SourceKind.NONE))
+    is_bystander = pc.and_(is_source, pc.equal(changes["source_kind"], SourceKind.NONE))
     is_baseline = pc.and_(pc.fill_null(changes["is_baseline"], False), pc.equal(changes["subject"], Subject.PARTITION))
     is_first = pc.and_(is_baseline, pc.is_null(changes["before"]))
     is_left_out = pc.or_(pc.or_(is_bystander, _is_of_diskless(changes)), _is_harmless_minimum(changes, is_baseline))
@@ -136,8 +136,8 @@ def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
         "leases": _filled(broker("maintenance_leases"), ""),
         "lag_millis": _filled(cluster("replica_lag_time_max_ms"), 0),
         "session_millis": _filled(cluster("broker_session_timeout_ms"), 0),
-        "authority": changes["authority"].to_pylist(),
-        "primary": _filled(cluster("authority"), SourceKind.NONE.value),
+        "source_kind": changes["source_kind"].to_pylist(),
+        "primary": _filled(cluster("primary_source"), SourceKind.NONE.value),
     }
 
 

@@ -60,6 +60,12 @@ class RetentionPolicy:
     reader_minutes: float = 10.0
     clock: Callable[[], int] = wall_clock
 
+    @classmethod
+    def of_seconds(cls, history: float, reader_time: float) -> RetentionPolicy:
+        """Return the policy of two durations: history is kept in whole days, an infinite one for good."""
+        days = 0 if math.isinf(history) else math.ceil(history / 86_400)
+        return cls(days, reader_time / 60)
+
 
 KEEP_ALL: Final[RetentionPolicy] = RetentionPolicy()
 

@@ -146,17 +146,17 @@ def _recorded(rows: pa.Table) -> Iterator[RecordedChange]:
 
 def _watermarks(rows: pa.Table) -> Iterator[tuple[str, str, Micros]]:
     changes_read = plain(
-        rows.filter(pc.equal(rows["subject"], Subject.SOURCE)).select(["cluster_id", "authority", "source_after"])
+        rows.filter(pc.equal(rows["subject"], Subject.SOURCE)).select(["cluster_id", "source_kind", "source_after"])
     )
     for row in changes_read.to_pylist():
         seen = row["source_after"]["observed_until"]
-        if seen is not None and row["authority"] != SourceKind.NONE:
-            yield row["cluster_id"], row["authority"], seen
+        if seen is not None and row["source_kind"] != SourceKind.NONE:
+            yield row["cluster_id"], row["source_kind"], seen
 
 
 _MOVED: Final = {Meter.ISR_SHRINKS: "left_isr", Meter.ISR_EXPANDS: "joined_isr"}
 _READ: Final = (
-    "subject", "authority", "is_baseline", "cause", "candidates", "evidence", "occurred_not_before",
+    "subject", "source_kind", "is_baseline", "cause", "candidates", "evidence", "occurred_not_before",
     "occurred_not_after", "before.leader", "after.leader", "source_after.observed_until", *_MOVED.values(),
 )  # fmt: skip
 _COLUMNS: Final = [

@@ -112,7 +112,7 @@ class _LocalFolders:
     def create(self, name: str, content: bytes) -> bool:
         with _draft(name, content) as draft:
             try:
-                os.link(draft, name)  # noqa: PTH - fails where the name exists
+                os.link(draft, name)  # fails where the name exists
             except FileExistsError:
                 return False
         return True

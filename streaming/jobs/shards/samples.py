@@ -216,7 +216,7 @@ class SampleProgress:
 
     def _observe(self, cluster_id: Any, cluster: str, source: str, moment: Any) -> None:  # noqa: ANN401 - columns of Arrow
         state = self._states.get((cluster_id, source)) or SourceState(
-            cluster_id=cluster_id, cluster=cluster, source=source, authority=SourceKind.NONE
+            cluster_id=cluster_id, cluster=cluster, source=source, source_kind=SourceKind.NONE
         )
         newest = max(moment, state.collected_at or moment)
         state = state._replace(cluster=cluster, observed_until=newest, collected_at=newest)

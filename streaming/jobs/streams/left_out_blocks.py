@@ -34,8 +34,8 @@ _LAST_TO_BEGIN: Final = 2**62
 
 
 def digest_of(envelope: Observation, body: bytes) -> bytes:
-    """Return 128 bits that identify cluster, authority (a poller reports less than the log), and body of a block."""
-    prefix = f"{envelope.cluster_id}/{envelope.authority}/".encode()
+    """Return 128 bits of cluster, kind of source (a poller reports less than the log), and body of a block."""
+    prefix = f"{envelope.cluster_id}/{envelope.source_kind}/".encode()
     return blake2b(prefix + body, digest_size=DIGEST_BYTES).digest()
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _BLOCKS: Final = tuple(kind for kind in KINDS.values() if issubclass(kind, SamplesBlock))
 # The first bytes of a block of our codec. Blocks that begin differently stay records.
 _PREFIXES: Final = tuple(f'{{"v":{block.format},"kind":"{block.kind}",'.encode() for block in _BLOCKS)
-_UNREAD: Final = frozenset({"authority", "sequence", "occurred_not_before", "occurred_not_after"})  # in no table
+_UNREAD: Final = frozenset({"source_kind", "sequence", "occurred_not_before", "occurred_not_after"})  # in no table
 _KIND: Final = b"kind"
 
 

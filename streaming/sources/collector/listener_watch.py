@@ -33,7 +33,7 @@ _WAIT_SECONDS: Final = 0.5
 
 
 class ListenerWatch:
-    """Asks every listener once per ``collect.config_seconds``.
+    """Asks every listener once per ``collect.config_interval``.
 
     Args:
         settings: of the cluster.
@@ -54,12 +54,12 @@ class ListenerWatch:
         report: Callable[[str], None] = lambda _: None,
         listed: Callable[[], list[Listener]] | None = None,
     ) -> None:
-        self.name = f"listeners:{settings.collect.collector}"
+        self.name = f"listeners:{settings.collect.collector_name}"
         self.answers: dict[Listener, str] = {}
         self.metrics = ConnectionMetrics(settings, lambda: self.answers, peers)
         self._listed = listed or partial(discover, settings, peers)
         self._dials, self._report = dials_of(settings, peers), report
-        self._due = Timer(Micros(round(settings.collect.config_seconds * 1_000_000)))
+        self._due = Timer(Micros(round(settings.collect.config_interval * 1_000_000)))
         self._round: threading.Thread | None = None
         self._listed_at: dict[Listener, int] = {}
 

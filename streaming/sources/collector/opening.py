@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import SourceKind
 from streaming.errors import ConnectionRefused
-from streaming.sources.broker_metrics import AppendTimes, BrokerMetricsSource, client_from, endpoints_from
+from streaming.sources.broker_metrics import MOST_BROKERS, AppendTimes, BrokerMetricsSource, agents_from, client_from
 from streaming.sources.collector.collector import Collector
 from streaming.sources.collector.listener_watch import ListenerWatch
 from streaming.sources.collector.separate import SeparateCollector
@@ -48,7 +48,8 @@ def open_collector(
         ConnectionRefused: only the metadata log is wanted, and it cannot be read.
     """
     peers, name = Peers(), settings.cluster.name
-    append_times = AppendTimes(endpoints_from(settings.collect.broker_metrics))
+    agents = agents_from(settings.collect.broker_metrics)
+    append_times = AppendTimes(agents.by_broker, MOST_BROKERS if agents.pattern else 0)
     sources = open_sources(settings, bus, report, peers, append_times)
     samples = _samples(settings, open_publisher, report, peers, append_times)
     return Collector(sources, open_publisher, cluster=name, report=report, companions=[samples])
@@ -114,7 +115,7 @@ def open_log(
     configured = settings.collect.primary_source
     if configured == "poll":
         return None
-    name = f"metadata_log:{settings.collect.collector}"
+    name = f"metadata_log:{settings.collect.collector_name}"
     source = open_metadata_log(settings, path=checkpoint_path(bus, name), report=report, peers=peers)
     try:
         source.connect(seconds=CONNECT_SECONDS)
@@ -135,16 +136,16 @@ def _admin(
     settings: Settings, bus: Path, report: Callable[[str], None], peers: Peers, log: MetadataLogSource | None
 ) -> AdminSource:
     """Create the poller, which is the primary source without a log, or while that cannot be read."""
-    collect, name = settings.collect, f"admin:{settings.collect.collector}"
+    collect, name = settings.collect, f"admin:{settings.collect.collector_name}"
     return AdminSource(
         bootstrap_servers=settings.cluster.bootstrap_servers,
         client=settings.cluster.client,
         cluster=settings.cluster.name,
         name=name,
-        poll_micros=_micros(collect.poll_seconds),
-        view_micros=_micros(min(collect.offsets_seconds, collect.config_seconds)),
-        config_micros=_micros(collect.config_seconds),
-        snapshot_micros=_micros(min(collect.snapshot_seconds, POLL_SNAPSHOT_SECONDS)),
+        poll_micros=_micros(collect.poll_interval),
+        view_micros=_micros(min(collect.offsets_interval, collect.config_interval)),
+        config_micros=_micros(collect.config_interval),
+        snapshot_micros=_micros(min(collect.snapshot_interval, POLL_SNAPSHOT_SECONDS)),
         source_kind=SourceKind.POLL if log is None else SourceKind.NONE,
         is_primary_current=lambda: log is None or log.is_primary,
         report=report,
@@ -155,17 +156,18 @@ def _admin(
 
 def _broker_metrics(settings: Settings, admin: AdminSource, append_times: AppendTimes | None) -> list[Source]:
     """Create the scraper of JMX exporters, if any; their metrics do not contain the cluster id, which is polled."""
-    endpoints = endpoints_from(settings.collect.broker_metrics)
-    if not endpoints:
+    agents = agents_from(settings.collect.broker_metrics)
+    if not agents.are_any:
         return []
     return [
         BrokerMetricsSource(
-            endpoints=endpoints,
+            agents=agents,
+            hosts=lambda: admin.hosts,
             client=client_from(settings.collect.broker_metrics_client),
             cluster_id=lambda: admin.cluster_id,
             cluster=settings.cluster.name,
-            name=f"broker_metrics:{settings.collect.collector}",
-            period_micros=_micros(settings.collect.broker_metrics_seconds),
+            name=f"broker_metrics:{settings.collect.collector_name}",
+            period_micros=_micros(settings.collect.broker_metrics_interval),
             append_times=append_times,
         )
     ]

@@ -286,7 +286,7 @@ class ClusterImage:
     def _envelope(self, collected_at: Micros) -> dict[str, Any]:
         return {
             **self.identity,
-            "authority": SourceKind.METADATA_LOG,
+            "source_kind": SourceKind.METADATA_LOG,
             "occurred_not_before": self.image_timestamp,
             "occurred_not_after": self.image_timestamp,
             "collected_at": collected_at,

@@ -48,10 +48,10 @@ def open_metadata_log(
         bootstrap_of(settings, peers),
         dialer(login, peers),
         cluster=cluster.name,
-        name=f"metadata_log:{settings.collect.collector}",
+        name=f"metadata_log:{settings.collect.collector_name}",
         path=path,
-        heartbeat_seconds=settings.collect.heartbeat_seconds,
-        snapshot_seconds=settings.collect.snapshot_seconds,
+        heartbeat_seconds=settings.collect.heartbeat_interval,
+        snapshot_seconds=settings.collect.snapshot_interval,
         report=report,
         silence_seconds=SILENCE_SECONDS,
     )
@@ -142,7 +142,7 @@ class VotersSource:
                 cluster_id=self._cluster_id,
                 cluster=self._cluster,
                 source=self.name,
-                authority=SourceKind.NONE,
+                source_kind=SourceKind.NONE,
                 occurred_not_before=now,
                 occurred_not_after=now,
                 collected_at=now,
@@ -163,7 +163,7 @@ class VotersSource:
 def open_voters(settings: Settings, peers: Peers | None = None) -> VotersSource:
     """Create the source for a configuration with which the metadata log can be read."""
     return VotersSource(
-        bootstrap_of(settings, peers), cluster=settings.cluster.name, name=f"quorum:{settings.collect.collector}"
+        bootstrap_of(settings, peers), cluster=settings.cluster.name, name=f"quorum:{settings.collect.collector_name}"
     )
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from streaming.contracts.identifiers import BrokerId
     from streaming.sources.protocol.addresses import Peers
 
 HOUR: Final = Micros(3_600_000_000)
@@ -143,6 +144,12 @@ class AdminSource:
         """The id of the cluster that was polled last."""
         return None if self._last is None else self._last.view.cluster_id
 
+    @property
+    def hosts(self) -> dict[BrokerId, str]:
+        """The host of each broker that was listed last, as its listener advertises it."""
+        brokers = {} if self._last is None else self._last.view.brokers
+        return {broker: host for broker, (host, _) in brokers.items()}
+
     def request_full_report(self) -> None:
         """Send a full report with the next poll of the metadata, and every configuration with the next ones."""
         self._reports.expire()
@@ -233,7 +240,7 @@ class AdminSource:
             "cluster_id": view.cluster_id,
             "cluster": self._cluster,
             "source": self.name,
-            "authority": self._kind,
+            "source_kind": self._kind,
             "occurred_not_before": now,
             "occurred_not_after": now,
             "collected_at": now,

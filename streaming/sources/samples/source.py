@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from streaming.contracts.identifiers import NO_BROKER, BrokerId, Micros
 from streaming.contracts.observations import SourceKind
 from streaming.errors import ConnectionRefused
+from streaming.name_patterns import NamePatterns
 from streaming.sources.permissions import ANYBODY, addressed, grantee_of
 from streaming.sources.polling.broker import ConnectedBrokers
 from streaming.sources.polling.metadata import AddressRotation
@@ -20,7 +21,7 @@ from streaming.sources.protocol.addresses import Address, Peers, parse_servers
 from streaming.sources.protocol.connection import NodeTooOld, ServiceRefused, dialer
 from streaming.sources.protocol.security import from_client
 from streaming.sources.samples.directories import DirectoriesKind
-from streaming.sources.samples.groups.groups import GroupFilter, GroupsKind
+from streaming.sources.samples.groups.groups import GroupsKind
 from streaming.sources.samples.groups.spark import SparkGroupsKind
 from streaming.sources.samples.kind import BrokerCalls
 from streaming.sources.samples.offsets import OffsetsKind
@@ -202,7 +203,7 @@ class SamplesSource:
             "cluster_id": view.cluster_id,
             "cluster": self._cluster,
             "source": self.name,
-            "authority": SourceKind.NONE,
+            "source_kind": SourceKind.NONE,
             "occurred_not_before": min(answer.asked_at, now),
             "occurred_not_after": now,
             "collected_at": now,
@@ -235,7 +236,7 @@ _SETTLED_ROUNDS: Final = 3  # positions are of one round ago, at most, and two c
 
 def samples_name(settings: Settings) -> str:
     """Return the name of the source."""
-    return f"samples:{settings.collect.collector}"
+    return f"samples:{settings.collect.collector_name}"
 
 
 def open_samples(
@@ -253,7 +254,7 @@ def open_samples(
         partial(kinds_of, collect, report, append_times),
         cluster=cluster.name,
         name=samples_name(settings),
-        view_micros=_micros(collect.offsets_seconds),
+        view_micros=_micros(collect.offsets_interval),
         peers=peers,
         grantee=grantee_of(cluster.bootstrap_servers, cluster.client),
         report=report,
@@ -265,23 +266,23 @@ def kinds_of(
     collect: CollectSettings, report: Callable[[str], None], append_times: AppendTimes | None = None
 ) -> list[Kind]:
     """Create what is asked for, in this order: see ``SpeedKind``; then directories, for the sizes of logs."""
-    directories = DirectoriesKind(_micros(collect.directories_seconds))
-    offsets = OffsetsKind(_micros(collect.offsets_seconds), directories)
-    groups = GroupsKind(_micros(collect.groups_seconds), offsets, GroupFilter(collect.groups, collect.groups_exclude))
+    directories = DirectoriesKind(_micros(collect.directories_interval))
+    offsets = OffsetsKind(_micros(collect.offsets_interval), directories)
+    groups = GroupsKind(_micros(collect.groups_interval), offsets, NamePatterns(collect.groups))
     kinds: list[Kind] = [
-        SpeedKind(_micros(max(collect.offsets_seconds, LEAST_SPEED_SECONDS)), offsets, append_times),
+        SpeedKind(_micros(max(collect.offsets_interval, LEAST_SPEED_SECONDS)), offsets, append_times),
         directories,
         offsets,
         groups,
-        QuorumKind(_micros(collect.quorum_seconds)),
-        TransactionsKind(_micros(collect.transactions_seconds), offsets.held),
-        SettingsKind(_micros(collect.config_seconds)),
+        QuorumKind(_micros(collect.quorum_interval)),
+        TransactionsKind(_micros(collect.transactions_interval), offsets.held),
+        SettingsKind(_micros(collect.config_interval)),
     ]
     if collect.spark_checkpoints:
         kinds.append(
             SparkGroupsKind(
-                _micros(collect.groups_seconds),
-                _micros(_SETTLED_ROUNDS * max(collect.groups_seconds, collect.offsets_seconds)),
+                _micros(collect.groups_interval),
+                _micros(_SETTLED_ROUNDS * max(collect.groups_interval, collect.offsets_interval)),
                 offsets,
                 {name: Path(folder) for name, folder in collect.spark_checkpoints.items()},
                 is_group=groups.is_group,

@@ -73,7 +73,12 @@ class Reports:
 
     def __init__(self, simulated: Cluster, *, cluster_id: ClusterId, cluster: str, source: str) -> None:
         self._simulated = simulated
-        self._identity = {"cluster_id": cluster_id, "cluster": cluster, "source": source, "authority": SourceKind.NONE}
+        self._identity = {
+            "cluster_id": cluster_id,
+            "cluster": cluster,
+            "source": source,
+            "source_kind": SourceKind.NONE,
+        }
         self._speeds = SimulatedSpeeds(simulated, Random(f"{cluster_id} requests"))  # noqa: S311 - reproducible
         self._high_watermarks = HighWatermarks(_READINGS_APART)
 
@@ -118,7 +123,7 @@ class Reports:
 
     def times(self, now: Micros) -> list[Observation]:
         """Give the configured times, as a broker answers DescribeConfigs to the reader of the metadata log."""
-        envelope = {**self._envelope(now), "authority": SourceKind.METADATA_LOG}
+        envelope = {**self._envelope(now), "source_kind": SourceKind.METADATA_LOG}
         constants = self._simulated.constants
         return [
             ConfigObserved(

@@ -39,8 +39,8 @@ def run(*arguments: object) -> Any:
 
 def test_it_says_what_fired_and_what_could_not_be_judged(busy_cluster: Any, rules: Path, tmp_path: Path) -> None:
     config = tmp_path / "isrwatch.toml"
-    config.write_text("[export]\nstale_after_seconds = 1000000000\n")  # the observations are not of now
-    options = (rules, "--since", "1m", "--step", "5", "--tables", busy_cluster.directory, "--config", config)
+    config.write_text('[export]\nstale_after = "3000d"\n')  # the observations are not of now
+    options = (rules, "--since", "1m", "--step", "5s", "--tables", busy_cluster.directory, "--config", config)
     shown = run(*options).stdout
     assert "Fenced  page  " in shown
     assert "still fires  broker=3, cluster=main" in shown
@@ -67,7 +67,7 @@ def test_a_range_that_makes_no_sense_is_refused(
 
 
 def test_the_range_begins_where_the_tables_do_and_says_so(busy_cluster: Any, rules: Path) -> None:
-    shown = run(rules, "--since", "3d", "--step", "1", "--tables", busy_cluster.directory)
+    shown = run(rules, "--since", "3d", "--step", "1s", "--tables", busy_cluster.directory)
     began = dt.datetime.fromtimestamp(begins_at(busy_cluster.directory) // SECOND, dt.UTC)
     assert shown.exit_code == 0, shown.output
     assert f"the tables begin at {began:%Y-%m-%d %H:%M:%S}; before that nothing is recorded" in shown.stdout
@@ -79,5 +79,5 @@ def test_the_range_begins_where_the_tables_do_and_says_so(busy_cluster: Any, rul
 
 
 def test_too_many_scrapes_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="604,801 scrapes are too many; give --step 13 or a later --since"):
+    with pytest.raises(ConfigurationError, match="604,801 scrapes are too many; give --step 13s or a later --since"):
         scrape_times(0, 604_800 * SECOND, 1)

@@ -26,11 +26,11 @@ from tests.exporters.histories import History, batches, logs
 SECOND: Final = 1_000_000
 NAMES: Final = frozenset(metric.name for metric in CATALOGUE if has_history(metric))
 # The tables are made now, of observations of another time: none of it is stale.
-SETTINGS: Final = ExportSettings(stale_after_seconds=1e9)
+SETTINGS: Final = ExportSettings(stale_after=1e9)
 
 
 def shown(snapshot: ReplicationSnapshot, now: int) -> set[str]:
-    blocks = Exposition(SETTINGS.stale_after_seconds).render(
+    blocks = Exposition(SETTINGS.stale_after).render(
         snapshot, ExporterHealth("", 0, 0.0, 0), now, ScrapeRequest(None, NAMES)
     )
     return set(plain(blocks).decode().splitlines())

@@ -137,7 +137,7 @@ def test_a_demo_shows_events_with_their_cause_and_ctrl_c_ends_it_with_a_summary(
 @pytest.mark.spark
 @pytest.mark.long
 def test_a_demo_ends_by_itself(run_demo: Callable[..., RunningDemo]) -> None:
-    demo = run_demo("--for", "20", "--scenario", "broker_loss", "--speed", "4")
+    demo = run_demo("--for", "20s", "--scenario", "broker_loss", "--speed", "4")
     assert demo.process.wait(PATIENCE) == 0, demo.text()
     check_whole(demo)
 

@@ -33,7 +33,7 @@ def event(number: int, **values: Any) -> EventRow:
 def snapshot(*events: EventRow, watermark: int | None = None, partitions: int = 0) -> ReplicationSnapshot:
     states = (PartitionState("c", "kafka", "t", "orders", number, (), ()) for number in range(partitions))
     topic = TopicPartitions("t", "orders", dict(enumerate(states)))
-    cluster = ClusterSnapshot(cluster=ClusterState("c", "kafka", authority_watermark=watermark), topics={"t": topic})
+    cluster = ClusterSnapshot(cluster=ClusterState("c", "kafka", primary_watermark=watermark), topics={"t": topic})
     return ReplicationSnapshot(clusters={"c": cluster}, recent_events=events)
 
 

@@ -38,7 +38,7 @@ def snapshot(
     *incidents: dict[str, Any], events: tuple[EventRow, ...] = (), is_known: bool = True, **states: int
 ) -> ReplicationSnapshot:
     cluster = ClusterSnapshot(
-        cluster=ClusterState("c", "kafka", authority_watermark=NOW),
+        cluster=ClusterState("c", "kafka", primary_watermark=NOW),
         counts=PartitionCounts(states={"partitions": 50, **states}),
         incidents=ClusterIncidents(incidents) if is_known else None,
     )

@@ -40,7 +40,7 @@ def cluster_of(
     draft = ClusterDraft(last or ClusterSnapshot(cluster=ClusterState("id", "main", SourceKind.METADATA_LOG)))
     for each in partitions:
         draft.put_partition(each)
-    draft.put_cluster(ClusterState("id", "main", SourceKind.METADATA_LOG, authority_watermark=watermark))
+    draft.put_cluster(ClusterState("id", "main", SourceKind.METADATA_LOG, primary_watermark=watermark))
     draft.put_samples(**samples)
     return draft.finish()
 

@@ -43,14 +43,14 @@ def test_partitions_with_an_elr_are_counted_and_say_how_many_are_in_it(tables: T
     assert by_label(shown, "replica_elr_member", "broker") == {"2": 1, "3": 1}
 
 
-@pytest.mark.parametrize(("authority", "elr", "count"), [
+@pytest.mark.parametrize(("source_kind", "elr", "count"), [
     ("metadata_log", [], 0), ("poll", [], None), ("poll", [2], 1),
 ])  # fmt: skip
 def test_without_any_elr_the_count_is_0_where_the_source_would_report_it(
-    authority: str, elr: list[int], count: int | None, tables: Tables, rows: Rows
+    source_kind: str, elr: list[int], count: int | None, tables: Tables, rows: Rows
 ) -> None:
     now = rows.start + 30 * SECOND
-    rows.authority = authority
+    rows.source_kind = source_kind
     tables.commit(rows.cluster_row(now), rows.source(now), rows.partition("a", 0, rows.state([1, 2], [1], 1, elr=elr)))
     assert of_cluster(scraped(tables, now), "elr_partitions") == count
 

@@ -120,7 +120,7 @@ def test_what_controllers_say_of_the_cluster_is_there_once(reader: TablesReader,
     assert by_instance(values, f"{CONTROLLER}activecontrollercount") == {"1000": 1, "1001": 0}
 
 
-@pytest.mark.parametrize("of_cluster", [{"controller": None}, {"authority": "poll"}])
+@pytest.mark.parametrize("of_cluster", [{"controller": None}, {"primary_source": "poll"}])
 def test_while_the_controller_is_unknown_the_cluster_has_its_counts_and_no_active_controller(
     reader: TablesReader, rows: Any, tables: Any, of_cluster: dict[str, Any]
 ) -> None:

@@ -132,7 +132,7 @@ def test_samples_are_shown_while_the_partitions_are_stale(
 
 def test_a_sample_stays_for_two_of_its_intervals_if_that_is_longer(reader: TablesReader, rows: Any) -> None:
     at = rows.start + 28 * SECOND
-    slow = Exposition(STALE_AFTER, CollectSettings(groups_seconds=50.0))
+    slow = Exposition(STALE_AFTER, CollectSettings(groups_interval=50.0))
     moments = {
         seconds: names(samples(exposed(reader, at + seconds * SECOND, exposition=slow))) for seconds in (100, 101)
     }

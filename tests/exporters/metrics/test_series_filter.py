@@ -49,14 +49,14 @@ def without_labels(shown: Samples, *labels: str) -> Samples:
 @pytest.mark.parametrize(
     ("settings", "topics"),
     [
-        ({"topic_filter": "^ord"}, {"orders"}),
-        ({"topic_exclude": "rder"}, {ODD}),
-        ({"topic_filter": ".", "topic_exclude": "^odd"}, {"orders"}),
-        ({"topic_exclude": "."}, set()),
+        ({"topics": ("ord*",)}, {"orders"}),
+        ({"topics": ("!*rder*",)}, {ODD}),
+        ({"topics": ("*", "!odd*")}, {"orders"}),
+        ({"topics": ("!*",)}, set()),
     ],
 )
 def test_topics_that_are_left_out_have_no_series_and_are_counted(
-    settings: dict[str, str], topics: set[str], busy_cluster: Tables, fresh: int
+    settings: dict[str, tuple[str, ...]], topics: set[str], busy_cluster: Tables, fresh: int
 ) -> None:
     everything, shown = scraped(busy_cluster, fresh), scraped(busy_cluster, fresh, **settings)
     expected = {name: values & topics for name, values in values_of(everything, "topic").items() if values & topics}
@@ -66,7 +66,7 @@ def test_topics_that_are_left_out_have_no_series_and_are_counted(
 
 
 def test_topics_that_are_left_out_take_no_place_of_the_partitions_with_series(busy_cluster: Tables, fresh: int) -> None:
-    chosen = SeriesFilter(ExportSettings(topic_filter="orders"))
+    chosen = SeriesFilter(ExportSettings(topics=("orders",)))
     exposition = Exposition(STALE_AFTER, detail_limit=80, chosen=chosen)  # of one partition with three replicas or two
     shown = samples(exposed(TablesReader(busy_cluster.directory), fresh, exposition=exposition))
     # The other topic is offline, and would come first.
@@ -76,7 +76,7 @@ def test_topics_that_are_left_out_take_no_place_of_the_partitions_with_series(bu
 
 def test_groups_that_are_left_out_have_no_series_under_any_name(busy_cluster: Tables, fresh: int) -> None:
     everything = scraped(busy_cluster, fresh)
-    shown = scraped(busy_cluster, fresh, group_filter="^(pay|idle|other)", group_exclude="^other$")
+    shown = scraped(busy_cluster, fresh, groups=("pay*", "idle*", "other*", "!other"))
     for label in ("group", "consumergroup"):
         before = values_of(everything, label)
         assert {"other", "payments"} <= set().union(*before.values())
@@ -92,7 +92,7 @@ def test_names_of_mbeans_are_left_out_too(busy_cluster: Tables, fresh: int) -> N
         chosen: samples(
             plain(JmxExposition(STALE_AFTER, ages, chosen).render(snapshot, fresh, ScrapeRequest())).decode()
         )
-        for chosen in (EVERYTHING, SeriesFilter(ExportSettings(topic_exclude="^orders$")))
+        for chosen in (EVERYTHING, SeriesFilter(ExportSettings(topics=("!orders",))))
     }
     everything, shown = jmx.values()
     assert {"orders", ""} <= set().union(*values_of(everything, "topic").values())
@@ -109,7 +109,7 @@ def test_the_families_are_those_of_the_settings_and_of_the_catalogue() -> None:
 def test_a_family_that_is_left_out_has_no_series_and_all_others_have(
     family: str, busy_cluster: Tables, fresh: int
 ) -> None:
-    everything, shown = scraped(busy_cluster, fresh), scraped(busy_cluster, fresh, without=(family,))
+    everything, shown = scraped(busy_cluster, fresh), scraped(busy_cluster, fresh, disabled=(family,))
     left_out = {metric.name for metric in FAMILIES[family]}
     assert names(everything) - names(shown) == left_out
     assert shown["kafka_replication_exporter_family_exposed", (("family", family),)] == 0
@@ -118,22 +118,22 @@ def test_a_family_that_is_left_out_has_no_series_and_all_others_have(
         TablesReader(busy_cluster.directory),
         fresh,
         ScrapeRequest(names=frozenset(left_out)),
-        Exposition(STALE_AFTER, chosen=SeriesFilter(ExportSettings(without=(family,)))),
+        Exposition(STALE_AFTER, chosen=SeriesFilter(ExportSettings(disabled=(family,)))),
     )
     assert list(text_string_to_metric_families(text)) == []
 
 
 def test_the_log_and_a_metric_say_what_is_left_out(busy_cluster: Tables, fresh: int) -> None:
     assert EVERYTHING.sentence() is None
-    settings = ExportSettings(topic_exclude="^tmp-", without=("quorum", "groups"))
+    settings = ExportSettings(topics=("!tmp-*",), disabled=("quorum", "groups"))
     assert SeriesFilter(settings).sentence() == (
-        "series are left out by --topic.exclude '^tmp-', --no-collector.groups, --no-collector.quorum; "
+        "series are left out by --topic '!tmp-*', --no-collector.groups, --no-collector.quorum; "
         "counts of clusters and brokers include them"
     )
-    shown = scraped(busy_cluster, fresh, topic_exclude="^tmp-")
+    shown = scraped(busy_cluster, fresh, topics=("orders", "!tmp-*"))
     patterns = {
-        dict(labels)["option"]: dict(labels)["pattern"]
+        (dict(labels)["option"], dict(labels)["pattern"])
         for name, labels in shown
         if name == "kafka_replication_exporter_filter_info"
     }
-    assert patterns == {"topic.filter": ".*", "topic.exclude": "^tmp-", "group.filter": ".*", "group.exclude": "^$"}
+    assert patterns == {("topic", "orders"), ("topic", "!tmp-*"), ("group", "*")}

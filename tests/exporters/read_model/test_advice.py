@@ -56,7 +56,7 @@ def test_a_newer_row_of_the_cluster_does_not_make_older_advice_about_its_brokers
 ) -> None:
     told(rows.start + 31 * SECOND)
     tables.commit(rows.source(rows.start + 90 * SECOND))
-    cluster = {**rows.owner, **rows.cluster_row()["cluster_after"], "authority_watermark": rows.start + 90 * SECOND}
+    cluster = {**rows.owner, **rows.cluster_row()["cluster_after"], "primary_watermark": rows.start + 90 * SECOND}
     tables.put("cluster_state", cluster, as_of=4)
     assert SAFE not in told(rows.start + 91 * SECOND)
     tables.put("broker_state", {**rows.owner, "broker": 1, "is_safe_to_stop": False}, as_of=4)

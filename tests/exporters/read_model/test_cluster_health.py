@@ -49,7 +49,7 @@ def source(name: str, kind: SourceKind, until: int, channel: str = "replication"
 
 
 def cluster(*unsettled: PartitionState, **more: Any) -> ClusterSnapshot:
-    state = CLUSTER._replace(authority_watermark=OBSERVED, **more.pop("state", {}))
+    state = CLUSTER._replace(primary_watermark=OBSERVED, **more.pop("state", {}))
     brokers = {number: broker(number) for number in (1, 2, 3)} | more.pop("brokers", {})
     return ClusterSnapshot(
         cluster=state,
@@ -210,7 +210,7 @@ def test_data_from_before_a_moment_say_nothing_about_what_came_after_it() -> Non
 
 def test_a_clock_that_is_ahead_makes_no_data_newer_than_when_they_were_read() -> None:
     ahead = cluster(state={}, watermark_read_at=NOW - 2 * SECOND)
-    ahead = replace(ahead, cluster=ahead.cluster._replace(authority_watermark=NOW + 3600 * SECOND))  # type: ignore[arg-type]
+    ahead = replace(ahead, cluster=ahead.cluster._replace(primary_watermark=NOW + 3600 * SECOND))  # type: ignore[arg-type]
     assert judged(ahead, replace(BASIS, newer_than=NOW - 2 * SECOND))[0] == "unknown"
     assert judged(ahead, replace(BASIS, newer_than=NOW - 3 * SECOND))[0] == "healthy"
 
@@ -226,7 +226,7 @@ def test_a_log_that_stands_still_while_its_collector_reads_brokers_has_no_contro
     silent = NOW - 70 * SECOND
     log = source(LOG, SourceKind.METADATA_LOG, silent)
     samples = source(OFFSETS, SourceKind.NONE, NOW - SECOND, "samples")
-    stale = {"state": {"authority_watermark": silent}}
+    stale = {"state": {"primary_watermark": silent}}
 
     def with_sources(*sources: Any) -> ClusterSnapshot:
         one = cluster(sources=dict(sources))

@@ -161,8 +161,8 @@ def test_an_open_episode_that_ends_before_it_was_told_up_to_does_not_take_second
     assert partitions(reader.refresh())["orders", 0].under_replicated_seconds == 10.0
 
 
-def test_the_watermark_follows_sources_of_the_authority_only_and_never_goes_back(tables: Any, rows: Any) -> None:
-    corroborating = rows.source(rows.start + 90 * SECOND, authority="poll", source="admin:1")
+def test_the_watermark_follows_the_primary_source_only_and_never_goes_back(tables: Any, rows: Any) -> None:
+    corroborating = rows.source(rows.start + 90 * SECOND, source_kind="poll", source="admin:1")
     tables.commit(*baseline(rows), corroborating, rows.source(rows.start + 5 * SECOND))
     tables.commit(rows.cluster_row(rows.start + 3 * SECOND))
     cluster = TablesReader(tables.directory).refresh().clusters["id-of-main"]
@@ -223,7 +223,7 @@ def test_offsets_and_broker_metrics_are_read_again_when_their_table_has_another_
         assert cluster.watermark == rows.start
     assert {status.seconds for status in reader.statuses} == {0.0}, "the clock stands still"
     counted = {"position": 9, "sequence": 9, "observed_until": rows.start, "collected_at": rows.start}
-    progress = {**rows.owner, "channel": "samples", "source": "offsets:1", "authority": "none", **counted}
+    progress = {**rows.owner, "channel": "samples", "source": "offsets:1", "source_kind": "none", **counted}
     tables.put("source_progress", {**progress, "duplicates": 0, "quarantined": 0})
     known = reader.refresh().clusters["id-of-main"].sources["samples", "offsets:1"].state
     assert (known.position, known.observed_until) == (9, rows.start + 2), "the table of the samples is ahead"

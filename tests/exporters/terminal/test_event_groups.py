@@ -47,8 +47,8 @@ def loss(partition: int, *kinds: str, **values: Any) -> list[EventRow]:
             "22:13:20.000  kafka  controller_change: controller 1 to 2",
         ),
         (
-            {"subject": "source", "event": "authority_change", "topic": None, "partition": None, "cause": None},
-            "22:13:20.000  metadata_log:collector-1  authority_change",
+            {"subject": "source", "event": "primary_source_change", "topic": None, "partition": None, "cause": None},
+            "22:13:20.000  metadata_log:collector-1  primary_source_change",
         ),
         (
             {"event": "topic_deleted", "partition": None, "cause": "deleted"},

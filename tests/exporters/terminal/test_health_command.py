@@ -98,8 +98,8 @@ def test_tables_that_cannot_be_read_leave_it_unknown(tables: Any, rows: Any) -> 
     ("options", "sentence"),
     [
         (["--cluster", "nobody"], "unknown cluster nobody; known: main"),
-        (["--max-age", "soon"], "cannot read the duration 'soon'; write for example 30s, 5m or 2h"),
-        (["--wait", "5m ago"], "cannot read the duration '5m ago'"),
+        (["--max-age", "soon"], "--max-age is 'soon'; write a duration with its unit"),
+        (["--wait", "5m ago"], "--wait is '5m ago'; write a duration with its unit"),
         (["--ignore", "stale"], "stale cannot be ignored: without data nothing is healthy"),
         (["--wait", "5s"], "--settle is longer than --wait: it could never pass"),
     ],

@@ -103,7 +103,7 @@ def test_the_duration_of_an_incident_that_has_recovered_ends_there_though_it_is_
     (row,) = rows_of(tmp_path)
     (line,) = (line for line in incidents(tmp_path, row["incident_id"]).splitlines() if line.startswith("closed"))
     assert row["closes_at"] == later(row["updated_at"], 60)
-    until = f"kept open, if nothing more happens, until {row['closes_at']} (job.incident_gap_seconds)"
+    until = f"kept open, if nothing more happens, until {row['closes_at']} (job.incident_gap)"
     assert line == f"closed    not yet: recovered after 30.0s, at {row['updated_at']}; {until}"
 
 
@@ -120,9 +120,9 @@ def test_planned_work_that_is_over_has_recovered_and_says_what_it_stays_open_for
     shown = incidents(tmp_path, row["incident_id"]).splitlines()
     (line,) = (line for line in shown if line.startswith("closed"))
     gap, why, key = (
-        (60, ", if nothing more happens,", "job.incident_gap_seconds")
+        (60, ", if nothing more happens,", "job.incident_gap")
         if turns == (1,)
-        else (900, " for more restarts", "job.incident_rolling_gap_seconds")
+        else (900, " for more restarts", "job.incident_rolling_gap")
     )
     assert row["incident_class"] == ("controlled_shutdown" if turns == (1,) else "rolling_restart")
     assert row["closes_at"] == later(row["updated_at"], gap)

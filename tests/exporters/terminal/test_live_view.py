@@ -25,7 +25,7 @@ def shown(renderable: RenderableType, **settings: Any) -> str:
 
 def cluster() -> ClusterSnapshot:
     return ClusterSnapshot(
-        cluster=ClusterState("c", "kafka", authority_watermark=NOW - 1_500_000),
+        cluster=ClusterState("c", "kafka", primary_watermark=NOW - 1_500_000),
         brokers={
             1: BrokerState("c", "kafka", 1, is_fenced=False),
             2: BrokerState("c", "kafka", 2, is_fenced=True),
@@ -67,7 +67,7 @@ def test_a_polled_broker_is_fenced_while_it_has_replicas_and_then_no_more_than_n
     for hosted in (1200, 0):
         polled = replace(
             cluster(),
-            cluster=ClusterState("c", "kafka", authority=SourceKind.POLL),
+            cluster=ClusterState("c", "kafka", primary_source=SourceKind.POLL),
             counts=PartitionCounts(hosted={1: 1200, 2: hosted}),
         )
         states.append([live_view.broker_state(polled, broker)[0] for broker in (1, 2)])
@@ -95,7 +95,7 @@ def test_the_heading_of_a_large_cluster_fits_100_columns_and_begins_with_what_co
     healthy = replace(
         cluster(),
         counts=PartitionCounts(states={"partitions": 12_345}),
-        cluster=ClusterState("c", "warehouse-of-the-south", authority_watermark=NOW - 12_500_000),
+        cluster=ClusterState("c", "warehouse-of-the-south", primary_watermark=NOW - 12_500_000),
     )
     assert [len(each) for each in (text, live_view.heading(healthy, NOW).plain) if len(each) > 100] == []
 

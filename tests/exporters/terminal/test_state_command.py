@@ -100,7 +100,7 @@ def test_stale_data_is_marked_with_its_age(busy_cluster: Tables) -> None:
 
 
 def test_a_cluster_that_was_never_observed_has_no_data_age(tables: Tables, rows: Rows) -> None:
-    tables.commit(rows.cluster_row(authority=None, authority_watermark=None))
+    tables.commit(rows.cluster_row(primary_source=None, primary_watermark=None))
     lines = state(tables.directory, "--clusters").splitlines()
     assert (lines[0], lines[-1].split()[:2]) == ("STALE: cluster main was never observed", ["main", "?"])
 

@@ -38,7 +38,7 @@ from tests.plugins.local_http import free_port, wait_until
 from tests.plugins.prometheus import eventually, prometheus_server  # noqa: F401 - fixtures
 
 REQUEST = Request({"type": "http"})
-SETTINGS = ExportSettings(listen="127.0.0.1:0", refresh_seconds=0.02)
+SETTINGS = ExportSettings(listen="127.0.0.1:0", refresh_interval=0.02)
 
 
 def ask(address: str, path: str, **headers: str) -> tuple[int, Any, bytes]:
@@ -82,7 +82,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of a cluster that nobody changes, and that stays fresh until the last test has asked."""
     tables = Tables(tmp_path_factory.mktemp("observed") / "tables")
     write_observed(tables, Rows())
-    with served(tables.directory, replace(SETTINGS, stale_after_seconds=3600.0)) as address:
+    with served(tables.directory, replace(SETTINGS, stale_after=3600.0)) as address:
         yield address
 
 

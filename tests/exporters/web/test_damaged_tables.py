@@ -30,7 +30,7 @@ from tests.plugins.local_http import wait_until
 
 NOW = START + 30 * SECOND
 REQUEST = Request({"type": "http", "query_string": b"", "headers": []})
-SETTINGS = ExportSettings(listen="127.0.0.1:0", refresh_seconds=0.02)
+SETTINGS = ExportSettings(listen="127.0.0.1:0", refresh_interval=0.02)
 # A series that comes from the table alone, and so must be absent while it cannot be read.
 SERIES_OF = {
     "replica_offsets": "kafka_topic_partition_current_offset",

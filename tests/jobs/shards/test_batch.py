@@ -70,7 +70,7 @@ def offsets_sample(
 
 def metrics_sample(source: str) -> BrokerMetricObserved:
     return BrokerMetricObserved(
-        cluster_id=ClusterId("c1"), cluster="demo", source=source, authority=SourceKind.NONE,
+        cluster_id=ClusterId("c1"), cluster="demo", source=source, source_kind=SourceKind.NONE,
         occurred_not_before=Micros(1), occurred_not_after=Micros(1), collected_at=Micros(1),
         broker=BrokerId(1), metric="kafka_server_kafkaserver_brokerstate", metric_value=3.0,
     )  # fmt: skip

@@ -26,7 +26,7 @@ from tests.plugins.batches import store_progress
 
 def envelope(second: int) -> dict[str, Any]:
     return {
-        "cluster_id": "c", "cluster": "prod", "source": "samples:a", "authority": SourceKind.NONE,
+        "cluster_id": "c", "cluster": "prod", "source": "samples:a", "source_kind": SourceKind.NONE,
         **dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), Micros(second * 1_000_000)),
     }  # fmt: skip
 

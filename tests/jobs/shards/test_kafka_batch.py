@@ -330,7 +330,7 @@ def test_samples_since_the_sources_were_stored_come_again_and_change_nothing(tmp
     def sample(moment: int) -> LogDirectoryObserved:
         times = {"occurred_not_before": moment, "occurred_not_after": moment, "collected_at": moment}
         return LogDirectoryObserved(
-            cluster_id="c", cluster="prod", source=SOURCE, authority=SourceKind.NONE, broker=1, log_dir="d",
+            cluster_id="c", cluster="prod", source=SOURCE, source_kind=SourceKind.NONE, broker=1, log_dir="d",
             is_online=True, hosted_replicas=1, replica_bytes=1, **times,
         )  # type: ignore[arg-type]  # fmt: skip
 

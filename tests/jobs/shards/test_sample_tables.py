@@ -35,7 +35,7 @@ CLUSTER = ("cluster_id", "cluster")
 
 def envelope(source: str, at: int) -> dict[str, Any]:
     return {
-        "cluster_id": ClusterId("c"), "cluster": "prod", "source": source, "authority": SourceKind.NONE,
+        "cluster_id": ClusterId("c"), "cluster": "prod", "source": source, "source_kind": SourceKind.NONE,
         "occurred_not_before": Micros(at), "occurred_not_after": Micros(at), "collected_at": Micros(at),
         "broker": BrokerId(1),
     }  # fmt: skip

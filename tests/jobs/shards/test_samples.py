@@ -40,7 +40,7 @@ from tests.examples import examples
 from tests.strategies import damaged_bytes, damaged_records, generated, is_not_newer, observations_of, payloads
 
 ENVELOPE: dict[str, Any] = {
-    "cluster_id": "c", "cluster": "prod", "source": "admin:a", "authority": SourceKind.NONE, "sequence": 7,
+    "cluster_id": "c", "cluster": "prod", "source": "admin:a", "source_kind": SourceKind.NONE, "sequence": 7,
     "occurred_not_before": 1, "occurred_not_after": 2, "collected_at": 3,
 }  # fmt: skip
 BLOCKS = (

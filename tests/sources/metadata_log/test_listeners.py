@@ -62,7 +62,7 @@ def authority(tmp_path: Path) -> Authority:
 
 def settings_for(quorum: Any, client: dict[str, str] | None = None, **cluster: Any) -> Settings:
     of = ClusterSettings(name="prod", bootstrap_servers=quorum.addresses(), client=client or {}, **cluster)
-    return Settings(cluster=of, collect=CollectSettings(config_seconds=0.05))
+    return Settings(cluster=of, collect=CollectSettings(config_interval=0.05))
 
 
 def watched(settings: Settings, report: Callable[[str], None] = print, **listed: Any) -> ListenerWatch:

@@ -111,7 +111,7 @@ clock = [0]
 def told(source: VotersSource, now: int) -> list[Any]:
     clock[0] = now
     reported = source.poll(Micros(THEN * 1_000 - now))  # the wall clock runs backwards, which delays nothing
-    assert all(isinstance(it, ControllerObserved) and it.authority is SourceKind.NONE for it in reported)
+    assert all(isinstance(it, ControllerObserved) and it.source_kind is SourceKind.NONE for it in reported)
     return [(it.voters, it.caught_up) for it in reported if isinstance(it, ControllerObserved)]
 
 

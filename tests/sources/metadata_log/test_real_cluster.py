@@ -189,7 +189,7 @@ def test_without_a_quorum_the_brokers_are_polled_at_the_start_and_later_until_it
     earlier, later = both = Tables(), Tables()
     settings = Settings(
         cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers),
-        collect=CollectSettings(heartbeat_seconds=1, poll_seconds=0.5, config_seconds=2),
+        collect=CollectSettings(heartbeat_interval=1, poll_interval=0.5, config_interval=2),
     )
     collecting.start(settings, tmp_path / "earlier", earlier)
     collecting.until(lambda: earlier.primary() == SourceKind.METADATA_LOG, "the log is read")

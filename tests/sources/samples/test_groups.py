@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.sample_blocks import BrokerGroupsObserved
 from streaming.contracts.samples import GroupOffsetsObserved
 from streaming.errors import ConnectionRefused
+from streaming.name_patterns import NamePatterns
 from streaming.sources.permissions import DESCRIBE_GROUPS, PermissionDenied
 from streaming.sources.polling.view import ClusterView, PartitionView
 from streaming.sources.protocol.connection import NodeTooOld
@@ -21,7 +21,7 @@ from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.groups import groups as module
 from streaming.sources.samples.groups.blocks import CoordinatorAnswer, GroupValues
 from streaming.sources.samples.groups.described import NO_GROUP, DescribedGroup
-from streaming.sources.samples.groups.groups import GroupFilter, GroupsKind
+from streaming.sources.samples.groups.groups import GroupsKind
 from streaming.sources.samples.kind import BrokerAnswer
 from streaming.sources.samples.offsets import LEADERS, ROUND_MICROS, ListedOffsets, OffsetsKind, Positions
 from tests.blocks import ENVELOPE, singly
@@ -55,7 +55,7 @@ class Asked:
     def __init__(self, seconds: int = 10) -> None:
         period = Micros(seconds * SECOND)
         self.offsets = OffsetsKind(period, DirectoriesKind(period))
-        self.kind = GroupsKind(period, self.offsets, GroupFilter())
+        self.kind = GroupsKind(period, self.offsets, NamePatterns())
         self.questions: list[tuple[str, BrokerId, Any]] = []
         self.present = Micros(10_000 * SECOND)
 
@@ -341,16 +341,3 @@ def test_of_a_streams_group_a_task_owns_the_partitions_of_its_number_that_exist(
         if isinstance(one, GroupOffsetsObserved)
     ]  # fmt: skip
     assert [(one.topic, one.partition, one.member) for one in offsets] == [("orders", 0, "app"), ("orders", 1, "app")]
-
-
-def test_patterns_choose_the_groups() -> None:
-    names = ["payments", "payments-1", "orders", "orders[1]", "console-consumer-5"]
-
-    def chosen(*included: str, exclude: tuple[str, ...] = ()) -> list[str]:
-        return [*filter(partial(GroupFilter(included, exclude)), names)]
-
-    assert chosen() == names
-    assert chosen("payments-*", "orders") == ["payments-1", "orders"]
-    assert chosen("orders[?]") == ["orders[1]"]
-    assert chosen(exclude=("console-*", "orders")) == ["payments", "payments-1", "orders[1]"]
-    assert chosen("*s", exclude=("pay*",)) == ["orders"]

@@ -18,8 +18,9 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Observation
 from streaming.contracts.sample_blocks import BrokerGroupsObserved
 from streaming.jobs.shards.samples import SampleBatch
+from streaming.name_patterns import NamePatterns
 from streaming.sources.samples.directories import DirectoriesKind
-from streaming.sources.samples.groups.groups import GroupFilter, GroupsKind
+from streaming.sources.samples.groups.groups import GroupsKind
 from streaming.sources.samples.offsets import OffsetsKind
 from tests.jobs.shards.test_batch import published, rows
 from tests.sources.samples.opened import open_samples
@@ -100,7 +101,7 @@ class Collecting:
     def _kinds() -> list[Any]:
         directories = DirectoriesKind(Micros(60_000_000))
         offsets = OffsetsKind(PERIOD, directories)
-        return [directories, offsets, GroupsKind(PERIOD, offsets, GroupFilter())]
+        return [directories, offsets, GroupsKind(PERIOD, offsets, NamePatterns())]
 
     def observe(self, seconds: float) -> list[Observation]:
         """Take what the source reports for so long, and apply it."""

@@ -37,7 +37,7 @@ def cluster(kafka_module_cluster: MakeSandbox) -> Sandbox:
 def source(cluster: Sandbox) -> Iterator[SamplesSource]:
     settings = Settings(
         cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers),
-        collect=CollectSettings(offsets_seconds=0.5, directories_seconds=1.0),
+        collect=CollectSettings(offsets_interval=0.5, directories_interval=1.0),
     )
     (opened,) = open_samples(settings, print)
     yield opened

@@ -307,7 +307,7 @@ def test_a_missing_permission_is_said_and_the_rest_is_reported() -> None:
 
 
 def test_the_periods_are_those_of_the_configuration() -> None:
-    kinds = kinds_of(CollectSettings(quorum_seconds=3, transactions_seconds=7, directories_seconds=5), print)
+    kinds = kinds_of(CollectSettings(quorum_interval=3, transactions_interval=7, directories_interval=5), print)
     for kind in kinds:
         Cluster(kind, view()).ask()
     next_at = {kind.names[0]: (kind.next_at - 1) / SECOND for kind in kinds}

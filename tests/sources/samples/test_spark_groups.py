@@ -12,8 +12,9 @@ from streaming.contracts import health
 from streaming.contracts.identifiers import NO_BROKER, Micros
 from streaming.contracts.samples import GroupOffsetsObserved
 from streaming.errors import ConfigurationError
+from streaming.name_patterns import NamePatterns
 from streaming.settings import CollectSettings, settings_of
-from streaming.sources.samples.groups.groups import GroupFilter, GroupsKind
+from streaming.sources.samples.groups.groups import GroupsKind
 from streaming.sources.samples.groups.spark import SparkGroupsKind
 from streaming.sources.samples.kind import BrokerAnswer, BrokerCalls
 from streaming.sources.samples.source import kinds_of
@@ -31,7 +32,7 @@ class Reading(Asked):
     def __init__(self, **folders: Path) -> None:
         super().__init__()
         self.lines: list[str] = []
-        self.groups = GroupsKind(Micros(10 * SECOND), self.offsets, GroupFilter())
+        self.groups = GroupsKind(Micros(10 * SECOND), self.offsets, NamePatterns())
         periods, said = (Micros(10 * SECOND), Micros(30 * SECOND)), self.lines.append
         self.kind: Any = SparkGroupsKind(*periods, self.offsets, folders, is_group=self.groups.is_group, report=said)
         self.moment = 5

@@ -55,10 +55,10 @@ class Collecting:
     def __init__(self, cluster: Sandbox, folder: Path, checkpoints: dict[str, str]) -> None:
         self._folder, self._batch, self._position = folder, SampleBatch(folder), 0
         self.lines: list[str] = []
-        every = dict.fromkeys(("offsets_seconds", "groups_seconds"), 0.5)
+        every = dict.fromkeys(("offsets_interval", "groups_interval"), 0.5)
         settings = Settings(
             cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers),
-            collect=CollectSettings(**every, spark_checkpoints=checkpoints),  # type: ignore[arg-type]
+            collect=CollectSettings(collector="collector-1", **every, spark_checkpoints=checkpoints),  # type: ignore[arg-type]
         )
         (self._source,) = open_samples(settings, self.lines.append)
 

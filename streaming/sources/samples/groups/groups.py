@@ -14,9 +14,7 @@ the high watermark passed the committed offset, and is as wrong as that: see
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from fnmatch import translate
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,7 +46,7 @@ from streaming.sources.samples.kind import AnswerContent
 from streaming.sources.source import Timer, monotonic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from streaming.contracts.identifiers import BrokerId, TopicId
     from streaming.sources.polling.view import ClusterView
@@ -58,22 +56,6 @@ if TYPE_CHECKING:
     from streaming.sources.samples.offsets import OffsetsKind
 
 KIND: Final = "groups"
-
-
-class GroupFilter:
-    """Selection of the groups to ask for.
-
-    Args:
-        included: patterns with ``*`` and ``?``, of which a name has to match one; none match every name.
-        excluded: patterns of which it must match none.
-    """
-
-    def __init__(self, included: Iterable[str] = (), excluded: Iterable[str] = ()) -> None:
-        self._included, self._excluded = _pattern(included or ("*",)), _pattern(excluded)
-
-    def __call__(self, group: str) -> bool:
-        """Return whether a group is asked for."""
-        return self._included.match(group) is not None and self._excluded.match(group) is None
 
 
 class GroupsKind:
@@ -178,8 +160,3 @@ def _denied(groups: Sequence[str]) -> PermissionDenied | None:
     if not groups:
         return None
     return PermissionDenied(DESCRIBE_GROUPS, on="" if NO_GROUP in groups else f"group {groups[0]}")
-
-
-def _pattern(patterns: Iterable[str]) -> re.Pattern[str]:
-    """Return one expression for patterns, in which brackets have no meaning; without any, it matches nothing."""
-    return re.compile("|".join(translate(pattern.replace("[", "[[]")) for pattern in patterns) or "(?!)")
