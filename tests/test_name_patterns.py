@@ -79,6 +79,8 @@ def test_a_pattern_without_a_name_is_refused(pattern: str) -> None:
         check_patterns("--topic", [pattern])
 
 
-@pytest.mark.parametrize("pattern", ["orders", "orders.*", "*.internal", "__consumer_offsets", "!tmp-?", "a+b", "!*", "prod (id-1)"])
+@pytest.mark.parametrize(
+    "pattern", ["orders", "orders.*", "*.internal", "__consumer_offsets", "!tmp-?", "a+b", "!*", "prod (id-1)"]
+)
 def test_a_pattern_is_no_regular_expression(pattern: str) -> None:
     check_patterns("--topic", [pattern])
