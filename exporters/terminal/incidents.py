@@ -135,7 +135,7 @@ def closed(row: Row, clock: Clock) -> str:
     if not is_recovered(row):
         return "still open"
     why = " for more restarts" if row["is_rolling"] else ", if nothing more happens,"
-    key = f"job.incident_{'rolling_' if row['is_rolling'] else ''}gap_seconds"
+    key = f"job.incident_{'rolling_' if row['is_rolling'] else ''}gap"
     until = f"kept open{why} until {clock.iso(row['closes_at'])} ({key})"
     return f"not yet: recovered after {_so_far(row)}, at {clock.iso(row['recovered_at'])}; {until}"
 

@@ -61,7 +61,7 @@ def test_bytes_are_an_observation_or_quarantined_and_never_anything_else(payload
     [
         (b"", "not JSON: Expecting value: line 1 column 1 (char 0)"),
         (b"\xff", "not JSON: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
-        (encode(HEARTBEAT)[:-1], "not JSON: Expecting ',' delimiter: line 1 column 174 (char 173)"),
+        (encode(HEARTBEAT)[:-1], "not JSON: Expecting ',' delimiter: line 1 column 176 (char 175)"),
         (b"[]", "not a JSON object"),
         (changed(v=0), "schema version 0, this program reads up to 4"),
         (changed(v=-7), "schema version -7, this program reads up to 4"),

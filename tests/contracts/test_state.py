@@ -62,7 +62,8 @@ def states_of_class(draw: st.DrawFn, kind: Any, **fixed: Any) -> Any:
     hints = get_type_hints(kind, include_extras=True)
     values = {}
     for column in state_columns(kind):
-        strategy = st.sampled_from(SourceKind) if column.name == "source_kind" else scalars(str(column.type))
+        is_kind = column.name in {"source_kind", "primary_source"}
+        strategy = st.sampled_from(SourceKind) if is_kind else scalars(str(column.type))
         values[column.name] = draw(st.none() | strategy if may_be_none(hints[column.name]) else strategy)
     return kind(**{**values, **fixed})
 
