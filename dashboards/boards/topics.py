@@ -47,7 +47,7 @@ SELECTED: Final = Scope({**IN_CLUSTER.matchers, "topic": 'topic=~"$topic", topic
 LISTED: Final = 10
 
 
-# Which topics are at risk?
+# Topics at risk.
 
 
 _LISTED: Final = (partitions.TOPIC_OFFLINE, partitions.TOPIC_UNDER_MIN_ISR, partitions.TOPIC_UNDER_REPLICATED)
@@ -138,7 +138,7 @@ WEAK: Final = style.table(
 )
 
 
-# Which replicas are missing, on which broker, since when?
+# Replicas that are missing or behind, on which broker, since when.
 
 
 _TAKES_LONG: Final = ((900.0, style.ORANGE), (3600.0, style.RED))
@@ -241,7 +241,7 @@ BEHIND: Final = style.table(
 )
 
 
-# Which reassignments are under way, and do they proceed?
+# Reassignments that are under way.
 
 
 REASSIGNING: Final = stat(clusters.REASSIGNING, style.steps(style.BLUE))
@@ -265,7 +265,7 @@ LEFT_TO_COPY: Final = style.timeseries(
 )
 
 
-# What changed most?
+# Changes, the most first.
 
 
 SHRINKS: Final = style.timeseries(

@@ -270,7 +270,7 @@ def test_the_fleet_says_in_words_how_a_cluster_is_and_keeps_one_whose_exporter_i
 
     cluster.exporter.text = HEALTHY
     eventually(lambda: cluster.query("kafka_replication_cluster_state_age_seconds"))
-    assert now() == ("healthy", "green")
+    assert now() == ("healthy", "transparent")
     cluster.exporter.text = (GOLDEN / "metrics.prom").read_text()
     eventually(lambda: now() == ("partitions offline", "dark-red"))
     assert column(cluster, drawn["Clusters"], "Open incidents")[0][1] == "1"

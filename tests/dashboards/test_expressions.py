@@ -273,6 +273,7 @@ VALUES = {
     "severity": ["critical"],
     "reason": ["at_min_isr"],
     "feature": ["metadata.version"],
+    "authority": ["metadata_log", "poll"],
 }
 
 
