@@ -263,24 +263,25 @@ def test_the_fleet_says_in_words_how_a_cluster_is_and_keeps_one_whose_exporter_i
 ) -> None:
     cluster = clusters["fleet"]
 
-    def now() -> tuple[str, str]:
+    def settled(*state: str) -> None:
+        """Wait for a state, in which each cluster counts once."""
+        eventually(lambda: state_of(cluster, drawn) == state)
         counted = [shown(cluster, drawn[title]) for title in FLEET]
         assert sum(counted) == len(cluster.prometheus.query(f"count by (cluster) ({fleet.STATE.replace(RANGE, '1m')})"))
-        return state_of(cluster, drawn)
 
     cluster.exporter.text = HEALTHY
     eventually(lambda: cluster.query("kafka_replication_cluster_state_age_seconds"))
-    assert now() == ("healthy", "transparent")
+    settled("healthy", "transparent")
     cluster.exporter.text = (GOLDEN / "metrics.prom").read_text()
-    eventually(lambda: now() == ("partitions offline", "dark-red"))
+    settled("partitions offline", "dark-red")
     assert column(cluster, drawn["Clusters"], "Open incidents")[0][1] == "1"
     assert column(cluster, drawn["Clusters"], "Source")[0][1] == "1", "metadata log"
     cluster.exporter.text = (GOLDEN / "metrics_stale.prom").read_text()
-    eventually(lambda: now() == ("not monitored", "purple"))
+    settled("not monitored", "purple")
     assert column(cluster, drawn["Clusters"], "Offline") == [], "nothing is said of what is not known"
     cluster.exporter.status = 503
     eventually(lambda: not cluster.query("kafka_replication_cluster_state_age_seconds"))
-    assert now() == ("not monitored", "purple")
+    settled("not monitored", "purple")
     ((_, age),) = column(cluster, drawn["Clusters"], "Data age")
     assert float(age) > STALE_SECONDS, "since its newest observation"
 
