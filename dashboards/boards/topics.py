@@ -176,11 +176,12 @@ def _missing_for() -> str:
     incomplete = _of_partition(f"time() - {partitions.UNDER_REPLICATED_SINCE.now(SELECTED)}")
     in_sync = f"timestamp({partitions.REPLICA_IN_SYNC.series(SELECTED)} == 1)"
     labels = ", ".join(partitions.REPLICA_IN_SYNC.labels)
-    seen = f"time() - max by ({labels}) (max_over_time({in_sync}[{_SEEN}]))"
+    seen = f"time() - max by ({labels}) (max_over_time({in_sync}[{SEEN}]))"
     return f"({seen}) < ({incomplete}) or {incomplete}"
 
 
-_SEEN: Final = "2h:30s"
+SEEN: Final = "2h:30s"
+"""For how long, and how exactly, it is looked up when a replica was last in sync."""
 MISSING: Final = style.table(
     "Missing replicas",
     "Each replica that is not in the ISR of its partition, or is in it and fenced, by broker; fewest in sync first. "

@@ -19,6 +19,7 @@ import yaml
 
 from dashboards import signals
 from dashboards.alerts import PLANNED_CAUSES, AlertSettings, rule_file
+from dashboards.boards.topics import SEEN
 from dashboards.promql import PREFIX, Scope, Signal, SignalType, Unit
 from dashboards.render import as_yaml
 from dashboards.signals import clusters, partitions
@@ -68,7 +69,8 @@ LABELS_OF = (
     | {"ALERTS_FOR_STATE": {"alertname", "severity", "cluster"}}
 )
 SUBSTITUTES = {"$__rate_interval": "8s", "$__interval": "2s", "$__range_s": "60", "$__range": "1m", "$cluster": "prod",
-               "$broker": ".+", "$topic": ".+", "$kind": ".+", "$group": ".+", "$objective": "99.9"}  # fmt: skip
+               "$broker": ".+", "$topic": ".+", "$kind": ".+", "$group": ".+", "$objective": "99.9",
+               SEEN: "1m:1s"}  # fmt: skip
 
 
 def concrete(expression: str) -> str:
