@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardSettings:
-    """What boards take from the settings of the alerts.
+    """The settings of the alerts that boards take over.
 
     Attributes:
-        page: what the severity that wakes a person is called in the label ``severity``.
+        waking: what the severity that wakes a person is called in the label ``severity``.
         runbook_url: absolute URL of the runbook, for links from incidents; "" is none.
     """
 
-    page: str = "page"
+    waking: str = "page"
     runbook_url: str = ""
 
 
@@ -80,7 +80,7 @@ GROUP: Final = KeyColumn("group", "Group", 150, (to_board(Board.GROUPS, group=_C
 CLUSTER: Final = KeyColumn("cluster", "Cluster", 140, (to_board(Board.CLUSTER, cluster=_CELL),))
 
 
-# What is selected, and the queries that several boards ask.
+# Selections, and the queries that several boards ask.
 
 
 WINDOW: Final = "$__rate_interval"
@@ -292,7 +292,7 @@ def _values(name: str, label: str, series: str, *, several: bool = False) -> cor
 
 
 def _always(settings: BoardSettings) -> list[dict[str, Any]]:
-    waking = f'ALERTS{{alertname=~"{_ALERTS}", alertstate="firing", severity="{settings.page}", cluster="$cluster"}}'
+    waking = f'ALERTS{{alertname=~"{_ALERTS}", alertstate="firing", severity="{settings.waking}", cluster="$cluster"}}'
     unclean = f"{changes.UNCLEAN_ELECTIONS.increase(WINDOW, IN_CLUSTER)} > 0"
     blind = f"{clusters.DATA_AGE.now(IN_CLUSTER)} > {STALE_SECONDS}"
     return [

@@ -31,7 +31,7 @@ class Unit(StrEnum):
     COUNT = "short"
     BARE = "none"
     SECONDS = "s"
-    """What takes less than a minute, such as a request."""
+    """For what takes less than a minute, such as a request."""
     DURATION = "dtdhms"
     """Days, then hours, minutes and seconds as on a clock: 00:02:10."""
     MILLISECONDS = "ms"

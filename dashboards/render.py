@@ -62,7 +62,7 @@ def _of_boards(settings: AlertSettings) -> BoardSettings:
     """Give the boards the names of severities and the links of the alerts; a relative link leads nowhere in Grafana."""
     is_absolute = settings.runbook_url.startswith(("http://", "https://"))
     return BoardSettings(
-        page=settings.severity_names.get("page", "page"), runbook_url=settings.runbook_url if is_absolute else ""
+        waking=settings.severity_names.get("page", "page"), runbook_url=settings.runbook_url if is_absolute else ""
     )
 
 

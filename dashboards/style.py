@@ -51,7 +51,7 @@ EVERY_VALUE: Final = "$__all"
 Panel: TypeAlias = core.Panel
 Steps: TypeAlias = list[dict[str, Any]]
 Words: TypeAlias = "Mapping[str, tuple[str, str]]"
-"""What a value is called, and in which colour."""
+"""Texts and colours of values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class PanelQuery:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Where a click on a number leads."""
+    """The board, or page, to which a click on a number leads."""
 
     title: str
     url: str
@@ -116,7 +116,7 @@ def tiles(title: str, description: str, query: PanelQuery, words: Words, link: L
         **frame(title, description),
         targets=targets([query], instant=True),
         format=Unit.BARE.value,
-        thresholds=steps(GREEN),
+        thresholds=steps(TEXT),
         mappings=[value_words(words)],
         reduceCalc="lastNotNull",
         graphMode="none",

@@ -40,7 +40,7 @@ def _over_time(signal: Signal, title: str, unit: Unit | None = None) -> style.Pa
     return style.timeseries(title, signal.meaning, [PanelQuery(signal.now(SELECTED), _BY_BROKER)], unit or signal.unit)
 
 
-# Which brokers may be stopped now, and in which order?
+# Stops: which brokers may go now, and in which order.
 
 
 def _of_those_up(signal: Signal) -> str:
@@ -110,7 +110,7 @@ IMPACT: Final = style.table(
 )
 
 
-# Which brokers are missing, why, since when?
+# Missing brokers: why, since when.
 
 
 _AT_RISK: Final = "At or under min ISR"
@@ -192,7 +192,7 @@ CAUSES: Final = style.table(
 )
 
 
-# Which brokers are slow, or loaded?
+# Speed and load.
 
 
 SPEED: Final = style.table(
@@ -227,7 +227,7 @@ def _load(signal: Signal) -> style.Panel:
 LOAD: Final = tuple(map(_load, brokers.LOAD))
 
 
-# Is the load even, and are disks full?
+# Balance and disks.
 
 
 _NOT_JUDGED: Final = {"-1": ("replicas are missing", style.NO_COLOR)}
@@ -311,7 +311,7 @@ DIRECTORIES: Final = style.table(
 )
 
 
-# Is there a controller, and a majority to spare?
+# The metadata quorum, and an upgrade that is not finished.
 
 
 _LATE: Final = 10

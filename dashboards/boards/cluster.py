@@ -39,7 +39,7 @@ from dashboards.style import KeyColumn, Link, PanelQuery, TableColumn
 from exporters.read_model.health_reasons import SEVERITY, HealthSeverity, ReasonKind
 from streaming.contracts.events import IncidentClass
 
-# Is data at risk now?
+# Data at risk now, and the open incidents.
 
 
 _TO_TOPICS: Final = to_board(Board.TOPICS)
@@ -96,7 +96,7 @@ _CLASS_WORDS: Final = {
     _NO_INCIDENT: (_NO_INCIDENT, style.GREEN),
 }
 _OPENED: Final = changes.INCIDENT_OPENED.series(IN_CLUSTER)
-_TOLD: Final = changes.INCIDENT_INFO.now(IN_CLUSTER)
+_DESCRIBED: Final = changes.INCIDENT_INFO.now(IN_CLUSTER)
 
 
 def _open(matcher: str = "") -> str:
@@ -107,11 +107,11 @@ def _open(matcher: str = "") -> str:
 
 def _with_next_step(each: str) -> str:
     """Add what an incident means to its row, and what to do first."""
-    told = f"{each} * on (cluster, incident) group_left (consequence, next_step) {_TOLD}"
-    others = f"{each} unless on (cluster, incident) {_TOLD}"
+    described = f"{each} * on (cluster, incident) group_left (consequence, next_step) {_DESCRIBED}"
+    others = f"{each} unless on (cluster, incident) {_DESCRIBED}"
     for label in ("consequence", "next_step"):
         others = f'label_replace({others}, "{label}", "{style.UNKNOWN}", "", "")'
-    return f"{told} or {others}"
+    return f"{described} or {others}"
 
 
 def _in_severity(severity: str, value: int) -> str:
@@ -199,7 +199,7 @@ WRONG: Final = style.table(
 )
 
 
-# What happened, and why?
+# Past incidents and changes, and their causes.
 
 
 RISK: Final = style.timeseries(
@@ -260,7 +260,7 @@ CLOSED: Final = style.table(
 )
 
 
-# Is the objective met?
+# The service level: is the objective met?
 
 
 OBJECTIVES: Final = ("99.99", "99.9", "99.999")

@@ -17,7 +17,7 @@ from exporters.read_model.health_reasons import ReasonKind
 
 
 class State(NamedTuple):
-    """What a reason says of a cluster: how bad it is beside others, in words, in a colour."""
+    """The state of a cluster for one reason: its rank among all, the worse the higher, its words and its colour."""
 
     rank: int
     words: str
@@ -76,7 +76,7 @@ _TO_CLUSTER: Final = to_board(Board.CLUSTER, cluster="${__field.labels.cluster}"
 def _clusters(title: str, meaning: str, condition: str, colors: style.Steps) -> style.Panel:
     """Count the clusters in some states, 0 only while there are clusters.
 
-    No count is green: beside a cluster that is not monitored, 0 of those that fail proves nothing.
+    No count is green: while a cluster is not monitored, 0 that fail prove nothing.
     """
     state = f"({STATE})"
     return style.stat(title, meaning, f"count({state} {condition}) or 0 * count({state})", colors)

@@ -47,7 +47,7 @@ SELECTED: Final = Scope({**IN_CLUSTER.matchers, "topic": 'topic=~"$topic", topic
 LISTED: Final = 10
 
 
-# Which topics are at risk?
+# Topics at risk.
 
 
 _LISTED: Final = (partitions.TOPIC_OFFLINE, partitions.TOPIC_UNDER_MIN_ISR, partitions.TOPIC_UNDER_REPLICATED)
@@ -138,7 +138,7 @@ WEAK: Final = style.table(
 )
 
 
-# Which replicas are missing, on which broker, since when?
+# Replicas that are missing or behind, on which broker, since when.
 
 
 _TAKES_LONG: Final = ((900.0, style.ORANGE), (3600.0, style.RED))
@@ -176,11 +176,12 @@ def _missing_for() -> str:
     incomplete = _of_partition(f"time() - {partitions.UNDER_REPLICATED_SINCE.now(SELECTED)}")
     in_sync = f"timestamp({partitions.REPLICA_IN_SYNC.series(SELECTED)} == 1)"
     labels = ", ".join(partitions.REPLICA_IN_SYNC.labels)
-    seen = f"time() - max by ({labels}) (max_over_time({in_sync}[{_SEEN}]))"
+    seen = f"time() - max by ({labels}) (max_over_time({in_sync}[{SEEN}]))"
     return f"({seen}) < ({incomplete}) or {incomplete}"
 
 
-_SEEN: Final = "2h:30s"
+SEEN: Final = "2h:30s"
+"""For how long, and how exactly, it is looked up when a replica was last in sync."""
 MISSING: Final = style.table(
     "Missing replicas",
     "Each replica that is not in the ISR of its partition, or is in it and fenced, by broker; fewest in sync first. "
@@ -241,7 +242,7 @@ BEHIND: Final = style.table(
 )
 
 
-# Which reassignments are under way, and do they proceed?
+# Reassignments that are under way.
 
 
 REASSIGNING: Final = stat(clusters.REASSIGNING, style.steps(style.BLUE))
@@ -265,7 +266,7 @@ LEFT_TO_COPY: Final = style.timeseries(
 )
 
 
-# What changed most?
+# Changes, the most first.
 
 
 SHRINKS: Final = style.timeseries(

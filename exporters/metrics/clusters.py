@@ -337,7 +337,7 @@ def _open(cluster: ClusterSnapshot) -> Iterator[Sample]:
         yield labels, row["opened_at"] / SECOND
 
 
-def _told(cluster: ClusterSnapshot) -> Iterator[Sample]:
+def _described(cluster: ClusterSnapshot) -> Iterator[Sample]:
     for row in () if cluster.incidents is None else cluster.incidents.open:
         yield (cluster.name, row["incident_id"], row["consequence"] or "", row["next_step"] or ""), 1
 
@@ -365,7 +365,7 @@ INCIDENT_METRICS: Final = (
         labels=("cluster", "incident", "consequence", "next_step"),
         help="What an open incident means for clients, and what to do first; always 1, for joins.",
         source="incidents.consequence, incidents.next_step",
-        samples=_told,
+        samples=_described,
     ),
     ClusterMetric(
         name=f"{OWN_PREFIX}cluster_closed_incidents_total",

@@ -440,7 +440,7 @@ _INFIX: Final = re.compile(r"^(kafka_[a-z]+_[a-z]+)_total_")
 _REPLICA_FETCHERS: Final = {"clientid": "replica"}
 _PERCENTILE: Final = "99thpercentile"
 _QUANTILES: Final = {"0.99": _PERCENTILE}
-"""What other rules call the percentile, in a label."""
+"""The name of the percentile in the label of other rules."""
 _REQUEST_FIGURES: Final = {
     ("kafka_network_requestmetrics_localtimems", "produce", "count"): PRODUCE_REQUESTS,
     ("kafka_network_requestmetrics_localtimems", "produce", "mean"): PRODUCE_MEAN_MS,

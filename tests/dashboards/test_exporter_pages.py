@@ -6,6 +6,7 @@ own.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -62,7 +63,7 @@ class Cluster:
         return [one for one in self.alerts(name) if one["state"] == "firing"]
 
 
-APART = ("stopped", "offline", "lost", "silent", "fleet")
+APART = ("stopped", "offline", "lost", "silent", "fleet", "restart", "second")
 """Clusters beside "main"; of their pages only what is about a cluster is kept."""
 
 
@@ -237,6 +238,8 @@ def test_healthy_at_risk_and_blind_look_different_and_blind_is_never_green(
     both, without_min_isr = {"orders", 'odd "topic"\\'}, {"orders"}  # the cells of the odd one's min ISR are empty
     assert topics_by_column(cluster, drawn["Topics at risk"]) == [both, both, *[without_min_isr] * 2, both]
     assert [dict(row) for row in at_risk["Open incidents"]] == [INCIDENT]
+    # While replicas are missing, leaders are where the replicas are.
+    assert (healthy["Leader skew"] >= 0, at_risk["Leader skew"], at_risk["Replica skew"]) == (True, -1, -1)
 
     cluster.exporter.text = (GOLDEN / "metrics_stale.prom").read_text()
     eventually(lambda: firing("KafkaReplicationMonitorBlind"))
@@ -263,24 +266,25 @@ def test_the_fleet_says_in_words_how_a_cluster_is_and_keeps_one_whose_exporter_i
 ) -> None:
     cluster = clusters["fleet"]
 
-    def now() -> tuple[str, str]:
+    def settled(*state: str) -> None:
+        """Wait for a state, in which each cluster counts once."""
+        eventually(lambda: state_of(cluster, drawn) == state)
         counted = [shown(cluster, drawn[title]) for title in FLEET]
         assert sum(counted) == len(cluster.prometheus.query(f"count by (cluster) ({fleet.STATE.replace(RANGE, '1m')})"))
-        return state_of(cluster, drawn)
 
     cluster.exporter.text = HEALTHY
     eventually(lambda: cluster.query("kafka_replication_cluster_state_age_seconds"))
-    assert now() == ("healthy", "green")
+    settled("healthy", "transparent")
     cluster.exporter.text = (GOLDEN / "metrics.prom").read_text()
-    eventually(lambda: now() == ("partitions offline", "dark-red"))
+    settled("partitions offline", "dark-red")
     assert column(cluster, drawn["Clusters"], "Open incidents")[0][1] == "1"
     assert column(cluster, drawn["Clusters"], "Source")[0][1] == "1", "metadata log"
     cluster.exporter.text = (GOLDEN / "metrics_stale.prom").read_text()
-    eventually(lambda: now() == ("not monitored", "purple"))
+    settled("not monitored", "purple")
     assert column(cluster, drawn["Clusters"], "Offline") == [], "nothing is said of what is not known"
     cluster.exporter.status = 503
     eventually(lambda: not cluster.query("kafka_replication_cluster_state_age_seconds"))
-    assert now() == ("not monitored", "purple")
+    settled("not monitored", "purple")
     ((_, age),) = column(cluster, drawn["Clusters"], "Data age")
     assert float(age) > STALE_SECONDS, "since its newest observation"
 
@@ -296,6 +300,61 @@ def test_of_a_broker_that_is_down_no_stop_is_judged(
     assert words_of(cluster, cost, "Safe to stop") == {"1": "yes", "2": "no", "3": "not up"}
     assert words_of(cluster, cost, "Would go offline") == {"1": "0", "2": "1", "3": "-"}
     assert words_of(cluster, cost, "Would go under min ISR") == {"1": "0", "2": "0", "3": "-"}
+
+
+def test_a_broker_that_was_stopped_on_purpose_looks_unlike_one_that_was_lost(
+    drawn: dict[str, dict[str, Any]], clusters: dict[str, Cluster], eventually: Callable[..., Any]
+) -> None:
+    cluster = clusters["restart"]
+    panel = drawn["In-sync replicas of each broker"]
+
+    def expose(removed: int) -> None:
+        gauges = (("hosted_partitions", 4, 4, 4), ("in_sync_partitions", 0, 0, 4), ("shutting_down", 0, 1, 0))
+        lines = [
+            f'broker_{name}{{cluster="main", broker="{n}"}} {value}'
+            for name, *of in gauges
+            for n, value in enumerate(of, 1)
+        ]
+        lines.append(f'broker_isr_departures_total{{cluster="main", broker="2", cause="lag"}} {removed}')
+        cluster.exporter.text = "".join(f"kafka_replication_{line}\n" for line in lines)
+
+    def bands() -> dict[str, str]:
+        rows = _queried(cluster, {**panel["targets"][0], "instant": True})
+        words = panel["fieldConfig"]["defaults"]["mappings"][0]["options"]
+        return {labels["broker"]: words[value]["text"] for labels, value in rows}
+
+    expose(0)
+    eventually(lambda: bands() == {"1": "most missing", "2": "stopped on purpose", "3": "all in sync"})
+    expose(3)
+    eventually(lambda: bands()["2"] == "most missing", what="it left ISRs for another reason, too")
+
+
+def test_a_replica_is_missing_since_it_left_and_not_since_its_partition_lacks_another_one(
+    drawn: dict[str, dict[str, Any]], clusters: dict[str, Cluster], eventually: Callable[..., Any]
+) -> None:
+    cluster, began = clusters["second"], time.time() - 1000
+
+    def expose(third: int) -> None:
+        partition = 'cluster="main", topic="orders", partition="0"'
+        lines = [
+            f'replica_isr_member{{{partition}, broker="{n}"}} {value}' for n, value in ((1, 1), (3, third), (5, 0))
+        ]
+        lines += [
+            f"partition_{name}{{{partition}}} {value}" for name, value in (("under_replicated", 1), ("offline", 0))
+        ]
+        lines.append(f"partition_under_replicated_since_timestamp_seconds{{{partition}}} {began}")
+        cluster.exporter.text = "".join(f"kafka_replication_{line}\n" for line in lines)
+
+    def missing_for() -> dict[str, float]:
+        rows = column(cluster, drawn["Missing replicas"], "Missing for")
+        return {labels["broker"]: float(value) for labels, value in rows}
+
+    expose(1)
+    eventually(lambda: missing_for().keys() == {"5"})
+    expose(0)
+    eventually(lambda: missing_for().keys() == {"3", "5"})
+    assert missing_for()["3"] < 60, "it was in sync until just now"
+    assert missing_for()["5"] > 999
 
 
 def lags(offline: int, *known: int) -> str:

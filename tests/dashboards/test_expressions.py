@@ -19,6 +19,7 @@ import yaml
 
 from dashboards import signals
 from dashboards.alerts import PLANNED_CAUSES, AlertSettings, rule_file
+from dashboards.boards.topics import SEEN
 from dashboards.promql import PREFIX, Scope, Signal, SignalType, Unit
 from dashboards.render import as_yaml
 from dashboards.signals import clusters, partitions
@@ -68,7 +69,8 @@ LABELS_OF = (
     | {"ALERTS_FOR_STATE": {"alertname", "severity", "cluster"}}
 )
 SUBSTITUTES = {"$__rate_interval": "8s", "$__interval": "2s", "$__range_s": "60", "$__range": "1m", "$cluster": "prod",
-               "$broker": ".+", "$topic": ".+", "$kind": ".+", "$group": ".+", "$objective": "99.9"}  # fmt: skip
+               "$broker": ".+", "$topic": ".+", "$kind": ".+", "$group": ".+", "$objective": "99.9",
+               SEEN: "1m:1s"}  # fmt: skip
 
 
 def concrete(expression: str) -> str:
@@ -273,17 +275,19 @@ VALUES = {
     "severity": ["critical"],
     "reason": ["at_min_isr"],
     "feature": ["metadata.version"],
+    "authority": ["metadata_log", "poll"],
 }
 
 
 def unhealthy(counted: int) -> str:
-    """Every metric of the catalogue for a cluster where every flag is up and every counter has counted so far."""
+    """Every metric of the catalogue, and of agents, where every flag is up and every counter has counted so far."""
     lines = []
-    for metric in CATALOGUE:
-        value = counted if metric.name.endswith("_total") else 1
-        for values in product(*(VALUES.get(label, ["x"]) for label in metric.labels)):
-            labels = ",".join(f'{label}="{value}"' for label, value in zip(metric.labels, values, strict=True))
-            lines.append(f"{metric.name}{{{labels}}} {value}")
+    agents = ((each.full_name, each.labels) for each in SIGNALS if each.full_name in AGENTS)
+    for name, own in (*((metric.name, metric.labels) for metric in CATALOGUE), *agents):
+        value = counted if name.endswith("_total") else 1
+        for values in product(*(VALUES.get(label, ["x"]) for label in own)):
+            labels = ",".join(f'{label}="{value}"' for label, value in zip(own, values, strict=True))
+            lines.append(f"{name}{{{labels}}} {value}")
     return "\n".join(lines) + "\n"
 
 
@@ -317,7 +321,8 @@ def test_prometheus_answers_every_expression_and_every_legend_has_its_labels(
         for label in re.findall(r"\{\{(\w+)\}\}", legend):
             assert all(label in row["metric"] for row in rows), f"{name}: no {label}"
     for name, expression in (of_annotations(boards) | of_variables(boards)).items():
-        assert answering.query(expression), f"{name}: nothing for {expression}"
+        found = answering.query(expression)
+        assert bool(found) != (name == "Not monitored"), f"{name}: {found} for {expression}"  # data is fresh
     for expression in of_rules(files["alerts.yml"]).values():
         answering.query(expression)
     (page,) = answering.alerts("KafkaUnderMinIsr")[:1]

@@ -26,8 +26,10 @@ from streaming.contracts.observations import (
 )
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.sources.broker_metrics import (
+    HANDLERS_IDLE,
     MAX_LAG,
     METRICS,
+    PERCENTILES,
     PRODUCE_MEAN_MS,
     PRODUCE_REQUESTS,
     Agents,
@@ -245,7 +247,10 @@ def test_the_brokers_own_metrics_come_through_our_exporter_configuration(cluster
         scraping.close()
     of_brokers = {name for name in METRICS if not name.startswith("kafka_controller_")}
     samples = {(int(item.broker), item.metric): item.metric_value for item in told(found)}
-    assert of_brokers - {MAX_LAG} | {PRODUCE_REQUESTS, PRODUCE_MEAN_MS} <= {metric for _, metric in samples}
+    assert of_brokers - {MAX_LAG} | {PRODUCE_REQUESTS, PRODUCE_MEAN_MS} | PERCENTILES <= {
+        metric for _, metric in samples
+    }
+    assert all(0 <= samples[broker, HANDLERS_IDLE] <= 1 for broker in (1, 2, 3)), "a share, and no count"
     assert [samples[broker, "kafka_server_kafkaserver_brokerstate"] for broker in (1, 2, 3)] == [3.0, 3.0, 3.0]
     assert all(0 <= micros < 1_000_000 for micros in append_times.newest(monotonic()).values())
     hosted = sum(samples[broker, "kafka_server_replicamanager_partitioncount"] for broker in (1, 2, 3))

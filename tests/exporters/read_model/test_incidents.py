@@ -20,7 +20,7 @@ from tests.exporters.json_answers import json_answer
 from tests.plugins.played import START, play
 
 SECOND = 1_000_000
-OPEN, EACH_OPEN, CLOSED = INCIDENT_METRICS
+OPEN, EACH_OPEN, DESCRIBED, CLOSED = INCIDENT_METRICS
 
 
 def counts(reader: TablesReader, metric: Any, cluster: str = "main") -> Counter[str]:
@@ -70,8 +70,10 @@ def test_the_count_of_a_class_never_goes_back_while_incidents_change_their_class
     for incidents, still_open, over in steps:
         tables.put("incidents", *incidents, as_of=1)
         assert (counts(reader, OPEN), counts(reader, CLOSED)) == (still_open, over)
-        each = EACH_OPEN.samples(clusters_by_name(reader.snapshot)["main"])
-        assert Counter(labels[2] for labels, _ in each) == still_open
+        cluster = clusters_by_name(reader.snapshot)["main"]
+        each = [labels for labels, _ in EACH_OPEN.samples(cluster)]
+        assert Counter(labels[2] for labels in each) == still_open
+        assert [labels[:2] for labels, _ in DESCRIBED.samples(cluster)] == [labels[:2] for labels in each], "for joins"
     assert counts(TablesReader(tables.directory), CLOSED) == {"rolling_restart": 1}
 
 
