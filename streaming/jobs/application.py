@@ -101,9 +101,9 @@ class Application:
         self.reporter.start()
 
     def problems(self) -> list[str]:
-        """List the queries that do not run now, one sentence each, and whether Spark has nobody to run them."""
-        found = [problem for query in self.queries if (problem := query.problem)]
-        return [*found, NO_EXECUTORS] if self._lacks_executors else found
+        """List the queries that do not run now, one sentence each, and that Spark has no executor for them."""
+        problems = [problem for query in self.queries if (problem := query.problem)]
+        return [*problems, NO_EXECUTORS] if self._lacks_executors else problems
 
     def request_stop(self) -> None:
         """Request a clean stop; safe in a signal handler."""
@@ -159,17 +159,17 @@ class Application:
                     query.delete_applied(self._bus)
             if time.monotonic() - shown_at > SECONDS_BETWEEN_PROGRESS:
                 shown_at = time.monotonic()
-                self._look_for_executors()
+                self.look_for_executors(self._spark)
                 if (line := self.progress()) != shown:
                     show_progress(shown := line)
                 heap.trim_when_due()
                 if all(query.is_settled for query in self.queries):
                     end_planners(self._spark)
 
-    def _look_for_executors(self) -> None:
+    def look_for_executors(self, spark: SparkSession) -> None:
         """Report once that Spark has had no executor for a while: its queries run, and wait."""
         now = time.monotonic()
-        if not waits_for_executors(self._spark):
+        if not waits_for_executors(spark):
             self._executors_at = now
         lacked, self._lacks_executors = self._lacks_executors, now - self._executors_at > SECONDS_WITHOUT_EXECUTORS
         if self._lacks_executors and not lacked:

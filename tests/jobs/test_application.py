@@ -125,14 +125,13 @@ def test_a_spark_cluster_without_an_executor_is_said_once_and_is_a_problem_until
     said: list[str] = []
     at_work = Application(JobSettings(listen=""), places, said.append)
     own, now, waits = at_work.problems(), time.monotonic(), True
-    at_work._spark = SPARK
     monkeypatch.setattr(application, "waits_for_executors", lambda _: waits)
     monkeypatch.setattr(time, "monotonic", lambda: now)
 
     def problems_after(seconds: float) -> list[str]:
         nonlocal now
         now += seconds
-        at_work._look_for_executors()
+        at_work.look_for_executors(SPARK)
         return [problem for problem in at_work.problems() if problem not in own]
 
     assert problems_after(20) == []

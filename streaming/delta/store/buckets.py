@@ -33,7 +33,7 @@ CLIENT_KEYS: Final = frozenset({"allow_http", "allow_invalid_certificates", "con
 """Keys of options of the connection; all others are of the store."""
 _ALIKE: Final = CLIENT_KEYS | PATIENCE.keys()
 _NOT_ASKED: Final = "HTTP error: builder error"
-"""How the client says that it did not make a request: it refuses http:// unless ``allow_http`` is set."""
+"""Words of the client in place of a request: it refuses ``http://`` unless ``allow_http`` is set."""
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
 
