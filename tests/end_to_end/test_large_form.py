@@ -161,8 +161,8 @@ def test_the_page_leads_from_nothing_to_rows_of_a_real_change_in_s3(shell: Shell
     shell.eventually(health, "Spark has no executor for this job")
     (workers,) = (each for _, block in steps for each in commands_in(block) if "worker.Worker" in each)
     shell.run(replaced(workers, words))
+    shell.eventually(health, "every query runs")
     shell.run(kill.replace("kill", "start"))
     shell.eventually(metric, r'under_replicated_partitions\{cluster="prod"\} 0')
-    shell.eventually(health, "every query runs")
     restarts = f"curl --silent http://127.0.0.1:{words['9309']}/metrics | grep '^isrwatch_job_query_restarts_total'"
     assert re.findall(r'query="(\w+)"} (\S+)', shell.run(restarts)) == [("replication", "0.0"), ("samples", "0.0")]
