@@ -111,7 +111,7 @@ def tasks_at_once(spark: SparkSession) -> int | None:
 
 def waits_for_executors(spark: SparkSession) -> bool:
     """Return whether Spark has work but no executor that could do it; in local mode the driver does it."""
-    context = spark.sparkContext._jsc.sc()  # type: ignore[union-attr]  # noqa: SLF001 - PySpark knows of no executors
+    context = spark.sparkContext._jsc.sc()  # noqa: SLF001 - PySpark knows of no executors
     if context.isLocal() or not list(context.statusTracker().getActiveJobIds()):
         return False
     return bool(context.getExecutorMemoryStatus().size() <= 1)  # the driver is in it
