@@ -19,7 +19,7 @@ from streaming.delta.log.definitions import ColumnComparison, check_layout, layo
 from streaming.delta.log.queries import read_all
 from streaming.delta.log.storage import open_table, wrong_files
 from streaming.delta.log.table_log import actions_of, committed_at
-from streaming.delta.store.objects import prove_exclusive
+from streaming.delta.store.objects import StoreError, prove_exclusive
 from streaming.delta.store.place import tables_place
 from streaming.errors import ConfigurationError, TableRefused, TableUnreadable
 
@@ -216,7 +216,7 @@ def tables(settings: Settings) -> Iterator[Said]:
     """Check each table, how old the newest commit is, and whether the bus is the one that was applied.
 
     Raises:
-        TableUnreadable: a file that has the right size is damaged.
+        TableUnreadable: a file that has the right size is damaged, or the store of the tables fails.
         ConfigurationError: the bus is a file.
     """
     place = tables_place(settings)
@@ -240,13 +240,19 @@ def tables(settings: Settings) -> Iterator[Said]:
 
 
 def _open(path: Place, definition: Table) -> DeltaTable | Said | None:
-    """Open a table; return what is wrong with it, or None where there is none."""
+    """Open a table; return what is wrong with it, or None where there is none.
+
+    Raises:
+        TableUnreadable: the store fails.
+    """
     try:
         table = open_table(path)
         if table is None:
             return None
         wrong = wrong_files(path, table)
     except TableUnreadable as error:
+        if isinstance(error.__cause__, StoreError):  # not of this table alone: said once, and awaited once
+            raise
         return Status.PROBLEM, str(error)
     try:
         check_layout(table, definition)

@@ -80,6 +80,15 @@ def fetch(
         _archive_classes(console)
 
 
+@app.command()
+def paths(names: Annotated[list[str], typer.Argument(metavar="GROUP...")]) -> None:
+    """Print the paths of the jars of the groups, as --jars of spark-submit takes them; download what is missing.
+
+    Example: spark-submit --jars $(isrwatch jars paths spark-kafka) deploy/spark/main.py --config isrwatch.toml
+    """
+    typer.echo(",".join(str(path) for path in jars.jar_paths(*names)))
+
+
 def _archive_classes(console: Console) -> None:
 
     try:

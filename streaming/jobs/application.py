@@ -28,7 +28,7 @@ from streaming.jobs.incidents import IncidentsBatch
 from streaming.jobs.metrics import PREFIX, JobMetrics, Reporter
 from streaming.jobs.projection_thread import ProjectionThread
 from streaming.jobs.queries import OpenedQuery, QueryDefinition
-from streaming.jobs.session import end_planners
+from streaming.jobs.session import end_planners, waits_for_executors
 from streaming.jobs.shards.batch import ReplicationBatch
 from streaming.jobs.shards.samples import SampleBatch, SampleResult, SampleTask, apply_partitions
 from streaming.jobs.shards.task import FoldInDriver, FoldOnExecutors
@@ -54,6 +54,12 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_CHECKS: Final = 0.2
 SECONDS_BETWEEN_DELETIONS: Final = 60.0
 SECONDS_BETWEEN_PROGRESS: Final = 10.0
+SECONDS_WITHOUT_EXECUTORS: Final = 30.0
+"""So long a Spark cluster may take to start one, or another one in place of one that was lost."""
+NO_EXECUTORS: Final = (
+    "Spark has no executor for this job, so nothing is applied: start workers, or free cores and memory of theirs; the "
+    "page of Spark's master shows both"
+)
 
 
 class Application:
@@ -70,6 +76,7 @@ class Application:
         self._tables, self._report = places.tables, report
         self._bus = places.reader()
         self._stopping = threading.Event()
+        self._executors_at, self._lacks_executors = time.monotonic(), False
         make_folder(places.tables)
         self._flush()  # before opening, which may add columns
         self.queries = tuple(
@@ -93,8 +100,9 @@ class Application:
         self.reporter.start()
 
     def problems(self) -> list[str]:
-        """List the queries that do not run now, one sentence each."""
-        return [problem for query in self.queries if (problem := query.problem)]
+        """List the queries that do not run now, one sentence each, and that Spark has no executor for them."""
+        problems = [problem for query in self.queries if (problem := query.problem)]
+        return [*problems, NO_EXECUTORS] if self._lacks_executors else problems
 
     def request_stop(self) -> None:
         """Request a clean stop; safe in a signal handler."""
@@ -150,11 +158,21 @@ class Application:
                     query.delete_applied(self._bus)
             if time.monotonic() - shown_at > SECONDS_BETWEEN_PROGRESS:
                 shown_at = time.monotonic()
+                self.look_for_executors(self._spark)
                 if (line := self.progress()) != shown:
                     show_progress(shown := line)
                 heap.trim_when_due()
                 if all(query.is_settled for query in self.queries):
                     end_planners(self._spark)
+
+    def look_for_executors(self, spark: SparkSession) -> None:
+        """Report once that Spark has had no executor for a while: its queries run, and wait."""
+        now = time.monotonic()
+        if not waits_for_executors(spark):
+            self._executors_at = now
+        lacked, self._lacks_executors = self._lacks_executors, now - self._executors_at > SECONDS_WITHOUT_EXECUTORS
+        if self._lacks_executors and not lacked:
+            self._report(NO_EXECUTORS)
 
     def _flush(self) -> bool:
         """Flush the tables to the disk; report a failure, and return whether it succeeded."""

@@ -109,6 +109,14 @@ def tasks_at_once(spark: SparkSession) -> int | None:
     return None if cores is None else int(cores) // int(configuration.get("spark.task.cpus", "1") or 1)
 
 
+def waits_for_executors(spark: SparkSession) -> bool:
+    """Return whether Spark has work but no executor that could do it; in local mode the driver does it."""
+    context = spark.sparkContext._jsc.sc()  # noqa: SLF001 - PySpark knows of no executors
+    if context.isLocal() or not list(context.statusTracker().getActiveJobIds()):
+        return False
+    return bool(context.getExecutorMemoryStatus().size() <= 1)  # the driver is in it
+
+
 def end_planners(spark: SparkSession) -> None:
     """End the Python processes in which Spark planned the reading of Python sources, once it has long done so.
 

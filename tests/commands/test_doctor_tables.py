@@ -88,6 +88,15 @@ def test_before_the_first_start_of_the_job_there_is_nothing_to_check(tmp_path: P
     assert said(tmp_path) == [(Status.SKIPPED, f"{tmp_path}/tables has no tables yet: isrwatch job creates them")]
 
 
+def test_a_store_that_does_not_answer_is_one_problem_and_not_one_for_each_table() -> None:
+    login = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
+    storage = {"aws_endpoint": "http://127.0.0.1:9", "aws_allow_http": "true", "max_retries": "0", **login}
+    settings = Settings(tables=TablesSettings(directory="s3://b/x", storage=storage))
+    found = [each for each in findings([settings]) if each.check == "tables"]
+    assert [each.status for each in found] == [Status.PROBLEM]
+    assert found[0].sentence.startswith("cannot read the table s3://b/x/partition_changes: s3://b failed: ")
+
+
 @pytest.mark.parametrize("damage", [with_damaged_log, data_torn, data_gone])
 @pytest.mark.parametrize("table", ["partition_changes", "partition_state", "source_progress"])
 def test_a_table_that_cannot_be_read_is_one_problem_that_names_it(

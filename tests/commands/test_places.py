@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from streaming.commands import COMMANDS, app, load, takes_place, with_subcommands
 from streaming.delta.store.buckets import Bucket
+from streaming.delta.store.contract import StoreError
 from streaming.delta.store.place import PATIENCE, Place, Url, options_of, place_of, tables_place
 from streaming.errors import ConfigurationError
 from streaming.runtime.folders import cache_folder
@@ -197,3 +198,11 @@ def test_a_store_is_opened_by_its_url_with_the_patience_of_its_options(url: str)
     place = place_of(url, {"timeout": "1s", "retry_timeout": "500ms", "max_retries": "0"})
     assert isinstance(place, Url)
     Bucket(place.root)
+
+
+def test_an_endpoint_without_tls_says_which_option_permits_it() -> None:
+    login = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
+    place = place_of("s3://b/x", {"aws_endpoint": "http://127.0.0.1:9", "max_retries": "0", **login})
+    assert isinstance(place, Url)
+    with pytest.raises(StoreError, match=r'endpoint is http:// .* write https://, or "aws_allow_http" = "true" into '):
+        Bucket(place.root).head("x")

@@ -27,6 +27,7 @@ PAGES = sorted(
 )
 TROUBLE = (ROOT / "docs" / "troubleshooting.md").read_text()
 IN_A_BLOCK = re.compile(r"^(?: {0,6}|#     )(isrwatch [a-z-].*)$", re.MULTILINE)
+TO_A_LOG = re.compile(r" > \S+ 2>&1 &$")
 IN_A_SENTENCE = re.compile(r"`(isrwatch [^`]+)`")
 BLOCK = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 
@@ -47,7 +48,7 @@ def parse(command: str) -> None:
         typer.TyperException: there is no such command, option or argument.
     """
     for part in re.split(r" (?:&&|\|\|?) ", command):
-        program, *words = shlex.split(part, comments=True)
+        program, *words = shlex.split(TO_A_LOG.sub("", part), comments=True)
         if program == "isrwatch" and words and words[0] not in {"COMMAND", "--version", "--help"}:
             _parsed(load(words[0]), words)
 

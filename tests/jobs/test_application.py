@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +17,7 @@ from streaming.contracts.tables import TABLES
 from streaming.delta.log import maintenance
 from streaming.delta.log.maintenance import Maintenance, RetentionPolicy
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.jobs import supervised
+from streaming.jobs import application, supervised
 from streaming.jobs.application import QUERIES, Application
 from streaming.jobs.metrics import Reporter
 from streaming.jobs.queries import JobLocations, OpenedQuery, QueryDefinition
@@ -57,11 +58,11 @@ def test_a_file_where_a_folder_belongs_is_refused_by_the_name_of_its_key(places:
 
 
 def test_a_requested_stop_is_said_at_once(places: JobLocations) -> None:
-    application = Application(JobSettings(listen=""), places, print)
-    application.reporter.start()
+    running = Application(JobSettings(listen=""), places, print)
+    running.reporter.start()
     lines: list[str] = []
-    application.request_stop()
-    application.wait(lines.append)
+    running.request_stop()
+    running.wait(lines.append)
     assert lines == ["stopping: each query ends its batch first"]
 
 
@@ -116,6 +117,30 @@ def test_every_table_keeps_its_files_as_long_as_configured(tmp_path: Path, monke
 
 
 SPARK = cast("SparkSession", None)
+
+
+def test_a_spark_cluster_without_an_executor_is_said_once_and_is_a_problem_until_there_is_one(
+    places: JobLocations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    at_work = Application(JobSettings(listen=""), places, said.append)
+    own, now, waits = at_work.problems(), time.monotonic(), True
+    monkeypatch.setattr(application, "waits_for_executors", lambda _: waits)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+
+    def problems_after(seconds: float) -> list[str]:
+        nonlocal now
+        now += seconds
+        at_work.look_for_executors(SPARK)
+        return [problem for problem in at_work.problems() if problem not in own]
+
+    assert problems_after(20) == []
+    assert problems_after(20) == problems_after(20) == said == [application.NO_EXECUTORS]
+    waits = False
+    assert problems_after(0) == []
+    waits = True
+    assert problems_after(20) == []
+    assert len(said) == 1
 
 
 class Batch:

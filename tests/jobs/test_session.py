@@ -26,6 +26,7 @@ from streaming.jobs.session import (
     parse_properties,
     submit_arguments,
     tasks_at_once,
+    waits_for_executors,
 )
 from streaming.jobs.streams import bus_source
 from streaming.resources import conf_path
@@ -152,6 +153,7 @@ def test_a_session_has_the_configuration_and_this_python(spark: SparkSession) ->
     assert given.get("spark.sql.streaming.minBatchesToRetain") == "20"
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.sparkContext.pythonExec == os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert not waits_for_executors(spark)
 
 
 SCRIPT = """

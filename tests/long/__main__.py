@@ -43,7 +43,9 @@ def main() -> int:
     options.add_argument("--old", action="store_true")
     given = options.parse_args()
     if given.old:
-        print("\n".join(old(dt.datetime.now(dt.UTC).date())))
+        if lines := old(dt.datetime.now(dt.UTC).date()):
+            print(f"Before a release, these long tests have no new result in {PAGE.relative_to(ROOT)}:")
+            print("\n".join(f"  {line}" for line in lines))
         return 0
     if given.write and changed():
         sys.exit(f"what is checked out is changed, so nothing could be written:\n{changed()}")

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,11 @@ def test_the_committed_lock_holds_every_wish_and_no_address() -> None:
         assert set(group.resolve) | set(group.exact) <= set(group.jars)
     assert text == ivy.render(locked)
     assert "://" not in text + conf_path("ivysettings.xml").read_text()
+
+
+def test_the_connector_and_what_it_brings_of_spark_are_of_the_version_of_spark() -> None:
+    ours = [jar for jar in ivy.read(conf_path("jars.lock"))[jars.SPARK_KAFKA].jars if jar.group == "org.apache.spark"]
+    assert {jar.version for jar in ours} == {version("pyspark")}
 
 
 @pytest.mark.parametrize("text", ["a:b", "a:b:c:d", "../x:b:1", "a:b/c:1", "a::1", "a:..:1"])

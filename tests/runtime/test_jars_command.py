@@ -59,6 +59,13 @@ def test_jars_are_shown_fetched_and_repaired() -> None:
     assert (jars.jars_folder() / JAR.path).read_bytes() == b"one"
 
 
+def test_the_paths_of_jars_are_printed_as_spark_submit_takes_them_and_are_there() -> None:
+    called("lock")
+    assert called("paths", "test") == str(jars.jars_folder() / JAR.path)
+    assert called("paths", "test", "test").split(",") == [str(jars.jars_folder() / JAR.path)]
+    assert (jars.jars_folder() / JAR.path).read_bytes() == b"one"
+
+
 def test_a_group_for_long_tests_is_fetched_by_its_name_alone(lock: Path) -> None:
     lock.write_text(ivy.render({"test-server": Group(exact=(JAR,), only_by_name=True, jars={})}))
     called("lock")

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 CLIENT_KEYS: Final = frozenset({"allow_http", "allow_invalid_certificates", "connect_timeout", "timeout", "proxy_url"})
 """Keys of options of the connection; all others are of the store."""
 _ALIKE: Final = CLIENT_KEYS | PATIENCE.keys()
+_NOT_ASKED: Final = "HTTP error: builder error"
+"""Words of the client in place of a request: it refuses ``http://`` unless ``allow_http`` is set."""
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
 
@@ -113,7 +115,12 @@ class Bucket:
                 f"{self._root} refuses ({_first(error)}); check the credentials, and what they allow"
             ) from None
         except (BaseError, OSError, ValueError) as error:
-            raise StoreError(f"{self._root} failed: {_first(error)}") from error
+            if _NOT_ASKED in (reason := _first(error)):
+                raise StoreError(
+                    f"{self._root} was not asked, because its endpoint is http:// or no URL: write https://, or "
+                    '"aws_allow_http" = "true" into tables.storage'
+                ) from None
+            raise StoreError(f"{self._root} failed: {reason}") from error
 
 
 def _duration(text: str) -> dt.timedelta:
