@@ -24,7 +24,7 @@ from streaming.contracts.observations import Observation
 from tests.judge import false_wakers
 from tests.judge.expected import expectations
 from tests.judge.first_message import Wanted, read, texts, without_texts
-from tests.judge.harm import Judged, Span, judged_harm
+from tests.judge.harm import WAKE_WITHIN, Judged, Span, judged_harm
 from tests.judge.play import BATCH_SECONDS, SECOND, START, Batch, Play, played
 from tests.judge.severity import CRITICAL, severity
 from tests.judge.steps import Effect
@@ -34,6 +34,8 @@ RULES: Final = Path(__file__).parents[2] / "dashboards" / "generated" / "alerts.
 SCRAPE_SECONDS: Final = 15
 QUIET_SCRAPES: Final = 40
 """Before the play: a monitor has been there for a while."""
+TAIL: Final = WAKE_WITHIN + 90.0
+"""After the last act: what lasts is told, or is late."""
 _WAKER_SHARE: Final = 1 / 8
 _HARMFUL: Final = frozenset({"refused", "leaderless", "unclean"})
 
@@ -92,7 +94,7 @@ def play_of(seed: int, kinds: tuple[str, ...], scrapes: Scrapes) -> Play:
         kinds = (random.choice(list(false_wakers.DRAWERS)),)
     if kinds and kinds[0] in false_wakers.DRAWERS:
         return false_wakers.waker_played(seed, kinds[0], scrapes)
-    return played(seed, kinds, scrapes)
+    return played(seed, kinds, scrapes, TAIL)
 
 
 def _alerted(seed: int, kinds: tuple[str, ...]) -> Result:

@@ -150,8 +150,17 @@ def stand_of(random: Random, source: SimulatedSource, scenario: Scenario) -> Sta
     )
 
 
-def played(seed: int, kinds: tuple[str, ...] = (), watch: Callable[[Batch], None] | None = None) -> Play:
-    """Play a seed; with ``kinds`` these faults instead of drawn ones. ``watch`` gets what each micro-batch commits."""
+def played(
+    seed: int, kinds: tuple[str, ...] = (), watch: Callable[[Batch], None] | None = None, tail: float = TAIL_SECONDS
+) -> Play:
+    """Play a seed.
+
+    Args:
+        seed: draws everything.
+        kinds: these faults instead of drawn ones.
+        watch: gets what each micro-batch commits.
+        tail: seconds after the last act.
+    """
     random = Random(f"{seed} judge")
     for draw in range(_DRAWS):
         wanted = kinds or _kinds(random)
@@ -159,7 +168,7 @@ def played(seed: int, kinds: tuple[str, ...] = (), watch: Callable[[Batch], None
         source = source_of(cluster.scenario, seed * _DRAWS + draw, watched=not LOSE_RECORDS.isdisjoint(wanted))
         troubles = _troubles(random, source, cluster.scenario, wanted)
         if troubles is not None:
-            seconds = max(act.at for trouble in troubles for act in trouble.acts) + TAIL_SECONDS
+            seconds = max(act.at for trouble in troubles for act in trouble.acts) + tail
             play = Play(
                 seed=seed,
                 preset=cluster.preset,

@@ -14,20 +14,20 @@ from tests.judge.play import SECOND, START
 from tests.judge.quiet import AFTER, DAY, Life, belongs, errors, evaluated, quiet_rendered, read_life, written_life
 from tests.judge.quiet_days import WORK, Day, Planted
 
-PIECE = 1_500
+PIECE, SHORT = 1_200, 300
 NAMES = EveryRule([RuleFile.read(RULES)]).metrics
 CRASH = Planted("crash", 1_000, 2_000)
 
 
 def test_a_cluster_that_was_written_and_read_lives_as_one_that_was_not(tmp_path: Path) -> None:
     life = Life("one", NAMES)
-    life.live(PIECE)
+    life.live(SHORT)
     written_life(tmp_path / "state", life)
     again = read_life(tmp_path / "state")
     for each in (life, again):
-        each.live(PIECE)
+        each.live(SHORT)
     assert (again.piece, again.scrapes) == (2, life.scrapes)
-    assert len(life.scrapes) == 2 * PIECE // 30
+    assert len(life.scrapes) == 2 * SHORT // 30
 
 
 @pytest.mark.prometheus
