@@ -69,10 +69,8 @@ class _Fleet:
         self._source, self._clusters = source_of(scenario, 1), clusters
         self._job, self._exposed = JobOfPlay(), ExposedPlay(names)
 
-    def work(self, second: int, *, is_job_up: bool) -> None:
-        """Let everything happen until a second; what the job has not applied waits."""
-        if not is_job_up:
-            return
+    def work(self, second: int) -> None:
+        """Let the job apply everything that happened until a second."""
         seen = list(self._source.poll(Micros(START + second * SECOND)))
         of_all = [self._of(name, each) for name in self._clusters for each in seen]
         _, batch = self._job.batch(Micros(START + second * SECOND), of_all)
@@ -92,7 +90,7 @@ def shared_played(clusters: int = CLUSTERS, seconds: int = PLAYED_SECONDS) -> It
     yield _sent("dead job", clusters, seconds, lambda second: second <= HEALTHY_SECONDS, always)
     yield _sent("dead exporter", clusters, seconds, always, lambda second: second <= HEALTHY_SECONDS)
     back = HEALTHY_SECONDS + _AWAY_SECONDS
-    yield _sent("restarted job", clusters, seconds, lambda second: not HEALTHY_SECONDS < second < back, always)
+    yield _sent("restarted job", clusters, back + 600, lambda second: not HEALTHY_SECONDS < second < back, always)
 
 
 def _sent(
@@ -105,7 +103,8 @@ def _sent(
         judgement, series = EveryRule([rules]), ScrapedSeries()
         fleet = _Fleet(judgement.metrics, clusters)
         for second in range(BATCH_SECONDS, seconds, SCRAPE_SECONDS):
-            fleet.work(second, is_job_up=is_job_up(second))
+            if is_job_up(second) and is_exporter_up(second):  # nobody sees what it does behind a dead exporter
+                fleet.work(second)
             text = fleet.scrape(second) if is_exporter_up(second) else ""
             text += f'up{{job="isrwatch-job",instance="one"}} {int(is_job_up(second))}\n'
             text += f'up{{job="isrwatch",instance="one"}} {int(is_exporter_up(second))}\n'

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -256,7 +256,7 @@ class JobOfPlay:
         """Apply what was seen; give the changes, and what is committed."""
         folded = fold(self._state, [observed for observed in seen if observed.channel is Channel.REPLICATION])
         self._state.apply(folded.touched)
-        changes = changes_to_arrow(folded.changes)
+        changes = changes_to_arrow(folded.changes) if folded.changes else _no_changes()
         for incident in self._incidents.fold(rows_of(changes, self._version)):
             self._table[incident.incident_id] = incident_row(
                 incident,
@@ -280,6 +280,12 @@ class JobOfPlay:
         """Give the rows of incidents that were not merged into others, by time."""
         rows = (row for row in self._table.values() if row["merged_into"] is None)
         return sorted(rows, key=lambda row: row["opened_at"])
+
+
+@cache
+def _no_changes() -> pa.Table:
+    """Give the rows of a micro-batch in which nothing changed: there are many, and their schema is large."""
+    return changes_to_arrow(())
 
 
 def do(source: SimulatedSource, act: Act) -> None:

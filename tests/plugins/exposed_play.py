@@ -16,8 +16,8 @@ from exporters.read_model.refresher import ExporterHealth
 from exporters.read_model.side_tables import SIDE_CONTENTS
 from exporters.read_model.snapshot import ReplicationSnapshot
 from streaming.contracts.codec import encode
-from streaming.contracts.observations import Channel
-from streaming.contracts.state import SourceLag
+from streaming.contracts.observations import Channel, SourceKind
+from streaming.contracts.state import SourceLag, SourceState
 from streaming.delta.changes.log import in_commit
 from streaming.delta.incidents.rows import SCHEMA
 from streaming.delta.log.definitions import arrow_schema
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from streaming.contracts.observations import Observation
-    from streaming.contracts.state import ClusterState, SourceState
+    from streaming.contracts.state import ClusterState
 
 STALE_AFTER_SECONDS = 60.0
 _CONTENTS = {content.definition.name: content for content in SIDE_CONTENTS}
@@ -90,8 +90,9 @@ class ExposedPlay:
         Args:
             now: the job's report is of then, UTC microseconds.
             samples: since the last call.
-            sources: of the replication channel; the job has applied all that they sent.
+            sources: of the replication channel; of both the job has applied all that was sent.
         """
+        samples = list(samples)
         told = [
             {"source": each.source, "position": number, "payload": encode(each), "damage": None}
             for number, each in enumerate(samples)
@@ -99,6 +100,8 @@ class ExposedPlay:
         draft, lag = SnapshotDraft(self._snapshot), SourceLag(0, 0, is_query_up=True, restarts=0, reported_at=now)  # type: ignore[arg-type]
         for source in sources:
             draft.cluster(source.cluster_id, source.cluster).put_source(source, Channel.REPLICATION, lag)
+        for source in _sources_of(samples):
+            draft.cluster(source.cluster_id, source.cluster).put_source(source, Channel.SAMPLES, lag)
         for kind, rows in read_samples(pa.Table.from_pylist(told, schema=bus_source.SCHEMA)).columns.items():
             if len(rows):
                 self._newest[kind].take(rows)
@@ -109,3 +112,10 @@ class ExposedPlay:
         """Give the text of a scrape."""
         health = ExporterHealth("1", self._snapshot.version, 0.0, 0)
         return plain(self._exposition.render(self._snapshot, health, now, self._request)).decode()
+
+
+def _sources_of(samples: Sequence[Observation]) -> Iterable[SourceState]:
+    """Give the sources of samples, as the job keeps them."""
+    newest = {(each.cluster_id, each.cluster, each.source): each.collected_at for each in samples}
+    for (cluster_id, cluster, source), moment in newest.items():
+        yield SourceState(cluster_id, cluster, source, SourceKind.NONE, observed_until=moment, collected_at=moment)
