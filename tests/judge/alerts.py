@@ -9,6 +9,7 @@ One play in eight is one of ``tests/judge/false_wakers.py``.
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 import traceback
@@ -20,6 +21,7 @@ from typing import Any, Final
 from exporters.backtest.evaluation import Firing, firings
 from exporters.backtest.rule_files import Judgement, RuleFile
 from exporters.backtest.series import ScrapedSeries
+from exporters.metrics.catalogue import CATALOGUE
 from streaming.contracts.observations import Observation
 from tests.judge import false_wakers
 from tests.judge.expected import expectations
@@ -100,7 +102,7 @@ def play_of(seed: int, kinds: tuple[str, ...], scrapes: Scrapes) -> Play:
 def _alerted(seed: int, kinds: tuple[str, ...]) -> Result:
     rules = RuleFile.read(RULES)
     judgement = EveryRule([rules])
-    scrapes = Scrapes(judgement.metrics)
+    scrapes = Scrapes(judgement.metrics | in_texts(rules))
     play = play_of(seed, kinds, scrapes)
     right, effects = expectations(play)
     with tempfile.TemporaryDirectory(prefix="isrwatch-judge-") as folder:
@@ -137,6 +139,12 @@ def judged_result(judged: Judged, effects: Sequence[Effect]) -> Result:
 
 def _rounded(span: Span) -> list[float]:
     return [round(span.begin, 1), round(span.end, 1)]
+
+
+def in_texts(rules: RuleFile) -> frozenset[str]:
+    """Give the metrics that alerts ask for when they say what they say."""
+    said = (str(text) for rule in rules.rules() for text in rule.get("annotations", {}).values())
+    return frozenset(metric.name for metric in CATALOGUE) & frozenset(re.findall(r"\w+", " ".join(said)))
 
 
 def always_firing(rules: RuleFile) -> frozenset[str]:

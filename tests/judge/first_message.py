@@ -38,7 +38,7 @@ WORDS: Final = {
     "link_failure": (r"\blink\b|network", r"network"),
     "disk_failure": (r"log directory|disk", r"replace|move"),
 }
-_BROKER: Final = re.compile(r"\b[Bb]rokers?\b[^.;\d]{0,40}?(\d+)")
+_BROKER: Final = re.compile(r"(?:\b[Bb]rokers?\b|\b[Ss]uspects now:)[^.;\d]{0,40}?(\d+)")
 _LABELS: Final = re.compile(r"Labels:\{(.*)\}")
 _GOT: Final = re.compile(r"Annotations:\{(.*)\}")
 _ANNOTATION: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
