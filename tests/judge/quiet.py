@@ -42,7 +42,7 @@ from streaming.sources.simulated.scenario import Action, Fault, Scenario, TopicP
 from tests.judge.alerts import RULES, EveryRule, always_firing
 from tests.judge.first_message import without_texts
 from tests.judge.play import SECOND, START, JobOfPlay, source_of
-from tests.judge.quiet_days import DAY, TOPICS, Day, Planted, nothing_announced
+from tests.judge.quiet_days import DAY, HOUR, TOPICS, Day, Planted, nothing_announced
 from tests.judge.severity import CRITICAL, SEVERITIES, severity
 from tests.plugins.exposed_play import ExposedPlay
 
@@ -90,7 +90,7 @@ class Life:
     def live(self, seconds: int = DAY) -> Day:
         """Live through a piece; ``scrapes`` are those of the lead and of the piece then."""
         begin = self.piece * seconds
-        day = Day(Random(f"{self.seed} quiet {self.piece}"), self.source, begin)
+        day = Day(Random(f"{self.seed} quiet {self.piece}"), self.source, begin, max(1, seconds // HOUR))
         self.planted += day.planted
         self.scrapes = self.scrapes[-LEAD // SCRAPE_SECONDS :]
         leases = sorted(day.leases, key=lambda lease: lease[0])

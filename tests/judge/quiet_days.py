@@ -49,15 +49,16 @@ class Day:
         random: of this day alone.
         source: the cluster, as it stands at its begin.
         begin: second of its begin, since the first day.
+        hours: of a piece of a day.
     """
 
-    def __init__(self, random: Random, source: SimulatedSource, begin: int) -> None:
+    def __init__(self, random: Random, source: SimulatedSource, begin: int, hours: int = 24) -> None:
         self.random, self.source, self.begin = random, source, begin
         self.planted: list[Planted] = []
         self.leases: list[tuple[float, Observation]] = []
         self.done: list[str] = []
         troubled = random.randrange(24) if random.random() < _TROUBLED_DAYS else None
-        for hour in range(24):
+        for hour in range(hours):
             at = begin + hour * HOUR + random.uniform(120, 900)
             what = random.choice(list(TROUBLES)) if hour == troubled else random.choice([*WORK, None, None])
             if what is not None:
