@@ -26,7 +26,7 @@ from streaming.contracts.observations import Observation
 from tests.judge import false_wakers
 from tests.judge.expected import expectations
 from tests.judge.first_message import Wanted, read, texts, without_texts
-from tests.judge.harm import WAKE_WITHIN, Judged, Span, judged_harm
+from tests.judge.harm import REDUNDANCY_LOST, WAKE_WITHIN, Judged, Span, judged_harm
 from tests.judge.play import BATCH_SECONDS, SECOND, START, Batch, Play, played
 from tests.judge.severity import CRITICAL, severity
 from tests.judge.steps import Effect
@@ -37,8 +37,12 @@ SCRAPE_SECONDS: Final = 15
 QUIET_SCRAPES: Final = 40
 """Before the play: a monitor has been there for a while."""
 TAIL: Final = WAKE_WITHIN + 90.0
-"""After the last act: what lasts is told, or is late."""
+"""After the last act: harm that lasts is told, or is late."""
+LONG_TAIL: Final = REDUNDANCY_LOST + TAIL
+"""The same of lost redundancy, for one play in six."""
+_LONG_SHARE: Final = 1 / 6
 _WAKER_SHARE: Final = 1 / 8
+_WAKER_WEIGHTS: Final = [2 if kind == "lost_broker" else 1 for kind in false_wakers.DRAWERS]
 _HARMFUL: Final = frozenset({"refused", "leaderless", "unclean"})
 
 Result = dict[str, Any]
@@ -93,10 +97,10 @@ def play_of(seed: int, kinds: tuple[str, ...], scrapes: Scrapes) -> Play:
     """Play faults, or what woke somebody in vain, as the seed or the kinds say."""
     random = Random(f"{seed} alerts")
     if not kinds and random.random() < _WAKER_SHARE:
-        kinds = (random.choice(list(false_wakers.DRAWERS)),)
+        kinds = tuple(random.choices(list(false_wakers.DRAWERS), _WAKER_WEIGHTS))
     if kinds and kinds[0] in false_wakers.DRAWERS:
         return false_wakers.waker_played(seed, kinds[0], scrapes)
-    return played(seed, kinds, scrapes, TAIL)
+    return played(seed, kinds, scrapes, LONG_TAIL if random.random() < _LONG_SHARE else TAIL)
 
 
 def _alerted(seed: int, kinds: tuple[str, ...]) -> Result:

@@ -158,7 +158,7 @@ def _quorum(stand: Stand, second: float) -> Iterator[Observation]:
 
 def lost_broker(stand: Stand) -> Waker | None:
     broker = stand.random.choice(stand.free)
-    begin, back = stand.length((20, 40)), stand.length((420, 780), (420, 780), (1_500, 1_750))
+    begin, back = stand.length((20, 40)), stand.length((420, 780), (1_500, 1_750))
     acts = [to(begin, Action.KILL, broker), to(begin + back, Action.START, broker)]
     return Waker(trouble("lost_broker", f"broker {broker} is back after {back:.0f} s", acts, [broker]), _everything)
 

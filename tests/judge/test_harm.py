@@ -112,7 +112,7 @@ def test_no_kind_that_woke_somebody_in_vain_does_harm(kind: str) -> None:
 
 @pytest.mark.long
 def test_redundancy_is_lost_while_a_broker_is_away_for_long() -> None:
-    away = waker_played(26, "lost_broker")  # for 1,656 seconds
+    away = waker_played(14, "lost_broker")  # for 1,544 seconds
     (broker,) = away.troubles[0].brokers
     lost = judged_harm(away).lost
     assert set(lost) == {broker}
