@@ -32,9 +32,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.judge.alert_results import alert_rendered, alerts_heading, alerts_sent, verdict_of
+from tests.judge.alert_results import alert_rendered, alerts_heading, alerts_sent, named_rendered, verdict_of
 from tests.judge.alerts import Scrapes, alerted, play_of
 from tests.judge.false_wakers import DRAWERS as WAKERS
+from tests.judge.false_wakers import NAMED
 from tests.judge.faults import DRAWERS
 from tests.judge.fleet import fleet_rendered
 from tests.judge.judging import judged, seeds
@@ -204,7 +205,9 @@ def _slow_page(results: list[Result], of: Commit, seed: str | None) -> str:
 def _alerts_page(results: list[Result], of: Commit, seed: str | None) -> str:
     heading = alerts_heading(_played(results, of, seed), _cost(results))
     played = [result for result in results if "failed" not in result]
-    return alert_rendered(played, alerts_sent(played), heading, list(fleet_rendered()))
+    named = [alerted(seed, (kind,)) for kind, seed in NAMED.items()]
+    sent = alerts_sent([*played, *named])
+    return alert_rendered(played, sent, heading, [*named_rendered(named, sent), "", *fleet_rendered()])
 
 
 def _played(results: list[Result], of: Commit, seed: str | None) -> str:

@@ -239,8 +239,22 @@ def _wrong(of: Judgements) -> Iterator[str]:
         yield f"| {result['seed']}{' (polled)' * result['is_polled']} | {' | '.join(cells)} |"
 
 
+def named_rendered(results: Sequence[Result], sent: Sent) -> Iterator[str]:
+    """Write a row for each of the plays that are the same every time."""
+    yield "### One play of each kind that woke operators in vain"
+    yield ""
+    yield "| what | woken | warned | what is wrong |"
+    yield "|---|---|---|---|"
+    for result in results:
+        verdict = verdict_of(result, sent.get(_name(result), ()))
+        told = ("; ".join(map(str, each)) or "-" for each in (verdict.wakes, verdict.warnings))
+        yield f"| {result['faults'][0]} | {' | '.join(told)} | {'; '.join(verdict.complaints()) or '-'} |"
+
+
 def _harm(result: Result) -> str:
+    """Write harm; what may wake and need not is in brackets."""
     harm = [f"{kind} {topic} {begin:.0f} to {end:.0f}" for kind, topic, begin, end in result["harms"][:3]]
+    harm += [f"({kind}: {topic} {begin:.0f} to {end:.0f})" for kind, topic, begin, end in result["disputed"][:1]]
     harm += [f"unclean {at:.0f}" for at in result["unclean"][:1]]
     harm += [f"broker {broker} missing {begin:.0f} to {end:.0f}" for broker, (begin, end) in result["lost"].items()]
     return "; ".join(harm) or "-"

@@ -278,3 +278,5 @@ DRAWERS: Final[dict[str, Callable[[Stand], Waker | None]]] = {
     "filling_disk": filling_disk,
     "losing_group": losing_group,
 }
+NAMED: Final = {"lost_controllers": 1, "lost_broker": 2, "announced_work": 3, "filling_disk": 4, "losing_group": 5}
+"""The seed of the one play of each kind that is the same every time."""

@@ -128,8 +128,17 @@ def _counted(what: str, told: Sequence[Notification], *, must_wake: bool) -> Sha
     woken = critical[0].second - HEALTHY_SECONDS if critical else None
     is_in_time = woken is not None and woken <= BLIND_WITHIN + TICK
     is_right = len(critical) == 1 and is_in_time if must_wake else not critical
-    firing = sum(bool(each.firing) for each in told if each.receiver in {CRITICAL, WARNING})
-    return Shared(what, len(critical), len(warnings), firing, woken, is_right)
+    return Shared(what, len(critical), len(warnings), _different(told), woken, is_right)
+
+
+def _different(told: Sequence[Notification]) -> int:
+    """Count messages that say something else than the one of their group before: the same again is one that was lost."""
+    last, count = dict[str, tuple[str, ...]](), 0
+    for each in told:
+        if each.receiver in {CRITICAL, WARNING} and each.firing != last.get(each.group, ()):
+            count += bool(each.firing)
+            last[each.group] = each.firing
+    return count
 
 
 def _rules(folder: Path, clusters: Sequence[str]) -> RuleFile:
