@@ -132,7 +132,7 @@ def _counted(what: str, told: Sequence[Notification], *, must_wake: bool) -> Sha
 
 
 def _different(told: Sequence[Notification]) -> int:
-    """Count messages that say something else than the one of their group before: the same again is one that was lost."""
+    """Count messages that say something else than the one before of their group: what comes again had been lost."""
     last, count = dict[str, tuple[str, ...]](), 0
     for each in told:
         if each.receiver in {CRITICAL, WARNING} and each.firing != last.get(each.group, ()):
