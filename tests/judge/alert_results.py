@@ -168,14 +168,14 @@ def _aims(of: Judgements) -> Iterator[str]:
     yield "| what | aim | plays |"
     yield "|---|---|---|"
     must = [each for each in verdicts if each.call == MUST]
-    yield f"| harm of which somebody was woken late or never | 0 | {_of(must, lambda each: each.is_late)} |"
+    yield f"| harm that woke too late or never | 0 | {_of(must, lambda each: each.is_late)} |"
     quiet = [each for each in verdicts if each.call == MUST_NOT]
-    yield f"| nothing harmful, and somebody was woken | 0 | {_of(quiet, lambda each: bool(each.wakes))} |"
+    yield f"| woken although nothing harmful happened | 0 | {_of(quiet, lambda each: bool(each.wakes))} |"
     others = [each for each in verdicts if each.call != MUST_NOT]
     yield f"| woken before or long after the harm that there was | 0 | {_of(others, lambda each: bool(each.in_vain))} |"
     woken = [each for each in verdicts if each.wakes and len(each.in_vain) < len(each.wakes)]
     once = share(sum(each.is_once for each in woken), len(woken))
-    yield f"| woken once, of the plays in which somebody was woken for harm | 98 % | {once} |"
+    yield f"| woken once, of the plays with a wake for harm | 98 % | {once} |"
     named = [each.first for each in verdicts if each.first is not None]
     right = share(sum(map(all, named)), len(named))
     yield f"| first message has the right class, broker and next step | 98 % | {right} |"
@@ -184,7 +184,7 @@ def _aims(of: Judgements) -> Iterator[str]:
     lost = [each.told_once for each in verdicts if each.told_once is not None]
     yield f"| lost redundancy told once, as a warning | 98 % | {share(sum(lost), len(lost))} |"
     may = [each for each in verdicts if each.call == MAY]
-    yield f"| woken where one may be, and need not | | {_of(may, lambda each: bool(each.wakes))} |"
+    yield f"| woken where it is allowed, and not required | | {_of(may, lambda each: bool(each.wakes))} |"
 
 
 def _of(verdicts: Sequence[Verdict], holds: Callable[[Verdict], bool]) -> str:
@@ -269,7 +269,8 @@ faults on a random cluster of the model, half of them with Kafka's defaults; and
 them in vain (`tests/judge/false_wakers.py`). Each is folded as by the job, with its samples, rendered by the exporter
 at scrapes 15 s apart, and evaluated by promtool under the committed rules; what fired went through a real Alertmanager
 with the routes of `deploy/alertmanager`, {SPEED} times as fast. What is right is the judge's own rule, from the model's
-states alone (`tests/judge/harm.py`): clients of a partition were not served for {WAKE_WITHIN / 60:.0f} minutes, or a
-leader was elected uncleanly: somebody must be woken by then, for anything less nobody need be, and for nothing nobody
-may be. A message is read as a person reads it (`tests/judge/first_message.py`). Intervals are Wilson's, 95 %. {cost}
+states alone (`tests/judge/harm.py`): after {WAKE_WITHIN / 60:.0f} minutes in which a partition was offline or refused
+writes, or after an unclean election, a critical alert must have been sent; after less it need not be, and without harm
+it must not be. A message is read as a person reads it (`tests/judge/first_message.py`). Intervals are Wilson's, 95 %.
+{cost}
 """

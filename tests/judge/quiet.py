@@ -37,8 +37,9 @@ from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.observations import Observation
 from streaming.contracts.samples import BrokerSpeedObserved
 from streaming.model.constants import NEWEST, PRESETS
-from streaming.model.controller.registry import _ABSENT, Timeline
-from streaming.sources.simulated.scenario import Action, Fault, Scenario, TopicPlan
+from streaming.model.controller import registry
+from streaming.model.controller.registry import Timeline
+from streaming.sources.simulated.scenario import Scenario, TopicPlan
 from tests.judge.alerts import RULES, EveryRule, always_firing
 from tests.judge.first_message import without_texts
 from tests.judge.play import SECOND, START, JobOfPlay, source_of
@@ -66,7 +67,6 @@ class Life:
         constants = replace(
             PRESETS[NEWEST],
             controllers=3,
-            offsets_topic_num_partitions=12,
             # Nobody is in a hurry: less is asked where nothing happens, which is what most of a day is.
             replica_fetch_wait_max_ms=10_000,
             fetch_max_wait_ms=10_000,
@@ -83,9 +83,10 @@ class Life:
         self.scrapes: list[str] = []
         self.planted: list[Planted] = []
         self._samples: list[Observation] = []
-        durable = Fault(at=0, action=Action.ALTER_CONFIG, topic=_OFFSETS, key="min.insync.replicas", value="2")
-        self.source.simulation._need(_OFFSETS)  # before the first group comes, as an operator would have made it
-        self.source.simulation.inflict(durable)
+        # Before the first group comes, as an operator would have made it: Kafka's own minimum would be 1.
+        self.source.simulation.create(
+            replace(topics[0], name=_OFFSETS, records_per_second=0.0, cleanup_policy="compact")
+        )
 
     def live(self, seconds: int = DAY) -> Day:
         """Live through a piece; ``scrapes`` are those of the lead and of the piece then."""
@@ -220,12 +221,16 @@ def _life(folder: Path, name: str, seed: str, piece: int) -> Life:
     return Life(seed, EveryRule([RuleFile.read(RULES)]).metrics)
 
 
+_NO_VALUE: Final = next(each for each in vars(registry).values() if type(each) is object)
+"""What a journal of the model says of a key that had no value: told by its identity."""
+
+
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] - untyped
     """Writes a cluster of the model, whose agenda is made of functions."""
 
     def persistent_id(self, written: object) -> str | None:
         """Write what is told by its identity by a name."""
-        return "absent" if written is _ABSENT else None
+        return "absent" if written is _NO_VALUE else None
 
 
 class _Unpickler(pickle.Unpickler):
@@ -233,7 +238,7 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, _: object) -> object:
         """Give what has a name."""
-        return _ABSENT
+        return _NO_VALUE
 
 
 def _reduced(timeline: Timeline[Any, Any]) -> tuple[Any, ...]:

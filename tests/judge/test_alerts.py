@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from exporters.backtest.evaluation import firings
 from exporters.backtest.rule_files import RuleFile
+from exporters.backtest.series import ScrapedSeries
 from tests.judge.alert_results import Sent, Told, alert_rendered, verdict_of
-from tests.judge.alerts import RULES, alerted, always_firing
+from tests.judge.alerts import RULES, EveryRule, alerted, always_firing
+from tests.judge.false_wakers import DRAWERS, waker_played
+from tests.judge.first_message import Wanted, texts, without_texts
 from tests.judge.fleet import heartbeats_after_our_death, shared_played
-from tests.judge.harm import MUST, MUST_NOT
+from tests.judge.harm import MUST, MUST_NOT, REDUNDANCY_LOST, judged_harm
 from tests.judge.notifications import notified
+from tests.judge.play import SECOND, START, Play
+from tests.judge.quiet import Life, evaluated
 from tests.judge.real_time import Message, page_alerts, row, wrong
 from tests.judge.severity import CRITICAL, INFO, WARNING, severity
 
@@ -83,9 +90,9 @@ HARM = NOTHING | {
 
 def test_the_tables_count_who_was_woken_and_how_often(sent: Sent) -> None:
     text = alert_rendered([NOTHING, HARM], sent, "# Heading")
-    assert "| nothing harmful, and somebody was woken | 0 | 0 of 1 |" in text
-    assert "| harm of which somebody was woken late or never | 0 | 1 of 1 |" in text
-    assert "| woken once, of the plays in which somebody was woken for harm | 98 % | 100.0 %" in text
+    assert "| woken although nothing harmful happened | 0 | 0 of 1 |" in text
+    assert "| harm that woke too late or never | 0 | 1 of 1 |" in text
+    assert "| woken once, of the plays with a wake for harm | 98 % | 100.0 %" in text
     assert "| - next step | | 0.0 %" in text
     assert "| crash | 1 | 1 | 1 |" in text
     assert "| 2 | stop | refused orders 10 to 400 | KafkaUnderMinIsr at " in text
@@ -141,3 +148,75 @@ def test_in_real_time_a_page_of_the_scenario_must_be_sent_and_no_other() -> None
         "| `under_min_isr` | 7:15 `KafkaUnderMinIsr`: Writes are refused; 8:20 over | - |\n"
     )
     assert {"KafkaUnderMinIsr", "KafkaBrokerLost"} <= page_alerts()
+
+
+@pytest.fixture(scope="module")
+def announced() -> Play:
+    """A broker is away for announced work, with the only replica of partitions."""
+    return waker_played(1, "announced_work")
+
+
+def test_announced_work_on_what_needs_every_replica_is_no_harm(announced: Play) -> None:
+    found = judged_harm(announced)
+    assert (found.call, found.harm, found.disputed) == (MUST_NOT, (), ())
+
+
+def test_what_was_not_announced_is_disputed_and_what_was_not_even_ordered_is_harm(announced: Play) -> None:
+    (one,) = announced.troubles
+    ordered = judged_harm(replace(announced, troubles=(replace(one, announced=()),)))
+    assert ({each.kind for each in ordered.disputed}, ordered.harm) == ({"ordered"}, ())
+    crashed = judged_harm(replace(announced, troubles=(replace(one, announced=(), absences=()),)))
+    assert {(each.kind, each.topic) for each in crashed.harm} == {("offline", "scratch")}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", DRAWERS)
+def test_no_kind_that_woke_somebody_in_vain_does_harm(kind: str) -> None:
+    found = judged_harm(waker_played(2, kind))
+    assert (found.call, found.harm) == (MUST_NOT, ())
+
+
+@pytest.mark.long
+def test_redundancy_is_lost_while_a_broker_is_away_for_long() -> None:
+    away = waker_played(14, "lost_broker")  # for 1,544 seconds
+    (broker,) = away.troubles[0].brokers
+    lost = judged_harm(away).lost
+    assert set(lost) == {broker}
+    assert lost[broker].seconds > REDUNDANCY_LOST
+
+
+RULE = {
+    "alert": "Lost",
+    "expr": "max by (cluster, broker) (lost) == 1",
+    "for": "15s",
+    "labels": {"severity": "critical"},
+    "annotations": {
+        "summary": 'Broker {{ $labels.broker }} is "lost"',
+        "description": 'Copies: {{ range query "copies" }}{{ .Value }}{{ end }}. Start it.',
+    },
+}
+
+
+def test_what_an_alert_says_is_written_by_prometheus_own_engine(tmp_path: Path) -> None:
+    rules, series = RuleFile(tmp_path, [{"name": "one", "rules": [RULE]}]), ScrapedSeries()
+    for second in range(0, 60, 15):
+        series.add(
+            f'lost{{cluster="c",broker="2"}} {int(second > 0)}\nlost{{cluster="c",broker="3"}} 1\ncopies {second}\n'
+        )
+    fired = firings(
+        [without_texts(rules)], EveryRule([rules]), series, range(START, START + 60 * SECOND, 15 * SECOND), tmp_path
+    )
+    assert [(each.began_at - START) // SECOND for each in fired] == [15, 30]
+    wanted = [Wanted(each.alert, (each.began_at - START) // SECOND, dict(each.labels)) for each in fired]
+    assert texts(tmp_path, rules, wanted) == [
+        'Broker 3 is "lost" Copies: 15. Start it.',
+        'Broker 2 is "lost" Copies: 30. Start it.',
+    ]
+
+
+def test_of_a_quiet_piece_with_work_in_it_nothing_fires() -> None:
+    life = Life("two", EveryRule([RuleFile.read(RULES)]).metrics)
+    day = life.live(1_200)
+    assert day.done
+    assert "kafka_replication_cluster_brokers" in life.scrapes[-1]
+    assert evaluated(life.scrapes, 1_200, 1_200) == []

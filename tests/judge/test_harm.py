@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-
 import pytest
 
-from exporters.backtest.evaluation import firings
-from exporters.backtest.rule_files import RuleFile
-from exporters.backtest.series import ScrapedSeries
-from tests.judge.alerts import EveryRule
 from tests.judge.expected import ExpectedIncident
-from tests.judge.false_wakers import DRAWERS, waker_played
-from tests.judge.first_message import Wanted, read, texts, without_texts
-from tests.judge.harm import (
-    BRIEF,
-    MAY,
-    MUST,
-    MUST_NOT,
-    REDUNDANCY_LOST,
-    WAKE_WITHIN,
-    WINDOW,
-    Harm,
-    Judged,
-    Span,
-    judged_harm,
-)
-from tests.judge.play import SECOND, START, Play, played
+from tests.judge.first_message import read
+from tests.judge.harm import BRIEF, MAY, MUST, MUST_NOT, WAKE_WITHIN, WINDOW, Harm, Judged, Span, judged_harm
+from tests.judge.play import Play, played
 
 
 def judged(
@@ -84,41 +64,6 @@ def harm_in(play: Play) -> tuple[Harm, ...]:
     return found
 
 
-@pytest.fixture(scope="module")
-def announced() -> Play:
-    """A broker is away for announced work, with the only replica of partitions."""
-    return waker_played(1, "announced_work")
-
-
-def test_announced_work_on_what_needs_every_replica_is_no_harm(announced: Play) -> None:
-    found = judged_harm(announced)
-    assert (found.call, found.harm, found.disputed) == (MUST_NOT, (), ())
-
-
-def test_what_was_not_announced_is_disputed_and_what_was_not_even_ordered_is_harm(announced: Play) -> None:
-    (one,) = announced.troubles
-    ordered = judged_harm(replace(announced, troubles=(replace(one, announced=()),)))
-    assert ({each.kind for each in ordered.disputed}, ordered.harm) == ({"ordered"}, ())
-    crashed = judged_harm(replace(announced, troubles=(replace(one, announced=(), absences=()),)))
-    assert {(each.kind, each.topic) for each in crashed.harm} == {("offline", "scratch")}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kind", DRAWERS)
-def test_no_kind_that_woke_somebody_in_vain_does_harm(kind: str) -> None:
-    found = judged_harm(waker_played(2, kind))
-    assert (found.call, found.harm) == (MUST_NOT, ())
-
-
-@pytest.mark.long
-def test_redundancy_is_lost_while_a_broker_is_away_for_long() -> None:
-    away = waker_played(14, "lost_broker")  # for 1,544 seconds
-    (broker,) = away.troubles[0].brokers
-    lost = judged_harm(away).lost
-    assert set(lost) == {broker}
-    assert lost[broker].seconds > REDUNDANCY_LOST
-
-
 LOSS = ExpectedIncident(
     kinds=("broker_loss",),
     must=frozenset({2}),  # type: ignore[arg-type]
@@ -142,33 +87,3 @@ LOSS = ExpectedIncident(
 )
 def test_a_message_is_read_as_a_person_reads_it(text: str, right: tuple[int, int, int]) -> None:
     assert tuple(map(int, read(text, [LOSS]))) == right
-
-
-RULE = {
-    "alert": "Lost",
-    "expr": "max by (cluster, broker) (lost) == 1",
-    "for": "15s",
-    "labels": {"severity": "critical"},
-    "annotations": {
-        "summary": 'Broker {{ $labels.broker }} is "lost"',
-        "description": 'Copies: {{ range query "copies" }}{{ .Value }}{{ end }}. Start it.',
-    },
-}
-
-
-@pytest.mark.prometheus
-def test_what_an_alert_says_is_written_by_prometheus_own_engine(tmp_path: Path) -> None:
-    rules, series = RuleFile(tmp_path, [{"name": "one", "rules": [RULE]}]), ScrapedSeries()
-    for second in range(0, 60, 15):
-        series.add(
-            f'lost{{cluster="c",broker="2"}} {int(second > 0)}\nlost{{cluster="c",broker="3"}} 1\ncopies {second}\n'
-        )
-    fired = firings(
-        [without_texts(rules)], EveryRule([rules]), series, range(START, START + 60 * SECOND, 15 * SECOND), tmp_path
-    )
-    assert [(each.began_at - START) // SECOND for each in fired] == [15, 30]
-    wanted = [Wanted(each.alert, (each.began_at - START) // SECOND, dict(each.labels)) for each in fired]
-    assert texts(tmp_path, rules, wanted) == [
-        'Broker 3 is "lost" Copies: 15. Start it.',
-        'Broker 2 is "lost" Copies: 30. Start it.',
-    ]

@@ -5,16 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-import pytest
-
 from exporters.backtest.evaluation import Firing
 from exporters.backtest.rule_files import RuleFile
 from tests.judge.alerts import RULES, EveryRule
 from tests.judge.play import SECOND, START
-from tests.judge.quiet import AFTER, DAY, Life, belongs, errors, evaluated, quiet_rendered, read_life, written_life
+from tests.judge.quiet import AFTER, DAY, Life, belongs, errors, quiet_rendered, read_life, written_life
 from tests.judge.quiet_days import WORK, Day, Planted
 
-PIECE, SHORT = 1_200, 300
+SHORT = 300
 NAMES = EveryRule([RuleFile.read(RULES)]).metrics
 CRASH = Planted("crash", 1_000, 2_000)
 
@@ -28,15 +26,6 @@ def test_a_cluster_that_was_written_and_read_lives_as_one_that_was_not(tmp_path:
         each.live(SHORT)
     assert (again.piece, again.scrapes) == (2, life.scrapes)
     assert len(life.scrapes) == 2 * SHORT // 30
-
-
-@pytest.mark.prometheus
-def test_of_a_quiet_piece_with_work_in_it_nothing_fires() -> None:
-    life = Life("two", NAMES)
-    day = life.live(PIECE)
-    assert day.done
-    assert "kafka_replication_cluster_brokers" in life.scrapes[-1]
-    assert evaluated(life.scrapes, PIECE, PIECE) == []
 
 
 def test_every_kind_of_work_is_done_on_some_day() -> None:

@@ -64,13 +64,13 @@ PARTS: Final = {
     "drill": Part("ten faults of a real Kafka: each is reported as what it was", "tests.drill", says=r"\d+ faults.*"),
     "judge": Part("2,000 random faults: what is reported of them against the model", JUDGE, says=PLAYS, resumes=True),
     "judge-alerts": Part(
-        "1,000 random faults, and what woke operators in vain: whom the alerts wake",
+        "1,000 random faults, and what woke operators in vain: who is woken",
         f"{JUDGE} --alerts --plays 1000",
         says=PLAYS,
         resumes=True,
     ),
     "judge-quiet": Part(
-        "30 days of a healthy cluster: what fires was planted, and wakes nobody",
+        "30 days of a healthy cluster: every alert that fires was planted, and none is critical",
         "tests.judge --quiet --seed {seed}",
         says=DAYS,
         resumes=True,
