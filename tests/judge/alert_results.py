@@ -24,7 +24,7 @@ TICK: Final = 15.0
 _PARTS: Final = ("class", "broker", "next step")
 _COLUMNS: Final = (
     "plays", "must wake", "late or never", "must not wake", "woken", "more than once", "first message wrong",
-    "lost redundancy", "told once",
+    "lost redundancy", "one warning",
 )  # fmt: skip
 _LISTED: Final = 150
 
@@ -82,7 +82,7 @@ class Verdict(NamedTuple):
             wrong = [name for name, is_right in zip(_PARTS, self.first, strict=True) if not is_right]
             yield f"first message: {', '.join(wrong)}"
         if self.told_once is False:
-            yield f"lost redundancy told {len(self.warnings)} times"
+            yield f"{len(self.warnings)} warnings of lost redundancy"
 
 
 def opened(sent: Sequence[Notification], receiver: str) -> tuple[Told, ...]:
@@ -182,7 +182,7 @@ def _aims(of: Judgements) -> Iterator[str]:
     for place, part in enumerate(_PARTS):
         yield f"| - {part} | | {share(sum(each[place] for each in named), len(named))} |"
     lost = [each.told_once for each in verdicts if each.told_once is not None]
-    yield f"| lost redundancy told once, as a warning | 98 % | {share(sum(lost), len(lost))} |"
+    yield f"| one warning of lost redundancy | 98 % | {share(sum(lost), len(lost))} |"
     may = [each for each in verdicts if each.call == MAY]
     yield f"| woken where it is allowed, and not required | | {_of(may, lambda each: bool(each.wakes))} |"
 

@@ -1,48 +1,46 @@
-"""The judge's own rule: whom harm is done to since when, and whether somebody had to be woken for it.
+"""The judge's own rule: what is harm, since when and to which topics, and must the on-call engineer be woken for it?
 
-It is decided from the model's states, from what was ordered and from what was announced, and from nothing that isrwatch
-or its alerts say. It was committed before the rules that it judges, and changes by argument only.
+The rule reads the model's states, the orders and the announcements, and nothing that isrwatch or its alerts say. It was
+committed before the rules that it judges. Change it by argument only, never because a rule fails it.
 
-**Harm** is done while clients cannot do what they were promised, or when records are gone:
+**Harm** begins when clients cannot do what they were promised, or when records are gone:
 
-- ``offline``: nobody leads a partition, so it is neither read nor written;
-- ``refused``: a partition is under its minimum ISR, so writes with acks=all are refused, whether or not anybody writes;
-- ``no controller``: no controller is active, so that no leader could be elected and no ISR changed;
-- ``unclean``: a leader was elected that may lack acknowledged records. A moment: what is lost then stays lost.
+- ``offline``: a partition has no leader, so it can be neither read nor written;
+- ``refused``: a partition is under its minimum ISR, so writes with acks=all are refused, even if none comes just then;
+- ``no controller``: no controller is active, so no leader can be elected and no ISR can change;
+- ``unclean``: a leader was elected that may lack acknowledged records. This is a moment: what is lost stays lost.
 
-It is no harm that copies are missing: *redundancy* is lost then, which can wait until the morning as long as the next
-failure is not the last one.
+Missing copies alone are no harm. *Redundancy* is lost then, which can wait for the morning.
 
-**Somebody must be woken** within ``WAKE_WITHIN`` seconds of harm. Harm adds up over ``WINDOW`` seconds: partitions that
-are away for a minute in each three cost as much as one outage. Five minutes, because
+**Must wake**: within ``WAKE_WITHIN`` seconds of harm. Harm adds up over ``WINDOW`` seconds: clients that are refused
+for a minute out of every three suffer as much as in one outage. The limit is five minutes because
 
-- less is over before anybody has read the message: restarts, failovers and elections take seconds to two minutes, and
-  to be woken for each of them is how people learn not to look;
-- more is not affordable: a month at 99.95 % is 21 minutes, and of these a person who was asleep needs ten to act;
-- the chain from the log to the telephone (a batch, a scrape, an evaluation, the wait of a group) takes less than one
-  minute, which leaves four for a rule to be sure.
+- less is over before the message is read: restarts, failovers and elections take from seconds to two minutes, and a
+  pager that rings for each of them is one that people learn to ignore;
+- more cannot be afforded: 99.95 % of a month leaves 21 minutes, and an engineer who was asleep needs ten to act;
+- the way from the log to the phone (batch, scrape, evaluation, group wait) takes less than one minute, which leaves a
+  rule four to be sure.
 
-**Nobody may be woken** unless harm is done that lasted, or will last, for ``BRIEF`` seconds, added up as above: what
-is shorter was over before the message came. In between, somebody may be woken: a few seconds decide.
+**Must not wake**: unless harm lasts for ``BRIEF`` seconds, added up as above. Shorter harm is over when the message
+arrives. Between the two limits a wake is allowed and not required, since a few seconds decide.
 
-Three kinds of harm may wake, and need not:
+Three states allow a wake and never require one:
 
-- *disputed*: an order that was not announced took the only broker of partitions that need every replica they have (one
-  replica, or a minimum as large as the replication factor). Their owners chose that; whoever gave the order may not
-  have known;
-- *last copy*: of three replicas or more one is left, and writes go on: the next failure loses records;
-- *at the minimum* for ``AT_MINIMUM`` seconds, for whatever reason: the next failure refuses writes.
+- *ordered*: a broker was stopped by an order that was not announced, and partitions need every replica they have (one
+  replica, or a minimum as large as the replication factor). Their owners chose that; the operator may not have known;
+- *last copy*: one of three or more replicas is left, and writes continue: the next failure loses records;
+- *at the minimum* for ``AT_MINIMUM`` seconds: the next failure refuses writes.
 
-**Announced work** takes such partitions away by design: while an announcement lasts, what needs every replica and lacks
-only brokers of announced work is no harm at all. From the moment at which it is over, it is.
+**Announced work** takes partitions that need every replica away by design. While the announcement lasts, they do no
+harm if only brokers of announced work are missing. When it ends, they do.
 
-**Blindness** is harm of another kind: while isrwatch sees nothing, harm would be missed. Whoever expects clusters must
-be woken within ``BLIND_WITHIN`` seconds, once for all clusters behind one cause. Longer than harm itself, because
-nothing is broken yet: a job that is restarted, with its image and its start of Spark, is back within five minutes.
+**Blindness** is harm of another kind: while isrwatch sees nothing, harm would be missed. For expected clusters it must
+wake within ``BLIND_WITHIN`` seconds, once for all clusters behind one cause. The limit is longer because nothing is
+broken yet, and a job that restarts, image pull and Spark included, is back within five minutes.
 
-**One trouble, one wake**: as many as faults did harm, at most, and at least one may be. **Lost redundancy** that lasts
-``REDUNDANCY_LOST`` seconds must be told within ``WAKE_WITHIN`` more, as a warning, once for each broker or fault.
-Replicas that are being moved, and brokers of announced work, lose none.
+**One trouble, one wake**: at most one for each fault that did harm. **Lost redundancy** that lasts for
+``REDUNDANCY_LOST`` seconds must be told within ``WAKE_WITHIN`` more: once per fault, as a warning. Replicas that are
+being moved and brokers of announced work do not count as lost.
 """
 
 from __future__ import annotations
@@ -109,20 +107,20 @@ class Judged(NamedTuple):
 
     @property
     def due(self) -> float | None:
-        """The second by which somebody must have been woken; None if nobody must."""
+        """The second by which the wake must have come; None if none is required."""
         moments = [at + WAKE_WITHIN for at in self.unclean if at + WAKE_WITHIN <= self.end]
         moments += _reached(_union(each.span for each in self.harm), WAKE_WITHIN)
         return min(moments, default=None)
 
     @property
     def call(self) -> str:
-        """Whether somebody must, may or must not be woken at all."""
+        """Whether the play must, may or must not wake."""
         if self.due is not None:
             return MUST
         return MAY if self.unclean or _reached(self._wakeful, BRIEF) else MUST_NOT
 
     def is_justified(self, second: float) -> bool:
-        """Return whether there was a reason to wake somebody at a second, or shortly before it."""
+        """Return whether there was a reason for a wake at a second, or shortly before it."""
         begun = [span for span in self._wakeful if span.begin <= second and span.end >= second - WINDOW]
         return sum(span.seconds for span in begun) >= BRIEF or any(0 <= second - at <= WINDOW for at in self.unclean)
 
@@ -296,7 +294,7 @@ def _kind(moment: _Moment) -> str:
 
 
 def _gone(moment: _Moment) -> frozenset[BrokerId]:
-    """Give who is missed where nobody leads: of one replica, its ISR still names it."""
+    """Give the replicas that are missed without a leader: with one replica, the ISR still names it."""
     return frozenset(moment.state.replicas) if moment.state.leader == NO_LEADER else frozenset()
 
 
