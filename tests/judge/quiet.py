@@ -310,7 +310,7 @@ def quiet_rendered(results: Sequence[Result], heading: str) -> str:
 def quiet_heading(days: int, commit: str, date: str, seed: str) -> str:
     return f"""# What fires on quiet days, judged
 
-{days} day{'s' * (days != 1)} of a healthy cluster, of commit `{commit}` of {date}, drawn from `{seed}`. Rendered by
+{days} day{"s" * (days != 1)} of a healthy cluster, of commit `{commit}` of {date}, drawn from `{seed}`. Rendered by
 `make judge ARGS="--quiet --write"`. One cluster of the model with four brokers and three controllers lives through all
 of them (`tests/judge/quiet.py`); what is done to it, and what few troubles are planted, is in
 `tests/judge/quiet_days.py`. An alert must have begun while a planted trouble lasted or within {AFTER / 60:.0f} minutes
