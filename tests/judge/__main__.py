@@ -9,6 +9,8 @@
 --play S     plays the seed S alone, with -v its timeline, too
 --slow       plays slow brokers, and what only looks like one, instead; the page is docs/judge_slow_brokers.md
 --alerts     judges whom the committed alerts wake, instead; the page is docs/judge_alerts.md
+--quiet      lives through 30 days of a healthy cluster, instead; the page is docs/judge_quiet.md
+--days N     so many of them
 
 Results are appended to a file below build/judge/, named by commit and seed. A play costs about two seconds of a core.
 """
@@ -30,16 +32,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.judge.alert_results import alert_rendered, alerts_heading, alerts_sent
-from tests.judge.alerts import alerted
+from tests.judge.alert_results import alert_rendered, alerts_heading, alerts_sent, named_rendered, verdict_of
+from tests.judge.alerts import Scrapes, alerted, play_of
+from tests.judge.false_wakers import DRAWERS as WAKERS
+from tests.judge.false_wakers import NAMED
 from tests.judge.faults import DRAWERS
+from tests.judge.fleet import fleet_rendered
 from tests.judge.judging import judged, seeds
 from tests.judge.play import played
+from tests.judge.quiet import DAYS, errors, lived, quiet_heading, quiet_rendered
 from tests.judge.results import Result, rendered, result_of
 from tests.judge.slow_results import slow_judged, slow_rendered
 from tests.judge.timeline import timeline
 
 CHECKOUT: Final = Path(__file__).parents[2]
+QUIET_PAGE: Final = CHECKOUT / "docs" / "judge_quiet.md"
 _STEP: Final = 50
 
 
@@ -77,19 +84,24 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--plays", type=int, default=2_000)
     options.add_argument("--seed")
-    options.add_argument("--kinds", default="", help=", ".join(DRAWERS))
+    options.add_argument("--kinds", default="", help=", ".join((*DRAWERS, *WAKERS)))
     options.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     options.add_argument("--resume", action="store_true")
     options.add_argument("--write", action="store_true")
     options.add_argument("--play", type=int)
     options.add_argument("--slow", dest="kind", action="store_const", const="slow", default="incidents")
     options.add_argument("--alerts", dest="kind", action="store_const", const="alerts")
+    options.add_argument("--quiet", dest="kind", action="store_const", const="quiet")
+    options.add_argument("--days", type=int, default=DAYS)
     options.add_argument("-v", "--verbose", action="store_true")
     given = options.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # through every finally: no process stays behind
     kinds = tuple(filter(None, given.kinds.split(",")))
     if given.play is not None:
-        return _play_one(given.play, kinds, is_verbose=given.verbose)
+        show = _show_alerts if given.kind == "alerts" else _play_one
+        return show(given.play, kinds, is_verbose=given.verbose)
+    if given.kind == "quiet":
+        return _quiet(given)
     of, kind = commit(), KINDS[given.kind]
     name = f"{kind.prefix}{of.name[:12]}-{given.seed or 'unseen'}{''.join(f'-{each}' for each in kinds)}.jsonl"
     path = CHECKOUT / "build" / "judge" / name
@@ -102,6 +114,19 @@ def main() -> int:
     for result in failed[:3]:
         print(f"seed {result['seed']} failed:\n{result['failed']}", file=sys.stderr)
     return bool(failed)
+
+
+def _quiet(given: argparse.Namespace) -> int:
+    """Live through quiet days; what fires that nobody planted is an error."""
+    of = commit()
+    seed = given.seed or of.name[:12]
+    name = f"quiet-{of.name[:12]}{'-changed' * of.is_changed}-{given.seed or 'unseen'}"
+    results = lived(CHECKOUT / "build" / "judge", name, seed, given.days, resume=given.resume)
+    page = quiet_rendered(results, quiet_heading(len(results), of.name[:12], of.date, seed))
+    print(page)
+    if given.write:
+        QUIET_PAGE.write_text(page, encoding="utf-8")
+    return any(map(errors, results))
 
 
 def _all(path: Path, wanted: list[int], kinds: tuple[str, ...], given: argparse.Namespace) -> list[Result]:
@@ -180,7 +205,9 @@ def _slow_page(results: list[Result], of: Commit, seed: str | None) -> str:
 def _alerts_page(results: list[Result], of: Commit, seed: str | None) -> str:
     heading = alerts_heading(_played(results, of, seed), _cost(results))
     played = [result for result in results if "failed" not in result]
-    return alert_rendered(played, alerts_sent(played), heading)
+    named = [alerted(seed, (kind,)) for kind, seed in NAMED.items()]
+    sent = alerts_sent([*played, *named])
+    return alert_rendered(played, sent, heading, [*named_rendered(named, sent), "", *fleet_rendered()])
 
 
 def _played(results: list[Result], of: Commit, seed: str | None) -> str:
@@ -204,6 +231,21 @@ def _play_one(seed: int, kinds: tuple[str, ...], *, is_verbose: bool) -> int:
         print("\n".join(timeline(play)))
     print(json.dumps({name: value for name, value in result.items() if name != "causes"}, indent=1))
     return bool(result["errors"])
+
+
+def _show_alerts(seed: int, kinds: tuple[str, ...], *, is_verbose: bool) -> int:
+    """Show what fires in one play, what is sent of it, and what is wrong with that."""
+    scrapes = Scrapes(frozenset())
+    if is_verbose:
+        print("\n".join(timeline(play_of(seed, kinds, scrapes))))
+    result = alerted(seed, kinds)
+    print(json.dumps(result, indent=1))
+    if "failed" in result:
+        return 1
+    (sent,) = alerts_sent([result]).values() or ([],)
+    verdict = verdict_of(result, sent)
+    print("\n".join([*map(str, sent), *verdict.complaints()]))
+    return bool(list(verdict.complaints()))
 
 
 KINDS: Final = {

@@ -1,22 +1,32 @@
-"""Results of plays under the committed rules as tables: who was woken, how often, how soon, and what was said."""
+"""Results of plays under the committed rules as tables: who was woken, how often, how soon, and what was said.
+
+What is right is ``tests/judge/harm.py``'s; here it is compared with what left Alertmanager, and added up.
+"""
 
 from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from tests.judge.alerts import MAY, MUST, MUST_NOT
+from tests.judge.harm import MAY, MUST, MUST_NOT, REDUNDANCY_LOST, WAKE_WITHIN, Harm, Judged, Span
 from tests.judge.notifications import SPEED, Notification, notified
 from tests.judge.results import share
+from tests.judge.severity import CRITICAL, SEVERITIES, WARNING, severity
 
 Result = dict[str, Any]
 Sent = dict[str, list["Notification"]]
 """What Alertmanager sent, by the name of the play."""
-PAGE, TICKET = "page", "ticket"
-_WORST: Final = 15
+TICK: Final = 15.0
+"""A notification is seen by so many seconds late at most."""
+_PARTS: Final = ("class", "broker", "next step")
+_COLUMNS: Final = (
+    "plays", "must wake", "late or never", "must not wake", "woken", "more than once", "first message wrong",
+    "lost redundancy", "one warning",
+)  # fmt: skip
+_LISTED: Final = 150
 
 
 def alerts_sent(results: Sequence[Result]) -> Sent:
@@ -28,135 +38,239 @@ def _name(result: Result) -> str:
     return f"play-{result['seed']}"
 
 
-def alert_rendered(results: Sequence[Result], sent: Sent, heading: str) -> str:
-    """Write all tables of plays and of what was sent of them, as Markdown."""
-    for result in results:
-        name = _name(result)
-        result["pages"], result["added"] = _opened(sent.get(name, ()), PAGE)
-        result["tickets"], _ = _opened(sent.get(name, ()), TICKET)
-    polled = [result for result in results if result["is_polled"]]
-    logged = [result for result in results if not result["is_polled"]]
-    parts = [heading, *_aims(logged), "", *_counts(logged), "", *_alerts(logged), ""]
-    parts += [f"### Polled clusters: {len(polled)} plays", "", *_aims(polled), "", *_wrong(results), ""]
-    return "\n".join(parts)
+class Told(NamedTuple):
+    """A group that was opened: when, and the alerts that its first message says are firing."""
+
+    second: float
+    firing: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{' + '.join(self.firing)} at {self.second:.0f}"
 
 
-def _opened(sent: Sequence[Notification], receiver: str) -> tuple[list[str], int]:
-    """Give what the messages say that wake somebody, and how many add an alert to a page that is open.
+class Verdict(NamedTuple):
+    """What is said of one play.
+
+    Attributes:
+        wakes: that were told as critical; ``warnings`` as such.
+        call: whether somebody had to be woken.
+        is_late: harm was done, and nobody was woken in time.
+        in_vain: wakes without harm.
+        is_once: no more wakes than faults did harm.
+        first: whether the first message has the right class, broker and next step; None: nobody was woken for harm.
+        told_once: the loss of redundancy was told once; None: there was none, or the play ended too early.
+    """
+
+    wakes: tuple[Told, ...]
+    warnings: tuple[Told, ...]
+    call: str
+    is_late: bool
+    in_vain: tuple[Told, ...]
+    is_once: bool
+    first: tuple[bool, bool, bool] | None
+    told_once: bool | None
+
+    def complaints(self) -> Iterator[str]:
+        """Say what is wrong, for a person."""
+        if self.is_late:
+            yield "late" if len(self.wakes) > len(self.in_vain) else "never"
+        if self.in_vain:
+            yield "woken without harm"
+        if not self.is_once:
+            yield f"woken {len(self.wakes)} times"
+        if self.first is not None and not all(self.first):
+            wrong = [name for name, is_right in zip(_PARTS, self.first, strict=True) if not is_right]
+            yield f"first message: {', '.join(wrong)}"
+        if self.told_once is False:
+            yield f"{len(self.warnings)} warnings of lost redundancy"
+
+
+def opened(sent: Sequence[Notification], receiver: str) -> tuple[Told, ...]:
+    """Give the groups that were opened for a receiver.
 
     The key of a group is what pagers know a page by: while it is open, more messages of the group change its text.
     """
-    opened: list[str] = []
-    added, before = 0, dict[str, Counter[str]]()
+    told, open_now = list[Told](), set[str]()
     for each in sent:
         if each.receiver != receiver:
             continue
-        firing = Counter(each.firing)
-        if not firing:
-            before.pop(each.group, None)
-        elif each.group not in before:
-            opened.append(" + ".join(sorted(firing)))
-            before[each.group] = firing
-        elif firing - before[each.group]:
-            added += 1
-            before[each.group] |= firing
-    return opened, added
+        if not each.firing:
+            open_now.discard(each.group)
+        elif each.group not in open_now:
+            open_now.add(each.group)
+            told.append(Told(each.second, each.firing))
+    return tuple(told)
 
 
-def _is_late(result: Result) -> bool:
-    """Whether the first page came after it was due, or never; the play may end before it can fire."""
-    pages = [each["began"] for each in result["firings"] if each["labels"]["severity"] == PAGE]
-    return result["due"] is not None and (not pages or min(pages) > result["due"])
+def verdict_of(result: Result, sent: Sequence[Notification]) -> Verdict:
+    """Compare what was sent with what the judge's rule says of the play."""
+    wakes, warnings, judged = opened(sent, CRITICAL), opened(sent, WARNING), _judged(result)
+    in_vain = tuple(each for each in wakes if not judged.is_justified(each.second))
+    right = [each for each in wakes if each not in in_vain]
+    first_right = _reading(result, wakes[0]) if right and wakes[0] in right else None
+    due = result["due"]
+    return Verdict(
+        wakes=wakes,
+        warnings=warnings,
+        call=result["call"],
+        is_late=due is not None and min((each.second for each in right), default=due + 1e9) > due + TICK,
+        in_vain=in_vain,
+        is_once=len(right) <= result["wakes_allowed"],
+        first=first_right,
+        told_once=_told_once(result, warnings),
+    )
 
 
-def _aims(results: Sequence[Result]) -> Iterator[str]:
-    of = {call: [result for result in results if result["call"] == call] for call in (MUST, MAY, MUST_NOT)}
-    benign = [result for result in of[MUST_NOT] if not result["harm"]]
-    brief = [result for result in of[MUST_NOT] if result["harm"]]
-    woken = [result for result in results if result["pages"]]
-    named = [result for result in woken if result["blamed"] is not None]
+def _judged(result: Result) -> Judged:
+    harms, disputed = (
+        tuple(Harm(kind, topic, Span(begin, end)) for kind, topic, begin, end in result[name])
+        for name in ("harms", "disputed")
+    )
+    return Judged(harms, disputed, tuple(result["unclean"]), {}, result["seconds"])
+
+
+def _reading(result: Result, first: Told) -> tuple[bool, bool, bool]:
+    """Read the alerts of the first message together: a part is right if one of them has it right."""
+    said = [
+        each["right"]
+        for each in result["firings"]
+        if each["alert"] in first.firing and "right" in each and each["began"] <= first.second
+    ]
+    return any(each[0] for each in said), any(each[1] for each in said), any(each[2] for each in said)
+
+
+def _told_once(result: Result, warnings: Sequence[Told]) -> bool | None:
+    spans = [Span(*span) for span in result["lost"].values()]
+    due = min((span.begin + REDUNDANCY_LOST + WAKE_WITHIN for span in spans), default=None)
+    if due is None or due + TICK > result["seconds"] or min(span.end for span in spans) < due:
+        return None
+    return 1 <= len(warnings) <= len(result["kinds"]) and warnings[0].second <= due + TICK
+
+
+# ------------------------------------------------------------------------------------------------- tables
+
+
+Judgements = list[tuple[Result, Verdict]]
+
+
+def alert_rendered(results: Sequence[Result], sent: Sent, heading: str, more: Sequence[str] = ()) -> str:
+    """Write all tables of plays and of what was sent of them, as Markdown; ``more``: of named plays."""
+    of_all = [(result, verdict_of(result, sent.get(_name(result), ()))) for result in results]
+    logged = [each for each in of_all if not each[0]["is_polled"]]
+    polled = [each for each in of_all if each[0]["is_polled"]]
+    parts = [heading, *_aims(logged), "", *_by_kind(logged), "", *_alerts(logged), "", *more, ""]
+    parts += [f"### Polled clusters: {len(polled)} plays", "", *_aims(polled), "", *_by_kind(polled), ""]
+    return "\n".join([*parts, *_wrong(of_all), ""])
+
+
+def _aims(of: Judgements) -> Iterator[str]:
+    verdicts = [verdict for _, verdict in of]
     yield "| what | aim | plays |"
     yield "|---|---|---|"
-    yield f"| a page although nothing harmful happened | 0 | {_count(benign, PAGE)} of {len(benign)} |"
-    yield f"| a page for harm that was over soon | 0 | {_count(brief, PAGE)} of {len(brief)} |"
-    late = sum(_is_late(result) for result in of[MUST])
-    yield f"| a required page that was late or missing | 0 | {late} of {len(of[MUST])} |"
-    once = sum(len(result["pages"]) == 1 for result in woken)
-    yield f"| only one page, of the plays with a page | 100 % | {share(once, len(woken))} |"
-    added = sum(bool(result["added"]) for result in woken)
-    yield f"| an open page said more later, of the plays with a page | | {added} of {len(woken)} |"
-    right = sum(result["blamed"] for result in named)
-    yield f"| the first page has a right class and broker | 98 % | {share(right, len(named))} |"
-    yield f"| an optional page that was sent | | {_count(of[MAY], PAGE)} of {len(of[MAY])} |"
+    must = [each for each in verdicts if each.call == MUST]
+    yield f"| harm that woke too late or never | 0 | {_of(must, lambda each: each.is_late)} |"
+    quiet = [each for each in verdicts if each.call == MUST_NOT]
+    yield f"| woken although nothing harmful happened | 0 | {_of(quiet, lambda each: bool(each.wakes))} |"
+    others = [each for each in verdicts if each.call != MUST_NOT]
+    yield f"| woken before or long after the harm that there was | 0 | {_of(others, lambda each: bool(each.in_vain))} |"
+    woken = [each for each in verdicts if each.wakes and len(each.in_vain) < len(each.wakes)]
+    once = share(sum(each.is_once for each in woken), len(woken))
+    yield f"| woken once, of the plays with a wake for harm | 98 % | {once} |"
+    named = [each.first for each in verdicts if each.first is not None]
+    right = share(sum(map(all, named)), len(named))
+    yield f"| first message has the right class, broker and next step | 98 % | {right} |"
+    for place, part in enumerate(_PARTS):
+        yield f"| - {part} | | {share(sum(each[place] for each in named), len(named))} |"
+    lost = [each.told_once for each in verdicts if each.told_once is not None]
+    yield f"| one warning of lost redundancy | 98 % | {share(sum(lost), len(lost))} |"
+    may = [each for each in verdicts if each.call == MAY]
+    yield f"| woken where it is allowed, and not required | | {_of(may, lambda each: bool(each.wakes))} |"
 
 
-def _count(results: Sequence[Result], receiver: str) -> int:
-    return sum(bool(result[f"{receiver}s"]) for result in results)
+def _of(verdicts: Sequence[Verdict], holds: Callable[[Verdict], bool]) -> str:
+    return f"{sum(map(holds, verdicts))} of {len(verdicts)}"
 
 
-def _counts(results: Sequence[Result]) -> Iterator[str]:
-    yield "### Pages and tickets of a play"
+def _by_kind(of: Judgements) -> Iterator[str]:
+    """Write a row for each kind of fault; a play with two is in both."""
+    yield "### By what happened; a play with two faults is in two rows"
     yield ""
-    yield "| how many | plays with so many pages | plays with so many tickets |"
-    yield "|---:|---:|---:|"
-    pages, tickets = (Counter(len(result[name]) for result in results) for name in ("pages", "tickets"))
-    for count in range(max([*pages, *tickets], default=0) + 1):
-        yield f"| {count} | {pages[count]} | {tickets[count]} |"
+    yield f"| fault | {' | '.join(_COLUMNS)} |"
+    yield "|---|" + "---:|" * len(_COLUMNS)
+    for kind in sorted({kind for result, _ in of for kind in result["kinds"]}):
+        verdicts = [verdict for result, verdict in of if kind in result["kinds"]]
+        must = [each for each in verdicts if each.call == MUST]
+        quiet = [each for each in verdicts if each.call == MUST_NOT]
+        lost = [each.told_once for each in verdicts if each.told_once is not None]
+        cells = (
+            len(verdicts), len(must), sum(each.is_late for each in must), len(quiet),
+            sum(bool(each.in_vain) for each in quiet), sum(not each.is_once for each in verdicts),
+            sum(each.first is not None and not all(each.first) for each in verdicts), len(lost), sum(lost),
+        )  # fmt: skip
+        yield f"| {kind} | {' | '.join(str(cell or '') for cell in cells)} |"
 
 
-def _alerts(results: Sequence[Result]) -> Iterator[str]:
+def _alerts(of: Judgements) -> Iterator[str]:
     fired = Counter[tuple[str, str, str]]()
-    for result in results:
-        names = {(each["alert"], each["labels"]["severity"]) for each in result["firings"]}
-        fired.update((name, severity, result["call"] if result["harm"] else "benign") for name, severity in names)
+    for result, verdict in of:
+        names = {(each["alert"], severity(each["labels"]["severity"])) for each in result["firings"]}
+        fired.update((name, of_severity, verdict.call) for name, of_severity in names)
     yield "### Alerts that fired, in how many plays"
     yield ""
-    yield f"| alert | severity | {MUST} page | {MAY} page | {MUST_NOT} page | nothing harmful |"
-    yield "|---|---|---:|---:|---:|---:|"
-    for severity in (PAGE, TICKET, "info"):
-        for name in sorted({name for name, of, _ in fired if of == severity}):
-            counts = (fired[name, severity, call] or "" for call in (MUST, MAY, MUST_NOT, "benign"))
-            yield f"| {name} | {severity} | {' | '.join(map(str, counts))} |"
+    yield f"| alert | severity | {MUST} wake | {MAY} wake | {MUST_NOT} wake |"
+    yield "|---|---|---:|---:|---:|"
+    for of_severity in SEVERITIES:
+        for name in sorted({name for name, each, _ in fired if each == of_severity}):
+            counts = (str(fired[name, of_severity, call] or "") for call in (MUST, MAY, MUST_NOT))
+            yield f"| {name} | {of_severity} | {' | '.join(counts)} |"
 
 
-def _wrong(results: Sequence[Result]) -> Iterator[str]:
-    wrong = [(_complaints(result), result) for result in results]
-    wrong = [(complaints, result) for complaints, result in wrong if complaints]
-    yield f"### What is wrong, or happened more than once ({len(wrong)} plays)"
+def _wrong(of: Judgements) -> Iterator[str]:
+    wrong = [(result, verdict) for result, verdict in of if any(verdict.complaints())]
+    yield f"### Every play in which something is wrong ({len(wrong)} of {len(of)})"
     yield ""
-    yield "| seed | faults | unavailable, seconds | pages | why |"
-    yield "|---:|---|---|---|---|"
-    for complaints, result in wrong[:_WORST]:
-        spans = ", ".join(f"{begin:.0f} to {end:.0f}" for begin, end in result["unavailable"]) or "-"
-        pages = ", ".join(
-            f"{each['alert']} at {each['began']:.0f}"
-            for each in result["firings"]
-            if each["labels"]["severity"] == PAGE
-        )
-        yield f"| {result['seed']} | {'; '.join(result['faults'])} | {spans} | {pages or '-'} | {complaints} |"
+    yield '`make judge ARGS="--alerts --play SEED"` plays one of them again.'
+    yield ""
+    yield "| seed | faults | harm, seconds | woken | warned | what is wrong |"
+    yield "|---:|---|---|---|---|---|"
+    for result, verdict in wrong[:_LISTED]:
+        told = ("; ".join(map(str, each)) or "-" for each in (verdict.wakes, verdict.warnings))
+        cells = ("; ".join(result["faults"]), _harm(result), *told, "; ".join(verdict.complaints()))
+        yield f"| {result['seed']}{' (polled)' * result['is_polled']} | {' | '.join(cells)} |"
 
 
-def _complaints(result: Result) -> str:
-    wrong = []
-    if result["pages"] and result["call"] == MUST_NOT:
-        wrong.append("woken for nothing")
-    if result["call"] == MUST and _is_late(result):
-        wrong.append("late or never")
-    if result["blamed"] is False:
-        wrong.append("another class or broker")
-    if len(result["pages"]) > 1:
-        wrong.append(f"{len(result['pages'])} pages")
-    return ", ".join(wrong)
+def named_rendered(results: Sequence[Result], sent: Sent) -> Iterator[str]:
+    """Write a row for each of the plays that are the same every time."""
+    yield "### One play of each kind that woke operators in vain"
+    yield ""
+    yield "| what | woken | warned | what is wrong |"
+    yield "|---|---|---|---|"
+    for result in results:
+        verdict = verdict_of(result, sent.get(_name(result), ()))
+        told = ("; ".join(map(str, each)) or "-" for each in (verdict.wakes, verdict.warnings))
+        yield f"| {result['faults'][0]} | {' | '.join(told)} | {'; '.join(verdict.complaints()) or '-'} |"
+
+
+def _harm(result: Result) -> str:
+    """Write harm; what may wake and need not is in brackets."""
+    harm = [f"{kind} {topic} {begin:.0f} to {end:.0f}" for kind, topic, begin, end in result["harms"][:3]]
+    harm += [f"({kind}: {topic} {begin:.0f} to {end:.0f})" for kind, topic, begin, end in result["disputed"][:1]]
+    harm += [f"unclean {at:.0f}" for at in result["unclean"][:1]]
+    harm += [f"broker {broker} missing {begin:.0f} to {end:.0f}" for broker, (begin, end) in result["lost"].items()]
+    return "; ".join(harm) or "-"
 
 
 def alerts_heading(played: str, cost: str) -> str:
     return f"""# Who is woken, judged
 
 {played} Rendered by
-`make judge ARGS="--alerts --write"`. The plays are those of [the judge of incidents](judge.md): one or two random
-faults on a random cluster of the model, half of them with Kafka's defaults. Each is folded as by the job, rendered by
-the exporter at scrapes 15 s apart, and evaluated by promtool under the committed rules; what fired went through a real
-Alertmanager with the routes of `deploy/alertmanager`, {SPEED} times as fast. Whether a page was required is
-decided from the model's states alone (`tests/judge/alerts.py`): partitions were unavailable for 90 s or more, or a
-leader was elected uncleanly. Intervals are Wilson's, 95 %. {cost}
+`make judge ARGS="--alerts --write"`. The plays are those of [the judge of incidents](judge.md), one or two random
+faults on a random cluster of the model, half of them with Kafka's defaults; and one in eight of what operators say woke
+them in vain (`tests/judge/false_wakers.py`). Each is folded as by the job, with its samples, rendered by the exporter
+at scrapes 15 s apart, and evaluated by promtool under the committed rules; what fired went through a real Alertmanager
+with the routes of `deploy/alertmanager`, {SPEED} times as fast. What is right is the judge's own rule, from the model's
+states alone (`tests/judge/harm.py`): after {WAKE_WITHIN / 60:.0f} minutes in which a partition was offline or refused
+writes, or after an unclean election, a critical alert must have been sent; after less it need not be, and without harm
+it must not be. A message is read as a person reads it (`tests/judge/first_message.py`). Intervals are Wilson's, 95 %.
+{cost}
 """

@@ -1,81 +1,81 @@
-"""Which alerts a play fires under the committed rules, and whether somebody had to be woken: by the model's states.
+"""Which alerts a play fires under the committed rules, what they say, and what the judge's own rule says of it.
 
-A play *must* page if partitions were unavailable (``tests/judge/unavailable.py``) for longer than the page waits, or a
-leader was elected uncleanly. It *must not* if no fault did harm, or if what it did was over well before the page would
-fire. In between it *may*: a few seconds decide, or repeated short troubles, or a broker that is lost for minutes, or
-one was stopped for minutes that led nothing: in the metadata log that is what a crash is, too.
+A play is folded as by the job, its samples are taken over as the job keeps them, the exporter renders both at scrapes
+that are 15 seconds apart, and promtool evaluates every rule. Whether somebody had to be woken is said by
+``tests/judge/harm.py``.
+
+One play in eight is one of ``tests/judge/false_wakers.py``.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
-import time
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from random import Random
+from typing import Any, Final
 
 from exporters.backtest.evaluation import Firing, firings
 from exporters.backtest.rule_files import Judgement, RuleFile
 from exporters.backtest.series import ScrapedSeries
-from tests.judge.expected import ExpectedIncident, expectations
+from exporters.metrics.catalogue import CATALOGUE
+from streaming.contracts.observations import Observation
+from tests.judge import false_wakers
+from tests.judge.expected import expectations
+from tests.judge.first_message import Wanted, read, texts, without_texts
+from tests.judge.harm import REDUNDANCY_LOST, WAKE_WITHIN, Judged, Span, judged_harm
 from tests.judge.play import BATCH_SECONDS, SECOND, START, Batch, Play, played
-from tests.judge.unavailable import unavailable, unclean_elections
+from tests.judge.severity import CRITICAL, severity
+from tests.judge.steps import Effect
 from tests.plugins.exposed_play import ExposedPlay
 
 RULES: Final = Path(__file__).parents[2] / "dashboards" / "generated" / "alerts.yml"
 SCRAPE_SECONDS: Final = 15
 QUIET_SCRAPES: Final = 40
 """Before the play: a monitor has been there for a while."""
-PAGES_AFTER: Final = 60.0
-"""``for`` of the pages about partitions that are unavailable."""
-MARGIN: Final = 2.0 * SCRAPE_SECONDS
-"""A scrape and an evaluation: by as much what is seen may be shorter or longer than what was."""
-LOST_AFTER: Final = 300.0
-"""``for`` of the page about a lost broker."""
-FLAPPING_SECONDS: Final = 90.0
-MUST, MAY, MUST_NOT = "must", "may", "must not"
-_INCIDENT: Final = "kafka_replication_incident_opened_timestamp_seconds"
-_LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
+TAIL: Final = WAKE_WITHIN + 90.0
+"""After the last act: harm that lasts is told, or is late."""
+LONG_TAIL: Final = REDUNDANCY_LOST + TAIL
+"""The same of lost redundancy, for one play in six."""
+_LONG_SHARE: Final = 1 / 6
+_WAKER_SHARE: Final = 1 / 8
+_WAKER_WEIGHTS: Final = [2 if kind == "lost_broker" else 1 for kind in false_wakers.DRAWERS]
+_HARMFUL: Final = frozenset({"refused", "leaderless", "unclean"})
 
 Result = dict[str, Any]
 
 
 class EveryRule(Judgement):
-    """All rules are evaluated: what has no past in the tables is absent, or as it is in a cluster without samples."""
+    """All rules are evaluated: what nothing here exposes is absent, as in a cluster without it."""
 
     def _why_not(self, _: Mapping[str, Any]) -> str:
         """Leave none out."""
         return ""
 
 
-class OpenIncident(NamedTuple):
-    """What a page can say of an open incident: its text is made of this series."""
-
-    kind: str
-    severity: str
-    suspects: frozenset[int]
-
-
 class Scrapes:
-    """Scrapes a play every 15 s: the series, and the incidents that were open at each scrape."""
+    """Scrapes a play every 15 s."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self.series = ScrapedSeries()
-        self.open: dict[int, list[OpenIncident]] = {}
         self._exposed = ExposedPlay(names)
+        self._samples: list[Observation] = []
 
-    def __call__(self, batch: Batch) -> None:
-        """Take over what a micro-batch commits, and scrape if it is time."""
-        self._exposed.commit(*batch)
+    def __call__(self, batch: Batch, more: str = "") -> None:
+        """Take over what a micro-batch commits, and scrape if it is time; ``more``: lines of another program."""
+        self._exposed.commit(batch.version, batch.now, batch.changes, batch.clusters, batch.incidents)
+        self._samples += batch.samples
         second = (batch.now - START) // SECOND
         if (second - BATCH_SECONDS) % SCRAPE_SECONDS:
             return
-        text = self._exposed.scrape(batch.now)
+        self._exposed.sample(batch.now, self._samples, batch.sources)
+        self._samples.clear()
+        text = self._exposed.scrape(batch.now) + more
         for _ in range(1 if self.series.scrapes else QUIET_SCRAPES + 1):
             self.series.add(text)
-        self.open[second] = [_incident(line) for line in text.splitlines() if line.startswith(_INCIDENT + "{")]
 
     def times(self) -> range:
         """Give the times of the scrapes, UTC microseconds."""
@@ -84,30 +84,38 @@ class Scrapes:
         return range(begin, begin + self.series.scrapes * step, step)
 
 
-def _incident(line: str) -> OpenIncident:
-    labels = dict(_LABEL.findall(line))
-    suspects = frozenset(int(each) for each in labels["suspects"].split(",") if each)
-    return OpenIncident(labels["class"], labels["severity"], suspects)
-
-
 def alerted(seed: int, kinds: tuple[str, ...] = ()) -> Result:
     """Play a seed and evaluate the rules; a play that fails is a result, too."""
     try:
-        began = time.process_time()
-        return _alerted(seed, kinds) | {"cpu": round(time.process_time() - began, 1)}
+        began = sum(os.times()[:4])  # promtool's, too
+        return _alerted(seed, kinds) | {"cpu": round(sum(os.times()[:4]) - began, 1)}
     except Exception:  # noqa: BLE001 - one play must not end the others, and its error is shown
         return {"seed": seed, "failed": traceback.format_exc()}
+
+
+def play_of(seed: int, kinds: tuple[str, ...], scrapes: Scrapes) -> Play:
+    """Play faults, or what woke somebody in vain, as the seed or the kinds say."""
+    random = Random(f"{seed} alerts")
+    if not kinds and random.random() < _WAKER_SHARE:
+        kinds = tuple(random.choices(list(false_wakers.DRAWERS), _WAKER_WEIGHTS))
+    if kinds and kinds[0] in false_wakers.DRAWERS:
+        return false_wakers.waker_played(seed, kinds[0], scrapes)
+    return played(seed, kinds, scrapes, LONG_TAIL if random.random() < _LONG_SHARE else TAIL)
 
 
 def _alerted(seed: int, kinds: tuple[str, ...]) -> Result:
     rules = RuleFile.read(RULES)
     judgement = EveryRule([rules])
-    scrapes = Scrapes(judgement.metrics)
-    play = played(seed, kinds, scrapes)
-    with tempfile.TemporaryDirectory(prefix="isrwatch-judge-") as folder:
-        fired = firings([rules], judgement, scrapes.series, scrapes.times(), Path(folder))
+    scrapes = Scrapes(judgement.metrics | in_texts(rules))
+    play = play_of(seed, kinds, scrapes)
     right, effects = expectations(play)
-    harmful = [each for each in right[0] if each.harm]
+    with tempfile.TemporaryDirectory(prefix="isrwatch-judge-") as folder:
+        fired = firings([without_texts(rules)], judgement, scrapes.series, scrapes.times(), Path(folder))
+        shown = [fired_in(each) for each in fired if each.alert not in always_firing(rules)]
+        _put_texts(shown, rules, scrapes.times()[0], Path(folder))
+    for one in shown:
+        if "text" in one:
+            one["right"] = list(read(one["text"], [each for each in right[0] if each.harm]))
     return {
         "seed": seed,
         "preset": play.preset,
@@ -115,70 +123,53 @@ def _alerted(seed: int, kinds: tuple[str, ...]) -> Result:
         "faults": [f"{one.kind}: {one.what}" for one in play.troubles],
         "kinds": [one.kind for one in play.troubles],
         "harm": sorted({harm for effect in effects.of for harm in effect.harm}),
-        "call": call_of(play, [effect.harm for effect in effects.of], right[0]),
-        "due": due(play),
-        "unavailable": [[round(span.begin, 1), round(span.end, 1)] for span in unavailable(play)],
-        "firings": [_fired(each) for each in fired if each.alert != "Watchdog"],
-        "blamed": _is_blamed_rightly(fired, harmful, scrapes.open, unclean_elections(play)),
+        "firings": shown,
         "seconds": play.seconds,
+    } | judged_result(judged_harm(play), effects.of)
+
+
+def judged_result(judged: Judged, effects: Sequence[Effect]) -> Result:
+    """Write the judge's own rule of a play as JSON."""
+    return {
+        "call": judged.call,
+        "due": judged.due,
+        "harms": [[each.kind, each.topic, *_rounded(each.span)] for each in judged.harm],
+        "disputed": [[each.kind, each.topic, *_rounded(each.span)] for each in judged.disputed],
+        "unclean": [round(at, 1) for at in judged.unclean],
+        "wakes_allowed": max(1, sum(not _HARMFUL.isdisjoint(effect.harm) for effect in effects)),
+        "lost": {str(broker): _rounded(span) for broker, span in judged.lost.items()},
     }
 
 
-def call_of(play: Play, harm: list[set[str]], expected: Sequence[ExpectedIncident] = ()) -> str:
-    """Decide whether somebody must, may or must not be woken.
-
-    Args:
-        play: what was played.
-        harm: that each fault did.
-        expected: incidents; of a broker that led nothing no record proves that it was stopped cleanly.
-    """
-    spans = unavailable(play)
-    if unclean_elections(play) or any(span.seconds >= PAGES_AFTER + MARGIN for span in spans):
-        return MUST
-    is_long = any(span.seconds > PAGES_AFTER - MARGIN for span in spans)
-    is_repeated = len(spans) > 1 and sum(span.seconds for span in spans) > FLAPPING_SECONDS - MARGIN
-    last = max((trouble.end for trouble in play.troubles), default=0.0)
-    is_lasting = any(harm) and min(last, play.seconds) - play.begin > LOST_AFTER - MARGIN
-    is_unproven = any(each.unproven and each.end - each.first > LOST_AFTER - MARGIN for each in expected)
-    is_lasting |= is_unproven or (any(harm) and play.seconds > LOST_AFTER)
-    return MAY if is_long or is_repeated or is_lasting else MUST_NOT
+def _rounded(span: Span) -> list[float]:
+    return [round(span.begin, 1), round(span.end, 1)]
 
 
-def due(play: Play) -> float | None:
-    """Give the second by which a page must fire; None if none must."""
-    lasting = (span.begin + PAGES_AFTER for span in unavailable(play) if span.seconds >= PAGES_AFTER + MARGIN)
-    moments = [*lasting, *unclean_elections(play)]
-    return min(moments) + MARGIN + BATCH_SECONDS if moments else None
+def in_texts(rules: RuleFile) -> frozenset[str]:
+    """Give the metrics that alerts ask for when they say what they say."""
+    said = (str(text) for rule in rules.rules() for text in rule.get("annotations", {}).values())
+    return frozenset(metric.name for metric in CATALOGUE) & frozenset(re.findall(r"\w+", " ".join(said)))
 
 
-def _fired(firing: Firing) -> Result:
-    labels = dict(firing.labels)
+def always_firing(rules: RuleFile) -> frozenset[str]:
+    """Give the alerts that say that alerting works."""
+    return frozenset(str(rule["alert"]) for rule in rules.rules() if "alert" in rule and rule["expr"] == "vector(1)")
+
+
+def _put_texts(shown: Sequence[Result], rules: RuleFile, first: int, folder: Path) -> None:
+    """Add to what wakes somebody what it said when it began."""
+    urgent = [each for each in shown if severity(each["labels"]["severity"]) == CRITICAL]
+    begin = (first - START) // SECOND
+    wanted = [Wanted(each["alert"], int(each["began"] - begin), each["labels"]) for each in urgent]
+    for each, text in zip(urgent, texts(folder, rules, wanted), strict=True):
+        each["text"] = text
+
+
+def fired_in(firing: Firing) -> Result:
+    """Write an alert that fired as JSON, in seconds of the play."""
     return {
         "alert": firing.alert,
-        "labels": labels,
+        "labels": dict(firing.labels),
         "began": (firing.began_at - START) / SECOND,
         "last": (firing.last_at - START) / SECOND,
     }
-
-
-def _is_blamed_rightly(
-    fired: list[Firing],
-    harmful: list[ExpectedIncident],
-    incidents: Mapping[int, list[OpenIncident]],
-    elections: list[float],
-) -> bool | None:
-    """Return whether the first page could name an incident of a right class and with a right broker; None: no page.
-
-    What ends in an unclean election is the loss of brokers until then, and any of those that are lost by then is right.
-    """
-    pages = [each for each in fired if ("severity", "page") in each.labels]
-    if not pages:
-        return None
-    at = (pages[0].began_at - START) // SECOND
-    is_before = not elections or at < min(elections)
-    return any(
-        (each.kind in right.kinds or (is_before and each.kind == "broker_loss" and "unclean_election" in right.kinds))
-        and (not right.must or bool(each.suspects & right.may))
-        for each in incidents.get(at, ())
-        for right in harmful
-    )

@@ -242,7 +242,7 @@ def _elsewhere(stand: Stand, state: PartitionRegistration, gone: BrokerId) -> tu
     return tuple(new if broker == gone else broker for broker in state.replicas)
 
 
-def _moves(
+def moves_of(
     stand: Stand, states: Iterable[tuple[TopicPartition, PartitionRegistration]], gone: BrokerId | None, at: float
 ) -> list[Act]:
     acts = list[Act]()
@@ -259,7 +259,7 @@ def _moves(
 def decommission(stand: Stand) -> Trouble | None:
     broker = stand.random.choice(stand.free)
     hosted = [(key, state) for key, state in stand.partitions.items() if broker in state.replicas]
-    moves = _moves(stand, hosted, broker, 0)
+    moves = moves_of(stand, hosted, broker, 0)
     if len(moves) < len(hosted) or not hosted:
         return None
     ends = stand.length((40, 80))
@@ -273,7 +273,7 @@ def decommission(stand: Stand) -> Trouble | None:
 def reassignment(stand: Stand) -> Trouble | None:
     topic = stand.random.choice(sorted(set(stand.topic_of.values())))
     hosted = [(key, state) for key, state in stand.partitions.items() if stand.topic_of[key] == topic]
-    moves = _moves(stand, stand.random.sample(hosted, min(len(hosted), stand.random.choice((1, 5, 20)))), None, 0)
+    moves = moves_of(stand, stand.random.sample(hosted, min(len(hosted), stand.random.choice((1, 5, 20)))), None, 0)
     if not moves:
         return None
     what, acts = stand.random.choice(("completed", "cancelled", "slow")), moves

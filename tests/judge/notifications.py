@@ -1,6 +1,6 @@
 """What leaves a real Alertmanager with the routes as they are shipped, for alerts that fired in many plays at once.
 
-Each play is a cluster of its own, so that no group or inhibition is of two. All waiting times of the configuration are
+All waiting times of the configuration are
 divided by ``SPEED``, and so is the time of the plays.
 """
 
@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
+from tests.judge.severity import severity
 from tests.plugins.local_http import collecting_webhook
 from tests.plugins.prometheus import running_alertmanager
 
@@ -30,15 +31,19 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600}
 
 
 class Notification(NamedTuple):
-    """One message: whom it reaches, of which group, and the alerts that it says are firing; none: all is over."""
+    """One message: when and whom it reaches, of which group, the alerts that it says are firing; none: all is over.
 
+    ``receiver`` has the one name of its severity. ``second`` is of the play, as exact as the scrapes are apart.
+    """
+
+    second: float
     receiver: str
     group: str
     firing: tuple[str, ...]
 
 
 def notified(plays: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> dict[str, list[Notification]]:
-    """Send what fired to Alertmanager, in its time.
+    """Send what fired to Alertmanager, in its time; each play is a cluster of its own.
 
     Args:
         plays: by name, each alert with its labels, and the first and last second at which it fired.
@@ -47,16 +52,31 @@ def notified(plays: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> 
     Returns:
         what was sent of each play, in order.
     """
-    with collecting_webhook() as webhook, running_alertmanager(folder, webhook, hastened(webhook.url)) as manager:
-        for second in _ticks(max(alert["last"] for fired in plays.values() for alert in fired) + _TAIL):
-            body = [each for name, fired in plays.items() for alert in fired if (each := _posted(name, alert, second))]
-            _post(f"{manager.url}/api/v2/alerts", body)
-        messages = list(webhook.notifications)
+    of_plays = [
+        {**alert, "labels": {**alert["labels"], "cluster": name}} for name, fired in plays.items() for alert in fired
+    ]
     sent = defaultdict(list)
-    for message in messages:
-        firing = tuple(sorted(each["labels"]["alertname"] for each in message["alerts"] if each["status"] == "firing"))
-        sent[message["groupLabels"]["cluster"]].append(Notification(message["receiver"], message["groupKey"], firing))
+    for message, cluster in messages(of_plays, folder):
+        sent[cluster].append(message)
     return sent
+
+
+def messages(fired: Sequence[Mapping[str, Any]], folder: Path) -> list[tuple[Notification, str]]:
+    """Send alerts to Alertmanager, in their time; give what it sent, each with the cluster of its group, if any."""
+    sent, seen = list[tuple[Notification, str]](), 0
+    with collecting_webhook() as webhook, running_alertmanager(folder, webhook, hastened(webhook.url)) as manager:
+        for second in _ticks(max((alert["last"] for alert in fired), default=0.0) + _TAIL):
+            new, seen = webhook.notifications[seen:], len(webhook.notifications)
+            sent += (_notification(message, second) for message in new)
+            _post(f"{manager.url}/api/v2/alerts", [each for alert in fired if (each := _posted(alert, second))])
+        sent += (_notification(message, second) for message in webhook.notifications[seen:])
+    return sent
+
+
+def _notification(message: Mapping[str, Any], second: float) -> tuple[Notification, str]:
+    firing = sorted(each["labels"]["alertname"] for each in message["alerts"] if each["status"] == "firing")
+    told = Notification(second, severity(message["receiver"]), message["groupKey"], tuple(firing))
+    return told, message["groupLabels"].get("cluster", "")
 
 
 def hastened(url: str) -> dict[str, Any]:
@@ -97,7 +117,7 @@ def _ticks(until: float) -> Iterator[float]:
         second += _TICK
 
 
-def _posted(name: str, alert: Mapping[str, Any], second: float) -> dict[str, Any] | None:
+def _posted(alert: Mapping[str, Any], second: float) -> dict[str, Any] | None:
     """Write an alert as Prometheus posts it while it fires, and for a while after."""
     if not alert["began"] <= second <= alert["last"] + 4 * _TICK:
         return None
@@ -105,7 +125,7 @@ def _posted(name: str, alert: Mapping[str, Any], second: float) -> dict[str, Any
     since = dt.timedelta(seconds=(second - alert["began"]) / SPEED)
     is_over = second > alert["last"]
     ends = now - dt.timedelta(seconds=(second - alert["last"] - _TICK) / SPEED) if is_over else now + dt.timedelta(60)
-    labels = {**alert["labels"], "alertname": alert["alert"], "cluster": name}
+    labels = {**alert["labels"], "alertname": alert["alert"]}
     return {"labels": labels, "startsAt": (now - since).isoformat(), "endsAt": ends.isoformat()}
 
 

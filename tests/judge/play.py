@@ -7,9 +7,9 @@ micro-batches of a few seconds, because incidents also follow from time that pas
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -20,8 +20,8 @@ from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.changes.state import Change, ReplicationState
 from streaming.contracts.events import Cause, Subject
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicPartition
-from streaming.contracts.observations import CauseRevised, Channel
-from streaming.contracts.state import ClusterState
+from streaming.contracts.observations import CauseRevised, Channel, Observation
+from streaming.contracts.state import ClusterState, SourceState
 from streaming.delta.changes.log import changes_to_arrow
 from streaming.delta.incidents.rows import incident_row, rows_of
 from streaming.model.invariants.ghost import Loss
@@ -62,7 +62,8 @@ class GivenCause(NamedTuple):
 class Batch(NamedTuple):
     """What one micro-batch commits, for who reads the tables while they are written.
 
-    ``changes`` are rows of ``partition_changes``, ``incidents`` all rows of that table so far.
+    ``changes`` are rows of ``partition_changes``, ``incidents`` all rows of that table so far, ``samples`` what was
+    sampled since the micro-batch before.
     """
 
     version: int
@@ -70,6 +71,12 @@ class Batch(NamedTuple):
     changes: pa.Table
     clusters: tuple[ClusterState, ...]
     incidents: tuple[dict[str, Any], ...]
+    sources: tuple[SourceState, ...]
+    samples: tuple[Observation, ...]
+
+
+Sees = Callable[[float, "list[Observation]"], "list[Observation]"]
+"""Turns what happened until a second of the play into what a collector sees of it."""
 
 
 class Moved(NamedTuple):
@@ -87,9 +94,10 @@ class Play:
     Attributes:
         is_polled: isrwatch saw polls instead of the metadata log.
         trace: of the model: every step of every partition, with its true cause.
-        before: every partition before the first step.
+        before: every partition before the first step; ``topics`` their names.
         losses: of acknowledged records, in plays in which there may be some.
         controllers: changes of the active controller, seen from outside.
+        without_controller: from when until when none was active, in seconds.
         incidents: rows of the table ``incidents``, without those that were merged into others.
         causes: of every step that was recorded; ``offsets``: of its record in the metadata log.
         seconds: how long it lasted, in its own time.
@@ -103,9 +111,11 @@ class Play:
     begin: float
     seconds: float
     before: dict[TopicPartition, PartitionRegistration]
+    topics: dict[TopicPartition, str] = field(default_factory=dict)
     trace: tuple[TraceEntry, ...] = ()
     losses: tuple[Loss, ...] = ()
     controllers: list[Moved] = field(default_factory=list)
+    without_controller: list[tuple[float, float]] = field(default_factory=list)
     incidents: list[dict[str, Any]] = field(default_factory=list)
     causes: dict[CauseKey, GivenCause] = field(default_factory=dict)
     offsets: dict[CauseKey, int | None] = field(default_factory=dict)
@@ -123,21 +133,34 @@ def source_of(scenario: Scenario, seed: int, *, watched: bool = False) -> Simula
     )
 
 
+def topics_of(source: SimulatedSource) -> dict[TopicPartition, str]:
+    """Give the name of the topic of each partition."""
+    names = {topic_id: topic.topic for topic_id, topic in source.topics().items()}
+    return {key: names[key.topic_id] for key in source.partitions()}
+
+
 def stand_of(random: Random, source: SimulatedSource, scenario: Scenario) -> Stand:
     """Give the cluster of a source, for drawers to choose from."""
-    names = {topic_id: topic.topic for topic_id, topic in source.topics().items()}
-    partitions = source.partitions()
     return Stand(
         random=random,
         scenario=scenario,
-        partitions=partitions,
-        topic_of={key: names[key.topic_id] for key in partitions},
+        partitions=source.partitions(),
+        topic_of=topics_of(source),
         active=source.simulation.cluster.controllers.active or CONTROLLER,
     )
 
 
-def played(seed: int, kinds: tuple[str, ...] = (), watch: Callable[[Batch], None] | None = None) -> Play:
-    """Play a seed; with ``kinds`` these faults instead of drawn ones. ``watch`` gets what each micro-batch commits."""
+def played(
+    seed: int, kinds: tuple[str, ...] = (), watch: Callable[[Batch], None] | None = None, tail: float = TAIL_SECONDS
+) -> Play:
+    """Play a seed.
+
+    Args:
+        seed: draws everything.
+        kinds: these faults instead of drawn ones.
+        watch: gets what each micro-batch commits.
+        tail: seconds after the last act.
+    """
     random = Random(f"{seed} judge")
     for draw in range(_DRAWS):
         wanted = kinds or _kinds(random)
@@ -145,7 +168,7 @@ def played(seed: int, kinds: tuple[str, ...] = (), watch: Callable[[Batch], None
         source = source_of(cluster.scenario, seed * _DRAWS + draw, watched=not LOSE_RECORDS.isdisjoint(wanted))
         troubles = _troubles(random, source, cluster.scenario, wanted)
         if troubles is not None:
-            seconds = max(act.at for trouble in troubles for act in trouble.acts) + TAIL_SECONDS
+            seconds = max(act.at for trouble in troubles for act in trouble.acts) + tail
             play = Play(
                 seed=seed,
                 preset=cluster.preset,
@@ -155,8 +178,9 @@ def played(seed: int, kinds: tuple[str, ...] = (), watch: Callable[[Batch], None
                 begin=min(trouble.begin for trouble in troubles),
                 seconds=math.ceil(seconds + cluster.scenario.constants.replica_lag_time_max_ms / 1_000),
                 before=source.partitions(),
+                topics=topics_of(source),
             )
-            _run(play, source, watch)
+            run(play, source, watch)
             return play
     raise ValueError(f"no cluster on which {wanted} can happen")
 
@@ -194,37 +218,74 @@ def _begin(random: Random, earlier: list[Trouble]) -> float:
     return round(at, 3)
 
 
-def _run(play: Play, source: SimulatedSource, watch: Callable[[Batch], None] | None) -> None:
+def run(
+    play: Play, source: SimulatedSource, watch: Callable[[Batch], None] | None = None, sees: Sees | None = None
+) -> None:
+    """Play it, and put into it what happened and what isrwatch said of what a collector saw."""
     simulation = source.simulation
     for act in sorted((act for trouble in play.troubles for act in trouble.acts), key=lambda act: act.at):
         simulation.agenda.at(WARM_UP_MS + round(act.at * 1_000), partial(do, source, act))
     simulation.agenda.every(_LOOK_MS, WARM_UP_MS, partial(_look, play, simulation))
-    settings = JobSettings()
-    gaps = IncidentGaps(
-        usual=round(settings.incident_gap * SECOND), rolling=round(settings.incident_rolling_gap * SECOND)
-    )
-    state, incidents, table = ReplicationState(), IncidentFold(gaps), dict[str, dict[str, Any]]()
-    poller = Poller(simulation) if play.is_polled else None
-    for version, second in enumerate(range(BATCH_SECONDS, math.ceil(play.seconds) + BATCH_SECONDS, BATCH_SECONDS)):
-        seen = source.poll(Micros(START + second * SECOND))
+    job, poller = JobOfPlay(), Poller(simulation) if play.is_polled else None
+    for second in range(BATCH_SECONDS, math.ceil(play.seconds) + BATCH_SECONDS, BATCH_SECONDS):
+        now = Micros(START + second * SECOND)
+        seen = list(source.poll(now))
         if poller is not None:
-            seen = poller.poll(Micros(START + second * SECOND))
-        folded = fold(state, [observed for observed in seen if observed.channel is Channel.REPLICATION])
-        state.apply(folded.touched)
-        _note_causes(play, folded.changes)
-        changes = changes_to_arrow(folded.changes)
-        for incident in incidents.fold(rows_of(changes, version)):
-            row = incident_row(
-                incident, version, incidents.times(incident.cluster_id), may_go_on=incidents.remembered(incident)
-            )
-            table[incident.incident_id] = row
+            seen = [*poller.poll(now), *(each for each in seen if each.channel is Channel.SAMPLES)]
+        changes, batch = job.batch(now, seen if sees is None else sees(second, seen))
+        _note_causes(play, changes)
         if watch is not None:
-            now = Micros(START + second * SECOND)
-            watch(Batch(version, now, changes, tuple(state.clusters.values()), tuple(table.values())))
+            watch(batch)
     play.trace, play.losses = source.trace(), source.losses()
-    play.incidents = sorted(
-        (row for row in table.values() if row["merged_into"] is None), key=lambda row: row["opened_at"]
-    )
+    play.incidents = job.incidents_of_their_own()
+
+
+class JobOfPlay:
+    """The folds of the job, without its tables: a micro-batch of observations in, what it commits out."""
+
+    def __init__(self) -> None:
+        settings = JobSettings()
+        gaps = IncidentGaps(
+            usual=round(settings.incident_gap * SECOND),
+            rolling=round(settings.incident_rolling_gap * SECOND),
+        )
+        self._state, self._incidents, self._version = ReplicationState(), IncidentFold(gaps), 0
+        self._table: dict[str, dict[str, Any]] = {}
+
+    def batch(self, now: Micros, seen: Sequence[Observation]) -> tuple[tuple[Change, ...], Batch]:
+        """Apply what was seen; give the changes, and what is committed."""
+        folded = fold(self._state, [observed for observed in seen if observed.channel is Channel.REPLICATION])
+        self._state.apply(folded.touched)
+        changes = changes_to_arrow(folded.changes) if folded.changes else _no_changes()
+        for incident in self._incidents.fold(rows_of(changes, self._version)):
+            self._table[incident.incident_id] = incident_row(
+                incident,
+                self._version,
+                self._incidents.times(incident.cluster_id),
+                may_go_on=self._incidents.remembered(incident),
+            )
+        batch = Batch(
+            version=self._version,
+            now=now,
+            changes=changes,
+            clusters=tuple(self._state.clusters.values()),
+            incidents=tuple(self._table.values()),
+            sources=tuple(self._state.sources.values()),
+            samples=tuple(observed for observed in seen if observed.channel is Channel.SAMPLES),
+        )
+        self._version += 1
+        return folded.changes, batch
+
+    def incidents_of_their_own(self) -> list[dict[str, Any]]:
+        """Give the rows of incidents that were not merged into others, by time."""
+        rows = (row for row in self._table.values() if row["merged_into"] is None)
+        return sorted(rows, key=lambda row: row["opened_at"])
+
+
+@cache
+def _no_changes() -> pa.Table:
+    """Give the rows of a micro-batch in which nothing changed: there are many, and their schema is large."""
+    return changes_to_arrow(())
 
 
 def do(source: SimulatedSource, act: Act) -> None:
@@ -240,9 +301,15 @@ def do(source: SimulatedSource, act: Act) -> None:
 
 
 def _look(play: Play, simulation: Simulation) -> None:
-    """Notice another active controller; while nobody is, the last one counts."""
+    """Notice another active controller; while nobody is, the last one counts. Notice also that nobody is."""
     active = simulation.cluster.controllers.active
     last = play.controllers[-1].after if play.controllers else None
+    if active is None:
+        at, spans = (simulation.cluster.now - WARM_UP_MS) / 1_000, play.without_controller
+        before = at - _LOOK_MS / 1_000
+        if spans and spans[-1][1] >= before - _LOOK_MS / 2_000:
+            before = spans.pop()[0]
+        spans.append((before, at))
     if active is not None and active != last:
         play.controllers.append(Moved((simulation.cluster.now - WARM_UP_MS) / 1_000, last, active))
 

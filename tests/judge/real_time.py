@@ -27,6 +27,7 @@ import yaml
 from streaming.sources.simulated import load_scenario
 from tests.judge.alerts import RULES
 from tests.judge.notifications import shipped
+from tests.judge.severity import CRITICAL, WARNING, severity
 from tests.plugins.local_http import Webhook, collecting_webhook
 from tests.plugins.pipeline import Pipeline
 from tests.plugins.prometheus import running_alertmanager, running_prometheus
@@ -42,7 +43,7 @@ exporter, Prometheus with the committed rules, Alertmanager with the shipped rou
 seconds from the start of the collector to the message that left Alertmanager; the same without waiting, for every
 scenario, is in [alerts of the scenarios](scenario_alerts.md).
 
-| scenario | pages | tickets |
+| scenario | critical | warning |
 |---|---|---|
 """
 
@@ -77,7 +78,7 @@ class Clock:
             firing = [alert for alert in each["alerts"] if alert["status"] == "firing"]
             message = Message(
                 self.second,
-                each["receiver"],
+                severity(each["receiver"]),
                 each["groupLabels"].get("cluster", ""),
                 tuple(alert["labels"]["alertname"] for alert in firing),
                 tuple(alert["annotations"]["summary"] for alert in firing),
@@ -106,7 +107,7 @@ def followed(scenarios: Sequence[str], minutes: float) -> list[Message]:
         while clock.second < 60 * minutes:
             time.sleep(0.5)
             for message in clock.take():
-                if message.receiver in {"page", "ticket"}:
+                if message.receiver in {CRITICAL, WARNING}:
                     _say(message)
         return clock.messages
 
@@ -120,7 +121,7 @@ def _simulate(scenario: str, pipeline: Pipeline) -> None:
 
 def _say(message: Message) -> None:
     what = "; ".join(message.summaries) or "over"
-    print(f"{_minutes(message.second)} {message.receiver:6} {message.cluster:20} {what}", flush=True)
+    print(f"{_minutes(message.second)} {message.receiver:8} {message.cluster:20} {what}", flush=True)
 
 
 def _minutes(second: float) -> str:
@@ -131,7 +132,7 @@ def row(scenario: str, messages: Sequence[Message]) -> str:
     """Write what was sent of a scenario as a row of the table."""
     cells = (
         "; ".join(_cell(each) for each in messages if each.receiver == receiver) or "-"
-        for receiver in ("page", "ticket")
+        for receiver in (CRITICAL, WARNING)
     )
     return f"| `{scenario}` | {' | '.join(cells)} |\n"
 
@@ -146,7 +147,7 @@ def wrong(scenario: str, messages: Sequence[Message], pages: frozenset[str]) -> 
     expected = pages & set(load_scenario(scenario).truth.alerts)
     sent: dict[str, int] = defaultdict(int)
     for each in messages:
-        if each.receiver == "page":
+        if each.receiver == CRITICAL:
             for alert in set(each.alerts):
                 sent[alert] += 1
     if sent and not expected:
@@ -159,7 +160,7 @@ def wrong(scenario: str, messages: Sequence[Message], pages: frozenset[str]) -> 
 def page_alerts() -> frozenset[str]:
     groups: list[dict[str, Any]] = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
     rules = [rule for group in groups for rule in group["rules"] if "alert" in rule]
-    return frozenset(rule["alert"] for rule in rules if rule["labels"]["severity"] == "page")
+    return frozenset(rule["alert"] for rule in rules if severity(rule["labels"]["severity"]) == CRITICAL)
 
 
 def main() -> None:

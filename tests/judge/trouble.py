@@ -28,6 +28,10 @@ class Absence(NamedTuple):
     stopped: float
     started: float
 
+    def shifted(self, seconds: float) -> Absence:
+        """The same, later."""
+        return Absence(self.broker, self.stopped + seconds, self.started + seconds)
+
 
 class Act(NamedTuple):
     """One thing that is done at a time. A topic is created, or, with ``deletes``, deleted.
@@ -58,6 +62,7 @@ class Trouble:
         end: when everything of it is repaired; the last act if nothing is.
         acts: in the order of time.
         absences: its ordered stops.
+        announced: from when until when work on brokers was announced.
         side: of a split, the smaller side; of a tie, everybody.
         topics: that an administrator changes.
     """
@@ -69,6 +74,7 @@ class Trouble:
     acts: tuple[Act, ...]
     brokers: frozenset[BrokerId] = frozenset()
     absences: tuple[Absence, ...] = ()
+    announced: tuple[Absence, ...] = ()
     side: frozenset[BrokerId] = frozenset()
     topics: frozenset[str] = frozenset()
 
@@ -79,7 +85,8 @@ class Trouble:
             begin=self.begin + seconds,
             end=self.end + seconds,
             acts=tuple(act._replace(at=act.at + seconds) for act in self.acts),
-            absences=tuple(Absence(one, stop + seconds, start + seconds) for one, stop, start in self.absences),
+            absences=tuple(each.shifted(seconds) for each in self.absences),
+            announced=tuple(each.shifted(seconds) for each in self.announced),
         )
 
     def span_of(self, broker: BrokerId) -> tuple[float, float]:

@@ -12,6 +12,7 @@ PYTEST: Final = "pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder 
 JUDGE: Final = "tests.judge --workers 2"
 SERVICES: Final = "spark or kafka or prometheus or store"
 RUNS: Final = r"\d+ runs, \d+ failed"
+DAYS: Final = r"\d+ days, \d+ with an error"
 PLAYS: Final = r"\d+ played, \d+ with an error"
 
 
@@ -62,7 +63,18 @@ PARTS: Final = {
     ),
     "drill": Part("ten faults of a real Kafka: each is reported as what it was", "tests.drill", says=r"\d+ faults.*"),
     "judge": Part("2,000 random faults: what is reported of them against the model", JUDGE, says=PLAYS, resumes=True),
-    "judge-alerts": Part("2,000 random faults: whom the alerts wake", f"{JUDGE} --alerts", says=PLAYS, resumes=True),
+    "judge-alerts": Part(
+        "1,000 random faults, and what woke operators in vain: who is woken",
+        f"{JUDGE} --alerts --plays 1000",
+        says=PLAYS,
+        resumes=True,
+    ),
+    "judge-quiet": Part(
+        "30 days of a healthy cluster: every alert that fires was planted, and none is critical",
+        "tests.judge --quiet --seed {seed}",
+        says=DAYS,
+        resumes=True,
+    ),
     "judge-slow": Part("2,000 slow brokers, and what only looks like one", f"{JUDGE} --slow", says=PLAYS, resumes=True),
     "fuzz": Part(
         "a million pieces of damaged input: each is refused, or means something",

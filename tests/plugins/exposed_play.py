@@ -13,17 +13,28 @@ from exporters.metrics.prepared import ScrapeRequest
 from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.events import put_incidents
 from exporters.read_model.refresher import ExporterHealth
+from exporters.read_model.side_tables import SIDE_CONTENTS
 from exporters.read_model.snapshot import ReplicationSnapshot
+from streaming.contracts.codec import encode
+from streaming.contracts.observations import Channel, SourceKind
+from streaming.contracts.state import SourceLag, SourceState
 from streaming.delta.changes.log import in_commit
 from streaming.delta.incidents.rows import SCHEMA
+from streaming.delta.log.definitions import arrow_schema
+from streaming.delta.log.queries import plain as plain_times
+from streaming.delta.samples.newest import Newest
 from streaming.delta.state import StateVersions, apply_changes, count_isr_removals
+from streaming.jobs.shards.sample_rows import TABLE_OF, read_samples
+from streaming.jobs.streams import bus_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from streaming.contracts.observations import Observation
     from streaming.contracts.state import ClusterState
 
 STALE_AFTER_SECONDS = 60.0
+_CONTENTS = {content.definition.name: content for content in SIDE_CONTENTS}
 
 
 class ExposedPlay:
@@ -34,6 +45,17 @@ class ExposedPlay:
         self._request = ScrapeRequest(None, names)
         self._exposition = Exposition(STALE_AFTER_SECONDS)
         self._snapshot = ReplicationSnapshot()
+        self._newest = {
+            kind: Newest(table, plain_times(arrow_schema(table).empty_table())) for kind, table in TABLE_OF.items()
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is rendered: it is rendered again from the snapshot."""
+        return {name: value for name, value in self.__dict__.items() if name != "_exposition"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Go on where the object stood that was written."""
+        self.__dict__.update(state, _exposition=Exposition(STALE_AFTER_SECONDS))
 
     def commit(
         self,
@@ -62,7 +84,38 @@ class ExposedPlay:
         put_incidents(draft, rows.append_column("is_over", pc.is_null(rows["carried"])))
         self._snapshot = draft.finish(version, now, 0)
 
+    def sample(self, now: int, samples: Iterable[Observation], sources: Iterable[SourceState] = ()) -> None:
+        """Take over what was sampled, in its order, and how far the job has applied the sources of changes.
+
+        Args:
+            now: the job's report is of then, UTC microseconds.
+            samples: since the last call.
+            sources: of the replication channel; of both the job has applied all that was sent.
+        """
+        samples = list(samples)
+        told = [
+            {"source": each.source, "position": number, "payload": encode(each), "damage": None}
+            for number, each in enumerate(samples)
+        ]
+        draft, lag = SnapshotDraft(self._snapshot), SourceLag(0, 0, is_query_up=True, restarts=0, reported_at=now)  # type: ignore[arg-type]
+        for source in sources:
+            draft.cluster(source.cluster_id, source.cluster).put_source(source, Channel.REPLICATION, lag)
+        for source in _sources_of(samples):
+            draft.cluster(source.cluster_id, source.cluster).put_source(source, Channel.SAMPLES, lag)
+        for kind, rows in read_samples(pa.Table.from_pylist(told, schema=bus_source.SCHEMA)).columns.items():
+            if len(rows):
+                self._newest[kind].take(rows)
+                _CONTENTS[TABLE_OF[kind].name].read(None, self._newest[kind].rows)(draft)  # type: ignore[arg-type]
+        self._snapshot = draft.finish(self._snapshot.version, now, 0)
+
     def scrape(self, now: int) -> str:
         """Give the text of a scrape."""
         health = ExporterHealth("1", self._snapshot.version, 0.0, 0)
         return plain(self._exposition.render(self._snapshot, health, now, self._request)).decode()
+
+
+def _sources_of(samples: Sequence[Observation]) -> Iterable[SourceState]:
+    """Give the sources of samples, as the job keeps them."""
+    newest = {(each.cluster_id, each.cluster, each.source): each.collected_at for each in samples}
+    for (cluster_id, cluster, source), moment in newest.items():
+        yield SourceState(cluster_id, cluster, source, SourceKind.NONE, observed_until=moment, collected_at=moment)
