@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final
 from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.log import in_commit
-from streaming.delta.incidents.table import IncidentRows
+from streaming.delta.incidents.table import FoldedIncidents, IncidentRows
 from streaming.delta.log.commit import written
 from streaming.delta.log.definitions import file_layout
 from streaming.delta.projections.of_clusters import ClustersState, derived, recovered
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
     from streaming.changes.incidents.grouping import IncidentGaps
     from streaming.contracts.state import SourceState
-    from streaming.delta.incidents.table import ChangedIncident
     from streaming.delta.log.cluster_files import Adds
     from streaming.delta.projections.of_clusters import Derived, DerivedBefore
     from streaming.delta.quarantine import RefusedRecord
@@ -106,7 +105,7 @@ class ShardResult:
         sources: the new state of sources.
         result: for the metrics of the job.
         derived: of the clusters that the worker had before the batch; None if nothing was requested.
-        incidents: those that changed.
+        incidents: those that changed, and what their numbers follow from.
     """
 
     reading: Reading
@@ -121,7 +120,7 @@ class ShardResult:
     sources: Sequence[SourceState]
     result: BatchResult
     derived: Derived | None
-    incidents: Sequence[ChangedIncident]
+    incidents: FoldedIncidents
 
 
 class ClustersShard(Shard):
@@ -205,7 +204,8 @@ def folded_partition(task: ShardTask, partition: int, rows: pa.Table, shard: Clu
     if task.derived_before is not None:
         computed = derived(task.tables, shard.state, shard.own(task, partition), task.derived_before)
     watch.lap("projections")
-    added, incidents = _written(task, partition, shard, folded) if folded.decoded.positions else ([], [])
+    nothing: tuple[Adds, FoldedIncidents] = [], FoldedIncidents()
+    added, incidents = _written(task, partition, shard, folded) if folded.decoded.positions else nothing
     watch.lap("write")
     shard.token = uuid.uuid4().hex
     return ShardResult(
@@ -225,13 +225,11 @@ def folded_partition(task: ShardTask, partition: int, rows: pa.Table, shard: Clu
     )
 
 
-def _written(
-    task: ShardTask, partition: int, shard: ClustersShard, folded: Folded
-) -> tuple[Adds, list[ChangedIncident]]:
+def _written(task: ShardTask, partition: int, shard: ClustersShard, folded: Folded) -> tuple[Adds, FoldedIncidents]:
     """Write the rows of a batch as those of the version that it will make, and take them over; follow incidents."""
     version = task.base + 1
     rows = in_commit(folded.rows, version, task.committed_at, partition * ROWS_OF_A_SHARD)
     added = list(written(task.tables / PARTITION_CHANGES.name, rows, file_layout(PARTITION_CHANGES)))
     shard.applied(folded, version)
     shard.state.count_removals(rows)
-    return added, [] if shard.incidents is None else shard.incidents.fold([(version, rows)])
+    return added, FoldedIncidents() if shard.incidents is None else shard.incidents.fold([(version, rows)])
