@@ -1,6 +1,6 @@
 """Every id that finds an incident: short, long, of what was merged into it, under each name of its cluster. Pure.
 
-An incident has a short id (``prod-17``: ``streaming.changes.incidents.numbers``) and a long one. One that was merged
+An incident has a short id (``prod-17``: ``streaming.changes.incidents.short_ids``) and a long one. One that was merged
 into another is found no more: its ids find the other one. Numbers of a cluster are unique over all names that it had,
 so the number finds the incident under each of them, except under a name that another cluster had incidents under.
 """
@@ -58,7 +58,7 @@ def ids_of(row: Row, names: Iterable[str]) -> Iterator[str]:
 
 
 class Merges:
-    """Which incident each of some rows is part of now."""
+    """The incident that each of some rows is part of now."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         """Remember the rows that were merged into others."""

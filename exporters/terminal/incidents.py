@@ -53,21 +53,26 @@ def last_observed(tables: Place) -> dict[str, int]:
     return {cluster: moment for cluster, moment in rows if moment is not None}
 
 
-def read_names(tables: Place) -> dict[str, str]:
-    """Read the name that each cluster has now, by its id; empty before the job has written it."""
-    table = open_ours(tables, CLUSTER_STATE_TABLE)
-    if table is None:
-        return {}
-    named = query(table, 'SELECT cluster_id, "cluster" FROM rows')
-    return dict(zip(named["cluster_id"].to_pylist(), named["cluster"].to_pylist(), strict=True))
+def read_names(tables: Place, unreadable: UnreadableTables) -> dict[str, str]:
+    """Read the name that each cluster has now, by its id; empty while that is unknown."""
+    with unreadable.collected():
+        if (table := open_ours(tables, CLUSTER_STATE_TABLE)) is not None:
+            rows = query(table, 'SELECT cluster_id, "cluster" FROM rows')
+            return dict(zip(rows["cluster_id"].to_pylist(), rows["cluster"].to_pylist(), strict=True))
+    return {}
 
 
-def one_of(rows: Sequence[Row], wanted: str, names: Mapping[str, str]) -> Row:
+def is_of(row: Row, clusters: Iterable[str], names: Mapping[str, str]) -> bool:
+    """Return whether an incident is of one of some clusters, by name or id; ``names`` is of :func:`read_names`."""
+    return not {row["cluster"], row["cluster_id"], names.get(row["cluster_id"])}.isdisjoint(clusters)
+
+
+def one_of(rows: Sequence[Row], any_id: str, names: Mapping[str, str]) -> Row:
     """Return the incident that an id finds: a short id, under any name of its cluster, or the beginning of a long one.
 
     Args:
         rows: all incidents.
-        wanted: the id. Of one that was merged into another it finds the other.
+        any_id: the id. Of one that was merged into another it finds the other.
         names: of :func:`read_names`.
 
     Raises:
@@ -76,15 +81,15 @@ def one_of(rows: Sequence[Row], wanted: str, names: Mapping[str, str]) -> Row:
     used = names_used(rows)
     every = {each: {*used.get(each, ()), *([names[each]] if each in names else ())} for each in {*used, *names}}
     findable = {each: findable_names(used[each], names.get(each), others_names(each, every)) for each in used}
-    found = [row for row in rows if wanted in ids_of(row, findable[row["cluster_id"]])]
-    found = found or [row for row in rows if row["incident_id"].startswith(wanted)]
+    matching = [row for row in rows if any_id in ids_of(row, findable[row["cluster_id"]])]
+    matching = matching or [row for row in rows if row["incident_id"].startswith(any_id)]
     merges = Merges(rows)
-    standing = {merges.standing(row["incident_id"]) for row in found}
+    standing = {merges.standing(row["incident_id"]) for row in matching}
     if len(standing) != 1:
-        ambiguous = f"{len(standing)} incidents begin with {wanted!r}; give more of the id" if standing else ""
-        raise ConfigurationError(ambiguous or f"there is no incident {wanted!r}; isrwatch incidents --all lists them")
+        ambiguous = f"{len(standing)} incidents begin with {any_id!r}; give more of the id" if standing else ""
+        raise ConfigurationError(ambiguous or f"there is no incident {any_id!r}; isrwatch incidents --all lists them")
     (incident_id,) = standing
-    return next((row for row in rows if row["incident_id"] == incident_id), found[0])
+    return next((row for row in rows if row["incident_id"] == incident_id), matching[0])
 
 
 def merged_into(incident: Row, rows: Iterable[Row]) -> list[str]:

@@ -20,6 +20,7 @@ from exporters.terminal.incidents import (
     explained_by,
     incident_fields,
     incident_style,
+    is_of,
     last_observed,
     merged_into,
     one_of,
@@ -75,9 +76,7 @@ def incidents(  # noqa: PLR0913 - one parameter per option
     with until_closed():
         with unreadable.collected():
             _say_stale(output, last_observed(folder), stale_after)
-        names: dict[str, str] = {}
-        with unreadable.collected():
-            names = read_names(folder)
+        names = read_names(folder, unreadable)
         if incident is not None:
             selected = one_of(rows, incident, names)
             events = evidence(folder, selected, unreadable)
@@ -89,9 +88,7 @@ def incidents(  # noqa: PLR0913 - one parameter per option
             for row in rows
             if row["merged_into"] is None
             and (not kinds or row["incident_class"] in kinds)
-            and (
-                not cluster or not {row["cluster"], row["cluster_id"], names.get(row["cluster_id"])}.isdisjoint(cluster)
-            )
+            and (not cluster or is_of(row, cluster, names))
             and (changed_since is None or row["closed_at"] is None or row["updated_at"] >= changed_since)
         ]
         shown = [row for row in matching if everything or changed_since is not None or row["closed_at"] is None]

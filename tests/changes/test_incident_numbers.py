@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from streaming.changes.fold import fold
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
-from streaming.changes.incidents.numbers import (
+from streaming.changes.incidents.short_ids import (
     AT_ONCE,
     MICROS_PER_NUMBER,
     ROUND,

@@ -146,7 +146,7 @@ class ClusterContext:
     blind_since: int = 0
     """While a full report closes a gap without observation of the cluster: the begin of the gap; otherwise 0."""
 
-    def named(self, row: ChangeRow) -> ChangeRow:
+    def with_name(self, row: ChangeRow) -> ChangeRow:
         """Return a row with the name of the cluster; a row of the cluster itself brings it."""
         if row.subject == Subject.CLUSTER or self.name in ("", row.cluster):
             return row

@@ -21,7 +21,6 @@ from streaming.changes.advice.suspects import removal_suspects
 from streaming.changes.incidents.context import FAMILY_OF, HARM, UNRELATED, ChangeRow, ClusterContext, Family
 from streaming.changes.incidents.incident import EVIDENCE_KEPT, HEALTHY, Incident
 from streaming.changes.incidents.lag_attribution import merged_episode
-from streaming.changes.incidents.numbers import NumberStep, Opened, losses_of
 from streaming.changes.incidents.rules import (
     are_one_split,
     began_with_lag,
@@ -35,6 +34,7 @@ from streaming.changes.incidents.rules import (
     waiting_for,
     was_controller,
 )
+from streaming.changes.incidents.short_ids import NumberStep, Opened, losses_of
 from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.identifiers import NO_LEADER
 
@@ -69,7 +69,7 @@ class IncidentFold:
         self._incidents.changed, self._incidents.steps = {}, []
         for row in rows:
             context = self.contexts[row.cluster_id]
-            row = context.named(row)  # noqa: PLW2901 - of one cluster all rows have one name
+            row = context.with_name(row)  # noqa: PLW2901 - of one cluster all rows have one name
             if context.moves_time(row):
                 self._incidents.pass_time(row, context.times, context.held(row.time))
             if row.subject != Subject.CLUSTER:  # an incident names the controller before

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from streaming.changes.incidents.document import decode_incident
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
-from streaming.changes.incidents.numbers import IncidentNumbers
+from streaming.changes.incidents.short_ids import IncidentNumbers
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.delta.changes.history import unread_upto
 from streaming.delta.incidents.closed import IncidentCounts, counted, retained
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from streaming.changes.incidents.incident import Incident
-    from streaming.changes.incidents.numbers import NumberStep
+    from streaming.changes.incidents.short_ids import NumberStep
     from streaming.changes.state import ConfiguredTimes
     from streaming.delta.store.place import Place
 

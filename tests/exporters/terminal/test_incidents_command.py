@@ -10,7 +10,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from typer.testing import CliRunner
 
 from exporters.terminal.incidents import merged_into, one_of
@@ -21,8 +23,10 @@ from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.state import SourceLag, SourceState
+from streaming.contracts.tables import CLUSTER_STATE_TABLE
 from streaming.delta.changes.log import ChangeLog, changes_to_arrow
 from streaming.delta.changes.reader import ChangeReader
+from streaming.delta.log.definitions import arrow_schema, create_or_upgrade
 from streaming.delta.progress import ProgressTable
 from streaming.errors import ConfigurationError
 from streaming.jobs.driver.incidents import IncidentsBatch
@@ -233,6 +237,19 @@ def test_either_name_of_a_renamed_cluster_finds_its_incidents_unless_another_clu
     for missing in ("prod-3", "live-4"):  # prod is another cluster's now, and live has no number 4
         with pytest.raises(ConfigurationError, match=f"there is no incident '{missing}'"):
             found(rows, missing, **names)
+
+
+def test_the_list_of_a_renamed_cluster_is_selected_by_either_name(tables: Path, tmp_path: Path) -> None:
+    shutil.copytree(tables, tmp_path, dirs_exist_ok=True)
+    state = {column.name: None for column in CLUSTER_STATE_TABLE.columns}
+    state |= {"cluster_id": "id-of-broker_loss", "cluster": "live", "as_of_version": 0}
+    create_or_upgrade(tmp_path, CLUSTER_STATE_TABLE)
+    schema = arrow_schema(CLUSTER_STATE_TABLE)
+    write_deltalake(tmp_path / "cluster_state", pa.Table.from_pylist([state], schema=schema), mode="overwrite")
+    by_name = [[row["short_id"] for row in rows_of(tmp_path, "--all", "--cluster", name)] for name in ("live", "x")]
+    assert by_name == [["broker_loss-2", "broker_loss-1"], []]
+    assert rows_of(tmp_path, "--all", "--cluster", "broker_loss") == rows_of(tmp_path, "--all")
+    assert incidents(tmp_path, "live-2") == incidents(tmp_path, "broker_loss-2")
 
 
 def test_a_name_that_two_clusters_have_now_finds_only_what_was_opened_under_it() -> None:

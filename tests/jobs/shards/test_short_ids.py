@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from streaming.bus.directory import DirectoryReader
 from streaming.bus.kafka.records import partition_of
@@ -23,7 +21,6 @@ from streaming.delta.incidents.table import IncidentsTable
 from streaming.delta.log.maintenance import RetentionPolicy
 from streaming.jobs.queries import JobLocations
 from tests.changes.conftest import EXPAND, FENCED, LAG, START, Story
-from tests.examples import examples
 from tests.jobs.shards.test_shards import GAPS, PARTITIONS, batches, of_cluster, renamed, run, shipped, topics
 from tests.jobs.test_replaced_log import applied, publish
 from tests.plugins.pipeline import rows_of
@@ -79,22 +76,21 @@ def troubled(seed: int, rounds: int = 5) -> list[Observation]:
     return story.seen
 
 
-@settings(max_examples=examples(2))
-@given(seed=st.integers(0, 1 << 32))
+@pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(10, 30))])
 def test_clusters_of_one_name_in_several_shards_get_the_numbers_that_the_change_log_gives(
-    seed: int, tmp_path_factory: pytest.TempPathFactory
+    seed: int, tmp_path: Path
 ) -> None:
     """Executors fold them; the job is killed between commits, and batches come again."""
     assert partition_of(ClusterId("cluster/0"), PARTITIONS) != partition_of(ClusterId("cluster/1"), PARTITIONS)
-    chance, folder = random.Random(seed), tmp_path_factory.mktemp("tables")
+    chance = random.Random(seed)
     logs = shipped([of_one_name(troubled(seed + number), number) for number in range(2)])
-    run(folder / "sharded", batches(logs, chance), chance)
-    given_ids = short_ids(folder / "sharded")
+    run(tmp_path / "sharded", batches(logs, chance), chance)
+    given_ids = short_ids(tmp_path / "sharded")
     numbers = sorted(int(each.removeprefix("prod-")) for each in given_ids.values())
     assert numbers == list(range(1, len(given_ids) + 1))
-    (folder / "again").mkdir()
-    (folder / "again" / PARTITION_CHANGES.name).symlink_to(folder / "sharded" / PARTITION_CHANGES.name)
-    assert follow(folder / "again") == given_ids
+    (tmp_path / "again").mkdir()
+    (tmp_path / "again" / PARTITION_CHANGES.name).symlink_to(tmp_path / "sharded" / PARTITION_CHANGES.name)
+    assert follow(tmp_path / "again") == given_ids
 
 
 # A copy of the tables is brought back.

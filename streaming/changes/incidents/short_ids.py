@@ -10,21 +10,21 @@
 # number. The only writer of ``incidents`` does, once a version is committed: it takes the steps of the shards in the
 # order of their ordinals. A start after a kill folds the same versions again, of all clusters in one fold, and meets
 # the same steps in the same order. A number and the counters are written in the commit that first shows the incident,
-# so nobody has seen a number that a replay might give to another one.
+# so no reader has seen a number that a replay might give to another one.
 #
 # Two counters are kept, both stored with the table: the last number under a name, and the last number of a cluster,
 # whatever it was called. The next one is higher than both.
-#   - A new Kafka cluster under an old name goes on counting there, since the name's counter is not the cluster's.
-#   - A cluster with a new name goes on with its own numbers under the new name, so each of its numbers is given once
+#   - A new Kafka cluster under an old name continues the count there, since the name's counter is not the cluster's.
+#   - A cluster with a new name continues its own numbers under the new name, so each of its numbers is given once
 #     over all of its names. That is what lets either name find any of its incidents (``exporters.read_model.
 #     incident_ids``).
 #
 # Tables that were brought back from an older copy do not know which numbers were given since. What the bus still holds
 # is applied again, with the same incidents and numbers. What it does not hold shows in the change log: the next
 # observation of a source skips sequence numbers, its log on the bus is another one, or its next full report closes a
-# time in which nobody observed the cluster. Numbers may have been given in that time, so the counters jump: by one for
-# each minute of it, by ``AT_ONCE`` more, then up to a whole thousand. A collector or a bus that lost observations while
-# the tables were there lets them jump as well: the change log alone cannot distinguish that. A time shorter than
+# time in which no source observed the cluster. Numbers may have been given in that time, so the counters jump: by one
+# for each minute of it, by ``AT_ONCE`` more, then up to a whole thousand. A collector or a bus that lost observations
+# while the tables were there lets them jump as well: the change log alone cannot distinguish that. A time shorter than
 # ``SHORTEST_GAP`` does not count by itself, since every restart of a collector has one.
 #
 # Invariants, tried by tests/changes/test_incident_numbers.py and tests/jobs/shards/test_short_ids.py
