@@ -9,6 +9,7 @@ from rich.text import Text
 
 from exporters.demo.risk import AT_RISK, counted
 from exporters.read_model.cluster_names import clusters_by_name
+from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.snapshot import is_recovered
 from exporters.terminal.event_groups import by_moment
 from exporters.terminal.event_text import clock
@@ -57,8 +58,8 @@ def open_incidents(snapshot: ReplicationSnapshot) -> list[Row]:
 
 
 def incident_sentence(row: Row, now: int) -> str:
-    """Return class, duration and suspects of an incident."""
-    return f"{row['incident_class']}  {lasted(row, Clock(now))}  suspects {suspects(row)}"
+    """Return id, class, duration and suspects of an incident."""
+    return f"{shown_id(row)}  {row['incident_class']}  {lasted(row, Clock(now))}  suspects {suspects(row)}"
 
 
 def incident_lines(snapshot: ReplicationSnapshot, now: int) -> Iterator[Text]:

@@ -18,6 +18,7 @@ from exporters.metrics.metric import (
 )
 from exporters.read_model.cluster_health import HealthBasis, reasons_of
 from exporters.read_model.health_reasons import BLIND, ReasonKind
+from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.snapshot import SECOND, ClusterIncidents, ClusterSnapshot, SourceProgress
 from streaming.contracts import health
 from streaming.contracts.events import IncidentClass
@@ -333,13 +334,21 @@ def _open(cluster: ClusterSnapshot) -> Iterator[Sample]:
     for row in () if cluster.incidents is None else cluster.incidents.open:
         suspects = sorted(row["suspects"] or (), key=lambda each: (-each["score"], each["broker"]))
         blamed = ",".join(str(each["broker"]) for each in suspects[:_MOST_SUSPECTS])
-        labels = cluster.name, row["incident_id"], row["incident_class"], row["severity"] or "", blamed
+        labels = cluster.name, shown_id(row), row["incident_class"], row["severity"] or "", blamed
         yield labels, row["opened_at"] / SECOND
 
 
 def _described(cluster: ClusterSnapshot) -> Iterator[Sample]:
     for row in () if cluster.incidents is None else cluster.incidents.open:
-        yield (cluster.name, row["incident_id"], row["consequence"] or "", row["next_step"] or ""), 1
+        yield (cluster.name, shown_id(row), row["consequence"] or "", row["next_step"] or ""), 1
+
+
+def _current(cluster: ClusterSnapshot) -> Iterator[Sample]:
+    if cluster.incidents is None:
+        return
+    for row in cluster.incidents.open:
+        for each in (row, *cluster.incidents.parts.get(row["incident_id"], ())):
+            yield (cluster.name, shown_id(each), shown_id(row)), 1
 
 
 INCIDENT_LABELS: Final = ("cluster", "class")
@@ -355,9 +364,10 @@ INCIDENT_METRICS: Final = (
     ClusterMetric(
         name=f"{OWN_PREFIX}incident_opened_timestamp_seconds",
         labels=("cluster", "incident", "class", "severity", "suspects"),
-        help="When an open incident began, in seconds since 1970; suspects are broker ids, the likeliest first.",
+        help="When an open incident began, in seconds since 1970; incident is its short id, suspects are broker ids, "
+        "the likeliest first.",
         unit="seconds",
-        source="incidents.opened_at, incidents.severity, incidents.suspects",
+        source="incidents.short_id, incidents.opened_at, incidents.severity, incidents.suspects",
         samples=_open,
     ),
     ClusterMetric(
@@ -366,6 +376,14 @@ INCIDENT_METRICS: Final = (
         help="What an open incident means for clients, and what to do first; always 1, for joins.",
         source="incidents.consequence, incidents.next_step",
         samples=_described,
+    ),
+    ClusterMetric(
+        name=f"{OWN_PREFIX}incident_current_info",
+        labels=("cluster", "incident", "current"),
+        help="1 for each id that stands for an open incident: current is that incident, which is another one if "
+        "incident was merged into it.",
+        source="incidents.short_id, incidents.merged_into",
+        samples=_current,
     ),
     ClusterMetric(
         name=f"{OWN_PREFIX}cluster_closed_incidents_total",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from exporters.read_model.cluster_samples import behind_seconds
 from exporters.read_model.health_reasons import BLIND, HealthReason, HealthSeverity, ReasonKind, reason_of
+from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.snapshot import SECOND, is_recovered
 from streaming.contracts.events import Severity
 from streaming.contracts.observations import Channel, SourceKind
@@ -289,7 +290,7 @@ def incident_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReaso
     harmful = [row for row in rows if row["severity"] != Severity.INFO and not is_recovered(row)]
     reasons = reason_of(
         ReasonKind.HARMFUL_INCIDENT,
-        [(row["opened_at"], row["incident_id"], row["summary"]) for row in harmful],
+        [(row["opened_at"], shown_id(row), row["summary"]) for row in harmful],
         lambda each: f"{each[1]}: {each[2]}",
         since=lambda each: each[0],
         age_seconds=cluster.age_seconds(now),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow.compute as pc
 
+from exporters.read_model.incident_ids import Merges, names_used, others_names
 from exporters.read_model.snapshot import ClusterIncidents, EventRow
 from streaming.contracts.tables import AS_OF, INCIDENTS
 from streaming.delta.changes.reader import events_of
@@ -49,7 +50,8 @@ Row = dict[str, Any]
 _CARRIED: Final = "carried"
 # Columns that only the job needs are not read.
 _OWN: Final = frozenset({_CARRIED, *(column.name for column in AS_OF)})
-INCIDENT_COLUMNS: Final = tuple(name for name in INCIDENTS.column_names() if name not in _OWN)
+_SHORT_ID: Final = "short_id"
+INCIDENT_COLUMNS: Final = (_SHORT_ID, *(name for name in INCIDENTS.column_names() if name not in {*_OWN, _SHORT_ID}))
 # State that the job carries of an incident can be large; without any the incident can change no more.
 IS_OVER_SELECTED: Final = f'"{_CARRIED}" IS NULL AS is_over'
 
@@ -57,7 +59,10 @@ IS_OVER_SELECTED: Final = f'"{_CARRIED}" IS NULL AS is_over'
 class IncidentRow(NamedTuple):
     """Columns read of every incident; ``is_over``: it can change no more."""
 
+    incident_id: str
+    short_id: str | None
     cluster_id: str
+    cluster: str
     incident_class: str
     closed_at: int | None
     merged_into: str | None
@@ -70,14 +75,23 @@ def put_incidents(draft: SnapshotDraft, rows: pa.Table) -> None:
     for (cluster_id, incident_class), count in draft.expired_incidents.items():
         over[cluster_id][incident_class] += count
     still_open: dict[str, list[Row]] = defaultdict(list)
-    for index, row in enumerate(rows_as(IncidentRow, columns_of(rows, IncidentRow._fields), rows.num_rows)):
+    every = rows_as(IncidentRow, columns_of(rows, IncidentRow._fields), rows.num_rows)
+    for index, row in enumerate(every):
         if row.closed_at is None:
             still_open[row.cluster_id].append(_row(rows.slice(index, 1)))
         elif row.is_over and row.merged_into is None:
             over[row.cluster_id][row.incident_class] += 1
+    names = names_used(row._asdict() for row in every)
+    parts = Merges(row._asdict() for row in every if row.merged_into is not None).parts()
     draft.put_incidents({
-        cluster_id: ClusterIncidents(tuple(sorted(still_open[cluster_id], key=_newest_first)), over[cluster_id])
-        for cluster_id in {*over, *still_open}
+        cluster_id: ClusterIncidents(
+            open=tuple(sorted(still_open[cluster_id], key=_newest_first)),
+            over=over[cluster_id],
+            parts={each["incident_id"]: tuple(parts.get(each["incident_id"], ())) for each in still_open[cluster_id]},
+            names=names.get(cluster_id, frozenset()),
+            others_names=others_names(cluster_id, names),
+        )
+        for cluster_id in {*over, *still_open, *names}
     })  # fmt: skip
 
 

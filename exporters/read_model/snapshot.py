@@ -18,7 +18,7 @@ from streaming.contracts.state import BrokerState, ClusterState, PartitionState,
 from streaming.contracts.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from exporters.read_model.cluster_samples import PartitionOffsets
 
@@ -166,10 +166,16 @@ class ClusterIncidents:
     Attributes:
         open: rows of the table, times in microseconds, newest first.
         over: how many there were of each class that can change no more, those that became part of another left out.
+        parts: the ids of those that were merged into each open one (``incident_ids.ID_COLUMNS``), by its id.
+        names: under which it had incidents.
+        others_names: under which other clusters had incidents.
     """
 
     open: tuple[dict[str, Any], ...] = ()
     over: Mapping[str, int] = field(default_factory=dict)
+    parts: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    names: frozenset[str] = frozenset()
+    others_names: frozenset[str] = frozenset()
 
     def open_by_class(self) -> Mapping[str, int]:
         """Count the open ones."""

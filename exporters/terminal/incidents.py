@@ -6,18 +6,19 @@ import shlex
 from typing import TYPE_CHECKING, Any, Final
 
 from exporters.read_model.events import INCIDENT_COLUMNS, without_running_times
+from exporters.read_model.incident_ids import Merges, findable_names, ids_of, names_used, others_names, shown_id
 from exporters.read_model.snapshot import is_recovered
 from exporters.terminal.event_filter import EventFilter
 from exporters.terminal.events import history
 from exporters.terminal.table_layout import SENTENCE, WORDS, Field
 from exporters.terminal.time_parsing import SECOND, Clock, span
 from streaming.contracts.events import PLANNED_CLASSES, IncidentClass, Severity
-from streaming.contracts.tables import INCIDENTS, SOURCE_PROGRESS
+from streaming.contracts.tables import CLUSTER_STATE_TABLE, INCIDENTS, SOURCE_PROGRESS
 from streaming.delta.log.queries import columns_of, open_ours, query, quoted
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from exporters.terminal.output import Row
     from exporters.terminal.unreadable import UnreadableTables
@@ -52,20 +53,43 @@ def last_observed(tables: Place) -> dict[str, int]:
     return {cluster: moment for cluster, moment in rows if moment is not None}
 
 
-def one_of(rows: Iterable[Row], prefix: str) -> Row:
-    """Return the one incident whose id begins with a prefix; an exact match wins.
+def read_names(tables: Place, unreadable: UnreadableTables) -> dict[str, str]:
+    """Read the name that each cluster has now, by its id; empty while that is unknown."""
+    with unreadable.collected():
+        if (table := open_ours(tables, CLUSTER_STATE_TABLE)) is not None:
+            rows = query(table, 'SELECT cluster_id, "cluster" FROM rows')
+            return dict(zip(rows["cluster_id"].to_pylist(), rows["cluster"].to_pylist(), strict=True))
+    return {}
+
+
+def one_of(rows: Sequence[Row], any_id: str, names: Mapping[str, str]) -> Row:
+    """Return the incident that an id finds: a short id, under any name of its cluster, or the beginning of a long one.
+
+    Args:
+        rows: all incidents.
+        any_id: the id. Of one that was merged into another it finds the other.
+        names: of :func:`read_names`.
 
     Raises:
-        ConfigurationError: there is none, or more than one.
+        ConfigurationError: there is none, or several long ids begin so.
     """
-    matching = [row for row in rows if row["incident_id"].startswith(prefix)]
-    exact = [row for row in matching if row["incident_id"] == prefix] or matching
-    if len(exact) != 1:
-        ambiguous = f"{len(exact)} incidents begin with {prefix!r}; give more of the id" if exact else ""
-        raise ConfigurationError(
-            ambiguous or f"no incident begins with {prefix!r}; isrwatch incidents --all lists them"
-        )
-    return exact[0]
+    used = names_used(rows)
+    every = {each: {*used.get(each, ()), *([names[each]] if each in names else ())} for each in {*used, *names}}
+    findable = {each: findable_names(used[each], names.get(each), others_names(each, every)) for each in used}
+    matching = [row for row in rows if any_id in ids_of(row, findable[row["cluster_id"]])]
+    matching = matching or [row for row in rows if row["incident_id"].startswith(any_id)]
+    merges = Merges(rows)
+    standing = {merges.standing(row["incident_id"]) for row in matching}
+    if len(standing) != 1:
+        ambiguous = f"{len(standing)} incidents begin with {any_id!r}; give more of the id" if standing else ""
+        raise ConfigurationError(ambiguous or f"there is no incident {any_id!r}; isrwatch incidents --all lists them")
+    (incident_id,) = standing
+    return next((row for row in rows if row["incident_id"] == incident_id), matching[0])
+
+
+def merged_into(incident: Row, rows: Iterable[Row]) -> list[str]:
+    """Return the ids of the incidents that were merged into one."""
+    return sorted(map(shown_id, Merges(rows).parts().get(incident["incident_id"], ())))
 
 
 def evidence(tables: Place, incident: Row, unreadable: UnreadableTables) -> list[dict[str, Any]]:
@@ -92,7 +116,7 @@ def explained_by(incident: Row, rows: Iterable[Row]) -> list[str]:
     if incident["severity"] != Severity.INFO or not _is_harmed(incident):
         return []
     return [
-        row["incident_id"]
+        shown_id(row)
         for row in rows
         if row["cluster_id"] == incident["cluster_id"]
         and row["merged_into"] is None
@@ -110,12 +134,12 @@ def _is_harmed(row: Row) -> bool:
 def incident_fields(clock: Clock) -> tuple[Field, ...]:
     """Return the columns of an incident in a list."""
     return (
+        Field("id", shown_id),
         Field("opened", lambda row: clock.short(row["opened_at"]).partition(".")[0]),
         Field("lasted", lambda row: lasted(row, clock), is_number=True),
         Field("class", lambda row: str(row["incident_class"])),
         Field("suspects", suspects, wraps=WORDS),
         Field("summary", lambda row: str(row["summary"]), wraps=SENTENCE, below=1),
-        Field("id", lambda row: str(row["incident_id"]), below=2),
     )
 
 

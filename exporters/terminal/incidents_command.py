@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from exporters.read_model.events import INCIDENT_COLUMNS
+from exporters.read_model.incident_ids import shown_id
 from exporters.terminal.event_view import event_fields, event_style
 from exporters.terminal.events import COLUMNS
 from exporters.terminal.incidents import (
@@ -20,8 +21,10 @@ from exporters.terminal.incidents import (
     incident_fields,
     incident_style,
     last_observed,
+    merged_into,
     one_of,
     read_incidents,
+    read_names,
     suspects,
 )
 from exporters.terminal.options import ClusterOption, ConfigOption, FormatOption, LocalOption, TablesOption, folder_of
@@ -36,8 +39,8 @@ from streaming.word_wrap import print_wrapped
 IncidentArgument = Annotated[
     str | None,
     typer.Argument(
-        help="Show this incident in full; a unique prefix of its id is enough. An id begins with what the incident was "
-        "at first and never changes; its class may."
+        help="Show this incident in full: by its short id, such as prod-17, or by the beginning of its long one. The "
+        "id of one that was merged into another shows that one."
     ),
 ]
 
@@ -73,9 +76,11 @@ def incidents(  # noqa: PLR0913 - one parameter per option
     with until_closed():
         with unreadable.collected():
             _say_stale(output, last_observed(folder), stale_after)
+        names = read_names(folder, unreadable)
         if incident is not None:
-            selected = one_of(rows, incident)
-            _explain(output, selected, evidence(folder, selected, unreadable), explained_by(selected, rows))
+            selected = one_of(rows, incident, names)
+            events = evidence(folder, selected, unreadable)
+            _explain(output, selected, events, explained_by(selected, rows), merged_into(selected, rows))
             unreadable.raise_if_any()
             return
         chosen = patterns_of(*(cluster or ()))
@@ -84,7 +89,7 @@ def incidents(  # noqa: PLR0913 - one parameter per option
             for row in rows
             if row["merged_into"] is None
             and (not kinds or row["incident_class"] in kinds)
-            and chosen(row["cluster"], row["cluster_id"])
+            and chosen(row["cluster"], row["cluster_id"], names.get(row["cluster_id"], row["cluster"]))
             and (changed_since is None or row["closed_at"] is None or row["updated_at"] >= changed_since)
         ]
         shown = [row for row in matching if everything or changed_since is not None or row["closed_at"] is None]
@@ -105,7 +110,9 @@ def _say_stale(output: RowOutput, observed: dict[str, int], stale_after: float) 
             output.say(sentence, style="bold red")
 
 
-def _explain(output: RowOutput, incident: Row, events: list[dict[str, Any]], others: list[str]) -> None:
+def _explain(
+    output: RowOutput, incident: Row, events: list[dict[str, Any]], others: list[str], parts: list[str]
+) -> None:
     """Print one incident with its evidence; as JSON one object."""
     clock = output.clock
     if output.format is RowFormat.JSON:
@@ -114,17 +121,17 @@ def _explain(output: RowOutput, incident: Row, events: list[dict[str, Any]], oth
         output.console.file.write(json.dumps({**values, "evidence": event_values}, ensure_ascii=False) + "\n")
         return
     if output.is_for_people:
-        for line in _summary_lines(incident, clock, len(events), others):
+        for line in _summary_lines(incident, clock, len(events), others, parts):
             print_wrapped(output.console, Text(line))
     output.print(events, event_fields(events, clock, output.format), COLUMNS, event_style)
 
 
-def _summary_lines(incident: Row, clock: Clock, shown: int, others: list[str]) -> list[str]:
+def _summary_lines(incident: Row, clock: Clock, shown: int, others: list[str], parts: list[str]) -> list[str]:
     peaks = {name: incident[f"{name}_peak"] for name in ("under_replicated", "under_min_isr", "offline")}
     causes = (f"{each['cause']} {each['changes']:,}" for each in incident["causes"] or ())
     lines = {
-        "incident": incident["incident_id"],
-        "part of": incident["merged_into"],
+        "incident": shown_id(incident),
+        "includes": ", ".join(parts) or None,
         "class": incident["incident_class"],
         "severity": incident["severity"],
         "summary": incident["summary"],
@@ -137,6 +144,7 @@ def _summary_lines(incident: Row, clock: Clock, shown: int, others: list[str]) -
         "topics": ", ".join(incident["topics"] or ()) or None,
         "causes": ", ".join(causes) or None,
         "peak": ", ".join(f"{'?' if count is None else count} {name}" for name, count in peaks.items()),
+        "long id": incident["incident_id"],
         "evidence": all_events(incident, shown),
     }
     return [f"{name:9} {text}" for name, text in lines.items() if text is not None]

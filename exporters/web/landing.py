@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from exporters.read_model.cluster_health import HealthBasis, HealthStatus, health_of
+from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.snapshot import SECOND
 from streaming.contracts import health
 from streaming.web.markup import document, link_list, sentence, table
@@ -23,7 +24,7 @@ _CLUSTER_COLUMNS: Final = (
     "open incidents",
 )
 _REASON_COLUMNS: Final = ("reason", "count", "for example", "meaning")
-_INCIDENT_COLUMNS: Final = ("cluster", "opened (UTC)", "class", "suspects", "summary")
+_INCIDENT_COLUMNS: Final = ("id", "cluster", "opened (UTC)", "class", "suspects", "summary")
 
 
 def landing(view: View, problems: Sequence[str], links: Mapping[str, str]) -> str:
@@ -83,4 +84,5 @@ def _incidents(clusters: Mapping[str, ClusterSnapshot]) -> str:
 def _incident(name: str, row: Mapping[str, Any]) -> list[str]:
     opened = datetime.fromtimestamp(row["opened_at"] / SECOND, UTC)
     suspects = ", ".join(str(suspect["broker"]) for suspect in row["suspects"] or ())
-    return [name, f"{opened:%Y-%m-%d %H:%M:%S}", str(row["incident_class"]), suspects or "?", str(row["summary"])]
+    when, kind = f"{opened:%Y-%m-%d %H:%M:%S}", str(row["incident_class"])
+    return [shown_id(row), name, when, kind, suspects or "?", str(row["summary"])]

@@ -10,6 +10,7 @@ from exporters.read_model.cluster_health import IGNORABLE, HealthBasis, HealthSt
 from exporters.read_model.cluster_samples import GroupOffsetsRow, GroupRow
 from exporters.read_model.events import INCIDENT_COLUMNS, brokers_of
 from exporters.read_model.health_reasons import HealthSeverity, ReasonKind
+from exporters.read_model.incident_ids import findable_names, ids_of
 from exporters.read_model.sampled_settings import summed
 from exporters.read_model.snapshot import BrokerAdvice, ClusterTimes, ClusterTotals, EventRow
 from exporters.web.api_resource import CLUSTER, COUNTS, ApiResource, Filter, Item, any_of, columns_of, one_of
@@ -380,6 +381,15 @@ def _incident_key(item: Item) -> tuple[int, str]:
     return -item.value["opened_at"], item.value["incident_id"]
 
 
+def _incident_ids(item: Item) -> set[str]:
+    """Return every id that finds an open incident: also those of what was merged into it."""
+    incidents, row = item.cluster.incidents, item.value
+    if incidents is None:
+        return set()
+    names = findable_names(incidents.names, item.cluster.name, incidents.others_names)
+    return {one for each in (row, *incidents.parts.get(row["incident_id"], ())) for one in ids_of(each, names)}
+
+
 def _incident_brokers(item: Item) -> set[Any]:
     suspects = {suspect["broker"] for suspect in item.value["suspects"] or ()}
     return suspects | {*(item.value["brokers"] or ())}
@@ -420,6 +430,11 @@ HISTORY_RESOURCES: Final = (
         help="The open incidents, newest first. Closed ones are in the table incidents: isrwatch incidents reads it.",
         columns=columns_of(INCIDENTS, INCIDENT_COLUMNS),
         filters=(
+            any_of(
+                "incident",
+                "Id of an incident, short or long; one that was merged into another gives that one.",
+                _incident_ids,
+            ),
             one_of(
                 "class",
                 "Class of the incident.",

@@ -274,6 +274,7 @@ INCIDENT: Final = (
     Column("recovered_at", "timestamp", "its last change, if nothing is left to fix; it may last until it is closed"),
     Column("closes_at", "timestamp", "when it closes if nothing more happens; null while ongoing and once closed"),
     Column("is_rolling", "boolean", "brokers went down in turn: it closes after job.incident_rolling_gap"),
+    Column("short_id", "string", "name of the cluster when it was opened, and a number that is unique under that name"),
 )  # fmt: skip
 
 # Configured minima, as rows of a cluster carry them.

@@ -96,3 +96,20 @@ class LogPosition(NamedTuple):
 
 NOWHERE: Final = LogPosition(-1, None)
 """The position of a source of which nothing was applied."""
+
+
+# Short id of an incident: a name of its cluster and a number. A name may have a "-", a number has none.
+
+
+def short_id(name: str, number: int | str) -> str:
+    """Return the short id of a number under a name."""
+    return f"{name}-{number}"
+
+
+def number_of(short: str) -> str:
+    """Return the number of a short id, as text.
+
+    >>> number_of("prod-eu-17")
+    '17'
+    """
+    return short.rpartition("-")[2]

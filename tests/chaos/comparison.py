@@ -74,13 +74,15 @@ def differences(stage: ChaosStage, expected: Path) -> Iterator[str]:
     # Rounds of one collector follow each other; of two, it depends on the order of their logs whose are compared.
     of_copies = {"broker_speed"} if stage.copies else set[str]()
     for name in TABLES.keys() - NOT_COMPARED - of_bus - of_copies:
-        but = {"quarantined"} if stage.lost_bus else set[str]()
+        # Numbers of incidents jump where the bus may have lost something.
+        but = {"quarantined", "short_id"} if stage.lost_bus else set[str]()
         # The truth keeps when a change was collected first, as the clock was then; the bus of that time is gone.
         but |= {"collected_at"} if stage.lost_bus and stage.has_jumped and name in TRUTH else set()
         yield from _of_table(name, tables, expected, frozenset(but))
     actual, expected_steps = recorded(rows_of(tables, "partition_changes")), steps(stage.source.trace())
     yield from _first("trace of the model", [step[:-1] for step in actual], [step[:-1] for step in expected_steps])
     yield from _of_events(tables)
+    yield from _of_short_ids(stage)
     yield from _of_quarantine(stage)
     # With copies the order of equals decides which count as duplicates; those of a lost bus are not there to be counted
     if not stage.copies and not stage.lost_bus:
@@ -135,6 +137,13 @@ def _of_events(tables: Path) -> Iterator[str]:
     events = [row["event_id"] for row in rows_of(tables, "replication_events")]
     yield from _first("events of the changes", events, expected)
     yield from (f"event {event} {count} times" for event, count in Counter(expected).items() if count > 1)
+
+
+def _of_short_ids(stage: ChaosStage) -> Iterator[str]:
+    """No short id is of two incidents, nor was in tables that an older copy has replaced."""
+    now = {(row["short_id"], row["incident_id"]) for row in rows_of(stage.pipeline.tables, "incidents")}
+    incidents = Counter(short_id for short_id, _ in now | stage.short_ids)
+    yield from (f"{short_id} was given to {count} incidents" for short_id, count in incidents.items() if count > 1)
 
 
 def _of_quarantine(stage: ChaosStage) -> Iterator[str]:

@@ -138,6 +138,7 @@ def restore_tables(stage: ChaosStage) -> None:
     stage.start()
     stage.publish_pieces(stage.dice.randint(1, 8))
     stage.kill()
+    stage.remember_short_ids()
     _put_in_place(copy, stage.pipeline.tables)
 
 

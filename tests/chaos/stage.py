@@ -59,6 +59,7 @@ class ChaosStage:
         self.lost_bus = False  # what was refused of a lost bus is not on the one that is left
         self.collector_ahead = 0  # microseconds, of the collector's clock
         self.has_jumped = False
+        self.short_ids: set[tuple[str, str]] = set()  # (short id, long id) that tables had which are gone
         self._starts = list(schedule.starts)
         self._disks: list[Path] = []
         self.publisher = self.open_bus()
@@ -88,6 +89,10 @@ class ChaosStage:
         self.publisher.publish(observed)
         for copy in self.copies:
             self.publisher.publish([replace(item, source=copy) for item in observed])
+
+    def remember_short_ids(self) -> None:
+        """Remember the ids of incidents that people may have seen, before the tables are replaced."""
+        self.short_ids |= {(row["short_id"], row["incident_id"]) for row in self.pipeline.rows("incidents")}
 
     def publish_refused(self, channel: Channel, payload: bytes) -> None:
         self.publisher.publish_raw(channel, SOURCE, payload)

@@ -84,3 +84,14 @@ def test_what_was_refused_and_is_not_in_quarantine_is_found(stage: ChaosStage, e
     stage.publish_refused(Channel.SAMPLES, b"refused, and never applied")
     found = list(differences(stage, expected))
     assert [sentence.partition(":")[0] for sentence in found] == ["how much was refused"]
+
+
+def test_a_number_of_an_incident_of_tables_that_are_gone_which_another_one_has_is_found(
+    stage: ChaosStage, expected: Path
+) -> None:
+    (short_id, *_) = (row["short_id"] for row in stage.pipeline.rows("incidents"))
+    stage.remember_short_ids()
+    assert list(differences(stage, expected)) == [], "the same incidents have them"
+    stage.short_ids.add((short_id, "another"))
+    assert list(differences(stage, expected)) == [f"{short_id} was given to 2 incidents"]
+    stage.short_ids.clear()

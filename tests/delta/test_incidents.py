@@ -178,6 +178,14 @@ def test_closed_incidents_stay_for_the_days_of_history_and_are_counted_afterward
     assert expired == {("c", "broker_loss"): 2}, "what became part of another one was never counted"
 
 
+def test_what_became_part_of_another_one_stays_as_long_as_that_one_since_its_ids_find_it() -> None:
+    parts = [closed(1, merged_into="c2"), closed(2, merged_into="open"), closed(3, merged_into="c4"), closed(4)]
+    table = pa.Table.from_pylist([*parts, closed(5, merged_into="c9"), closed(9)], schema=SCHEMA)
+    stay, expired = retained(table, 2, 9 * DAY, {"open"})
+    assert stay["incident_id"].to_pylist() == ["c1", "c2", "c5", "c9"]
+    assert expired == {("c", "broker_loss"): 1}
+
+
 def test_where_history_stays_for_ever_the_newest_closed_incidents_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming.delta.incidents.closed.NEWEST_RETAINED", 2)
     table = pa.Table.from_pylist(

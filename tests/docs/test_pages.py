@@ -11,12 +11,12 @@ import pytest
 
 from exporters.backtest.rule_files import Judgement, RuleFile
 from exporters.demo.location import PORT, empty_folder
-from streaming.changes.incidents.context import Family
 from streaming.contracts import health
 from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.identifiers import short_id
 from streaming.contracts.state import PARTITION_STATE
 from streaming.jobs.application import QUERIES
-from streaming.settings import ExportSettings
+from streaming.settings import ClusterSettings, ExportSettings
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -78,9 +78,9 @@ def test_the_start_says_to_end_the_demo_and_which_folder_it_leaves(
     assert START.index(f"End the demo first: its exporter has port {PORT}") < START.index("isrwatch export")
 
 
-def test_the_start_shows_a_cause_and_the_beginning_of_an_id_as_they_are_printed() -> None:
+def test_the_start_shows_a_cause_and_a_short_id_as_they_are_printed() -> None:
     assert f"`{Cause.FENCED} ({Evidence.AMBIGUOUS}, or {Cause.LAG})`" in START
-    assert f"\nisrwatch incidents {Family.LOSS}: " in START
+    assert f"\nisrwatch incidents {short_id(ClusterSettings().name, 1)} " in START
 
 
 def test_the_page_of_monitoring_lists_the_shipped_alerts_that_the_past_can_judge() -> None:

@@ -182,15 +182,18 @@ class Tables:
                 "loss:e1",
                 "broker_loss",
                 rows.start + 20 * SECOND,
+                short_id=f"{rows.cluster}-4",
                 suspects=[{"broker": 3, "score": 0.25}],
                 consequence="acks=all writers of topic orders fail",
                 next_step="start broker 3 again, and stop no other broker meanwhile",
             ),
-            rows.incident("lag:e0", "slow_follower", **over),
-            rows.incident("lag:e2", "slow_follower", **over, carried=None),
-            rows.incident("lag:e3", "slow_follower", **over, merged_into="x", carried=None),
+            rows.incident("lag:e0", "slow_follower", **over, short_id=f"{rows.cluster}-1"),
+            rows.incident("lag:e2", "slow_follower", **over, short_id=f"{rows.cluster}-2", carried=None),
+            rows.incident(
+                "lag:e3", "slow_follower", **over, short_id=f"{rows.cluster}-3", merged_into="loss:e1", carried=None
+            ),
             as_of=as_of,
-        )
+        )  # fmt: skip
 
     def compact(self) -> None:
         self.open("partition_changes").optimize.compact()

@@ -268,7 +268,7 @@ def _group(stand: Stand, key: Any, second: float, start: int, *, is_alive: bool)
 def _envelope(now: Micros) -> dict[str, Any]:
     moments = dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), now)
     identity = {"cluster_id": "judged", "cluster": "judged", "source": "metadata_log:judge"}
-    return {**identity, **moments, "authority": SourceKind.NONE}
+    return {**identity, **moments, "source_kind": SourceKind.NONE}
 
 
 DRAWERS: Final[dict[str, Callable[[Stand], Waker | None]]] = {

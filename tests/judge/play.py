@@ -246,8 +246,7 @@ class JobOfPlay:
     def __init__(self) -> None:
         settings = JobSettings()
         gaps = IncidentGaps(
-            usual=round(settings.incident_gap * SECOND),
-            rolling=round(settings.incident_rolling_gap * SECOND),
+            usual=round(settings.incident_gap * SECOND), rolling=round(settings.incident_rolling_gap * SECOND)
         )
         self._state, self._incidents, self._version = ReplicationState(), IncidentFold(gaps), 0
         self._table: dict[str, dict[str, Any]] = {}

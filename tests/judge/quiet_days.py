@@ -97,7 +97,7 @@ def nothing_announced(second: int) -> Observation:
 def _announcer(now: Micros) -> dict[str, Any]:
     moments = dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), now)
     identity = {"cluster_id": "judged", "cluster": "judged", "source": "maintenance:judge"}
-    return {**identity, **moments, "authority": SourceKind.NONE}
+    return {**identity, **moments, "source_kind": SourceKind.NONE}
 
 
 # ------------------------------------------------------------------------------------------------- work

@@ -66,8 +66,9 @@ class ChangeRow(NamedTuple):
     ``gap``: how long this partition was not observed directly before, both in microseconds. Of a broker: its events,
     its rack, whether it is registered and not fenced, and the leases of planned work on it. Of a cluster: its
     controller, the kind of its primary source, ``unobserved``, and ``blind_since``: while a full report closes a gap in
-    which it was not observed, the begin of that gap, otherwise 0. Of a source: its time alone. Of first states of
-    partitions together (subject ``BASELINE``): leader, follower in its ISR, and how often.
+    which it was not observed, the begin of that gap, otherwise 0; ``watermark``: up to when it was observed before, 0
+    if never. Of a source: its time and its events. Of first states of partitions together (subject ``BASELINE``):
+    leader, follower in its ISR, and how often.
     """
 
     version: int
@@ -111,6 +112,7 @@ class ChangeRow(NamedTuple):
     source_kind: str = SourceKind.METADATA_LOG
     primary: str = SourceKind.METADATA_LOG
     is_minimum_unknown: bool = False
+    watermark: int = 0
 
     @property
     def gone(self) -> tuple[BrokerId, ...]:
@@ -139,8 +141,16 @@ class ClusterContext:
     """Kind of the primary source."""
     leases: dict[int, tuple[Lease, ...]] = field(default_factory=dict)
     """Announced planned work by broker."""
+    name: str = ""
+    """Name of the cluster; that of a row may be another one's, of a collector that calls it differently."""
     blind_since: int = 0
     """While a full report closes a gap without observation of the cluster: the begin of the gap; otherwise 0."""
+
+    def with_name(self, row: ChangeRow) -> ChangeRow:
+        """Return a row with the name of the cluster; a row of the cluster itself brings it."""
+        if row.subject == Subject.CLUSTER or self.name in ("", row.cluster):
+            return row
+        return row._replace(cluster=self.name)
 
     def moves_time(self, row: ChangeRow) -> bool:
         """Return whether a row says how late it is: one of the primary source, which others may be far ahead of."""
@@ -187,7 +197,7 @@ class ClusterContext:
         """Forget a broker that did not exist yet; None: what was not known of the cluster yet."""
         if broker is None:
             self.controller, self.primary_source, self.times = NO_LEADER, SourceKind.NONE, ConfiguredTimes()
-            self.blind_since = 0
+            self.name, self.blind_since = "", 0
             return
         self.racks.pop(broker, None)
         self.up.discard(broker)
@@ -245,6 +255,7 @@ class ClusterContext:
     def cluster(self, row: ChangeRow) -> None:
         """Follow a step of the cluster."""
         self.controller, self.primary_source, self.blind_since = row.controller, row.primary, row.blind_since
+        self.name = row.cluster
         self.times = ConfiguredTimes().configured(row.lag_millis, row.session_millis)
 
     def follows_others(self, follower: int, leader: int) -> bool:

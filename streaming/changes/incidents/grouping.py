@@ -34,6 +34,7 @@ from streaming.changes.incidents.rules import (
     waiting_for,
     was_controller,
 )
+from streaming.changes.incidents.short_ids import NumberStep, Opened, losses_of
 from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.identifiers import NO_LEADER
 
@@ -65,16 +66,22 @@ class IncidentFold:
             every incident that they changed, in the order of its first change. Those that are not ``remembered`` any
             more are final.
         """
-        self._incidents.changed = {}
+        self._incidents.changed, self._incidents.steps = {}, []
         for row in rows:
             context = self.contexts[row.cluster_id]
+            row = context.with_name(row)  # noqa: PLW2901 - of one cluster all rows have one name
             if context.moves_time(row):
                 self._incidents.pass_time(row, context.times, context.held(row.time))
             if row.subject != Subject.CLUSTER:  # an incident names the controller before
                 context.follow(row)
-            if (step := _STEPS.get(row.subject)) is not None:  # rows of sources only advance the time
+            if (step := _STEPS.get(row.subject)) is not None:
                 step(self, row)
         return list(self._incidents.changed.values())
+
+    @property
+    def number_steps(self) -> list[NumberStep]:
+        """Return what the rows of the last fold mean for the numbers of incidents, in their order."""
+        return self._incidents.steps
 
     def remembered(self, incident: Incident) -> bool:
         """Return whether an incident may still change."""
@@ -247,6 +254,7 @@ class IncidentFold:
     def cluster(self, row: ChangeRow) -> None:
         """Apply the events of a cluster: another controller."""
         context = self.contexts[row.cluster_id]
+        self._incidents.steps += losses_of(row, context.blind_since)
         for each in self._incidents.of(row):
             each.skip_unobserved(row.unobserved)
         if EventKind.CONTROLLER_CHANGE in row.events:
@@ -254,6 +262,10 @@ class IncidentFold:
             incident.controllers.add(abs(context.controller))  # the model's have negative addresses
             self._incidents.record(incident, row)
         context.follow(row)
+
+    def source(self, row: ChangeRow) -> None:
+        """Apply a step of a source: it advances the time, and says whether its log on the bus is another one."""
+        self._incidents.steps += losses_of(row, 0)
 
     # ------------------------------------------------------------------ which incident
 
@@ -297,7 +309,12 @@ class IncidentFold:
         return incident
 
 
-_STEPS: Final = {"partition": IncidentFold.partition, "broker": IncidentFold.broker, "cluster": IncidentFold.cluster}
+_STEPS: Final = {
+    "partition": IncidentFold.partition,
+    "broker": IncidentFold.broker,
+    "cluster": IncidentFold.cluster,
+    "source": IncidentFold.source,
+}
 
 
 # The incidents that are open, or may still continue: opened, merged, closed and forgotten. Pure.
@@ -326,7 +343,12 @@ class IncidentGaps:
 
 
 class RememberedIncidents:
-    """All of them by cluster, the oldest first, and those that the rows since ``start`` have changed."""
+    """All of them by cluster, the oldest first.
+
+    Attributes:
+        changed: those that the rows of this fold have changed, by id.
+        steps: what these rows mean for the numbers of incidents.
+    """
 
     def __init__(self, gaps: IncidentGaps, incidents: Iterable[Incident]) -> None:
         self._gaps = gaps
@@ -335,6 +357,7 @@ class RememberedIncidents:
         for incident in sorted(self._by_id.values(), key=lambda incident: (incident.opened_at, incident.incident_id)):
             self._by_cluster.setdefault(incident.cluster_id, []).append(incident)
         self.changed: dict[str, Incident] = {}
+        self.steps: list[NumberStep] = []
 
     def __contains__(self, incident: Incident) -> bool:
         """Return whether an incident may still change."""
@@ -394,6 +417,7 @@ class RememberedIncidents:
         self._by_id[incident.incident_id] = incident
         self._by_cluster.setdefault(row.cluster_id, []).append(incident)
         self.changed[incident.incident_id] = incident
+        self.steps.append(Opened(incident.incident_id, incident.cluster_id, incident.cluster))
         return incident
 
     def open_standalone(self, family: Family, row: ChangeRow) -> Incident:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from streaming.contracts.events import IncidentClass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from streaming.delta.log.commit import StoresTransactions
 
@@ -24,13 +24,18 @@ IncidentCounts = Counter[tuple[str, str]]
 """Number of incidents by (cluster id, class), without those that were merged into another one."""
 
 
-def retained(closed: pa.Table, days: int, now: int) -> tuple[pa.Table, IncidentCounts]:
+def retained(
+    closed: pa.Table, days: int, now: int, still_open: Collection[str] = ()
+) -> tuple[pa.Table, IncidentCounts]:
     """Return the closed incidents that stay, and the counts of the others.
+
+    One that was merged into another stays for as long as that one, because its ids find it.
 
     Args:
         closed: rows of ``incidents``.
         days: of history that is retained; 0: the newest ``NEWEST_RETAINED`` of each cluster stay.
         now: in UTC microseconds.
+        still_open: ids of the other incidents of the table.
     """
     if days:
         stays = pc.greater_equal(closed["closed_at"], pa.scalar(now - days * _MICROS_PER_DAY, _TIME))
@@ -44,9 +49,25 @@ def retained(closed: pa.Table, days: int, now: int) -> tuple[pa.Table, IncidentC
             if seen[cluster_ids[index]] <= NEWEST_RETAINED:
                 newest.add(index)
         stays = pa.chunked_array([pa.array([index in newest for index in range(len(closed))], pa.bool_())])
+    stays = pc.or_(stays, _are_parts(closed, {*closed.filter(stays)["incident_id"].to_pylist(), *still_open}))
     gone = closed.filter(pc.and_(pc.invert(stays), pc.is_null(closed["merged_into"])))
     counts = zip(gone["cluster_id"].to_pylist(), gone["incident_class"].to_pylist(), strict=True)
     return closed.filter(stays), Counter(counts)
+
+
+def _are_parts(closed: pa.Table, staying: Collection[str]) -> pa.ChunkedArray:
+    """Return, per row, whether it is part of an incident that stays, directly or not."""
+    ids, into = closed["incident_id"].to_pylist(), closed["merged_into"].to_pylist()
+    merged = {each: other for each, other in zip(ids, into, strict=True) if other is not None}
+
+    def is_part(incident_id: str) -> bool:
+        while (other := merged.get(incident_id)) is not None:
+            if other in staying:
+                return True
+            incident_id = other
+        return False
+
+    return pa.chunked_array([pa.array(map(is_part, ids), pa.bool_())])
 
 
 def expired_counts(table: StoresTransactions, cluster_ids: Iterable[str]) -> IncidentCounts:

@@ -41,7 +41,7 @@ _TABLE_OF: Final = {
     Subject.PARTITION: PARTITION_STATE_TABLE,
 }
 _COLUMNS_OF: Final = {
-    Subject.CLUSTER: ("cluster_id", "controller", "primary_source", "sight_until", *_TIMES),
+    Subject.CLUSTER: ("cluster_id", "cluster", "controller", "primary_source", "sight_until", *_TIMES),
     Subject.BROKER: (
         "cluster_id", "broker", "rack", "is_registered", "is_fenced", "is_shutting_down", "maintenance_leases",
     ),
@@ -116,7 +116,7 @@ def _read_state(directory: Place, subject: Subject, contexts: defaultdict[str, C
 def _put_cluster(row: dict[str, Any], context: ClusterContext) -> None:
     context.controller = NO_LEADER if row["controller"] is None else row["controller"]
     context.primary_source = row["primary_source"] or SourceKind.NONE
-    context.blind_since = row["sight_until"] or 0
+    context.name, context.blind_since = row["cluster"], row["sight_until"] or 0
     context.times = context.times.configured(*(row[name] for name in _TIMES))
 
 

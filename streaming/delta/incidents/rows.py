@@ -114,6 +114,7 @@ def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
         "proven": _proven(events),
         "unobserved": _filled(pc.coalesce(after("unobserved_micros"), cluster("unobserved_micros")), 0),
         "blind_since": _filled(cluster("sight_until").cast(pa.int64()), 0),
+        "watermark": _filled(cluster("authority_watermark").cast(pa.int64()), 0),
         "gap": _filled(_gaps(before, after), 0),
         "topic_id": _filled(changes["topic_id"], ""),
         "topic": _filled(changes["topic"], ""),
@@ -196,7 +197,7 @@ def incident_row(
     *,
     may_go_on: bool,
 ) -> dict[str, Any]:
-    """Write one incident as a row of its table."""
+    """Write one incident as a row of its table, without its short id, which the writer of the table adds."""
     kind = class_of(incident, times)
     suspects = suspects_of(incident, kind, times)
     names = sorted(set(incident.topics.values()))
@@ -225,6 +226,7 @@ def incident_row(
         "evidence_events": incident.evidence_count,
         "event_ids": incident.evidence,
         "carried": encode_incident(incident) if may_go_on else None,
+        "short_id": None,
         "as_of_version": version,
     }
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from streaming.changes.incidents.document import decode_incident
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
+from streaming.changes.incidents.short_ids import IncidentNumbers
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.delta.changes.history import unread_upto
 from streaming.delta.incidents.closed import IncidentCounts, counted, retained
@@ -31,9 +32,10 @@ from streaming.delta.log.writer import Writer
 from streaming.delta.state import as_of_version
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from streaming.changes.incidents.incident import Incident
+    from streaming.changes.incidents.short_ids import NumberStep
     from streaming.changes.state import ConfiguredTimes
     from streaming.delta.store.place import Place
 
@@ -66,6 +68,7 @@ class IncidentsTable:
         self._open: dict[str, dict[str, Any]] = {}
         self._final: dict[str, dict[str, Any]] = {}  # not written yet
         self._open_files: set[str] = set()
+        self._numbers = IncidentNumbers(self._writer.transaction_version)
         self._read_open()
         self.version = self._written = as_of_version(self._writer)
         self._written_at = time.monotonic()
@@ -104,8 +107,9 @@ class IncidentsTable:
                 incident.release()
                 incident.closed_at = incident.updated_at
             row = incident_row(incident, self.version, may_go_on=False)
-            was_open = self._open.pop(incident.incident_id)["closed_at"] is None
-            self._final[incident.incident_id] = row | {"summary": row["summary"] + (_END_UNKNOWN if was_open else "")}
+            before = self._open.pop(incident.incident_id)
+            summary = row["summary"] + (_END_UNKNOWN if before["closed_at"] is None else "")
+            self._final[incident.incident_id] = row | {"summary": summary, "short_id": before["short_id"]}
         self._write({_RESTARTED: expired_upto})
         _log.warning(
             "the query incidents did not run for longer than history is kept: of the changes of versions %d to %d only "
@@ -121,10 +125,12 @@ class IncidentsTable:
         added = self._writer.exchange(
             [each for each in rows if len(each)],
             self._open_files | merged,
-            {PARTITION_CHANGES.name: self.version, **transactions, **counted(self._writer, expired)},
+            {PARTITION_CHANGES.name: self.version, **transactions, **counted(self._writer, expired)}
+            | self._numbers.moved,
             is_new_data=True,
         )
         self._final = {}
+        self._numbers.are_stored()
         self._open_files = set(added[0]) if self._open else set()
         self._maintenance.after_commit()
         self._written, self._written_at = self.version, time.monotonic()
@@ -139,7 +145,8 @@ class IncidentsTable:
         if self._merged_on == now // _MICROS_PER_DAY and len(files) < FILES_BEFORE_MERGING:
             return final, set(), Counter()
         self._merged_on = now // _MICROS_PER_DAY
-        rows, expired = retained(pa.concat_tables([self._rows_of(files), final]), self._policy.days, now)
+        closed = pa.concat_tables([self._rows_of(files), final])
+        rows, expired = retained(closed, self._policy.days, now, self._open.keys())
         return rows, files, expired
 
     def check_ours(self) -> None:
@@ -155,7 +162,7 @@ class IncidentsTable:
         if self._fold is None:
             self._fold = IncidentRows(self._directory, self._gaps, self.version, self.carried())
         fresh = [(version, rows) for version, rows in added if version > self.version]
-        self.put(self._fold.fold(fresh), max((version for version, _ in fresh), default=self.version))
+        self.put([self._fold.fold(fresh)], max((version for version, _ in fresh), default=self.version))
         return sum(rows.num_rows for _, rows in fresh)
 
     def hand_over(self) -> None:
@@ -168,13 +175,19 @@ class IncidentsTable:
         if self.version > self._written:
             self._write({})
 
-    def put(self, changed: Iterable[ChangedIncident], version: int) -> None:
-        """Write incidents that a fold has changed up to a version of the change log; raises as :meth:`apply` does."""
-        is_changed = False
-        for incident_id, row, may_go_on in changed:
-            is_changed = True
-            self._open.pop(incident_id, None)
-            (self._open if may_go_on else self._final)[incident_id] = row
+    def put(self, folded: Sequence[FoldedIncidents], version: int) -> None:
+        """Write what folds have made of the rows up to a version of the change log; raises as :meth:`apply` does.
+
+        Args:
+            folded: by each shard, in the order of their ordinals.
+            version: the newest that was folded.
+        """
+        is_changed = any(each.changed for each in folded)
+        given = self._numbers.follow(step for each in folded for step in each.steps)
+        for incident_id, row, may_go_on in (incident for each in folded for incident in each.changed):
+            before = self._open.pop(incident_id, None)
+            short_id = given.get(incident_id) if before is None else before["short_id"]
+            (self._open if may_go_on else self._final)[incident_id] = row | {"short_id": short_id}
         self.version = version
         is_late = time.monotonic() - self._written_at >= SECONDS_WITHOUT_NEWS and self.version > self._written
         if is_changed or is_late or self.version - self._written >= VERSIONS_WITHOUT_NEWS:
@@ -187,6 +200,13 @@ class ChangedIncident(NamedTuple):
     incident_id: str
     row: dict[str, Any]
     may_go_on: bool
+
+
+class FoldedIncidents(NamedTuple):
+    """The incidents that a fold has changed, and what its rows mean for their numbers."""
+
+    changed: Sequence[ChangedIncident] = ()
+    steps: Sequence[NumberStep] = ()
 
 
 class IncidentRows:
@@ -214,13 +234,15 @@ class IncidentRows:
         own = (each for each in continued if clusters is None or each.cluster_id in clusters)
         self._gaps, self._incidents = gaps, IncidentFold(gaps, own, contexts)
 
-    def fold(self, added: Iterable[tuple[int, pa.Table]]) -> list[ChangedIncident]:
-        """Apply versions of the change log, oldest first; return the incidents that changed."""
+    def fold(self, added: Iterable[tuple[int, pa.Table]]) -> FoldedIncidents:
+        """Apply versions of the change log, oldest first."""
         changed: dict[str, tuple[Incident, int, ConfiguredTimes]] = {}
+        steps: list[NumberStep] = []
         for version, rows in added:
             for incident in self._incidents.fold(rows_of(rows, version)):
                 changed[incident.incident_id] = incident, version, self._incidents.times(incident.cluster_id)
-        return [self._changed(*each) for each in changed.values()]
+            steps += self._incidents.number_steps
+        return FoldedIncidents([self._changed(*each) for each in changed.values()], steps)
 
     def _changed(self, incident: Incident, version: int, times: ConfiguredTimes) -> ChangedIncident:
         may_go_on = self._incidents.remembered(incident)

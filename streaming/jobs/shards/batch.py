@@ -215,7 +215,9 @@ class ReplicationBatch:
             if not all(each.only_sources for each in results):
                 self._stepped = version
             if self._incidents is not None:
-                self._incidents.put((incident for each in results for incident in each.incidents), version)
+                # In the order of the ordinals of their rows, which the numbers of new incidents follow.
+                by_partition = sorted(results, key=lambda each: each.reading.partition)
+                self._incidents.put([each.incidents for each in by_partition], version)
 
     def set_back(self, now_at: Mapping[str, LogPosition]) -> None:
         """Set sources back to the last common records of their replaced logs, and commit that."""

@@ -38,7 +38,7 @@ from streaming.contracts.events import Subject
 from streaming.contracts.observations import CauseRevised, ConfigObserved, PartitionObserved, TopicRemoved
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.log import changes_to_arrow, in_commit
-from streaming.delta.incidents.table import IncidentRows
+from streaming.delta.incidents.table import FoldedIncidents, IncidentRows
 from streaming.delta.log.commit import written
 from streaming.delta.log.definitions import file_layout
 from streaming.delta.projections.clusters_state import ClustersState
@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import ClusterId, TopicId
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import SourceState
-    from streaming.delta.incidents.table import ChangedIncident
     from streaming.delta.log.cluster_files import Adds
     from streaming.delta.projections.of_clusters import Derived, DerivedBefore
     from streaming.jobs.shards.decoded_batch import DecodedBatch, ReadLog
@@ -108,7 +107,7 @@ class ShardResult(TaskResult):
         only_sources: nothing changed except how far sources were read.
         sources: the new state of sources.
         derived: of the clusters that the worker had before the batch; None if nothing was requested.
-        incidents: those that changed.
+        incidents: those that changed, and what their numbers follow from.
     """
 
     added: Adds
@@ -116,7 +115,7 @@ class ShardResult(TaskResult):
     only_sources: bool
     sources: Sequence[SourceState]
     derived: Derived | None
-    incidents: Sequence[ChangedIncident]
+    incidents: FoldedIncidents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +196,7 @@ class Shard(Keeper[ShardTask]):
             only_sources=all(change.subject is Subject.SOURCE for change in changes),
         )
 
-    def write(self, folded: Folded, task: ShardTask, partition: int) -> tuple[Adds, list[ChangedIncident]]:
+    def write(self, folded: Folded, task: ShardTask, partition: int) -> tuple[Adds, FoldedIncidents]:
         """Write the changes as rows of the version that the batch will make, and apply them; follow incidents."""
         version = task.base + 1
         rows = in_commit(folded.rows, version, task.committed_at, partition * ROWS_OF_A_SHARD)
@@ -205,7 +204,7 @@ class Shard(Keeper[ShardTask]):
         self.held.applied(folded.touched, version)
         self.held.count_removals(rows)
         self.repeated.learn(folded.decoded.blocks, folded.touched, self.held.state)
-        return added, [] if self._incidents is None else self._incidents.fold([(version, rows)])
+        return added, FoldedIncidents() if self._incidents is None else self._incidents.fold([(version, rows)])
 
     def _of_refused_only(self, folded: FoldResult, positions: Mapping[str, int]) -> Iterator[Change]:
         """Yield a change for each source whose records in this batch were all refused, to move its position and count.
@@ -256,7 +255,8 @@ def folded_partition(task: ShardTask, partition: int, rows: pa.Table, shard: Sha
     if task.derived_before is not None:
         computed = derived(task.tables, shard.held, shard.own(task, partition), task.derived_before)
     watch.lap("projections")
-    added, incidents = shard.write(folded, task, partition) if decoded.positions else ([], [])
+    nothing: tuple[Adds, FoldedIncidents] = [], FoldedIncidents()
+    added, incidents = shard.write(folded, task, partition) if decoded.positions else nothing
     watch.lap("write")
     shard.token = uuid.uuid4().hex
     return ShardResult(

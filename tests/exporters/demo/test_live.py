@@ -122,10 +122,10 @@ def test_a_pipe_gets_a_line_when_an_incident_begins_becomes_worse_or_recovers() 
     with screen(piped, "isrwatch demo") as shown:
         for stage in stages:
             shown.show(of_incident(incident(**stage)), [], NOW, "ends in 3 s")
-    assert [line.split("  ")[1:3] for line in output.getvalue().splitlines()[1:] if line[0] != " "] == [
-        ["incident", "broker_loss"],
-        ["incident", "unclean_election"],
-        ["incident", "broker_loss"],
+    assert [line.split("  ")[1:4] for line in output.getvalue().splitlines()[1:] if line[0] != " "] == [
+        ["incident", "kafka-1", "broker_loss"],
+        ["incident", "kafka-1", "unclean_election"],
+        ["incident", "kafka-1", "broker_loss"],
     ]
 
 

@@ -27,7 +27,8 @@ CONSEQUENCE = "acks=all writers of topic payments fail"
 def incident(number: int = 1, **values: Any) -> dict[str, Any]:
     """A loss of broker 3 that goes on for 12 s."""
     return {
-        "incident_id": f"loss:{number}", "incident_class": "broker_loss", "opened_at": NOW - 12 * SECOND,
+        "incident_id": f"loss:{number}", "short_id": f"kafka-{number}", "incident_class": "broker_loss",
+        "opened_at": NOW - 12 * SECOND,
         "updated_at": NOW - 2 * SECOND, "closed_at": None, "recovered_at": None, "merged_into": None,
         "suspects": [{"broker": 3, "score": 1.0}], "consequence": CONSEQUENCE, "summary": "broker 3 was lost",
         "next_step": "start broker 3", **values,
@@ -54,7 +55,7 @@ def pictured(of: ReplicationSnapshot, width: int = 100, height: int = 40, risk: 
 
 def test_an_open_incident_stands_on_top_with_its_suspects_what_it_means_and_what_to_do() -> None:
     assert pictured(snapshot(incident()))[:4] == [
-        "broker_loss  open 12.0s  suspects 3 (1.00)",
+        "kafka-1  broker_loss  open 12.0s  suspects 3 (1.00)",
         f"  {CONSEQUENCE}",
         "  do first: start broker 3",
         "",
@@ -64,9 +65,9 @@ def test_an_open_incident_stands_on_top_with_its_suspects_what_it_means_and_what
 def test_one_that_has_recovered_stands_below_those_that_go_on_and_the_others_are_counted() -> None:
     over = incident(1, recovered_at=NOW - 2 * SECOND, opened_at=NOW - SECOND * 10)
     lines = pictured(snapshot(over, *(incident(number) for number in range(2, 6))))
-    assert lines[0].startswith("broker_loss  open")
+    assert lines[0].startswith("kafka-2  broker_loss  open")
     assert "and 2 more open incidents" in lines
-    assert pictured(snapshot(over))[0] == "broker_loss  recovered after 8.0s  suspects 3 (1.00)"
+    assert pictured(snapshot(over))[0] == "kafka-1  broker_loss  recovered after 8.0s  suspects 3 (1.00)"
 
 
 def test_no_incident_is_no_good_news_while_partitions_are_at_risk() -> None:

@@ -74,7 +74,13 @@ def kinds(one: ClusterSnapshot, basis: HealthBasis = BASIS, **unreadable: str) -
 
 
 def incident(severity: str | None, kind: str = "broker_loss", recovered_at: int | None = None) -> ClusterIncidents:
-    row = {"incident_id": "loss:1", "incident_class": kind, "severity": severity, "summary": "broker 3 was lost"}
+    row = {
+        "incident_id": "loss:1",
+        "short_id": "main-1",
+        "incident_class": kind,
+        "severity": severity,
+        "summary": "broker 3 was lost",
+    }
     return ClusterIncidents(({**row, "opened_at": 7, "closed_at": None, "recovered_at": recovered_at},))
 
 

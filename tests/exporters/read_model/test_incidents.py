@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from tests.exporters.json_answers import json_answer
 from tests.plugins.played import START, play
 
 SECOND = 1_000_000
-OPEN, EACH_OPEN, DESCRIBED, CLOSED = INCIDENT_METRICS
+OPEN, EACH_OPEN, DESCRIBED, CURRENT, CLOSED = INCIDENT_METRICS
 
 
 def counts(reader: TablesReader, metric: Any, cluster: str = "main") -> Counter[str]:
@@ -99,6 +100,54 @@ def test_the_api_tells_the_open_ones_newest_first_with_their_suspects(tables: An
     assert (main["opened_at"], main["closed_at"]) == (rows.start, None)
     assert "carried" not in main
     assert (answer["count"], answers(limit="1")["incidents"]) == (2, answer["incidents"][:1])
+
+
+def test_the_id_of_what_was_merged_answers_with_the_open_one_that_it_is_part_of_now(tables: Any, rows: Any) -> None:
+    tables.commit(rows.cluster_row(), rows.source(rows.start))
+    ended = {"closed_at": rows.start + SECOND, "carried": None}
+    tables.put(
+        "incidents",
+        rows.incident("loss:1", "broker_loss", rows.start, short_id="main-1"),
+        rows.incident("lag:2", "slow_follower", rows.start, short_id="main-2", merged_into="loss:1", **ended),
+        rows.incident("lag:3", "slow_follower", rows.start, short_id="main-3", merged_into="lag:2", **ended),
+        rows.incident("lag:4", "slow_follower", rows.start, short_id="main-4", **ended),
+        rows.incident("lag:5", "slow_follower", rows.start, short_id="main-5", merged_into="lag:4", **ended),
+        rows.incident("move:6", "reassignment", rows.start + 1),  # opened before there were short ids
+        as_of=1,
+    )
+    snapshot = restless(tables.directory).refresh()
+    samples = dict(CURRENT.samples(clusters_by_name(snapshot)["main"]))
+    current = {labels[1:]: value for labels, value in samples.items()}
+    stand = {("move:6", "move:6"), *((f"main-{number}", "main-1") for number in (1, 2, 3))}
+    assert current == dict.fromkeys(stand, 1)
+    assert {labels[1] for labels, _ in EACH_OPEN.samples(clusters_by_name(snapshot)["main"])} == {"main-1", "move:6"}
+    answer = partial(json_answer, snapshot, rows.start, "incidents")
+    for wanted in ("main-1", "main-3", "lag:3", "loss:1"):
+        assert [row["short_id"] for row in answer(incident=wanted)["incidents"]] == ["main-1"]
+    assert answer(incident="main-5")["incidents"] == [], "what it is part of is closed"
+
+
+def test_after_a_cluster_was_renamed_both_names_find_its_incidents_but_not_those_of_another(
+    tables: Any, rows: Any, other_rows: Any
+) -> None:
+    live = replace(rows, cluster="live")
+    tables.commit(*(row for each in (live, other_rows) for row in (each.cluster_row(), each.source(rows.start))))
+    tables.put(
+        "incidents",
+        rows.incident("loss:1", "broker_loss", rows.start, short_id="main-1"),
+        live.incident("loss:2", "broker_loss", rows.start + 1, short_id="live-2"),
+        other_rows.incident("loss:3", "broker_loss", rows.start + 2, short_id="other-1"),
+        as_of=1,
+    )
+    answer = partial(json_answer, restless(tables.directory).refresh(), rows.start, "incidents")
+    found = {
+        wanted: [row["incident_id"] for row in answer(incident=wanted)["incidents"]]
+        for wanted in ("main-1", "live-1", "main-2", "live-2", "other-1", "other-2")
+    }
+    assert found == {
+        "main-1": ["loss:1"], "live-1": ["loss:1"], "main-2": ["loss:2"], "live-2": ["loss:2"],
+        "other-1": ["loss:3"], "other-2": [],
+    }  # fmt: skip
 
 
 def test_what_the_incidents_of_a_scenario_become_is_told_and_the_count_only_grows(tmp_path: Path) -> None:

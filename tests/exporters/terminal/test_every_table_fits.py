@@ -61,6 +61,7 @@ def incident(rows: Rows, now: int) -> dict[str, Any]:
     return {
         **rows.incident("", "", now),
         "incident_id": "loss:EupwQpCTZDQ-oY376-NNVw/V8hnlLB30-9-DDe-QJzDCQ/0/3/isr_shrink",
+        "short_id": f"{rows.cluster}-17",
         "incident_class": "controller_failover", "opened_at": now - 60 * SECOND, "updated_at": now, "summary": summary,
         "suspects": [{"broker": number, "score": 0.5} for number in range(101, 105)],
     }  # fmt: skip
@@ -123,7 +124,7 @@ SENTENCES = ("broker ", "restart of ", "cluster ", "STALE", "of the ", "the newe
 
 
 def test_in_a_pipe_every_table_begins_with_its_heading(full: Path) -> None:
-    for command, heading in (("incidents", "opened"), ("state", "partition"), ("tables", "table")):
+    for command, heading in (("incidents", "id"), ("state", "partition"), ("tables", "table")):
         done = CliRunner().invoke(app, [*command.split(), "--tables", str(full)])
         first = next(line for line in done.stdout.splitlines() if not line.startswith(SENTENCES))
         assert first.split()[0] == heading

@@ -10,9 +10,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from typer.testing import CliRunner
 
+from exporters.terminal.incidents import merged_into, one_of
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.commands import app
@@ -20,9 +23,12 @@ from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.state import SourceLag, SourceState
+from streaming.contracts.tables import CLUSTER_STATE_TABLE
 from streaming.delta.changes.log import ChangeLog, changes_to_arrow
 from streaming.delta.changes.reader import ChangeReader
+from streaming.delta.log.definitions import arrow_schema, create_or_upgrade
 from streaming.delta.progress import ProgressTable
+from streaming.errors import ConfigurationError
 from streaming.jobs.incidents import IncidentsBatch
 from tests.changes.conftest import Story
 from tests.changes.test_benign_is_proven import Orders
@@ -147,7 +153,7 @@ def test_planned_work_beside_harm_names_the_incident_that_accounts_for_it(tmp_pa
     story.later(1).heartbeat()
     write(story, tmp_path)
     rows = {row["incident_class"]: row for row in rows_of(tmp_path)}
-    planned, lost = (rows[kind]["incident_id"] for kind in ("controlled_shutdown", "broker_loss"))
+    planned, lost = (rows[kind]["short_id"] for kind in ("controlled_shutdown", "broker_loss"))
     assert f"harm by   {lost}" in incidents(tmp_path, planned).splitlines()
     assert "harm by" not in incidents(tmp_path, lost)
 
@@ -184,10 +190,76 @@ def test_one_incident_is_shown_with_the_events_that_are_its_evidence(tables: Pat
     assert [event["event_id"] for event in shown["evidence"]] != []
     assert {event["event_id"] for event in shown["evidence"]} == set(newest["event_ids"])
     lines = incidents(tables, newest["incident_id"], "--format", "lines").splitlines()
-    assert lines[0] == f"incident  {newest['incident_id']}"
+    assert lines[0] == f"incident  {newest['short_id']}"
+    assert f"long id   {newest['incident_id']}" in lines
     assert lines[-1].startswith("2023-11-14T22:14:10.750Z  broker_loss  ")
 
 
-def test_an_ambiguous_prefix_of_an_id_is_refused(tables: Path) -> None:
+def test_a_short_id_is_one_incident_and_the_beginning_of_one_is_none(tables: Path) -> None:
+    newest, oldest = rows_of(tables, "--all")
+    assert [newest["short_id"], oldest["short_id"]] == ["broker_loss-2", "broker_loss-1"]
+    assert [line.split()[0] for line in incidents(tables, "--all", "--format", "lines").splitlines()] == [
+        "broker_loss-2", "broker_loss-1",
+    ]  # fmt: skip
+    for wanted in ("broker_loss-2", newest["incident_id"]):
+        assert json.loads(incidents(tables, wanted, "--format", "json"))["incident_id"] == newest["incident_id"]
+    for wanted in ("broker_loss-3", "broker_loss-", "broker_loss"):
+        done = CliRunner().invoke(app, ["incidents", wanted, "--tables", str(tables)])
+        assert (done.exit_code, f"there is no incident '{wanted}'" in done.stderr) == (2, True)
+
+
+def row(number: int, cluster_id: str = "c", cluster: str = "prod", merged_into: str | None = None) -> dict[str, Any]:
+    return {
+        "incident_id": f"loss:{cluster_id}/{number}", "short_id": f"{cluster}-{number}", "merged_into": merged_into,
+        "cluster_id": cluster_id, "cluster": cluster,
+    }  # fmt: skip
+
+
+def found(rows: list[dict[str, Any]], wanted: str, **names: str) -> str:
+    return str(one_of(rows, wanted, names)["incident_id"])
+
+
+def test_the_id_of_what_was_merged_finds_the_one_that_it_is_part_of_now() -> None:
+    rows = [row(1), row(2, merged_into="loss:c/1"), row(3, merged_into="loss:c/2")]
+    wanted = ("prod-1", "prod-2", "prod-3", "loss:c/3", "loss:c/1")
+    assert {found(rows, each) for each in wanted} == {"loss:c/1"}
+    assert found(rows, "loss:c/") == "loss:c/1", "all that begin so are one incident"
+    assert merged_into(rows[0], rows) == ["prod-2", "prod-3"]
+
+
+def test_either_name_of_a_renamed_cluster_finds_its_incidents_unless_another_cluster_has_had_it() -> None:
+    rows = [row(1), row(2), row(3, cluster="live"), row(1, "other", "live-1"), row(4, "new", "prod")]
+    names = {"c": "live", "other": "live-1", "new": "prod"}
+    assert [found(rows, f"live-{number}", **names) for number in (1, 2, 3)] == [f"loss:c/{each}" for each in (1, 2, 3)]
+    assert found(rows, "prod-1", **names) == "loss:c/1"
+    assert found(rows, "prod-4", **names) == "loss:new/4"
+    assert found(rows, "live-1-1", **names) == "loss:other/1"
+    for missing in ("prod-3", "live-4"):  # prod is another cluster's now, and live has no number 4
+        with pytest.raises(ConfigurationError, match=f"there is no incident '{missing}'"):
+            found(rows, missing, **names)
+
+
+def test_the_list_of_a_renamed_cluster_is_selected_by_either_name(tables: Path, tmp_path: Path) -> None:
+    shutil.copytree(tables, tmp_path, dirs_exist_ok=True)
+    state = {column.name: None for column in CLUSTER_STATE_TABLE.columns}
+    state |= {"cluster_id": "id-of-broker_loss", "cluster": "live", "as_of_version": 0}
+    create_or_upgrade(tmp_path, CLUSTER_STATE_TABLE)
+    schema = arrow_schema(CLUSTER_STATE_TABLE)
+    write_deltalake(tmp_path / "cluster_state", pa.Table.from_pylist([state], schema=schema), mode="overwrite")
+    by_name = [[row["short_id"] for row in rows_of(tmp_path, "--all", "--cluster", name)] for name in ("live", "x")]
+    assert by_name == [["broker_loss-2", "broker_loss-1"], []]
+    assert rows_of(tmp_path, "--all", "--cluster", "broker_loss") == rows_of(tmp_path, "--all")
+    assert incidents(tmp_path, "live-2") == incidents(tmp_path, "broker_loss-2")
+
+
+def test_a_name_that_two_clusters_have_now_finds_only_what_was_opened_under_it() -> None:
+    rows = [row(1, "a", "old-a"), row(1, "b", "old-b"), row(2, "a", "both")]
+    names = {"a": "both", "b": "both"}
+    assert found(rows, "both-2", **names) == "loss:a/2"
+    with pytest.raises(ConfigurationError, match="there is no incident 'both-1'"):
+        found(rows, "both-1", **names)
+
+
+def test_an_ambiguous_beginning_of_a_long_id_is_refused(tables: Path) -> None:
     done = CliRunner().invoke(app, ["incidents", "loss:", "--tables", str(tables)])
     assert (done.exit_code, "2 incidents begin with 'loss:'; give more of the id" in done.stderr) == (2, True)

@@ -256,6 +256,12 @@ def test_filters_of_partitions_topics_and_offsets(
         ("incidents", {"class": "broker_loss", "broker": 3}, ["loss:e1"]),
         ("incidents", {"class": "slow_follower"}, []),
         ("incidents", {"broker": 1}, []),
+        ("incidents", {"incident": "main-4"}, ["loss:e1"]),
+        ("incidents", {"incident": ["main-3", "main-9"]}, ["loss:e1"]),  # merged into it
+        ("incidents", {"incident": "lag:e3"}, ["loss:e1"]),
+        ("incidents", {"incident": "loss:e1"}, ["loss:e1"]),
+        ("incidents", {"incident": "main-1"}, []),  # it is closed
+        ("incidents", {"incident": "main"}, []),
         ("incidents", {"since": BEGAN, "until": BEGAN}, ["loss:e1"]),
         ("incidents", {"since": BEGAN + 1}, []),
         ("incidents", {"until": BEGAN - 1}, []),
