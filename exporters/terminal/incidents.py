@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from exporters.terminal.output import Row
     from exporters.terminal.unreadable import UnreadableTables
     from streaming.delta.store.place import Place
+    from streaming.name_patterns import NamePatterns
 
 _LAST_OBSERVED: Final = (
     "SELECT cluster, CAST(max(observed_until) AS BIGINT) AS newest FROM rows "
@@ -60,6 +61,14 @@ def read_names(tables: Place, unreadable: UnreadableTables) -> dict[str, str]:
             rows = query(table, 'SELECT cluster_id, "cluster" FROM rows')
             return dict(zip(rows["cluster_id"].to_pylist(), rows["cluster"].to_pylist(), strict=True))
     return {}
+
+
+def is_of(chosen: NamePatterns, names: Mapping[str, str], row: Row) -> bool:
+    """Return whether an incident is of a chosen cluster, by its name then or now, or its id.
+
+    ``names`` is of :func:`read_names`.
+    """
+    return chosen(row["cluster"], row["cluster_id"], names.get(row["cluster_id"], row["cluster"]))
 
 
 def one_of(rows: Sequence[Row], any_id: str, names: Mapping[str, str]) -> Row:

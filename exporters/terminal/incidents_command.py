@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +21,7 @@ from exporters.terminal.incidents import (
     explained_by,
     incident_fields,
     incident_style,
+    is_of,
     last_observed,
     merged_into,
     one_of,
@@ -44,17 +46,17 @@ IncidentArgument = Annotated[
     ),
 ]
 
+ClassOption = Annotated[
+    list[IncidentClass] | None,
+    typer.Option("--class", metavar="CLASS", help=f"Class of incident; may be repeated: {', '.join(IncidentClass)}."),
+]
+
 
 def incidents(  # noqa: PLR0913 - one parameter per option
     incident: IncidentArgument = None,
     *,
     everything: Annotated[bool, typer.Option("--all", help="Include closed incidents.")] = False,
-    kinds: Annotated[
-        list[IncidentClass] | None,
-        typer.Option(
-            "--class", metavar="CLASS", help=f"Class of incident; may be repeated: {', '.join(IncidentClass)}."
-        ),
-    ] = None,
+    kinds: ClassOption = None,
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="Open incidents, and closed ones that changed since then.")
     ] = None,
@@ -83,13 +85,13 @@ def incidents(  # noqa: PLR0913 - one parameter per option
             _explain(output, selected, events, explained_by(selected, rows), merged_into(selected, rows))
             unreadable.raise_if_any()
             return
-        chosen = patterns_of(*(cluster or ()))
+        of_cluster = partial(is_of, patterns_of(*(cluster or ())), names)
         matching = [
             row
             for row in rows
             if row["merged_into"] is None
             and (not kinds or row["incident_class"] in kinds)
-            and chosen(row["cluster"], row["cluster_id"], names.get(row["cluster_id"], row["cluster"]))
+            and of_cluster(row)
             and (changed_since is None or row["closed_at"] is None or row["updated_at"] >= changed_since)
         ]
         shown = [row for row in matching if everything or changed_since is not None or row["closed_at"] is None]

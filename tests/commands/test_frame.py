@@ -54,7 +54,7 @@ def test_help_names_every_command_and_imports_no_room() -> None:
     run = python("-c", script)
     assert run.returncode == 0, run.stderr
     assert all(f"│ {name} " in run.stdout for name in COMMANDS)
-    names = ("commands", "errors", "settings", "word_wrap")
+    names = ("commands", "configuration_file", "durations", "errors", "name_patterns", "settings", "word_wrap")
     imported = ["streaming", *(f"streaming.{name}" for name in names)]
     assert run.stdout.splitlines()[-1] == f"{imported}"
 

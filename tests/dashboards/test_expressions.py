@@ -229,6 +229,7 @@ ON_NO_BOARD = {
     "build_info",
     "cluster_elr_partitions", "partition_eligible_leader_replicas",  # replica_elr_member says who
     "partition_at_min_isr", "partition_last_known_leader", "partition_leader_epoch",
+    "incident_current_info",  # finds the incident by an id that was merged into it
     "group_lag_seconds",  # group_lag_at_least_seconds is there during outages, too
     "log_directory_growth_bytes_per_second",  # until_full follows from it
 }  # fmt: skip
@@ -275,7 +276,7 @@ VALUES = {
     "severity": ["critical"],
     "reason": ["at_min_isr"],
     "feature": ["metadata.version"],
-    "authority": ["metadata_log", "poll"],
+    "primary_source": ["metadata_log", "poll"],
 }
 
 

@@ -24,7 +24,7 @@ from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.queries import plain as plain_times
 from streaming.delta.samples.newest import Newest
 from streaming.delta.state import StateVersions, apply_changes, count_isr_removals
-from streaming.jobs.shards.sample_rows import TABLE_OF, read_samples
+from streaming.jobs.shards.samples import TABLE_OF, read_samples
 from streaming.jobs.streams import bus_source
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 
 from streaming.changes.advice.slow_brokers import SLOW_SCORE
 from streaming.contracts.identifiers import BrokerId, Micros
-from streaming.sources.broker_metrics import LEAST_REQUESTS, MOST_AGE, AppendTimes
+from streaming.sources.append_times import LEAST_REQUESTS, MOST_AGE, AppendTimes
 from streaming.sources.polling.view import PartitionView
 from streaming.sources.samples.source import LEAST_SPEED_SECONDS
 from streaming.sources.samples.speed import PairCounts, ReplicationPairs

@@ -28,7 +28,8 @@ from streaming.contracts.sample_blocks import BrokerMetricsObserved, BrokerSpeed
 from streaming.errors import ConfigurationError
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources import source
-from streaming.sources.broker_metrics import MAX_LAG, AppendTimes
+from streaming.sources.append_times import AppendTimes
+from streaming.sources.broker_metrics import MAX_LAG
 from streaming.sources.collector.collector import Collector
 from streaming.sources.collector.opening import open_collector, open_sources
 from streaming.sources.collector.separate import SeparateCollector

@@ -114,7 +114,7 @@ def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
         "proven": _proven(events),
         "unobserved": _filled(pc.coalesce(after("unobserved_micros"), cluster("unobserved_micros")), 0),
         "blind_since": _filled(cluster("sight_until").cast(pa.int64()), 0),
-        "watermark": _filled(cluster("authority_watermark").cast(pa.int64()), 0),
+        "watermark": _filled(cluster("primary_watermark").cast(pa.int64()), 0),
         "gap": _filled(_gaps(before, after), 0),
         "topic_id": _filled(changes["topic_id"], ""),
         "topic": _filled(changes["topic"], ""),

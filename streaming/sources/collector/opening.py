@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import SourceKind
 from streaming.errors import ConnectionRefused
-from streaming.sources.broker_metrics import MOST_BROKERS, AppendTimes, BrokerMetricsSource, agents_from, client_from
+from streaming.sources.append_times import AppendTimes
+from streaming.sources.broker_metrics import MOST_BROKERS, BrokerMetricsSource, agents_from, client_from
 from streaming.sources.collector.collector import Collector
 from streaming.sources.collector.listener_watch import ListenerWatch
 from streaming.sources.collector.separate import SeparateCollector

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from streaming.contracts.observations import Observation
     from streaming.settings import CollectSettings, Settings
-    from streaming.sources.broker_metrics import AppendTimes
+    from streaming.sources.append_times import AppendTimes
     from streaming.sources.permissions import Grantee
     from streaming.sources.polling.view import ClusterView
     from streaming.sources.protocol.connection import Dial

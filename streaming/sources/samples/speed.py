@@ -25,7 +25,7 @@ from streaming.sources.source import Timer, monotonic
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from streaming.sources.broker_metrics import AppendTimes
+    from streaming.sources.append_times import AppendTimes
     from streaming.sources.polling.view import ClusterView
     from streaming.sources.protocol.connection import Connection
     from streaming.sources.samples.kind import Ask, BrokerAnswer
