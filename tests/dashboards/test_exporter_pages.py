@@ -166,7 +166,7 @@ NUMBERS = ["Offline partitions", "Under min ISR", ONE_LEFT, "Under-replicated", 
 
 FLEET = ("Clusters failing clients", "Clusters not monitored", "Clusters at risk", "Healthy clusters")
 INCIDENT = {
-    "cluster": "main", "incident": "loss:e1", "class": "broker_loss", "suspects": "3",
+    "cluster": "main", "incident": "main-4", "class": "broker_loss", "suspects": "3",
     "consequence": "acks=all writers of topic orders fail",
     "next_step": "start broker 3 again, and stop no other broker meanwhile",
 }  # fmt: skip
