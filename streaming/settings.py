@@ -142,15 +142,23 @@ class JobSettings:
     web_config_file: Place = ""
 
 
+NO_LINKS: Final = (
+    "export.url is not set, so alerts carry no link to the runbook; set it to the address at which others reach "
+    "isrwatch export, then render the rules again: isrwatch dashboards render"
+)
+"""The sentence of every command that would use the address."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportSettings:
     """The exporter.
 
-    The filters are regular expressions that occur in names of topics or groups, as in kafka_exporter; ``without`` names
-    families of metrics.
+    ``url`` is its address as others reach it, for links; "" makes none. The filters are regular expressions that occur
+    in names of topics or groups, as in kafka_exporter; ``without`` names families of metrics.
     """
 
     listen: str = "127.0.0.1:9308"
+    url: str = ""
     refresh_seconds: float = 0.1
     stale_after_seconds: float = 60.0
     detail_limit: int = 20_000
@@ -283,6 +291,8 @@ def _checked(settings: Settings) -> Settings:
     for key, place in places_of(settings):
         check_place(key, place)
     check_telemetry_path("export.telemetry_path", settings.export.telemetry_path)
+    if settings.export.url:
+        check_url("export.url", settings.export.url)
     _check_series(settings.export)
     hours = settings.maintenance.max_hours
     if not 0 < hours <= _LONGEST_LEASE_HOURS:
@@ -357,9 +367,21 @@ def check_telemetry_path(key: str, path: str) -> None:
         ConfigurationError: it does; the sentence names the key.
     """
     if not re.fullmatch(r"/[\w.~/-]+", path, re.ASCII) or path.startswith(
-        ("/-/", "/api/", "/healthz", "/clusters/", "/metrics/")
+        ("/-/", "/api/", "/healthz", "/clusters/", "/metrics/", "/runbook")
     ):
         raise ConfigurationError(f"{key} is {path!r}; write a path that nothing else has, for example /metrics")
+
+
+def check_url(key: str, url: str) -> None:
+    """Refuse an address that a link in a notification cannot begin with.
+
+    Raises:
+        ConfigurationError: it is refused; the sentence names the key.
+    """
+    if not re.fullmatch(r"https?://[\w.:\[\]-]+(/[\w.~%/-]*)?", url, re.ASCII):
+        raise ConfigurationError(
+            f"{key} is {url!r}; write an absolute address, for example https://isrwatch.example, without ? and #"
+        )
 
 
 def check_seconds(key: str, value: float) -> None:

@@ -18,7 +18,8 @@ from grafana_foundation_sdk.models import dashboard as grafana
 from grafanalib import core
 from jsonschema import Draft202012Validator
 
-from dashboards.render import as_json
+from dashboards.alerts import AlertSettings
+from dashboards.render import as_json, rendered
 from dashboards.style import normalised
 from exporters.metrics.catalogue import CATALOGUE
 
@@ -375,13 +376,17 @@ def test_an_empty_cell_says_what_it_means_and_has_no_colour_of_a_threshold(panel
 EMPTY = {"unknown", "-", "none", "not filling", "not shrinking"}
 
 
-def test_links_of_alerts_lead_to_the_overview(files: dict[str, str], boards: dict[str, dict[str, Any]]) -> None:
-    links = set(re.findall(r"dashboard_url: (\S+)", files["alerts.yml"]))
+def test_links_of_alerts_lead_to_the_overview(boards: dict[str, dict[str, Any]]) -> None:
+    overview = "https://grafana.example/d/isrwatch-replication-overview"
+    rules = rendered(AlertSettings(dashboard_url=overview))["alerts.yml"]
+    links = set(re.findall(r"dashboard_url: (\S+)", rules))
     assert {re.sub(r".*/d/([^?]+).*", r"\1", link) for link in links} == {boards["replication-overview.json"]["uid"]}
 
 
-def test_the_runbook_names_panels_that_exist(everything: list[dict[str, Any]], repository: Path) -> None:
-    text = (repository / "dashboards/runbook.md").read_text()
+def test_the_runbook_of_the_earlier_alerts_names_panels_that_exist(
+    everything: list[dict[str, Any]], repository: Path
+) -> None:
+    text = (repository / "exporters/web/runbook_earlier.md").read_text()
     named = {name.strip(".") for name in re.findall(r"(?<!\*)\*([A-Z][^*]+)\*(?!\*)", text)} - {"ISR", "All boards"}
     assert named - {panel["title"] for panel in everything} == {"Kafka replication overview"}
 
