@@ -57,12 +57,9 @@ def render(  # noqa: PLR0917 - one parameter per option
     --expect-cluster prod --exclude-topics 'tmp-.*' --severity page=critical --severity ticket=warning
     """
     check_pattern("--exclude-topics", exclude_topics)
-    for option, link in (("--url", url), ("--dashboard-url", dashboard_url)):
-        if link:
-            check_url(option, link)
     settings = AlertSettings(
-        url=load(config).export.url if url is None else url,
-        dashboard_url=dashboard_url,
+        url=load(config).export.url if url is None else _link("--url", url),
+        dashboard_url=_link("--dashboard-url", dashboard_url),
         severity_names=dict(_severity(each) for each in severity or ()),
         expected_clusters=tuple(expect_cluster or ()),
         excluded_topics=exclude_topics,
@@ -78,6 +75,12 @@ def render(  # noqa: PLR0917 - one parameter per option
     if stale:
         raise ConfigurationError(f"{output}: {', '.join(stale)} not up to date; run: isrwatch dashboards render")
     typer.echo(f"{output}: up to date")
+
+
+def _link(option: str, url: str) -> str:
+    if url:
+        check_url(option, url)
+    return url
 
 
 def _severity(option: str) -> tuple[str, str]:
