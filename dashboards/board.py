@@ -28,11 +28,11 @@ class BoardSettings:
 
     Attributes:
         waking: what the severity that wakes a person is called in the label ``severity``.
-        runbook_url: absolute URL of the runbook, for links from incidents; "" is none.
+        url: of the exporter, for links from incidents to the runbook that it serves; "" is none.
     """
 
     waking: str = "page"
-    runbook_url: str = ""
+    url: str = ""
 
 
 # The boards' addresses, and links from one to another that carry the data source, the cluster and the time range.

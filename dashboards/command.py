@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +9,10 @@ import typer
 
 from dashboards.alerts import AlertSettings
 from dashboards.render import differing, rendered, write
+from streaming.configuration_file import OPTION_HELP
 from streaming.errors import ConfigurationError
 from streaming.name_patterns import NamePatterns, check_patterns
+from streaming.settings import NO_LINKS, check_url, load
 
 SEVERITIES = ("page", "ticket", "info")
 GENERATED = Path(__file__).parent / "generated"
@@ -31,13 +32,13 @@ def _dashboards() -> None:
 def render(  # noqa: PLR0917 - one parameter per option
     output: Annotated[Path, typer.Option(help="Folder to write to.")] = GENERATED,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if the files are out of date.")] = False,
-    runbook_url: Annotated[
-        str | None, typer.Option(help="URL of the runbook, for the links of the alerts; required with --output.")
+    url: Annotated[
+        str | None,
+        typer.Option(help="Address of the exporter for links of alerts to its runbook; default: export.url."),
     ] = None,
     dashboard_url: Annotated[
-        str | None,
-        typer.Option(help="URL of the board of a cluster, for the links of the alerts; required with --output."),
-    ] = None,
+        str, typer.Option(help="URL of the board of a cluster, for links of alerts; without it they have none.")
+    ] = _DEFAULTS.dashboard_url,
     expect_cluster: Annotated[
         list[str] | None,
         typer.Option(help="Name of a cluster that must be monitored: without fresh data of it, page. May be repeated."),
@@ -50,17 +51,18 @@ def render(  # noqa: PLR0917 - one parameter per option
         list[str] | None,
         typer.Option(metavar="NAME=LABEL", help="What page, ticket or info are called in the label, on boards, too."),
     ] = None,
+    config: Annotated[Path | None, typer.Option(help=OPTION_HELP)] = None,
 ) -> None:
     """Write the boards (Grafana JSON) and the rules, for Prometheus, its operator, Grafana and jsonnet.
 
-    Example: isrwatch dashboards render --output out --runbook-url https://wiki/kafka --dashboard-url https://grafana/d/x
+    Example: isrwatch dashboards render --output out --url https://isrwatch.example --dashboard-url https://grafana/d/x
     --expect-cluster prod --exclude-topics 'tmp-*' --severity page=critical --severity ticket=warning
     """
     excluded = exclude_topics or ()
     check_patterns("--exclude-topics", excluded)
     settings = AlertSettings(
-        runbook_url=_link("--runbook-url", runbook_url, output) or _DEFAULTS.runbook_url,
-        dashboard_url=_link("--dashboard-url", dashboard_url, output) or _DEFAULTS.dashboard_url,
+        url=load(config).export.url if url is None else _link("--url", url),
+        dashboard_url=_link("--dashboard-url", dashboard_url),
         severity_names=dict(_severity(each) for each in severity or ()),
         expected_clusters=tuple(expect_cluster or ()),
         excluded_topics=NamePatterns(excluded).included,
@@ -69,6 +71,8 @@ def render(  # noqa: PLR0917 - one parameter per option
     if not check:
         write(output, files)
         typer.echo(f"{output}: {', '.join(files)}")
+        if not settings.url and output.resolve() != GENERATED.resolve():
+            typer.echo(NO_LINKS, err=True)
         return
     stale = differing(output, files)
     if stale:
@@ -76,17 +80,9 @@ def render(  # noqa: PLR0917 - one parameter per option
     typer.echo(f"{output}: up to date")
 
 
-def _link(option: str, url: str | None, output: Path) -> str | None:
-    """Check that the link of an alert can be opened from any machine.
-
-    Raises:
-        ConfigurationError: it is not absolute, or is missing where files are rendered for use.
-    """
-    if url is None and output.resolve() == GENERATED.resolve():
-        return None
-    if url is None or not re.match(r"https?://[^/]", url):
-        reason = "is required with --output" if url is None else f"{url} is not absolute"
-        raise ConfigurationError(f"{option} {reason}: the alerts link to it, so name it with https://")
+def _link(option: str, url: str) -> str:
+    if url:
+        check_url(option, url)
     return url
 
 

@@ -59,11 +59,8 @@ def rendered(settings: AlertSettings) -> dict[str, str]:
 
 
 def _of_boards(settings: AlertSettings) -> BoardSettings:
-    """Give the boards the names of severities and the links of the alerts; a relative link leads nowhere in Grafana."""
-    is_absolute = settings.runbook_url.startswith(("http://", "https://"))
-    return BoardSettings(
-        waking=settings.severity_names.get("page", "page"), runbook_url=settings.runbook_url if is_absolute else ""
-    )
+    """Give the boards the names of severities and the address of the exporter."""
+    return BoardSettings(waking=settings.severity_names.get("page", "page"), url=settings.url)
 
 
 def write(directory: Path, files: Mapping[str, str]) -> None:

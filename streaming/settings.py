@@ -146,15 +146,23 @@ class JobSettings:
     web_config_file: Place = ""
 
 
+NO_LINKS: Final = (
+    "export.url is not set, so alerts carry no link to the runbook; set it to the address at which others reach "
+    "isrwatch export, then render the rules again: isrwatch dashboards render"
+)
+"""The sentence of every command that would use the address."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportSettings:
     """The exporter.
 
-    ``topics`` and ``groups`` are patterns of the names that have series of their own; ``disabled`` names families of
-    metrics.
+    ``url`` is its address as others reach it, for links; "" makes none. ``topics`` and ``groups`` are patterns of the
+    names that have series of their own; ``disabled`` names families of metrics.
     """
 
     listen: str = "127.0.0.1:9308"
+    url: str = ""
     refresh_interval: Duration = 0.1
     stale_after: Duration = 60.0
     detail_limit: int = 20_000
@@ -300,6 +308,8 @@ def _checked(settings: Settings) -> Settings:
         ("export.groups", settings.export.groups),
     ):
         check_patterns(key, patterns)
+    if settings.export.url:
+        check_url("export.url", settings.export.url)
     _check_series(settings.export)
     return settings
 
@@ -362,7 +372,7 @@ def check_telemetry_path(key: str, path: str) -> None:
         ConfigurationError: it does; the sentence names the key.
     """
     if not re.fullmatch(r"/[\w.~/-]+", path, re.ASCII) or path.startswith(
-        ("/-/", "/api/", "/healthz", "/clusters/", "/metrics/")
+        ("/-/", "/api/", "/healthz", "/clusters/", "/metrics/", "/runbook")
     ):
         raise ConfigurationError(f"{key} is {path!r}; write a path that nothing else has, for example /metrics")
 
@@ -370,6 +380,18 @@ def check_telemetry_path(key: str, path: str) -> None:
 _LEAST: Final = {"tables.history": _DAY, "advanced.reader_time": 60.0, "advanced.trigger_interval": 0.0}
 _MOST: Final = {"tables.history": math.inf, "maintenance.max_duration": _LONGEST_LEASE}
 _SHORTEST, _LONGEST = 0.001, 3_650 * _DAY
+
+
+def check_url(key: str, url: str) -> None:
+    """Refuse an address that a link in a notification cannot begin with.
+
+    Raises:
+        ConfigurationError: it is refused; the sentence names the key.
+    """
+    if not re.fullmatch(r"https?://[\w.:\[\]-]+(/[\w.~%/-]*)?", url, re.ASCII):
+        raise ConfigurationError(
+            f"{key} is {url!r}; write an absolute address, for example https://isrwatch.example, without ? and #"
+        )
 
 
 def check_duration(key: str, seconds: float) -> None:

@@ -102,8 +102,8 @@ class AlertSettings:
         availability_target: share of the time of partitions in which they are available: the objective of burn rates.
         burns_for: the pages about partitions, which last for a minute, come first.
         remembered: for how long a cluster that disappeared raises the alert. Silence it for a decommissioned cluster.
-        runbook_url: URL of the runbook, which has one section per alert.
-        dashboard_url: URL of the board of a cluster.
+        url: of the exporter, as others reach it; alerts and boards link to the runbook that it serves. "": to none.
+        dashboard_url: URL of the board of a cluster. "": no link.
         severity_names: what page, ticket and info are called in the label ``severity``, by name; themselves if absent.
     """
 
@@ -194,6 +194,6 @@ class AlertSettings:
     availability_target: float = 0.999
     burns_for: str = "2m"
     remembered: str = "1d"
-    runbook_url: str = "dashboards/runbook.md"
+    url: str = ""
     severity_names: Mapping[str, str] = field(default_factory=dict)
-    dashboard_url: str = "http://127.0.0.1:3000/d/isrwatch-cluster"
+    dashboard_url: str = ""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from dashboards.promql import EVERYWHERE, Scope, Signal
 from dashboards.signals import brokers, changes, clusters, monitor
 from dashboards.signals.derived import BROKER, CLUSTER
+from exporters.web.runbook import runbook_link
 
 if TYPE_CHECKING:
     from dashboards.alerts.settings import AlertSettings
 
 Rule = dict[str, Any]
 
+_LABEL: Final = re.compile(r"\$labels\.(\w+)")
 _OF_ITS_CLUSTER: Final = "?var-cluster={{ $labels.cluster | urlquery }}"
 
 # Template queries run inside printf: %[1]q inserts the alert's cluster, quoted, wherever it occurs.
@@ -96,10 +99,20 @@ def rule(  # noqa: PLR0913, PLR0917 - the parts of a rule
         "annotations": {
             "summary": summary,
             "description": f"{description} Run: {run}",
-            "runbook_url": f"{settings.runbook_url}#{alert.lower()}",
-            "dashboard_url": settings.dashboard_url + (_OF_ITS_CLUSTER if "$labels.cluster" in summary else ""),
+            **_links(alert, summary, f"{description} {run}", settings),
         },
     }
+
+
+def _links(alert: str, summary: str, description: str, settings: AlertSettings) -> Rule:
+    """Return the links of an alert: those whose address is known."""
+    labels = _LABEL.findall(f"{summary} {description}")  # what its texts name is a label of it
+    of_its_cluster = _OF_ITS_CLUSTER if "$labels.cluster" in summary else ""
+    links = {
+        "runbook_url": runbook_link(settings.url, alert, labels),
+        "dashboard_url": settings.dashboard_url and settings.dashboard_url + of_its_cluster,
+    }
+    return {name: link for name, link in links.items() if link}
 
 
 def value(fresh: Signal = clusters.OFFLINE, text: str = "{{ $value }}") -> str:

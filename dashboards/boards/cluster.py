@@ -125,7 +125,7 @@ _INCIDENT_LABELS: Final = ("consequence", "next_step", "suspects", "incident")
 
 def open_incidents(settings: BoardSettings) -> style.Panel:
     """List the open incidents: the worst one first, with what it means and what to do first."""
-    runbook = Link("What this incident is, and what to do", f"{settings.runbook_url}#incident-${{__value.raw}}")
+    runbook = Link("What this incident is, and what to do", f"{settings.url}/runbook/${{__value.raw}}")
     severity = or_nothing(_with_next_step(f"({_VALUES})"), "class", _NO_INCIDENT, _OPENED, also=_INCIDENT_LABELS)
     return style.table(
         "Open incidents",
@@ -133,7 +133,7 @@ def open_incidents(settings: BoardSettings) -> style.Panel:
         "to do first, and the brokers that explain it, the likeliest first. isrwatch incidents shows the evidence. It "
         "closes one minute (rolling restart: 15) after recovery.",
         [
-            KeyColumn("class", "Incident", 170, (runbook,) if settings.runbook_url else (), words=_CLASS_WORDS),
+            KeyColumn("class", "Incident", 170, (runbook,) if settings.url else (), words=_CLASS_WORDS),
             KeyColumn("consequence", "Consequence", 400, wraps=True),
             KeyColumn("next_step", "Do first", 410, wraps=True),
             KeyColumn("suspects", "Suspects", 100, (_TO_BROKERS,)),

@@ -15,9 +15,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Partitions of {{ $labels.cluster }} are offline: neither reads nor writes",
-            "description": "Cluster {{ $labels.cluster }}: {{ with printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }} partitions have no leader{{ if not (printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query) }} (monitoring data is stale: as it was){{ end }}. Topics: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, topic) (kafka_replication_topic_offline_partitions{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }} ({{ .Value }}){{ else }}none known{{ end }}. Under min ISR: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Unclean elections within 15m: {{ with printf `max by (cluster) (increase(kafka_replication_cluster_unclean_elections_total{cluster=%[1]q}[15m]))` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Left an ISR within 15m: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker, cause) (increase(kafka_replication_broker_isr_departures_total{cluster=%[1]q}[15m])) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}broker {{ .Labels.broker }} by {{ .Labels.cause }} ({{ .Value | printf \"%.0f\" }}){{ else }}none known{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state",
-            "runbook_url": "dashboards/runbook.md#kafkaofflinepartitions",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Cluster {{ $labels.cluster }}: {{ with printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }} partitions have no leader{{ if not (printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query) }} (monitoring data is stale: as it was){{ end }}. Topics: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, topic) (kafka_replication_topic_offline_partitions{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }} ({{ .Value }}){{ else }}none known{{ end }}. Under min ISR: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Unclean elections within 15m: {{ with printf `max by (cluster) (increase(kafka_replication_cluster_unclean_elections_total{cluster=%[1]q}[15m]))` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Left an ISR within 15m: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker, cause) (increase(kafka_replication_broker_isr_departures_total{cluster=%[1]q}[15m])) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}broker {{ .Labels.broker }} by {{ .Labels.cause }} ({{ .Value | printf \"%.0f\" }}){{ else }}none known{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state"
           }
         },
         {
@@ -29,9 +27,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Records of {{ $labels.cluster }} may be lost: unclean leader election",
-            "description": "Cluster {{ $labels.cluster }}: about {{ $value | printf \"%.0f\" }} leaders were elected from outside the in-sync replicas within 15m. Records that only the others had are discarded. Under min ISR now: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}, offline: {{ with printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch events --event unclean_election --since 2h",
-            "runbook_url": "dashboards/runbook.md#kafkauncleanelection",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Cluster {{ $labels.cluster }}: about {{ $value | printf \"%.0f\" }} leaders were elected from outside the in-sync replicas within 15m. Records that only the others had are discarded. Under min ISR now: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}, offline: {{ with printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch events --event unclean_election --since 2h"
           }
         },
         {
@@ -44,9 +40,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Partitions of {{ $labels.cluster }} refuse writes: under min ISR",
-            "description": "Cluster {{ $labels.cluster }}: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }} partitions are under min ISR now (producers with acks=all are refused){{ if not (printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query) }} (monitoring data is stale: as it was){{ end }}; the worst was so for {{ with printf `cluster:kafka_replication_partition_under_min_isr_seconds:max_increase30m{cluster=%[1]q}` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }} s of 30m. Topics: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, topic) (kafka_replication_topic_under_min_isr_partitions{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }} ({{ .Value }}){{ else }}none known{{ end }}. Brokers missing from these ISRs: {{ range $index, $row := printf `sort_desc(topk(3, count by (broker) ((max by (cluster, topic, partition, broker) (kafka_replication_replica_isr_member{cluster=%[1]q}) == 0) and on (cluster, topic, partition) (max by (cluster, topic, partition) (kafka_replication_partition_under_min_isr{cluster=%[1]q}) == 1))))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. Unclean elections within 15m: {{ with printf `max by (cluster) (increase(kafka_replication_cluster_unclean_elections_total{cluster=%[1]q}[15m]))` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Left an ISR within 15m: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker, cause) (increase(kafka_replication_broker_isr_departures_total{cluster=%[1]q}[15m])) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}broker {{ .Labels.broker }} by {{ .Labels.cause }} ({{ .Value | printf \"%.0f\" }}){{ else }}none known{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state",
-            "runbook_url": "dashboards/runbook.md#kafkaunderminisr",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Cluster {{ $labels.cluster }}: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }} partitions are under min ISR now (producers with acks=all are refused){{ if not (printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query) }} (monitoring data is stale: as it was){{ end }}; the worst was so for {{ with printf `cluster:kafka_replication_partition_under_min_isr_seconds:max_increase30m{cluster=%[1]q}` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }} s of 30m. Topics: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, topic) (kafka_replication_topic_under_min_isr_partitions{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }} ({{ .Value }}){{ else }}none known{{ end }}. Brokers missing from these ISRs: {{ range $index, $row := printf `sort_desc(topk(3, count by (broker) ((max by (cluster, topic, partition, broker) (kafka_replication_replica_isr_member{cluster=%[1]q}) == 0) and on (cluster, topic, partition) (max by (cluster, topic, partition) (kafka_replication_partition_under_min_isr{cluster=%[1]q}) == 1))))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. Unclean elections within 15m: {{ with printf `max by (cluster) (increase(kafka_replication_cluster_unclean_elections_total{cluster=%[1]q}[15m]))` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Left an ISR within 15m: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker, cause) (increase(kafka_replication_broker_isr_departures_total{cluster=%[1]q}[15m])) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}broker {{ .Labels.broker }} by {{ .Labels.cause }} ({{ .Value | printf \"%.0f\" }}){{ else }}none known{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state"
           }
         },
         {
@@ -58,9 +52,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "More partitions of {{ $labels.cluster }} are offline or refuse writes than before",
-            "description": "Cluster {{ $labels.cluster }}: besides partitions that have been unavailable for 6h, there are more. Offline now: {{ with printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}, under min ISR now: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Offline topics: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, topic) (kafka_replication_topic_offline_partitions{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }} ({{ .Value }}){{ else }}none known{{ end }}. Topics under min ISR: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, topic) (kafka_replication_topic_under_min_isr_partitions{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }} ({{ .Value }}){{ else }}none known{{ end }}. Left an ISR within 15m: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker, cause) (increase(kafka_replication_broker_isr_departures_total{cluster=%[1]q}[15m])) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}broker {{ .Labels.broker }} by {{ .Labels.cause }} ({{ .Value | printf \"%.0f\" }}){{ else }}none known{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch incidents",
-            "runbook_url": "dashboards/runbook.md#kafkamorepartitionsunavailable",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Cluster {{ $labels.cluster }}: besides partitions that have been unavailable for 6h, there are more. Offline now: {{ with printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}, under min ISR now: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Offline topics: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, topic) (kafka_replication_topic_offline_partitions{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }} ({{ .Value }}){{ else }}none known{{ end }}. Topics under min ISR: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, topic) (kafka_replication_topic_under_min_isr_partitions{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }} ({{ .Value }}){{ else }}none known{{ end }}. Left an ISR within 15m: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker, cause) (increase(kafka_replication_broker_isr_departures_total{cluster=%[1]q}[15m])) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}broker {{ .Labels.broker }} by {{ .Labels.cause }} ({{ .Value | printf \"%.0f\" }}){{ else }}none known{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch incidents"
           }
         },
         {
@@ -72,9 +64,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "{{ $labels.cluster }} has no active controller",
-            "description": "Cluster {{ $labels.cluster }}: no controller answers the collector as the leader of the metadata quorum, while it still reads the brokers. Leaders are not elected, ISRs do not change, topics cannot be created. Last active controller: {{ with printf `max by (cluster) (last_over_time(kafka_replication_cluster_controller{cluster=%[1]q}[1d]))` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: kafka-metadata-quorum.sh --bootstrap-controller HOST:PORT describe --status",
-            "runbook_url": "dashboards/runbook.md#kafkanocontroller",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Cluster {{ $labels.cluster }}: no controller answers the collector as the leader of the metadata quorum, while it still reads the brokers. Leaders are not elected, ISRs do not change, topics cannot be created. Last active controller: {{ with printf `max by (cluster) (last_over_time(kafka_replication_cluster_controller{cluster=%[1]q}[1d]))` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: kafka-metadata-quorum.sh --bootstrap-controller HOST:PORT describe --status"
           }
         },
         {
@@ -86,9 +76,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} is lost, and partitions depend on the rest",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been down for 5m and was not stopped on purpose. {{ if printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} of its partitions are at min ISR, or below: the next broker to leave stops their writes. At min ISR in the cluster: {{ with printf `max by (cluster) (kafka_replication_cluster_at_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}, under: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state --brokers",
-            "runbook_url": "dashboards/runbook.md#kafkabrokerlost",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been down for 5m and was not stopped on purpose. {{ if printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} of its partitions are at min ISR, or below: the next broker to leave stops their writes. At min ISR in the cluster: {{ with printf `max by (cluster) (kafka_replication_cluster_at_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}, under: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state --brokers"
           }
         },
         {
@@ -100,9 +88,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "A disk of broker {{ $labels.broker }} of {{ $labels.cluster }} is nearly full",
-            "description": "A volume of broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has less than 5% free, or will be full within 2 hours at its pace. Then the broker takes the directory offline, and stops if it is its last one. Least free in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, 1 - (max by (cluster, broker, log_dir) (kafka_replication_log_directory_usable_bytes{cluster=%[1]q}) / max by (cluster, broker, log_dir) (kafka_replication_log_directory_total_bytes{cluster=%[1]q}))))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.log_dir }} of broker {{ .Labels.broker }} ({{ .Value | humanizePercentage }} used){{ else }}none known{{ end }}. Run: isrwatch state --directories",
-            "runbook_url": "dashboards/runbook.md#kafkadiskfillsup",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "A volume of broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has less than 5% free, or will be full within 2 hours at its pace. Then the broker takes the directory offline, and stops if it is its last one. Least free in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, 1 - (max by (cluster, broker, log_dir) (kafka_replication_log_directory_usable_bytes{cluster=%[1]q}) / max by (cluster, broker, log_dir) (kafka_replication_log_directory_total_bytes{cluster=%[1]q}))))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.log_dir }} of broker {{ .Labels.broker }} ({{ .Value | humanizePercentage }} used){{ else }}none known{{ end }}. Run: isrwatch state --directories"
           }
         },
         {
@@ -114,9 +100,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Records of {{ $labels.cluster }} are deleted before group {{ $labels.group }} reads them",
-            "description": "Kafka has deleted records of group {{ $labels.group }} of cluster {{ $labels.cluster }} that it has not read: it is slower than the retention of the topic. Lost in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, sum by (group, topic) (max by (cluster, group, topic) (kafka_replication_group_lost_records{cluster=%[1]q})) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }} to {{ .Labels.group }} ({{ .Value }}){{ else }}none known{{ end }}. Raise retention.ms of the topic while it catches up. Run: isrwatch state --groups",
-            "runbook_url": "dashboards/runbook.md#kafkagrouplosesrecords",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Kafka has deleted records of group {{ $labels.group }} of cluster {{ $labels.cluster }} that it has not read: it is slower than the retention of the topic. Lost in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, sum by (group, topic) (max by (cluster, group, topic) (kafka_replication_group_lost_records{cluster=%[1]q})) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }} to {{ .Labels.group }} ({{ .Value }}){{ else }}none known{{ end }}. Raise retention.ms of the topic while it catches up. Run: isrwatch state --groups"
           }
         },
         {
@@ -128,9 +112,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Partitions of {{ $labels.cluster }} are unavailable again and again",
-            "description": "Partitions of cluster {{ $labels.cluster }} were offline or refused writes for {{ range $index, $row := printf `sort_desc(topk(3, cluster:kafka_replication_unavailable_time:ratio_rate1h{cluster=%[1]q}))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Value | humanizePercentage }}{{ else }}an unknown share{{ end }} of the time of all within 1h; the objective of 99.9 % allows 0.1 %. It is used up within days, by outages that are each too short for another page. Run: isrwatch incidents --since 6h",
-            "runbook_url": "dashboards/runbook.md#kafkaavailabilityburnsfast",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Partitions of cluster {{ $labels.cluster }} were offline or refused writes for {{ range $index, $row := printf `sort_desc(topk(3, cluster:kafka_replication_unavailable_time:ratio_rate1h{cluster=%[1]q}))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Value | humanizePercentage }}{{ else }}an unknown share{{ end }} of the time of all within 1h; the objective of 99.9 % allows 0.1 %. It is used up within days, by outages that are each too short for another page. Run: isrwatch incidents --since 6h"
           }
         },
         {
@@ -142,9 +124,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} is missing from ISRs",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been missing from the ISR of partitions for 15m; now of {{ if printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }}. Under-replicated partitions in the cluster: {{ with printf `max by (cluster) (kafka_replication_cluster_under_replicated_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state --replicas",
-            "runbook_url": "dashboards/runbook.md#kafkaunderreplicated",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been missing from the ISR of partitions for 15m; now of {{ if printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }}. Under-replicated partitions in the cluster: {{ with printf `max by (cluster) (kafka_replication_cluster_under_replicated_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state --replicas"
           }
         },
         {
@@ -156,9 +136,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} is down",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been fenced or unregistered for 15m, without a controlled shutdown. Fenced brokers in the cluster: {{ with printf `max by (cluster) (kafka_replication_cluster_fenced_brokers{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state --brokers",
-            "runbook_url": "dashboards/runbook.md#kafkabrokerdown",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been fenced or unregistered for 15m, without a controlled shutdown. Fenced brokers in the cluster: {{ with printf `max by (cluster) (kafka_replication_cluster_fenced_brokers{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state --brokers"
           }
         },
         {
@@ -170,9 +148,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} was stopped and has not returned",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} shut down in a controlled way and has not registered again for 1h. Under-replicated partitions in the cluster: {{ with printf `max by (cluster) (kafka_replication_cluster_under_replicated_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: isrwatch state --brokers",
-            "runbook_url": "dashboards/runbook.md#kafkabrokerstopped",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} shut down in a controlled way and has not registered again for 1h. Under-replicated partitions in the cluster: {{ with printf `max by (cluster) (kafka_replication_cluster_under_replicated_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: isrwatch state --brokers"
           }
         },
         {
@@ -183,9 +159,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} leaves ISRs again and again",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} left in-sync replicas in {{ if printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} spells of 5m within 1h. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch events --event isr_shrink --since 1h",
-            "runbook_url": "dashboards/runbook.md#kafkaisrflapping",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} left in-sync replicas in {{ if printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} spells of 5m within 1h. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch events --event isr_shrink --since 1h"
           }
         },
         {
@@ -196,9 +170,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Reassignments of {{ $labels.cluster }} are stuck",
-            "description": "Cluster {{ $labels.cluster }}: {{ if printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} partitions are being reassigned, and for 2h none was completed, cancelled or begun. Run: isrwatch state --reassignments",
-            "runbook_url": "dashboards/runbook.md#kafkareassignmentstuck",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Cluster {{ $labels.cluster }}: {{ if printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} partitions are being reassigned, and for 2h none was completed, cancelled or begun. Run: isrwatch state --reassignments"
           }
         },
         {
@@ -210,9 +182,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} answers, but is fenced",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has answered the collector for 5m, while the controller has it fenced: it leads nothing and is in no ISR. It does not reach the controllers, or has not caught up with the metadata log. A restart does not help while it recovers its logs. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state --brokers",
-            "runbook_url": "dashboards/runbook.md#kafkabrokerfencedthoughup",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has answered the collector for 5m, while the controller has it fenced: it leads nothing and is in no ISR. It does not reach the controllers, or has not caught up with the metadata log. A restart does not help while it recovers its logs. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state --brokers"
           }
         },
         {
@@ -223,9 +193,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} is fenced again and again",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} was away and came back more than 5 times within 1h: it crashes after each start, or loses its session. Its partitions lose a replica each time. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch events --broker {{ $labels.broker }} --since 2h",
-            "runbook_url": "dashboards/runbook.md#kafkabrokerrestartloop",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} was away and came back more than 5 times within 1h: it crashes after each start, or loses its session. Its partitions lose a replica each time. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch events --broker {{ $labels.broker }} --since 2h"
           }
         },
         {
@@ -237,9 +205,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} is slow",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been slower than it was, and than its peers, for 10m: it is up, and holds up who waits for it. Slowest responses in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_response_seconds{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value | humanizeDuration }}){{ else }}none known{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state --brokers",
-            "runbook_url": "dashboards/runbook.md#kafkabrokerslow",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been slower than it was, and than its peers, for 10m: it is up, and holds up who waits for it. Slowest responses in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_response_seconds{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value | humanizeDuration }}){{ else }}none known{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state --brokers"
           }
         },
         {
@@ -251,9 +217,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Brokers of {{ $labels.cluster }} are overloaded",
-            "description": "{{ if printf `max by (cluster) (kafka_replication_broker_response_seconds{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} brokers of cluster {{ $labels.cluster }} have been slower than before for 15m, too many for one of them to be to blame: load, network or storage that they share. Producers and consumers wait. Run: isrwatch state --brokers",
-            "runbook_url": "dashboards/runbook.md#kafkabrokersoverloaded",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "{{ if printf `max by (cluster) (kafka_replication_broker_response_seconds{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} brokers of cluster {{ $labels.cluster }} have been slower than before for 15m, too many for one of them to be to blame: load, network or storage that they share. Producers and consumers wait. Run: isrwatch state --brokers"
           }
         },
         {
@@ -265,9 +229,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} is not back when its planned work is over",
-            "description": "The time that was announced for work on broker {{ $labels.broker }} of cluster {{ $labels.cluster }} is over, and the broker is not back: from now on it is an outage like any other. Extend the announcement, or start it. At min ISR in the cluster: {{ with printf `max by (cluster) (kafka_replication_cluster_at_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: isrwatch maintenance",
-            "runbook_url": "dashboards/runbook.md#kafkamaintenanceoverrun",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "The time that was announced for work on broker {{ $labels.broker }} of cluster {{ $labels.cluster }} is over, and the broker is not back: from now on it is an outage like any other. Extend the announcement, or start it. At min ISR in the cluster: {{ with printf `max by (cluster) (kafka_replication_cluster_at_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: isrwatch maintenance"
           }
         },
         {
@@ -279,9 +241,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} has given up to replicate partitions",
-            "description": "The fetchers of broker {{ $labels.broker }} of cluster {{ $labels.cluster }} have stopped to replicate partitions after an error, for 5m: these replicas do not catch up until their leader changes or the broker is restarted. Partitions: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_server_replicafetchermanager_failedpartitionscount{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state --replicas",
-            "runbook_url": "dashboards/runbook.md#kafkareplicafetcherfailed",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "The fetchers of broker {{ $labels.broker }} of cluster {{ $labels.cluster }} have stopped to replicate partitions after an error, for 5m: these replicas do not catch up until their leader changes or the broker is restarted. Partitions: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_server_replicafetchermanager_failedpartitionscount{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state --replicas"
           }
         },
         {
@@ -292,9 +252,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} could not apply the metadata of the cluster",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has had errors with records of the metadata log since it was started. Its view of topics, leaders and settings may be wrong until it is restarted. Run: isrwatch state --brokers",
-            "runbook_url": "dashboards/runbook.md#kafkametadataerrors",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has had errors with records of the metadata log since it was started. Its view of topics, leaders and settings may be wrong until it is restarted. Run: isrwatch state --brokers"
           }
         },
         {
@@ -305,9 +263,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "A log directory of broker {{ $labels.broker }} of {{ $labels.cluster }} is offline",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} can use {{ if printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} log directories less than within the last 7d: a disk failed. Offline in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker, log_dir) (kafka_replication_log_directory_online{cluster=%[1]q}) == 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.log_dir }} of broker {{ .Labels.broker }}{{ else }}none known{{ end }}. ISR removals by a failed directory within the last hour: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker, cause) (increase(kafka_replication_broker_isr_departures_total{cluster=%[1]q, cause=\"dir_failure\"}[1h])) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}broker {{ .Labels.broker }} ({{ .Value | printf \"%.0f\" }}){{ else }}none known{{ end }}. Run: isrwatch state --directories",
-            "runbook_url": "dashboards/runbook.md#kafkalogdiroffline",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} can use {{ if printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} log directories less than within the last 7d: a disk failed. Offline in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker, log_dir) (kafka_replication_log_directory_online{cluster=%[1]q}) == 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.log_dir }} of broker {{ .Labels.broker }}{{ else }}none known{{ end }}. ISR removals by a failed directory within the last hour: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker, cause) (increase(kafka_replication_broker_isr_departures_total{cluster=%[1]q, cause=\"dir_failure\"}[1h])) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}broker {{ .Labels.broker }} ({{ .Value | printf \"%.0f\" }}){{ else }}none known{{ end }}. Run: isrwatch state --directories"
           }
         },
         {
@@ -319,9 +275,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "A disk of broker {{ $labels.broker }} of {{ $labels.cluster }} is nearly full",
-            "description": "A volume of broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has less than 15% free, or will be full within 24 hours at its pace. Nothing fails yet. Least free in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, 1 - (max by (cluster, broker, log_dir) (kafka_replication_log_directory_usable_bytes{cluster=%[1]q}) / max by (cluster, broker, log_dir) (kafka_replication_log_directory_total_bytes{cluster=%[1]q}))))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.log_dir }} of broker {{ .Labels.broker }} ({{ .Value | humanizePercentage }} used){{ else }}none known{{ end }}. Run: isrwatch state --directories",
-            "runbook_url": "dashboards/runbook.md#kafkadisknearlyfull",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "A volume of broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has less than 15% free, or will be full within 24 hours at its pace. Nothing fails yet. Least free in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, 1 - (max by (cluster, broker, log_dir) (kafka_replication_log_directory_usable_bytes{cluster=%[1]q}) / max by (cluster, broker, log_dir) (kafka_replication_log_directory_total_bytes{cluster=%[1]q}))))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.log_dir }} of broker {{ .Labels.broker }} ({{ .Value | humanizePercentage }} used){{ else }}none known{{ end }}. Run: isrwatch state --directories"
           }
         },
         {
@@ -332,9 +286,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "{{ $labels.cluster }} elects a new controller again and again",
-            "description": "Cluster {{ $labels.cluster }} has had about {{ $value | printf \"%.0f\" }} new active controllers within 1h. During each election no leader of a partition is elected and no ISR changes. Now: {{ with printf `max by (cluster) (kafka_replication_cluster_controller{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: isrwatch state --quorum",
-            "runbook_url": "dashboards/runbook.md#kafkacontrollersflap",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Cluster {{ $labels.cluster }} has had about {{ $value | printf \"%.0f\" }} new active controllers within 1h. During each election no leader of a partition is elected and no ISR changes. Now: {{ with printf `max by (cluster) (kafka_replication_cluster_controller{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: isrwatch state --quorum"
           }
         },
         {
@@ -346,9 +298,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Voters of the metadata quorum of {{ $labels.cluster }} are behind",
-            "description": "Voters of the metadata quorum of cluster {{ $labels.cluster }} have lacked records of its leader for more than 60 s: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, node) (kafka_replication_quorum_member_behind_seconds{cluster=%[1]q}) > 60))` $labels.cluster | query }}{{ if $index }}, {{ end }}node {{ .Labels.node }} ({{ .Value | humanizeDuration }}){{ else }}none known{{ end }}. Without a majority that has caught up nothing can be elected. Run: isrwatch state --quorum",
-            "runbook_url": "dashboards/runbook.md#kafkaquorumvoterbehind",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Voters of the metadata quorum of cluster {{ $labels.cluster }} have lacked records of its leader for more than 60 s: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, node) (kafka_replication_quorum_member_behind_seconds{cluster=%[1]q}) > 60))` $labels.cluster | query }}{{ if $index }}, {{ end }}node {{ .Labels.node }} ({{ .Value | humanizeDuration }}){{ else }}none known{{ end }}. Without a majority that has caught up nothing can be elected. Run: isrwatch state --quorum"
           }
         },
         {
@@ -359,9 +309,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Group {{ $labels.group }} of {{ $labels.cluster }} does not get on",
-            "description": "Group {{ $labels.group }} of cluster {{ $labels.cluster }} has members, and for 15 minutes it has committed nothing of a partition that it has records of to read. Furthest behind in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, group, topic) (kafka_replication_group_lag_at_least_seconds{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.group }} in {{ .Labels.topic }} ({{ .Value | humanizeDuration }}){{ else }}none known{{ end }}. Its application stands still, or a transaction hangs. Run: isrwatch state --groups",
-            "runbook_url": "dashboards/runbook.md#kafkagroupstuck",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Group {{ $labels.group }} of cluster {{ $labels.cluster }} has members, and for 15 minutes it has committed nothing of a partition that it has records of to read. Furthest behind in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, group, topic) (kafka_replication_group_lag_at_least_seconds{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.group }} in {{ .Labels.topic }} ({{ .Value | humanizeDuration }}){{ else }}none known{{ end }}. Its application stands still, or a transaction hangs. Run: isrwatch state --groups"
           }
         },
         {
@@ -373,9 +321,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Group {{ $labels.group }} of {{ $labels.cluster }} falls behind",
-            "description": "Group {{ $labels.group }} of cluster {{ $labels.cluster }} reads, but its lag has grown for 15m, and is more than 300 s. Furthest behind in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, group, topic) (kafka_replication_group_lag_at_least_seconds{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.group }} in {{ .Labels.topic }} ({{ .Value | humanizeDuration }}){{ else }}none known{{ end }}. What it has not read when the retention of a topic ends is lost to it. Run: isrwatch state --groups",
-            "runbook_url": "dashboards/runbook.md#kafkagrouplaggrows",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Group {{ $labels.group }} of cluster {{ $labels.cluster }} reads, but its lag has grown for 15m, and is more than 300 s. Furthest behind in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, group, topic) (kafka_replication_group_lag_at_least_seconds{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.group }} in {{ .Labels.topic }} ({{ .Value | humanizeDuration }}){{ else }}none known{{ end }}. What it has not read when the retention of a topic ends is lost to it. Run: isrwatch state --groups"
           }
         },
         {
@@ -387,9 +333,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Group {{ $labels.group }} of {{ $labels.cluster }} is about to lose records",
-            "description": "Group {{ $labels.group }} of cluster {{ $labels.cluster }} has yet to read more than 80 % of what is kept of a partition, and for 30m that has not become less: soon records are deleted before it reads them. Of all groups: {{ range $index, $row := printf `sort_desc(topk(3, max by (group, topic) (max by (cluster, group, topic) (kafka_replication_group_retention_used_ratio{cluster=%[1]q}))))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.group }} in {{ .Labels.topic }} ({{ .Value | humanizePercentage }}){{ else }}none known{{ end }}. Raise retention.ms of the topic while it catches up. Run: isrwatch state --groups",
-            "runbook_url": "dashboards/runbook.md#kafkagroupnearretention",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Group {{ $labels.group }} of cluster {{ $labels.cluster }} has yet to read more than 80 % of what is kept of a partition, and for 30m that has not become less: soon records are deleted before it reads them. Of all groups: {{ range $index, $row := printf `sort_desc(topk(3, max by (group, topic) (max by (cluster, group, topic) (kafka_replication_group_retention_used_ratio{cluster=%[1]q}))))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.group }} in {{ .Labels.topic }} ({{ .Value | humanizePercentage }}){{ else }}none known{{ end }}. Raise retention.ms of the topic while it catches up. Run: isrwatch state --groups"
           }
         },
         {
@@ -401,9 +345,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Records of {{ $labels.cluster }} are deleted before group {{ $labels.group }} reads them",
-            "description": "Kafka has deleted records of group {{ $labels.group }} of cluster {{ $labels.cluster }} that it has not read, and it has no members: its application is not running, or was removed. Lost in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, sum by (group, topic) (max by (cluster, group, topic) (kafka_replication_group_lost_records{cluster=%[1]q})) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }} to {{ .Labels.group }} ({{ .Value }}){{ else }}none known{{ end }}. Raise retention.ms of the topic while it catches up. Run: isrwatch state --groups",
-            "runbook_url": "dashboards/runbook.md#kafkastoppedgrouplosesrecords",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Kafka has deleted records of group {{ $labels.group }} of cluster {{ $labels.cluster }} that it has not read, and it has no members: its application is not running, or was removed. Lost in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, sum by (group, topic) (max by (cluster, group, topic) (kafka_replication_group_lost_records{cluster=%[1]q})) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }} to {{ .Labels.group }} ({{ .Value }}){{ else }}none known{{ end }}. Raise retention.ms of the topic while it catches up. Run: isrwatch state --groups"
           }
         },
         {
@@ -415,9 +357,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Transactions of {{ $labels.cluster }} hang: read_committed consumers stop",
-            "description": "Cluster {{ $labels.cluster }} has transactions that a partition keeps open and no coordinator will end. Consumers with isolation.level=read_committed stop there, and the log cannot be compacted beyond. Which: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, producer_id, producer_epoch, transactional_id, partitions) (kafka_replication_hanging_transaction_info{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.transactional_id }} (producer {{ .Labels.producer_id }}, {{ .Labels.partitions }}){{ else }}none known{{ end }}. Run: isrwatch state --transactions",
-            "runbook_url": "dashboards/runbook.md#kafkahangingtransaction",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Cluster {{ $labels.cluster }} has transactions that a partition keeps open and no coordinator will end. Consumers with isolation.level=read_committed stop there, and the log cannot be compacted beyond. Which: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, producer_id, producer_epoch, transactional_id, partitions) (kafka_replication_hanging_transaction_info{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.transactional_id }} (producer {{ .Labels.producer_id }}, {{ .Labels.partitions }}){{ else }}none known{{ end }}. Run: isrwatch state --transactions"
           }
         },
         {
@@ -429,9 +369,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Leaders of {{ $labels.cluster }} have not returned to their preferred brokers",
-            "description": "Of cluster {{ $labels.cluster }}, {{ with printf `max by (cluster) (kafka_replication_cluster_off_preferred_leader_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }} of {{ with printf `max by (cluster) (kafka_replication_cluster_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }} partitions are not led by their preferred leader, although all replicas have been in sync for 30m: load is uneven. Most leaders: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_led_partitions{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}broker {{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. Run: kafka-leader-election.sh --bootstrap-server HOST:PORT --election-type preferred --all-topic-partitions",
-            "runbook_url": "dashboards/runbook.md#kafkapreferredleaderimbalance",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Of cluster {{ $labels.cluster }}, {{ with printf `max by (cluster) (kafka_replication_cluster_off_preferred_leader_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }} of {{ with printf `max by (cluster) (kafka_replication_cluster_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }} partitions are not led by their preferred leader, although all replicas have been in sync for 30m: load is uneven. Most leaders: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_led_partitions{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}broker {{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. Run: kafka-leader-election.sh --bootstrap-server HOST:PORT --election-type preferred --all-topic-partitions"
           }
         },
         {
@@ -442,9 +380,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "The error budget of {{ $labels.cluster }} does not last",
-            "description": "Partitions of cluster {{ $labels.cluster }} were offline or refused writes for {{ range $index, $row := printf `sort_desc(topk(3, cluster:kafka_replication_unavailable_time:ratio_rate3d{cluster=%[1]q}))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Value | humanizePercentage }}{{ else }}an unknown share{{ end }} of the time of all within 3d; the objective of 99.9 % allows 0.1 %. At this rate less than the objective is reached. Run: isrwatch incidents --since 3d",
-            "runbook_url": "dashboards/runbook.md#kafkaavailabilityburns",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Partitions of cluster {{ $labels.cluster }} were offline or refused writes for {{ range $index, $row := printf `sort_desc(topk(3, cluster:kafka_replication_unavailable_time:ratio_rate3d{cluster=%[1]q}))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Value | humanizePercentage }}{{ else }}an unknown share{{ end }} of the time of all within 3d; the objective of 99.9 % allows 0.1 %. At this rate less than the objective is reached. Run: isrwatch incidents --since 3d"
           }
         },
         {
@@ -456,9 +392,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Topics of {{ $labels.cluster }} have settings that cannot be meant",
-            "description": "Topics of cluster {{ $labels.cluster }} have settings that cannot be meant, by weakness: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, weakness) (kafka_replication_cluster_weak_topics{cluster=%[1]q, weakness=~\"min_isr_above_replication_factor|not_compacted\"}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.weakness }} ({{ .Value }}){{ else }}none known{{ end }}. A minimum of in-sync replicas above the replication factor refuses writes with the loss of any replica (always before Kafka 3.7); an internal topic that is not compacted deletes the newest value of its keys. Run: isrwatch state --settings",
-            "runbook_url": "dashboards/runbook.md#kafkatopicsmisconfigured",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Topics of cluster {{ $labels.cluster }} have settings that cannot be meant, by weakness: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, weakness) (kafka_replication_cluster_weak_topics{cluster=%[1]q, weakness=~\"min_isr_above_replication_factor|not_compacted\"}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.weakness }} ({{ .Value }}){{ else }}none known{{ end }}. A minimum of in-sync replicas above the replication factor refuses writes with the loss of any replica (always before Kafka 3.7); an internal topic that is not compacted deletes the newest value of its keys. Run: isrwatch state --settings"
           }
         },
         {
@@ -470,9 +404,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Replication of {{ $labels.cluster }} is throttled, though nothing is being reassigned",
-            "description": "Cluster {{ $labels.cluster }} still has throttles of a reassignment that is over: a broker that returns does not catch up, and partitions stay under-replicated. Topics: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, topic) (kafka_replication_topic_left_throttle_info{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }}{{ else }}none known{{ end }}. Brokers: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_left_throttle_info{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }}{{ else }}none known{{ end }}. Run: isrwatch state --settings",
-            "runbook_url": "dashboards/runbook.md#kafkathrottleleft",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Cluster {{ $labels.cluster }} still has throttles of a reassignment that is over: a broker that returns does not catch up, and partitions stay under-replicated. Topics: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, topic) (kafka_replication_topic_left_throttle_info{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }}{{ else }}none known{{ end }}. Brokers: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_left_throttle_info{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }}{{ else }}none known{{ end }}. Run: isrwatch state --settings"
           }
         },
         {
@@ -484,9 +416,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Brokers of {{ $labels.cluster }} run different versions of Kafka",
-            "description": "For 1d, {{ if printf `max by (cluster) (kafka_replication_cluster_older_version_brokers{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} brokers of cluster {{ $labels.cluster }} have supported less than the others: an upgrade is not finished, and mixed versions are hardly tested. Run: isrwatch state --settings",
-            "runbook_url": "dashboards/runbook.md#kafkaversionsmixed",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "For 1d, {{ if printf `max by (cluster) (kafka_replication_cluster_older_version_brokers{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} brokers of cluster {{ $labels.cluster }} have supported less than the others: an upgrade is not finished, and mixed versions are hardly tested. Run: isrwatch state --settings"
           }
         },
         {
@@ -498,9 +428,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "min.insync.replicas of partitions of {{ $labels.cluster }} is unknown",
-            "description": "Cluster {{ $labels.cluster }}: of {{ if printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} partitions min.insync.replicas is unknown. They may refuse writes without an alert: KafkaUnderMinIsr does not count them. Run: isrwatch doctor --config FILE",
-            "runbook_url": "dashboards/runbook.md#kafkaminisrunknown",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Cluster {{ $labels.cluster }}: of {{ if printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} partitions min.insync.replicas is unknown. They may refuse writes without an alert: KafkaUnderMinIsr does not count them. Run: isrwatch doctor --config FILE"
           }
         },
         {
@@ -512,9 +440,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Changes of {{ $labels.cluster }} were not observed",
-            "description": "Cluster {{ $labels.cluster }}: about {{ $value | printf \"%.0f\" }} changes of partitions within 15m are known from their epochs only. What happened in them, and why, is in no table. Run: isrwatch events --event changes_missed --since 2h",
-            "runbook_url": "dashboards/runbook.md#kafkareplicationchangesmissed",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Cluster {{ $labels.cluster }}: about {{ $value | printf \"%.0f\" }} changes of partitions within 15m are known from their epochs only. What happened in them, and why, is in no table. Run: isrwatch events --event changes_missed --since 2h"
           }
         },
         {
@@ -526,9 +452,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Observations of {{ $labels.cluster }} cannot be parsed",
-            "description": "Cluster {{ $labels.cluster }}: about {{ $value | printf \"%.0f\" }} observations within 15m could not be parsed. They are kept in the table quarantine, and change no state. Run: isrwatch tables quarantine",
-            "runbook_url": "dashboards/runbook.md#kafkareplicationrecordsquarantined",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Cluster {{ $labels.cluster }}: about {{ $value | printf \"%.0f\" }} observations within 15m could not be parsed. They are kept in the table quarantine, and change no state. Run: isrwatch tables quarantine"
           }
         },
         {
@@ -540,9 +464,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Replication of {{ $labels.cluster }} is not being monitored",
-            "description": "The newest observation of cluster {{ $labels.cluster }} is {{ $value | humanizeDuration }} old. No other replication alert of this cluster can begin. Sources: {{ range $index, $row := printf `sort_desc(topk(3, min by (cluster, channel, source) (kafka_replication_source_age_seconds{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.source }} ({{ .Value | humanizeDuration }}){{ else }}the exporter is not responding{{ end }}. Run: isrwatch doctor --config FILE",
-            "runbook_url": "dashboards/runbook.md#kafkareplicationmonitorstale",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "The newest observation of cluster {{ $labels.cluster }} is {{ $value | humanizeDuration }} old. No other replication alert of this cluster can begin. Sources: {{ range $index, $row := printf `sort_desc(topk(3, min by (cluster, channel, source) (kafka_replication_source_age_seconds{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.source }} ({{ .Value | humanizeDuration }}){{ else }}the exporter is not responding{{ end }}. Run: isrwatch doctor --config FILE"
           }
         },
         {
@@ -554,9 +476,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Channel {{ $labels.channel }} of {{ $labels.cluster }} is not applied: its query is down",
-            "description": "{{ if gt $value 0.0 }}The job that applies the channel {{ $labels.channel }} of cluster {{ $labels.cluster }} last reported {{ $value | humanizeDuration }} ago: it is not running.{{ else }}The query that applies the channel {{ $labels.channel }} of cluster {{ $labels.cluster }} keeps failing; the job restarts it.{{ end }} No data is lost: the bus retains what is not applied. Backlog: {{ range $index, $row := printf `sort_desc(topk(3, min by (cluster, channel, source) (kafka_replication_source_behind_bytes{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.source }} ({{ .Value | humanize1024 }}B){{ else }}none reported{{ end }}. Run: isrwatch tables source_progress",
-            "runbook_url": "dashboards/runbook.md#kafkareplicationjobquerydown",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "{{ if gt $value 0.0 }}The job that applies the channel {{ $labels.channel }} of cluster {{ $labels.cluster }} last reported {{ $value | humanizeDuration }} ago: it is not running.{{ else }}The query that applies the channel {{ $labels.channel }} of cluster {{ $labels.cluster }} keeps failing; the job restarts it.{{ end }} No data is lost: the bus retains what is not applied. Backlog: {{ range $index, $row := printf `sort_desc(topk(3, min by (cluster, channel, source) (kafka_replication_source_behind_bytes{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.source }} ({{ .Value | humanize1024 }}B){{ else }}none reported{{ end }}. Run: isrwatch tables source_progress"
           }
         },
         {
@@ -568,9 +488,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "The exporter cannot read the table {{ $labels.table }}",
-            "description": "The exporter has not been able to read the table {{ $labels.table }} for 2m. What comes from it is absent: panels have no value, and alerts on it cannot fire. /-/ready of the exporter and its log have the reason. Run: isrwatch tables",
-            "runbook_url": "dashboards/runbook.md#kafkareplicationtableunreadable",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster"
+            "description": "The exporter has not been able to read the table {{ $labels.table }} for 2m. What comes from it is absent: panels have no value, and alerts on it cannot fire. /-/ready of the exporter and its log have the reason. Run: isrwatch tables"
           }
         },
         {
@@ -582,9 +500,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "{{ $labels.cluster }} does not answer {{ $labels.source }}",
-            "description": "Cluster {{ $labels.cluster }} has refused the source {{ $labels.source }} of a collector for 10m, or has not answered it: what only this source reads is not known. In the place of a metadata log the brokers are polled, which misses what happens between two polls, and proves no cause. The log of the collector has the reason. Run: isrwatch doctor --config FILE",
-            "runbook_url": "dashboards/runbook.md#kafkareplicationsourcerefused",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Cluster {{ $labels.cluster }} has refused the source {{ $labels.source }} of a collector for 10m, or has not answered it: what only this source reads is not known. In the place of a metadata log the brokers are polled, which misses what happens between two polls, and proves no cause. The log of the collector has the reason. Run: isrwatch doctor --config FILE"
           }
         },
         {
@@ -595,9 +511,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "A certificate of {{ $labels.cluster }} {{ if gt $value 0.0 }}expires in {{ $value | humanizeDuration }}{{ else }}has expired{{ end }}",
-            "description": "Certificates of cluster {{ $labels.cluster }} that have expired, or do within 14 days, the first of them first: {{ range $index, $row := printf `sort_desc(topk(3, 1209600 + time() - (max by (cluster, role, node, address) (isrwatch_collector_listener_certificate_expiry_timestamp_seconds{cluster=%[1]q}) or max by (cluster, property) (isrwatch_collector_client_certificate_expiry_timestamp_seconds{cluster=%[1]q})) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ with .Labels.property }}{{ . }} of the collector{{ else }}{{ .Labels.role }}{{ with .Labels.node }} {{ . }}{{ end }} at {{ .Labels.address }}{{ end }}{{ else }}none known{{ end }}. With an expired one no client that verifies it connects any more, and the collector reads nothing there. Run: isrwatch doctor --config FILE",
-            "runbook_url": "dashboards/runbook.md#kafkareplicationcertificateexpires",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Certificates of cluster {{ $labels.cluster }} that have expired, or do within 14 days, the first of them first: {{ range $index, $row := printf `sort_desc(topk(3, 1209600 + time() - (max by (cluster, role, node, address) (isrwatch_collector_listener_certificate_expiry_timestamp_seconds{cluster=%[1]q}) or max by (cluster, property) (isrwatch_collector_client_certificate_expiry_timestamp_seconds{cluster=%[1]q})) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ with .Labels.property }}{{ . }} of the collector{{ else }}{{ .Labels.role }}{{ with .Labels.node }} {{ . }}{{ end }} at {{ .Labels.address }}{{ end }}{{ else }}none known{{ end }}. With an expired one no client that verifies it connects any more, and the collector reads nothing there. Run: isrwatch doctor --config FILE"
           }
         },
         {
@@ -609,9 +523,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Samples of {{ $labels.cluster }} are old",
-            "description": "Samples of cluster {{ $labels.cluster }} have not been renewed for more than 900 s, though its partitions are observed: {{ range $index, $row := printf `sort_desc(topk(3, min by (cluster, table) (kafka_replication_newest_sample_age_seconds{cluster=%[1]q}) > 900))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.table }} ({{ .Value | humanizeDuration }}){{ else }}none known{{ end }}. No alert about them can begin: groups, disks, the quorum, transactions or settings. Run: isrwatch doctor --config FILE",
-            "runbook_url": "dashboards/runbook.md#kafkareplicationsamplesstale",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Samples of cluster {{ $labels.cluster }} have not been renewed for more than 900 s, though its partitions are observed: {{ range $index, $row := printf `sort_desc(topk(3, min by (cluster, table) (kafka_replication_newest_sample_age_seconds{cluster=%[1]q}) > 900))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.table }} ({{ .Value | humanizeDuration }}){{ else }}none known{{ end }}. No alert about them can begin: groups, disks, the quorum, transactions or settings. Run: isrwatch doctor --config FILE"
           }
         },
         {
@@ -623,9 +535,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Sources of {{ $labels.cluster }} report nothing any more",
-            "description": "Sources of cluster {{ $labels.cluster }} have not reported for more than 300 s, though another one keeps the cluster fresh: {{ range $index, $row := printf `sort_desc(topk(3, min by (cluster, channel, source) (kafka_replication_source_age_seconds{cluster=%[1]q}) > 300))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.source }} ({{ .Value | humanizeDuration }}){{ else }}none known{{ end }}. Nothing replaces the other one if it stops, too. Run: isrwatch doctor --config FILE",
-            "runbook_url": "dashboards/runbook.md#kafkareplicationsourcestopped",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Sources of cluster {{ $labels.cluster }} have not reported for more than 300 s, though another one keeps the cluster fresh: {{ range $index, $row := printf `sort_desc(topk(3, min by (cluster, channel, source) (kafka_replication_source_age_seconds{cluster=%[1]q}) > 300))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.source }} ({{ .Value | humanizeDuration }}){{ else }}none known{{ end }}. Nothing replaces the other one if it stops, too. Run: isrwatch doctor --config FILE"
           }
         },
         {
@@ -637,9 +547,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Prometheus cannot scrape {{ $labels.instance }} of {{ $labels.job }}",
-            "description": "Prometheus has not been able to scrape {{ $labels.instance }} of the job {{ $labels.job }} for 15m: the program is down, or cannot be reached. What only its own page says is unknown: sources that are refused, certificates that expire, listeners that do not answer, queries that stopped. Run: isrwatch doctor --config FILE",
-            "runbook_url": "dashboards/runbook.md#kafkareplicationprogramdown",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster"
+            "description": "Prometheus has not been able to scrape {{ $labels.instance }} of the job {{ $labels.job }} for 15m: the program is down, or cannot be reached. What only its own page says is unknown: sources that are refused, certificates that expire, listeners that do not answer, queries that stopped. Run: isrwatch doctor --config FILE"
           }
         },
         {
@@ -651,9 +559,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "The job derives no incidents",
-            "description": "The query {{ $labels.query }} of the job keeps failing; the job restarts it. The state is right; incidents, their suspects and what they cost are not up to date. Run: isrwatch tables incidents",
-            "runbook_url": "dashboards/runbook.md#kafkareplicationincidentsquerydown",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster"
+            "description": "The query {{ $labels.query }} of the job keeps failing; the job restarts it. The state is right; incidents, their suspects and what they cost are not up to date. Run: isrwatch tables incidents"
           }
         },
         {
@@ -665,9 +571,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "The exporter exposes almost as many series as Prometheus accepts",
-            "description": "The exporter exposes {{ $value }} series; beyond the sample_limit of its scrape job (500000) the whole scrape fails, and every alert is blind. Run: isrwatch export --help",
-            "runbook_url": "dashboards/runbook.md#kafkareplicationseriesnearlimit",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster"
+            "description": "The exporter exposes {{ $value }} series; beyond the sample_limit of its scrape job (500000) the whole scrape fails, and every alert is blind. Run: isrwatch export --help"
           }
         },
         {
@@ -679,9 +583,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} left ISRs: {{ $labels.cause }}",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} left in-sync replicas, cause {{ $labels.cause }}: about {{ $value | printf \"%.0f\" }} ISR removals within 5m. Under-replicated partitions now: {{ with printf `max by (cluster) (kafka_replication_cluster_under_replicated_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}, under min ISR: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch events --event isr_shrink --since 1h",
-            "runbook_url": "dashboards/runbook.md#kafkaisrshrink",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} left in-sync replicas, cause {{ $labels.cause }}: about {{ $value | printf \"%.0f\" }} ISR removals within 5m. Under-replicated partitions now: {{ with printf `max by (cluster) (kafka_replication_cluster_under_replicated_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}, under min ISR: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch events --event isr_shrink --since 1h"
           }
         },
         {
@@ -692,9 +594,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Incident of {{ $labels.cluster }}: {{ $labels.class }}",
-            "description": "Cluster {{ $labels.cluster }} has an open incident of class {{ $labels.class }}. Newest open incidents, with their suspects: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, incident, class, severity, suspects) (kafka_replication_incident_opened_timestamp_seconds{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ with .Labels.suspects }}{{ . }}{{ else }}no broker{{ end }}){{ else }}none known{{ end }}. Under min ISR now: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}, under-replicated: {{ with printf `max by (cluster) (kafka_replication_cluster_under_replicated_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: isrwatch incidents {{ $labels.incident }}",
-            "runbook_url": "dashboards/runbook.md#kafkaincident",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Cluster {{ $labels.cluster }} has an open incident of class {{ $labels.class }}. Newest open incidents, with their suspects: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, incident, class, severity, suspects) (kafka_replication_incident_opened_timestamp_seconds{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ with .Labels.suspects }}{{ . }}{{ else }}no broker{{ end }}){{ else }}none known{{ end }}. Under min ISR now: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}, under-replicated: {{ with printf `max by (cluster) (kafka_replication_cluster_under_replicated_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: isrwatch incidents {{ $labels.incident }}"
           }
         },
         {
@@ -706,9 +606,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "{{ $labels.topic }} of {{ $labels.cluster }} is offline or refuses writes",
-            "description": "Partitions of {{ $labels.topic }} of cluster {{ $labels.cluster }} are offline or under min ISR: {{ if eq $labels.topic \"__consumer_offsets\" }}groups of these partitions neither commit nor rebalance{{ end }}{{ if eq $labels.topic \"__transaction_state\" }}transactions of these partitions neither begin nor end{{ end }}{{ if eq $labels.topic \"__share_group_state\" }}share groups of these partitions stop{{ end }}. Offline in the cluster: {{ with printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}, under min ISR: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: isrwatch state --topic {{ $labels.topic }}",
-            "runbook_url": "dashboards/runbook.md#kafkainternaltopicunavailable",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Partitions of {{ $labels.topic }} of cluster {{ $labels.cluster }} are offline or under min ISR: {{ if eq $labels.topic \"__consumer_offsets\" }}groups of these partitions neither commit nor rebalance{{ end }}{{ if eq $labels.topic \"__transaction_state\" }}transactions of these partitions neither begin nor end{{ end }}{{ if eq $labels.topic \"__share_group_state\" }}share groups of these partitions stop{{ end }}. Offline in the cluster: {{ with printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}, under min ISR: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: isrwatch state --topic {{ $labels.topic }}"
           }
         },
         {
@@ -720,9 +618,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} recovers its logs: do not restart it",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} was not stopped cleanly and reads its logs before it serves. Logs left: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_log_logmanager_remaininglogstorecover{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. A restart would start over. Run: isrwatch state --brokers",
-            "runbook_url": "dashboards/runbook.md#kafkabrokerrecovering",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} was not stopped cleanly and reads its logs before it serves. Logs left: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_log_logmanager_remaininglogstorecover{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. A restart would start over. Run: isrwatch state --brokers"
           }
         },
         {
@@ -734,9 +630,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "{{ $labels.cluster }} has fewer brokers than it had",
-            "description": "Cluster {{ $labels.cluster }} has {{ if printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} registered brokers less than at most within 7d. If that was not ordered, the cluster has lost their capacity for good. Now: {{ with printf `max by (cluster) (kafka_replication_cluster_brokers{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: isrwatch events --event unregistered --since 7d",
-            "runbook_url": "dashboards/runbook.md#kafkabrokergone",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Cluster {{ $labels.cluster }} has {{ if printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} registered brokers less than at most within 7d. If that was not ordered, the cluster has lost their capacity for good. Now: {{ with printf `max by (cluster) (kafka_replication_cluster_brokers{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: isrwatch events --event unregistered --since 7d"
           }
         },
         {
@@ -748,9 +642,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} has more than its share",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} leads or hosts more than 1.5 times as many partitions as a broker does on average. Most replicas: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_hosted_partitions{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. Most leaders: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_led_partitions{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. It is loaded before the others. Run: isrwatch state --brokers",
-            "runbook_url": "dashboards/runbook.md#kafkabrokerskewed",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} leads or hosts more than 1.5 times as many partitions as a broker does on average. Most replicas: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_hosted_partitions{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. Most leaders: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_led_partitions{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. It is loaded before the others. Run: isrwatch state --brokers"
           }
         },
         {
@@ -762,9 +654,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} hosts very many partitions",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} hosts more than 4000 partitions: its restarts and failovers take long. Most: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_hosted_partitions{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state --brokers",
-            "runbook_url": "dashboards/runbook.md#kafkabrokermanypartitions",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} hosts more than 4000 partitions: its restarts and failovers take long. Most: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_hosted_partitions{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state --brokers"
           }
         },
         {
@@ -776,9 +666,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Topics of {{ $labels.cluster }} risk records or availability by their settings",
-            "description": "Topics of cluster {{ $labels.cluster }} risk records or availability by their settings, by weakness: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, weakness) (kafka_replication_cluster_weak_topics{cluster=%[1]q, weakness!~\"min_isr_above_replication_factor|not_compacted\"}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.weakness }} ({{ .Value }}){{ else }}none known{{ end }}. Their owners may have chosen so. Run: isrwatch state --settings",
-            "runbook_url": "dashboards/runbook.md#kafkatopicsnotdurable",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "Topics of cluster {{ $labels.cluster }} risk records or availability by their settings, by weakness: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, weakness) (kafka_replication_cluster_weak_topics{cluster=%[1]q, weakness!~\"min_isr_above_replication_factor|not_compacted\"}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.weakness }} ({{ .Value }}){{ else }}none known{{ end }}. Their owners may have chosen so. Run: isrwatch state --settings"
           }
         },
         {
@@ -790,9 +678,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "The metadata.version of {{ $labels.cluster }} can be raised",
-            "description": "For 7d, every broker of cluster {{ $labels.cluster }} has supported a newer metadata.version than the cluster uses: the upgrade was not finished. Later there is no way back. Run: isrwatch state --settings",
-            "runbook_url": "dashboards/runbook.md#kafkaupgradeunfinished",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster?var-cluster={{ $labels.cluster | urlquery }}"
+            "description": "For 7d, every broker of cluster {{ $labels.cluster }} has supported a newer metadata.version than the cluster uses: the upgrade was not finished. Later there is no way back. Run: isrwatch state --settings"
           }
         },
         {
@@ -803,9 +689,7 @@ prometheusAlerts+:: {
           },
           "annotations": {
             "summary": "Alerting works",
-            "description": "This alert always fires. Route it to a receiver that raises an alarm when it stays away: then Prometheus, Alertmanager or the way between them has failed. Run: amtool alert query alertname=Watchdog",
-            "runbook_url": "dashboards/runbook.md#watchdog",
-            "dashboard_url": "http://127.0.0.1:3000/d/isrwatch-cluster"
+            "description": "This alert always fires. Route it to a receiver that raises an alarm when it stays away: then Prometheus, Alertmanager or the way between them has failed. Run: amtool alert query alertname=Watchdog"
           }
         }
       ]

@@ -1,7 +1,7 @@
 """``python -m docs.builder [site|references] [--output FOLDER]``: builds the site, or writes the references only.
 
 The site is HTML, and a link, an anchor or a page that is missing fails its build. The references are the Markdown files
-of ``docs/reference``, and the table of alerts in the runbook; with ``--check`` nothing is written, and files that are
+of ``docs/reference``, and the table of alerts in their runbook; with ``--check`` nothing is written, and files that are
 out of date fail.
 """
 

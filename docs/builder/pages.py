@@ -106,10 +106,11 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "README.md": "index.md",
     "conf/scenarios/README.md": "reference/scenarios.md",
     "conf/sql/README.md": "reference/sql.md",
-    "dashboards/runbook.md": "runbook.md",
     "deploy/README.md": "deployment.md",
     "deploy/sandbox/README.md": "sandbox.md",
     "deploy/spark/README.md": "spark.md",
+    "exporters/web/runbook.md": "runbook.md",
+    "exporters/web/runbook_earlier.md": "runbook-earlier.md",
 }
 
 

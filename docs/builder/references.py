@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from exporters.metrics.metric import Metric
     from streaming.model.cluster.statements import Statement
 
-# The table of all alerts in the runbook, from the rules.
+# The table of the alerts of before in their runbook, from the rules.
 
 
+EARLIER_RUNBOOK: Final = "runbook_earlier.md"
 # One cluster that must be there: without any, nothing pages of a cluster that is not monitored.
 _SETTINGS: Final = AlertSettings(expected_clusters=("kafka",))
 _BEGIN: Final = "<!-- The table of alerts, rendered by `make generated`. -->\n"
@@ -54,7 +55,7 @@ def with_table_of_alerts(runbook: str) -> str:
         ValueError: the two comments between which the table stands are missing.
     """
     if not _BLOCK.search(runbook):
-        raise ValueError(f"dashboards/runbook.md lacks {_BEGIN.strip()} or {_END.strip()}")
+        raise ValueError(f"{EARLIER_RUNBOOK} lacks {_BEGIN.strip()} or {_END.strip()}")
     lines = "\n".join(_table_of_alerts())
     return _BLOCK.sub(lambda _: f"{_BEGIN}\n{lines}\n\n{_END}", runbook)
 
@@ -371,11 +372,12 @@ def rendered_files(root: Path) -> dict[str, dict[str, str]]:
     """Render what a checkout has without a build of the site, by folder and name of the file.
 
     Args:
-        root: of the repository, with the runbook, of which only the table of alerts is rendered.
+        root: of the repository, with the runbook of the alerts of before, of which only the table is rendered.
     """
     references = {place.removeprefix("reference/"): _MARK + render() for place, render in REFERENCES.items()}
-    runbook = (root / "dashboards" / "runbook.md").read_text(encoding="utf-8")
-    return {"docs/reference": references, "dashboards": {"runbook.md": with_table_of_alerts(runbook)}}
+    folder = Path("exporters", "web")
+    runbook = (root / folder / EARLIER_RUNBOOK).read_text(encoding="utf-8")
+    return {"docs/reference": references, str(folder): {EARLIER_RUNBOOK: with_table_of_alerts(runbook)}}
 
 
 # Tables and text in Markdown.

@@ -37,8 +37,11 @@ from exporters.web.api import ApiRoutes, failed, refused
 from exporters.web.api_resource import View
 from exporters.web.landing import landing
 from exporters.web.negotiation import accepts_gzip, prefers_openmetrics
+from exporters.web.runbook import PATH
+from exporters.web.runbook_page import runbook_list, runbook_section
 from streaming.runtime.listening import address_of, listen_all
 from streaming.runtime.memory import collect_seldom
+from streaming.settings import NO_LINKS
 from streaming.web.http_counts import HttpCounts
 from streaming.web.protection import Protection, protection_of
 from streaming.web.server import WebServer
@@ -66,6 +69,7 @@ LINKS: Final = {
     "/api/v1/events?limit=100": "newest events",
     "/api/v1/incidents": "open incidents with their suspects",
     "/api/v1/openapi.json": "description of the JSON API (OpenAPI)",
+    PATH: "what each alert means, and what to do",
     "/-/healthy": "health check: the exporter refreshes from the tables",
     "/-/ready": "readiness check: the tables have been read",
 }
@@ -202,6 +206,8 @@ def application(endpoints: Endpoints) -> Starlette:
             Route(endpoints.telemetry_path, endpoints.metrics),
             Route("/metrics/jmx", endpoints.jmx_metrics),
             Route("/clusters/{cluster:path}/metrics", endpoints.drop_in_metrics),
+            Route(PATH, runbook_list),
+            Route(f"{PATH}/{{name}}", runbook_section),
             Route("/-/healthy", endpoints.healthy),
             Route("/healthz", endpoints.healthy),
             Route("/-/ready", endpoints.ready),
@@ -230,6 +236,8 @@ def serve(
     """Serve until SIGTERM or SIGINT; a second SIGINT does not wait for responses."""
     reader = TablesReader(tables, reads_side_tables_apart=True)
     server, refresher = _parts(reader, settings, opened, protected, collect)
+    if not settings.url:
+        _LOG.info("%s", NO_LINKS)
     sys.setswitchinterval(SWITCH_SECONDS)
     # Most of the first snapshot stays, and collections of garbage that look at all of it would delay scrapes.
     refresher.after_first = collect_seldom

@@ -192,6 +192,13 @@ def _web_files(settings: Settings) -> Iterator[tuple[Status, str]]:
             )
 
 
+def _links(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.settings import NO_LINKS
+
+    url = settings.export.url
+    yield (Status.OK, f"export.url: alerts link to {url.rstrip('/')}/runbook") if url else (Status.SKIPPED, NO_LINKS)
+
+
 _PROTECTIONS: Final = ("TLS", "certificates of clients", "logins")
 CHECKS_OF_THE_MACHINE: Final[Mapping[str, Callable[[Settings], Iterator[tuple[Status, str]]]]] = {
     "folders": _folders,
@@ -199,6 +206,7 @@ CHECKS_OF_THE_MACHINE: Final[Mapping[str, Callable[[Settings], Iterator[tuple[St
     "Java": _java,
     "ports": _ports,
     "web files": _web_files,
+    "links": _links,
 }
 
 

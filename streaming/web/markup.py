@@ -11,9 +11,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 STYLE: Final = (
-    "body{font-family:sans-serif;max-width:75em;margin:2em auto;padding:0 1em}"
-    "table{border-collapse:collapse}th,td{border:1px solid #bbb;padding:.3em .7em;text-align:left}"
+    ":root{color-scheme:light dark}"
+    "body{font-family:sans-serif;line-height:1.45;max-width:75em;margin:2em auto;padding:0 1em;overflow-wrap:anywhere}"
+    "table{border-collapse:collapse;display:block;overflow-x:auto}"
+    "th,td{border:1px solid #8888;padding:.3em .7em;text-align:left;overflow-wrap:normal}"
+    "pre{white-space:pre-wrap;padding:.7em;background:#8882;border-radius:.3em;user-select:all;-webkit-user-select:all}"
+    "p code,li code,td code{background:#8882;padding:0 .2em}p+pre{margin-top:-.6em}mark{background:#fd08;color:inherit}"
+    "dt{margin-top:.7em}dd{margin-left:1.5em}"
     ".bad{color:#a00;font-weight:bold}.good{color:#060}"
+    "@media(prefers-color-scheme:dark){.bad{color:#f88}.good{color:#8d8}}"
 )
 STYLE_HASH: Final = f"sha256-{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}"
 """Hash of the style, as a Content-Security-Policy names it."""
@@ -22,7 +28,8 @@ STYLE_HASH: Final = f"sha256-{base64.b64encode(hashlib.sha256(STYLE.encode()).di
 def document(title: str, *body: str) -> str:
     """Return an HTML document; ``body`` is HTML, the title is text."""
     return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(title)}</title><style>{STYLE}</style>"
+        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
+        f"<title>{escape(title)}</title><style>{STYLE}</style>"
         f"<h1>{escape(title)}</h1>{''.join(body)}</html>\n"
     )
 

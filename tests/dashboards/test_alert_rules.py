@@ -123,7 +123,7 @@ OF_NO_CLUSTER = {
 def test_every_alert_says_what_to_do(alerts: list[dict[str, Any]]) -> None:
     for alert in alerts:
         assert alert["labels"]["severity"] in {"page", "ticket", "info"}
-        assert set(alert["annotations"]) == {"summary", "description", "runbook_url", "dashboard_url"}
+        assert set(alert["annotations"]) == {"summary", "description"}
         subject = OF_NO_CLUSTER.get(alert["alert"], "$labels.cluster")
         assert subject in alert["annotations"]["description"]
         assert re.search(r" Run: (isrwatch|kafka-[\w-]+\.sh|amtool) .*[^.]$", alert["annotations"]["description"])

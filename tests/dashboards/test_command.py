@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 from dashboards.boards import all_boards
 from dashboards.command import app
 from streaming.errors import ConfigurationError
+from streaming.settings import NO_LINKS
 
-LINKS = ["--runbook-url", "https://wiki.example/kafka", "--dashboard-url", "https://grafana.example/d/x"]
+LINKS = ["--url", "https://isrwatch.example", "--dashboard-url", "https://grafana.example/d/x"]
 
 
 def test_render_writes_what_check_then_accepts(tmp_path: Path) -> None:
@@ -43,7 +44,7 @@ def test_check_names_the_file_that_differs_and_the_command_that_helps(tmp_path: 
 def test_links_of_the_alerts_can_point_to_your_own_pages(tmp_path: Path) -> None:
     CliRunner().invoke(app, ["render", "--output", str(tmp_path), *LINKS])
     rules = (tmp_path / "alerts.yml").read_text()
-    assert "runbook_url: https://wiki.example/kafka#kafkaunderminisr" in rules
+    assert "runbook_url: https://isrwatch.example/runbook/KafkaUnderMinIsr?cluster={{" in rules
     assert "dashboard_url: https://grafana.example/d/x?var-cluster=" in rules
 
 
@@ -53,13 +54,27 @@ def test_a_folder_that_cannot_be_made_is_named() -> None:
     assert str(outcome.exception).startswith("cannot write to --output /proc/x: No such file or directory; name")
 
 
+def test_links_begin_with_the_address_of_the_configuration(tmp_path: Path) -> None:
+    config = tmp_path / "isrwatch.toml"
+    config.write_text('[export]\nurl = "https://isrwatch.example/kafka/"\n')
+    CliRunner().invoke(app, ["render", "--output", str(tmp_path), "--config", str(config)])
+    rules = (tmp_path / "alerts.yml").read_text()
+    assert "runbook_url: https://isrwatch.example/kafka/runbook/KafkaUnderMinIsr?cluster={{" in rules
+    assert "dashboard_url" not in rules
+
+
+def test_without_an_address_alerts_have_no_link_and_it_is_said_once(tmp_path: Path) -> None:
+    outcome = CliRunner().invoke(app, ["render", "--output", str(tmp_path)])
+    assert outcome.stderr == f"{NO_LINKS}\n"
+    assert "_url" not in (tmp_path / "alerts.yml").read_text()
+
+
 @pytest.mark.parametrize(
     ("links", "message"),
     [
-        ([], "--runbook-url is required with --output: the alerts link to it, so name it with https://"),
-        (["--runbook-url", "docs/runbook.md"], "--runbook-url docs/runbook.md is not absolute: the alerts link to it"),
-        (LINKS[:2], "--dashboard-url is required with --output"),
-        ([*LINKS[:2], "--dashboard-url", "http:///d/x"], "--dashboard-url http:///d/x is not absolute"),
+        (["--url", "docs/runbook.md"], "--url is 'docs/runbook.md'; write an absolute address"),
+        (["--dashboard-url", "http:///d/x"], "--dashboard-url is 'http:///d/x'; write an absolute address"),
+        (["--url", "https://x/{{ $labels.a }}"], "--url is 'https://x/{{ $labels.a }}'; write an absolute address"),
     ],
 )
 def test_links_that_whoever_is_woken_cannot_open_are_refused(links: list[str], message: str, tmp_path: Path) -> None:

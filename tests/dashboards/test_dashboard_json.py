@@ -27,7 +27,6 @@ from dashboards.render import as_json, rendered
 from dashboards.style import normalised
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.read_model.health_reasons import SEVERITY, HealthSeverity, ReasonKind
-from streaming.contracts.events import IncidentClass
 
 GRID_WIDTH = 24
 LABELS = {metric.name: metric.labels for metric in CATALOGUE}
@@ -413,15 +412,13 @@ def test_a_number_leads_to_the_board_that_says_more(boards: dict[str, dict[str, 
     }  # fmt: skip
 
 
-def test_an_incident_leads_to_its_section_of_a_runbook_that_any_machine_can_open(repository: Path) -> None:
+def test_an_incident_leads_to_its_section_of_the_runbook_that_the_exporter_serves() -> None:
     assert "runbook" not in json.dumps(all_boards())
-    settings = AlertSettings(runbook_url="https://wiki.example/kafka")
+    settings = AlertSettings(url="https://isrwatch.example")
     board = json.loads(rendered(settings)["isrwatch-cluster.json"])
     (listed,) = [panel for panel in board["panels"] if panel["title"] == "Open incidents"]
     (link,) = looks(listed)["Incident"]["links"]
-    assert link["url"] == "https://wiki.example/kafka#incident-${__value.raw}"
-    text = (repository / "dashboards/runbook.md").read_text()
-    assert [kind for kind in IncidentClass if f'<a id="incident-{kind.value}"></a>' not in text] == []
+    assert link["url"] == "https://isrwatch.example/runbook/${__value.raw}"
 
 
 def test_pages_are_marked_on_boards_whatever_their_severity_is_called() -> None:
@@ -515,15 +512,16 @@ def test_an_empty_cell_says_what_it_means_and_has_no_colour_of_a_threshold(panel
 EMPTY = {"unknown", "-", "none", "not filling", "not shrinking"}
 
 
-def test_links_of_alerts_lead_to_the_board_of_their_cluster(files: dict[str, str]) -> None:
-    links = set(re.findall(r"dashboard_url: (\S+)", files["alerts.yml"]))
+def test_links_of_alerts_lead_to_the_board_of_their_cluster() -> None:
+    rules = rendered(AlertSettings(dashboard_url="https://grafana.example/d/isrwatch-cluster"))["alerts.yml"]
+    links = set(re.findall(r"dashboard_url: (\S+)", rules))
     assert {re.sub(r".*/d/([^?]+).*", r"\1", link) for link in links} == {"isrwatch-cluster"}
 
 
-def test_the_runbook_names_panels_and_boards_that_exist(
+def test_the_runbook_of_the_earlier_alerts_names_panels_and_boards_that_exist(
     everything: list[dict[str, Any]], boards: dict[str, dict[str, Any]], repository: Path
 ) -> None:
-    text = (repository / "dashboards/runbook.md").read_text()
+    text = (repository / "exporters/web/runbook_earlier.md").read_text()
     named = {name.strip(".") for name in re.findall(r"(?<!\*)\*((?:[A-Z]|isrw)[^*]+)\*(?!\*)", text)} - {
         "ISR",
         "All boards",

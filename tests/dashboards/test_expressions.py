@@ -245,7 +245,9 @@ def test_every_other_metric_is_on_a_board_or_in_a_rule(files: dict[str, str]) ->
 def test_planned_causes_are_causes_of_isr_removals_and_the_others_are_in_the_runbook(repository: Any) -> None:
     causes = {cause.value for cause in ISR_REMOVAL_CAUSES}
     assert set(PLANNED_CAUSES) < causes
-    entry = (repository / "dashboards/runbook.md").read_text().split("## KafkaIsrShrink")[1].split("\n## ")[0]
+    entry = (
+        (repository / "exporters/web/runbook_earlier.md").read_text().split("## KafkaIsrShrink")[1].split("\n## ")[0]
+    )
     assert [cause for cause in sorted(causes) if f"`{cause}`" not in entry] == []
 
 

@@ -1,4 +1,4 @@
-"""Each alert has its section in the runbook, with the same parts; the commands in it, and in the alerts, can be run."""
+"""Each earlier alert has its section in their runbook; the commands in it, and in the alerts, can be run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from dashboards.alerts import AlertSettings, rule_file
 from streaming.commands import load
 
 ROOT = Path(__file__).parents[2]
-RUNBOOK = (ROOT / "dashboards" / "runbook.md").read_text()
+RUNBOOK = (ROOT / "exporters" / "web" / "runbook_earlier.md").read_text()
 SECTIONS = {entry.splitlines()[0]: entry for entry in RUNBOOK.split("\n## ")[1:]}
-RULES = rule_file(AlertSettings(expected_clusters=("prod",)))["groups"][1]["rules"]
+URL = "https://isrwatch.example"
+RULES = rule_file(AlertSettings(expected_clusters=("prod",), url=URL))["groups"][1]["rules"]
 PARTS = ("Severity:", "Meaning.", "Impact.", "Diagnosis.", "Mitigation.", "What is normal.")
 RUNS = {rule["alert"]: rule["annotations"]["description"].rpartition(" Run: ")[2] for rule in RULES}
 TEMPLATE = re.compile(r"\{\{ \$labels\.\w+ \}\}")
@@ -40,8 +41,17 @@ def test_an_alert_has_a_section_with_every_part_and_a_severity_that_is_its_own(n
 
 def test_sections_are_in_the_order_of_the_rules_which_link_to_them() -> None:
     assert list(SECTIONS) == [rule["alert"] for rule in RULES]
-    anchors = {rule["annotations"]["runbook_url"] for rule in RULES}
-    assert anchors == {f"dashboards/runbook.md#{heading.lower()}" for heading in SECTIONS}
+    links = {rule["annotations"]["runbook_url"].partition("?")[0] for rule in RULES}
+    assert links == {f"{URL}/runbook/{heading}" for heading in SECTIONS}
+
+
+def test_a_link_passes_the_labels_of_its_alert_on_and_none_that_it_lacks() -> None:
+    links = {rule["alert"]: rule["annotations"]["runbook_url"].partition("?")[2] for rule in RULES}
+    cluster, broker = ("cluster={{ $labels.cluster | urlquery }}", "broker={{ $labels.broker | urlquery }}")
+    assert links["KafkaUnderMinIsr"] == cluster
+    assert links["KafkaBrokerDown"] == f"{cluster}&{broker}"
+    assert links["KafkaGroupStuck"] == f"{cluster}&group={{{{ $labels.group | urlquery }}}}"
+    assert not links["Watchdog"]
 
 
 def test_the_table_on_top_has_every_alert_with_its_severity_its_time_and_one_line() -> None:

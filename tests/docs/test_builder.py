@@ -22,7 +22,7 @@ from streaming.model.cluster.statements import STATEMENTS
 from streaming.settings import Settings
 
 ROOT = Path(__file__).parents[2]
-RUNBOOK = (ROOT / "dashboards" / "runbook.md").read_text()
+RUNBOOK = (ROOT / "exporters" / "web" / "runbook_earlier.md").read_text()
 
 
 def test_every_page_is_built_and_every_link_of_it_leads_to_one(tmp_path: Path) -> None:
@@ -69,13 +69,13 @@ def test_a_page_that_no_list_leads_to_fails_the_build_and_right_pages_do_not(tmp
 @pytest.mark.parametrize(
     ("text", "expected", "files"),
     [
-        ("[a](../dashboards/runbook.md#x)", "[a](runbook.md#x)", set()),
+        ("[a](../exporters/web/runbook.md#x)", "[a](runbook.md#x)", set()),
         ("[a](reference/metrics.md)", "[a](reference/metrics.md)", set()),
         ("[a](../deploy/spark)", "[a](spark.md)", set()),
         ("[a](../conf/isrwatch.toml)", "[a](files/conf/isrwatch.toml)", {"conf/isrwatch.toml"}),
         ("[a](#x) [b](mailto:c) [d](/e)", "[a](#x) [b](mailto:c) [d](/e)", set()),
-        ("`[a](../dashboards/runbook.md)`", "`[a](../dashboards/runbook.md)`", set()),
-        ("```\n[a](../dashboards/runbook.md)\n```", "```\n[a](../dashboards/runbook.md)\n```", set()),
+        ("`[a](../exporters/web/runbook.md)`", "`[a](../exporters/web/runbook.md)`", set()),
+        ("```\n[a](../exporters/web/runbook.md)\n```", "```\n[a](../exporters/web/runbook.md)\n```", set()),
         ("[a](../gone.md)", "[a](../gone.md)", set()),
     ],
 )
@@ -96,10 +96,10 @@ def test_a_reference_that_is_out_of_date_or_missing_is_named(
     assert main(["references", "--check", "--output", str(tmp_path)]) == 0
     (tmp_path / "docs/reference/events.md").write_text("# Events of another time\n")
     (tmp_path / "docs/reference/metrics.md").unlink()
-    (tmp_path / "dashboards/runbook.md").write_text(RUNBOOK.replace("| ticket | 15m |", "| ticket | 16m |"))
+    (tmp_path / "exporters/web/runbook_earlier.md").write_text(RUNBOOK.replace("| ticket | 15m |", "| ticket | 16m |"))
     capsys.readouterr()
     assert main(["references", "--check", "--output", str(tmp_path)]) == 1
-    stale = "docs/reference/metrics.md, docs/reference/events.md, dashboards/runbook.md"
+    stale = "docs/reference/metrics.md, docs/reference/events.md, exporters/web/runbook_earlier.md"
     assert capsys.readouterr().err == f"{stale} not up to date; run: make generated\n"
     assert not (tmp_path / "docs/reference/metrics.md").exists()
 

@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     str(path.relative_to(ROOT))
     for path in (
-        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "conf/isrwatch.toml", "dashboards/runbook.md")),
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "conf/isrwatch.toml")),
+        *ROOT.glob("exporters/web/*.md"),
         *ROOT.glob("docs/**/*.md"),
         *ROOT.glob("deploy/**/*.md"),
         *ROOT.glob("conf/*/README.md"),
@@ -34,7 +35,7 @@ BLOCK = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 
 def shown_in(page: str) -> Iterator[str]:
     """Every command of a page: in a block of code, in backticks, or in a comment of the configuration."""
-    text = (ROOT / page).read_text()
+    text = (ROOT / page).read_text().replace("{broker}", "7")
     blocks = BLOCK.findall(text) if page.endswith(".md") else [text]
     for block in blocks:
         yield from IN_A_BLOCK.findall(block.replace("\\\n", ""))

@@ -181,7 +181,7 @@ def test_every_link_of_the_index_page_responds(address: str) -> None:
     _, headers, body = ask(address, "/")
     assert headers["Content-Type"].startswith("text/html")
     links = [part.split(b'"')[0].decode() for part in body.split(b'href="')[1:]]
-    assert len(links) == 10
+    assert len(links) == 11
     assert {link: ask(address, link)[0] for link in links} == dict.fromkeys(links, 200) | {"/api/v1/health": 503}
 
 
@@ -221,7 +221,7 @@ def test_the_index_is_green_of_a_healthy_cluster_only(tables: Any, rows: Any) ->
 
 
 def test_every_response_has_the_security_headers(address: str) -> None:
-    for path in ("/", "/metrics", "/healthz", "/api/v1/clusters", "/nowhere"):
+    for path in ("/", "/metrics", "/healthz", "/api/v1/clusters", "/runbook", "/runbook/IsrwatchBlind", "/nowhere"):
         headers = ask(address, path)[1]
         assert {name: headers[name] for name in SECURITY_HEADERS} == SECURITY_HEADERS
     style = ask(address, "/")[2].partition(b"<style>")[2].partition(b"</style>")[0]

@@ -25,6 +25,7 @@ from exporters.web import command
 from exporters.web.command import export
 from streaming.commands import app as whole_app
 from streaming.errors import ConfigurationError
+from streaming.settings import NO_LINKS
 from tests.plugins.certificates import make_certificate
 from tests.plugins.local_http import free_port, wait_until
 
@@ -212,9 +213,10 @@ def test_the_program_logs_in_the_format_of_its_option(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "streaming.commands", "export", "--tables", str(tmp_path), *options]
     program = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert program.stderr is not None
-    first, second = program.stderr.readline(), program.stderr.readline()
+    first, second, third = (program.stderr.readline() for _ in range(3))
     os.kill(program.pid, signal.SIGTERM)
     program.communicate(timeout=60)
     assert first.startswith("serving ")
     assert second.startswith("time=")
     assert "!__*" in second
+    assert NO_LINKS in third

@@ -19,7 +19,7 @@ from streaming.commands.doctor import CHECKS, CHECKS_OF_THE_MACHINE
 from streaming.commands.doctor_machine import Status
 from streaming.errors import ConfigurationError
 from streaming.runtime.listening import address_of, listen
-from streaming.settings import ClusterSettings, CollectSettings, Settings
+from streaming.settings import NO_LINKS, ClusterSettings, CollectSettings, Settings
 from streaming.sources.metadata_log.decoding import NEWEST_METADATA_VERSION
 from streaming.web.protection import protection_of
 from streaming.web.status import StatusServer
@@ -123,6 +123,14 @@ def test_a_folder_that_cannot_be_written_and_a_full_disk_are_found(
     assert next(iter(CHECKS_OF_THE_MACHINE["folders"](settings)))[0] is Status.PROBLEM
     monkeypatch.setattr(doctor_machine, "LEAST_FREE_BYTES", 1 << 62)
     assert {status for status, _ in CHECKS_OF_THE_MACHINE["folders"](settings)} == {Status.PROBLEM, Status.WARNING}
+
+
+def test_it_says_whether_alerts_have_links() -> None:
+    settings = Settings()
+    assert list(CHECKS_OF_THE_MACHINE["links"](settings)) == [(Status.SKIPPED, NO_LINKS)]
+    settings = replace(settings, export=replace(settings.export, url="https://isrwatch.example/"))
+    sentence = "export.url: alerts link to https://isrwatch.example/runbook"
+    assert list(CHECKS_OF_THE_MACHINE["links"](settings)) == [(Status.OK, sentence)]
 
 
 @pytest.mark.parametrize(

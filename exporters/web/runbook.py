@@ -1,0 +1,127 @@
+"""The runbook by alert: its sections, the names that a section is filled in with, and the link that an alert carries.
+
+The text is Markdown, in two files: the sections of now, and those of the alerts of before, which are served until their
+rules are gone. The table at the end of the first one says which section took their place.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+PATH: Final = "/runbook"
+LABELS: Final = ("cluster", "broker", "topic", "group")
+"""The labels of an alert that a section is filled in with, where it has ``{cluster}`` and so on."""
+PLACEHOLDER: Final = re.compile(r"\{(" + "|".join(LABELS) + r")\}")
+_FILES: Final = ("runbook.md", "runbook_earlier.md")
+SETUP: Final = "Before you copy"
+_REPLACED: Final = ("Earlier names", "Incidents")
+_HEADING: Final = re.compile(r"^## ", re.MULTILINE)
+_ROW: Final = re.compile(r"^\| ([\w, ]+) \| \[(\w+)\]", re.MULTILINE)
+_MEANING: Final = re.compile(r"\*\*Meaning\.\*\* (.+?\.)(?=\s|$)", re.DOTALL)
+_LONGEST: Final = 255
+_LONGEST_NAME: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Runbook:
+    """Sections in Markdown, by the name of their alert.
+
+    Attributes:
+        sections: of the alerts of now.
+        earlier: of those before.
+        replaced: the section that answers for another name, by that name: an earlier alert, or a class of incidents.
+        setup: the section that defines what the blocks of all others use.
+    """
+
+    sections: Mapping[str, str]
+    earlier: Mapping[str, str] = field(default_factory=dict)
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    setup: str = ""
+
+    @staticmethod
+    def of(text: str, earlier: str = "") -> Runbook:
+        """Return the runbook of two files; the second may be gone."""
+        sections = _sections(text)
+        rows = _ROW.findall("\n".join(sections.pop(name, "") for name in _REPLACED))
+        replaced = {name: now for names, now in rows for name in names.split(", ")}
+        return Runbook(setup=sections.pop(SETUP, ""), sections=sections, earlier=_sections(earlier), replaced=replaced)
+
+    def section(self, name: str) -> str | None:
+        """Return the section of an alert, if it has one."""
+        return self.sections.get(name) or self.earlier.get(name)
+
+    def nearest(self, name: str) -> str:
+        """Return the name of a section that is most like a name."""
+        names = {each.casefold(): each for each in (*self.earlier, *self.sections)}
+        (nearest,) = get_close_matches(name[:_LONGEST_NAME].casefold(), names, n=1, cutoff=0.0)
+        return names[nearest]
+
+
+@cache
+def runbook() -> Runbook:
+    """Return the runbook that this installation has."""
+    texts = [path.read_text(encoding="utf-8") for name in _FILES if (path := Path(__file__).with_name(name)).exists()]
+    return Runbook.of(*texts)
+
+
+def first_sentence(section: str) -> str:
+    """Return the first sentence of what an alert means, in Markdown."""
+    meaning = _MEANING.search(section)
+    return " ".join(meaning[1].split()) if meaning else ""
+
+
+def _sections(text: str) -> dict[str, str]:
+    parts = (part.partition("\n") for part in _HEADING.split(text)[1:])
+    return {heading.strip(): body.strip() for heading, _, body in parts}
+
+
+# The names that a section is filled in with. They come with the link, so they are anything that someone may write.
+
+
+def known_values(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the values that may be filled in; a value that no cluster can have stays a placeholder."""
+    return {label: given[label] for label in LABELS if _may_be(label, given.get(label, ""))}
+
+
+def _may_be(label: str, value: str) -> bool:
+    if label == "broker":
+        return re.fullmatch(r"[0-9]{1,10}", value) is not None
+    return 0 < len(value) <= _LONGEST and value.isprintable() and not value.startswith("-")
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """Fill a text in; a label without a value stays a placeholder."""
+    return PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text)
+
+
+def for_shell(values: Mapping[str, str]) -> dict[str, str]:
+    """Quote values for a command that is copied into a shell."""
+    return {label: shlex.quote(value) for label, value in values.items()}
+
+
+# The link of an alert.
+
+
+def runbook_link(url: str, alert: str, labels: Iterable[str] = ()) -> str | None:
+    """Return the link of an alert to its section, a template of Prometheus; None without an address.
+
+    Args:
+        url: of the exporter, as others reach it (``export.url``); "" is none.
+        alert: its name.
+        labels: names of the labels that it has; those that a section is filled in with become parameters.
+    """
+    if not url:
+        return None
+    given = set(labels)
+    parameters = "&".join(f"{label}={{{{ $labels.{label} | urlquery }}}}" for label in LABELS if label in given)
+    return f"{url.rstrip('/')}{PATH}/{quote(alert)}" + (f"?{parameters}" if parameters else "")

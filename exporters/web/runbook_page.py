@@ -1,0 +1,126 @@
+"""The runbook as HTML, rendered on the server: one alert, filled in, or the list of all.
+
+Pages work without a script: a click on a block selects all of it. Links are relative, so that they also work behind a
+proxy with a path of its own, and carry the names on.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from html import escape
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlencode
+
+from markdown_it import MarkdownIt
+from starlette.responses import HTMLResponse, RedirectResponse
+
+from exporters.web.runbook import LABELS, PLACEHOLDER, SETUP, filled, first_sentence, for_shell, known_values, runbook
+from streaming.web.markup import document, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from exporters.web.runbook import Runbook
+
+_NOT_FOUND: Final = 404
+
+
+async def runbook_list(request: Request) -> Response:
+    """Respond with every alert and what it means."""
+    return HTMLResponse(list_page(runbook(), known_values(request.query_params)))
+
+
+async def runbook_section(request: Request) -> Response:
+    """Respond with what an alert means and what to do; 404 with the nearest name if there is no such alert."""
+    return response_of(runbook(), request.path_params["name"], known_values(request.query_params))
+
+
+def response_of(book: Runbook, name: str, values: Mapping[str, str]) -> Response:
+    """Return the response for the name of an alert; an earlier name without a section leads to the one of now."""
+    if book.section(name) is not None:
+        return HTMLResponse(section_page(book, name, values))
+    if name in book.replaced:
+        return RedirectResponse(_link(book.replaced[name], values))
+    return HTMLResponse(unknown_page(book, name, values), _NOT_FOUND)
+
+
+def section_page(book: Runbook, name: str, values: Mapping[str, str]) -> str:
+    """Return the HTML of a section."""
+    names = {each.lower(): each for each in (*book.sections, *book.earlier)}
+    html = partial(_html, names=names, values=values)
+    body = html(book.section(name) or "")
+    setup, to_setup = "", ""
+    if name in book.sections:
+        setup = f"<h2 id=setup>{SETUP}</h2>{html(book.setup)}"
+        to_setup = f"<p>The blocks use names that you set once: <a href=#setup>{SETUP}</a>.</p>"
+    parts = (_about(values), _successor(book, name, values), to_setup, body, setup)
+    return document(name, *parts, _to_the_list("../runbook", values))
+
+
+def _about(values: Mapping[str, str]) -> str:
+    """Return a line with what is filled in."""
+    given = ", ".join(f"{escape(label)} <b>{escape(values[label])}</b>" for label in LABELS if label in values)
+    return f"<p>{given}</p>" if given else ""
+
+
+def _successor(book: Runbook, name: str, values: Mapping[str, str]) -> str:
+    now = book.replaced.get(name)
+    if now is None:
+        return ""
+    link = f'<a href="{escape(_link(now, values))}">{escape(now)}</a>'
+    return f"<p>{link} takes the place of this alert, and has commands to copy.</p>"
+
+
+def _to_the_list(path: str, values: Mapping[str, str]) -> str:
+    return f'<p><a href="{escape(_link(path, values))}">All alerts</a></p>'
+
+
+def list_page(book: Runbook, values: Mapping[str, str]) -> str:
+    """Return the HTML of the list of all alerts."""
+    names = {each.lower(): each for each in (*book.sections, *book.earlier)}
+    groups = [("Runbook", book.sections), ("Alerts of before", book.earlier)]
+    parts = []
+    for title, sections in groups:
+        items = (
+            f'<dt><a href="{escape(_link(f"runbook/{name}", values))}">{escape(name)}</a>'
+            f"<dd>{_html(first_sentence(section), names=names, values=values)}"
+            for name, section in sections.items()
+        )
+        heading = "" if sections is book.sections else f"<h2>{escape(title)}</h2>"
+        parts.append(f"{heading}<dl>{''.join(items)}</dl>" if sections else "")
+    return document("Runbook", _about(values), *parts)
+
+
+def unknown_page(book: Runbook, name: str, values: Mapping[str, str]) -> str:
+    """Return the HTML for a name that no alert has."""
+    nearest = book.nearest(name)
+    link = f'<p>Nearest: <a href="{escape(_link(nearest, values))}">{escape(nearest)}</a></p>'
+    text = f"The runbook has no alert {name[:80]}."
+    return document("Runbook", sentence(text, is_good=False), link, _to_the_list("../runbook", values))
+
+
+def _link(path: str, values: Mapping[str, str]) -> str:
+    return path + (f"?{urlencode(values)}" if values else "")
+
+
+# Markdown as HTML. What is filled in goes into the tokens, as text, so it is escaped like the text around it.
+
+
+_PARSER: Final = MarkdownIt("commonmark", {"html": False}).enable("table")
+_IN_CODE: Final = frozenset({"fence", "code_inline"})
+
+
+def _html(text: str, *, names: Mapping[str, str], values: Mapping[str, str]) -> str:
+    """Return Markdown as HTML, filled in; links lead to the pages of the alerts, and a placeholder is marked."""
+    tokens = _PARSER.parse(text)
+    shell = for_shell(values)
+    for token in (each for block in tokens for each in (block, *(block.children or ()))):
+        if token.type != "inline":
+            token.content = filled(token.content, shell if token.type in _IN_CODE else values)
+        if token.type == "link_open":
+            token.attrs = {"href": _link(names[str(token.attrs["href"]).removeprefix("#")], values)}
+    html = str(_PARSER.renderer.render(tokens, _PARSER.options, {}))
+    return PLACEHOLDER.sub(r"<mark>\g<0></mark>", html)
