@@ -353,7 +353,7 @@ def test_the_topics_are_created_as_configured_and_what_differs_is_told_in_one_se
     ship_all(first)
     first.close()
     assert said == []
-    other = replace(settings, replication_partitions=5, min_insync_replicas=1, replication_retention=1)
+    other = replace(settings, replication_partitions=5, min_insync_replicas=1, replication_retention=3_600.0)
     second = Shipper(tmp_path, other, said.append)
     ship_all(second)
     second.close()

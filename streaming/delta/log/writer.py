@@ -65,6 +65,8 @@ APPEND: Final = "append"
 # If five queries write all the time, one of them comes second twenty times in a row in one of a hundred cases (0.8 to
 # the 20th), and a hundred times in a row hardly ever.
 TRIES: Final = 100
+TRIES_WITHOUT_OTHERS: Final = 3
+"""The checkpoint of a version expires when a newer one is there, of the same version or of one that came in between."""
 SECONDS_UNTIL_GIVEN_UP: Final = 60.0
 """Seconds for which a commit is tried again while the store does not say whether it was made."""
 SECONDS_BETWEEN_TRIES: Final = 1.0
@@ -149,16 +151,19 @@ class Writer:
             TableRefused: others came first at every one of many tries.
         """
         failure: Exception | None = None
+        without_others = 0
         for _ in range(TRIES):
             looked_at = self._version
             try:
                 return work()
             except (TableRefused, TableUnreadable, DeltaError) as error:
                 failure = error
-                with suppress(DeltaError):
-                    self.look_again(newest_version(self.path))
-                if not (may_try_again() and (self._version > looked_at or isinstance(error, TableRefused))):
-                    break
+            with suppress(DeltaError):  # that version has expired meanwhile, too
+                self.look_again(newest_version(self.path))
+            have_others_come = self._version > looked_at or isinstance(failure, TableRefused)
+            without_others = 0 if have_others_come else without_others + 1
+            if without_others > TRIES_WITHOUT_OTHERS or not may_try_again():
+                break
         raise failure or AssertionError("TRIES is 0")
 
     def written(self, rows: pa.Table, *, is_dense: bool = False) -> list[dict[str, Any]]:
