@@ -3,6 +3,9 @@
 For each source and kind of reason the first records are kept whole, and the others counted (``KeptRecords``), so that
 refused records do not slow down later writes and starts. All channels write the table, each at exactly the next
 version; a writer that comes second tries again (``Writer.in_turn``).
+
+A record is one of a run of a log, at a position: no other record ever has both. So the table itself says which records
+it has, by run, whatever log the bus holds now and however far its reader says that it was.
 """
 
 from __future__ import annotations
@@ -14,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streaming.contracts.tables import QUARANTINE
 from streaming.delta.log.commit import applied_position, moved
@@ -36,9 +38,10 @@ FILES_BEFORE_CONDENSING: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedRecord:
-    """One refused record: its place on the bus, the reason, and its bytes."""
+    """One refused record: its place on the bus, the reason, and its bytes; ``log_id`` of a log that has one."""
 
     source: str
+    log_id: int | None
     position: int
     reason: str
     raw: bytes | None
@@ -65,7 +68,7 @@ class Quarantine:
         rows = query(
             self._writer.table,
             "SELECT source, position, reason_kind, records, raw_bytes, quarantined_at "  # noqa: S608 - our own names
-            f"FROM rows WHERE channel = '{self._channel}' ORDER BY position",
+            f"FROM rows WHERE channel = '{self._channel}' ORDER BY quarantined_at, position",
         )
         return plain(rows)
 
@@ -77,36 +80,16 @@ class Quarantine:
         """
         return self._writer.in_turn(lambda: self._append(refused, now)) if refused else Counter()
 
-    def go_back(self, positions: Mapping[str, int]) -> None:
-        """Lower later positions of these sources: their logs were replaced, and use those positions again.
-
-        Raises:
-            TableRefused: others wrote at every one of many tries.
-        """
-        self._writer.in_turn(lambda: self._go_back(positions))
-
-    def _go_back(self, positions: Mapping[str, int]) -> None:
-        """Rewrite the whole table, whose size is bounded."""
-        self._writer.look_again()
-        rows = query(self._writer.table, "SELECT * FROM rows")
-        position = rows["position"]
-        for source, at in positions.items():
-            is_of_log = pc.and_(pc.equal(rows["channel"], self._channel), pc.equal(rows["source"], source))
-            position = pc.if_else(pc.and_(is_of_log, pc.greater(position, at)), pa.scalar(at, pa.int64()), position)
-        lower = rows.set_column(rows.column_names.index("position"), "position", position)
-        transactions = moved({self._log(source): at for source, at in positions.items()})
-        self._writer.write(lower.cast(arrow_schema(QUARANTINE)), OVERWRITE, transactions)
-
     def _append(self, refused: Sequence[RefusedRecord], now: Micros) -> Counter[str]:
         """Append the records that the table does not have yet."""
         self._writer.look_again()
-        applied = {each.source: applied_position(self._writer, self._log(each.source)) for each in refused}
-        fresh = [record for record in refused if record.position > applied[record.source]]
+        applied = {run: applied_position(self._writer, run) for run in {self._run(each) for each in refused}}
+        fresh = [record for record in refused if record.position > applied[self._run(record)]]
         if fresh:
             newest: dict[str, int] = {}
             for record in fresh:
-                log = self._log(record.source)
-                newest[log] = max(newest.get(log, -1), record.position)
+                run = self._run(record)
+                newest[run] = max(newest.get(run, -1), record.position)
             rows = [self._row_of(record, now) for record in fresh]
             whole, counts = sorted_out(rows, self._kept_records(), now)
             self._kept_at = self._writer.write(
@@ -138,8 +121,8 @@ class Quarantine:
             rows = query(self._writer.table, "SELECT * FROM rows")
             self._writer.write(condensed(rows, self._days, now), OVERWRITE, {})
 
-    def _log(self, source: str) -> str:
-        return f"{self._channel}/{source}"
+    def _run(self, record: RefusedRecord) -> str:
+        return f"{self._channel}/{record.source}/{record.log_id or 0:016x}"
 
 
 # Rows of ``quarantine``: the first records of each source and kind of reason whole, the others as counts.
@@ -155,7 +138,7 @@ KEPT_DAYS: Final = 30
 """Days that records are kept whole if history is retained for ever; afterwards they are counted."""
 SCHEMA: Final = arrow_schema(QUARANTINE)
 _MICROS_PER_DAY: Final = 86_400_000_000
-_ORDER: Final = [("channel", "ascending"), ("source", "ascending"), ("position", "ascending")]
+_ORDER: Final = [(name, "ascending") for name in ("channel", "source", "quarantined_at", "position")]
 
 _REASON_KINDS: Final = {
     "json": re.compile(r"^not (a )?JSON"),
@@ -228,7 +211,7 @@ def sorted_out(
     """Return the indices of the records that are kept whole, and one row per key that counts the others.
 
     Args:
-        rows: in the order of their positions, whole or counts.
+        rows: in the order in which they were refused, whole or counts.
         kept: those that are kept already; the others are added.
         now: in UTC microseconds.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -49,7 +50,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def record(position: int) -> RefusedRecord:
-    return RefusedRecord(source="s", position=position, reason="torn", raw=b"?" * 100)
+    return RefusedRecord(source="s", log_id=1, position=position, reason="torn", raw=b"?" * 100)
 
 
 def quarantined(directory: Path) -> dict[str, int]:
@@ -148,8 +149,10 @@ def test_a_log_that_expires_between_looks_is_read_again(tmp_path: Path, monkeypa
 DAY = 86_400_000_000
 
 
-def odd(position: int, source: str = "s", reason: str = "not JSON: odd", size: int = 10) -> RefusedRecord:
-    return RefusedRecord(source=source, position=position, reason=reason, raw=b"x" * size)
+def odd(
+    position: int, source: str = "s", reason: str = "not JSON: odd", size: int = 10, log_id: int = 1
+) -> RefusedRecord:
+    return RefusedRecord(source=source, log_id=log_id, position=position, reason=reason, raw=b"x" * size)
 
 
 def test_of_a_source_and_kind_of_reason_the_first_records_are_kept_whole_and_the_others_counted(tmp_path: Path) -> None:
@@ -182,6 +185,18 @@ def test_what_comes_again_in_another_cut_is_neither_kept_nor_counted_twice(tmp_p
     assert fresh == [70, 0, 50, 80, 0]
     assert Quarantine(tmp_path, Channel.REPLICATION).by_source() == {"s": 200}
     assert kept(tmp_path, Channel.REPLICATION) == list(range(KEPT_RECORDS))
+
+
+def test_what_comes_again_of_a_log_that_was_left_counts_once_and_the_same_positions_of_another_one_count(
+    tmp_path: Path,
+) -> None:
+    batches = ((1, 0, 70), (2, 0, 50), (1, 0, 90), (2, 30, 60), (1, 0, 90), (2, 0, 60))
+    fresh = [
+        Quarantine(tmp_path, Channel.SAMPLES).add([odd(at, log_id=run) for at in range(begin, end)], Micros(DAY))["s"]
+        for run, begin, end in batches
+    ]
+    assert fresh == [70, 50, 20, 10, 0, 0]
+    assert Quarantine(tmp_path, Channel.SAMPLES).by_source() == {"s": 150}
 
 
 def test_large_records_are_kept_up_to_a_size_and_the_first_one_always(tmp_path: Path) -> None:
@@ -230,7 +245,7 @@ def test_a_record_is_counted_instead_when_its_time_is_over_and_makes_room_for_a_
     ),
     st.integers(0, 30),
 )  # fmt: skip
-def test_merging_rows_changes_no_sum_and_no_newest_position_and_again_changes_nothing(
+def test_merging_rows_changes_no_sum_and_no_newest_time_and_again_changes_nothing(
     made: list[tuple[str, str, int, bool, int, int]], days: int
 ) -> None:
     table = as_rows(
@@ -242,10 +257,11 @@ def test_merging_rows_changes_no_sum_and_no_newest_position_and_again_changes_no
     )
     few = condensed(table, days, 60 * DAY)
 
-    def sums(rows_of: pa.Table) -> dict[tuple[str, str], tuple[int, int]]:
-        keys = rows_of.group_by(["source", "reason_kind"]).aggregate([("records", "sum"), ("position", "max")])
+    def sums(rows_of: pa.Table) -> dict[tuple[str, str], tuple[int, datetime]]:
+        keys = rows_of.group_by(["source", "reason_kind"]).aggregate([("records", "sum"), ("quarantined_at", "max")])
         return {
-            (row["source"], row["reason_kind"]): (row["records_sum"], row["position_max"]) for row in keys.to_pylist()
+            (row["source"], row["reason_kind"]): (row["records_sum"], row["quarantined_at_max"])
+            for row in keys.to_pylist()
         }
 
     assert sums(few) == sums(table)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
@@ -17,6 +18,7 @@ from streaming.contracts.events import EventKind
 from streaming.contracts.identifiers import NOWHERE, LogPosition
 from streaming.contracts.observations import Channel, Observation, SourceKind
 from streaming.contracts.samples import BrokerMetricObserved
+from streaming.contracts.tables import SOURCE_PROGRESS
 from streaming.errors import IsrwatchError
 from streaming.jobs.application import QUERIES, unapplied
 from streaming.jobs.metrics import Reporter
@@ -235,9 +237,15 @@ def refuse(places: JobLocations, channel: Channel, source: str, count: int, mark
             publisher.publish_raw(channel, source, mark + str(number).encode())
 
 
+def counted(places: JobLocations) -> list[bytes]:
+    """Return every record in quarantine, as often as it is counted."""
+    return sorted(row["raw"] for row in rows(places.tables, "quarantine") for _ in range(row["records"]))
+
+
 @of_both_queries
-def test_what_is_refused_of_another_log_is_quarantined_though_its_positions_are_lower(
-    places: JobLocations, channel: Channel, query: str, source: str
+@pytest.mark.parametrize("is_killed", [False, True], ids=["stored", "killed before it stored how far it was"])
+def test_what_is_refused_of_another_log_is_quarantined_once_though_its_positions_are_lower(
+    places: JobLocations, channel: Channel, query: str, source: str, *, is_killed: bool
 ) -> None:
     before: list[Observation] = [offsets_sample(7)] if channel is Channel.SAMPLES else long_story(seed=19, steps=30)
     publish(places, before)
@@ -245,15 +253,16 @@ def test_what_is_refused_of_another_log_is_quarantined_though_its_positions_are_
     applied(places, channel, query)
     shutil.rmtree(places.bus)
     refuse(places, channel, source, 3, b"new")
-    told = applied(places, channel, query) + applied(places, channel, query)
-    assert len(told) == 1
-    raws = sorted(row["raw"] for row in rows(places.tables, "quarantine") for _ in range(row["records"]))
-    assert raws == [b"new0", b"new1", b"new2", b"old0", b"old1", b"old2", b"old3"]
+    assert len(applied(places, channel, query, is_killed=is_killed)) == 1
+    applied(places, channel, query)
+    applied(places, channel, query)
+    assert counted(places) == [b"new0", b"new1", b"new2", b"old0", b"old1", b"old2", b"old3"]
 
 
 @of_both_queries
+@pytest.mark.parametrize("runs", [1, 2], ids=["by one run", "by two runs, of which no table has the first"])
 def test_what_was_refused_of_a_log_that_is_restored_from_a_copy_counts_once(
-    places: JobLocations, channel: Channel, query: str, source: str
+    places: JobLocations, channel: Channel, query: str, source: str, runs: int
 ) -> None:
     story = Story(source, SourceKind.POLL)
 
@@ -265,14 +274,27 @@ def test_what_was_refused_of_a_log_that_is_restored_from_a_copy_counts_once(
     publish_more()
     refuse(places, channel, source, 3, b"odd")
     back_up(places)
-    publish_more()
+    for _ in range(runs):
+        publish_more()
     applied(places, channel, query)
     restore(places)
     publish_more()
     applied(places, channel, query)
 
-    raws = sorted(row["raw"] for row in rows(places.tables, "quarantine") for _ in range(row["records"]))
-    assert raws == [b"odd0", b"odd1", b"odd2"]
+    assert counted(places) == [b"odd0", b"odd1", b"odd2"]
+
+
+def test_what_was_refused_counts_once_though_the_log_that_was_read_is_unknown(places: JobLocations) -> None:
+    """The table of progress lacks the column, so all of the log is read again."""
+    publish(places, [offsets_sample(7)])
+    refuse(places, Channel.SAMPLES, "admin:a", 3, b"odd")
+    applied(places, Channel.SAMPLES, "samples")
+    progress = DeltaTable(str(places.tables / SOURCE_PROGRESS.name))
+    kept = progress.to_pyarrow_table().drop_columns(["log_id"])
+    write_deltalake(progress, kept, mode="overwrite", schema_mode="overwrite")
+    assert len(applied(places, Channel.SAMPLES, "samples")) == 1
+    assert counted(places) == [b"odd0", b"odd1", b"odd2"]
+    assert [row["quarantined"] for row in rows(places.tables, "source_progress")] == [3]
 
 
 @pytest.mark.parametrize("source", ["metrics:a", "admin:a"])

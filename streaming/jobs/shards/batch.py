@@ -223,7 +223,6 @@ class ReplicationBatch:
         """Set sources back to the last common records of their replaced logs, and commit that."""
         changes = tuple(of_replaced_logs(self._sources[0].values(), now_at))
         positions = {source: at.position for source, at in now_at.items()}
-        self._quarantine.go_back(positions)  # first: a job that is killed here goes back again
         log_ids = {source: at.log_id for source, at in now_at.items() if at.log_id is not None}
         states = [change.source_after for change in changes if change.source_after is not None]
         self._pending |= {state.cluster_id for state in states}

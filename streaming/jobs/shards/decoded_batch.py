@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 ReadLog = Callable[[str, int, int, int | None], Iterator[BusFrame | DamagedRange]]
 """Reads the log of a source on the bus between two positions; its segments must have the log id, if one is given."""
+_Row = tuple[int, bytes, str | None, int | None]
+"""Position, payload, damage and log id of a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +207,12 @@ class _BatchReading:
         if run is not None:
             self._end(source, run)
 
-    def _rows(self, source: str, rows: pa.Table) -> Iterator[tuple[int, bytes, str | None] | RepeatedRun]:
-        """Yield position, payload and damage of each row; for blocks that were left out, their run or each of them."""
+    def _rows(self, source: str, rows: pa.Table) -> Iterator[_Row | RepeatedRun]:
+        """Yield each row; for blocks that were left out, their run or each of them."""
         columns = [rows[name].to_pylist() for name in ("position", "payload", "damage", "left_out", "log_id")]
         for position, payload, damage, blocks, log_id in zip(*columns, strict=True):
             if blocks is None:
-                yield position, payload, damage
+                yield position, payload, damage, log_id
                 continue
             some = LeftOutBlocks(position, payload, **blocks)
             run = self._as_left_out(source, some)
@@ -219,15 +221,13 @@ class _BatchReading:
             else:
                 yield from self._unapplied(source, some, log_id)
 
-    def _unapplied(
-        self, source: str, left_out: LeftOutBlocks, log_id: int | None
-    ) -> Iterator[tuple[int, bytes, str | None]]:
+    def _unapplied(self, source: str, left_out: LeftOutBlocks, log_id: int | None) -> Iterator[_Row]:
         """Yield the rows of blocks that a worker left out and that were not applied yet."""
         if self._reread is None:
             raise AssertionError(f"blocks of {source} were left out, and nothing can read them")
         for item in self._reread(source, left_out.start, left_out.end, log_id):
             if item.position > self._applied.get(source, NOWHERE).position:
-                yield item[0], item[1], item.reason if isinstance(item, DamagedRange) else None
+                yield item[0], item[1], item.reason if isinstance(item, DamagedRange) else None, log_id
 
     def _as_left_out(self, source: str, some: LeftOutBlocks) -> RepeatedRun | None:
         """Return the run that a worker left out; None if it must be read from the bus."""
@@ -241,17 +241,18 @@ class _BatchReading:
         """Return whether another observation of the batch may change the topic of a block that was skipped."""
         return any(not self.doubtful.isdisjoint(run.digests) for run in self._runs)
 
-    def _run_with(self, run: RepeatedRun | None, row: tuple[int, bytes, str | None]) -> RepeatedRun | None:
+    def _run_with(self, run: RepeatedRun | None, row: _Row) -> RepeatedRun | None:
         """Return the run of repeated blocks that a row extends or begins; None if the row must be decoded."""
-        _, payload, damage = row
+        _, payload, damage, _ = row
         longer = run_with(run, payload, self._certain) if self._repeated and damage is None else None
         return None if longer is None or is_ahead(longer.envelope, now()) else longer
 
-    def _decode(self, source: str, position: int, payload: bytes, damage: str | None) -> None:
+    def _decode(self, source: str, position: int, payload: bytes, damage: str | None, log_id: int | None) -> None:
         try:
             observed = decode_row(payload, damage, Channel.REPLICATION)
         except InvalidObservation as reason:
-            self.refused.append(RefusedRecord(source=source, position=position, reason=str(reason), raw=payload))
+            record = RefusedRecord(source=source, log_id=log_id, position=position, reason=str(reason), raw=payload)
+            self.refused.append(record)
             return
         self._add(source, observed)
         if self._repeated is None:

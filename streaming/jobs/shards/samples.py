@@ -100,12 +100,13 @@ def read_samples(rows: pa.Table) -> Samples:
     """
     samples: dict[type[Observation], list[Observation | pa.Table]] = defaultdict(list)
     refused: list[RefusedRecord] = []
-    columns = (rows[name].to_pylist() for name in ("source", "position", "payload", "damage", "samples"))
-    for source, position, payload, damage, stream in zip(*columns, strict=True):
+    columns = (rows[name].to_pylist() for name in ("source", "log_id", "position", "payload", "damage", "samples"))
+    for source, log_id, position, payload, damage, stream in zip(*columns, strict=True):
         try:
             kind, read = _read(payload, damage) if stream is None else from_stream(stream)
         except InvalidObservation as reason:
-            refused.append(RefusedRecord(source=source, position=position, reason=str(reason), raw=payload))
+            record = RefusedRecord(source=source, log_id=log_id, position=position, reason=str(reason), raw=payload)
+            refused.append(record)
         else:
             samples[kind].append(read)
     return Samples({kind: _table(kind, samples[kind]) for kind in TABLE_OF}, tuple(refused))
@@ -397,7 +398,6 @@ class SampleBatch(SampleProgress):
         Samples of a log that has no record in common with the one before are forgotten with the next batch: their
         collector's clock may have been ahead, and then no sample of the new log would replace them.
         """
-        self._quarantine.go_back({source: at.position for source, at in now_at.items()})
         self._forgotten |= {source for source, at in now_at.items() if at.position < 0}
         super().set_back(now_at)
 

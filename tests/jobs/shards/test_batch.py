@@ -376,7 +376,8 @@ def test_refusals_of_a_source_that_nobody_knows_yet_count_once_in_any_cut_and_ki
     """Quarantine was written up to 99, the process died before the change log was; then batches come in other cuts."""
     log = unreadable("metadata_log:a", 0, 100)
     refused = [
-        RefusedRecord(source="metadata_log:a", position=number, reason="not JSON", raw=b"?") for number in range(100)
+        RefusedRecord(source="metadata_log:a", log_id=None, position=number, reason="not JSON", raw=b"?")
+        for number in range(100)
     ]
     Quarantine(tmp_path, Channel.REPLICATION).add(refused, Micros(1))
     ReplicationBatch(tmp_path).apply(log.slice(0, 50))
