@@ -22,7 +22,7 @@ from streaming.contracts.tables import QUARANTINE
 from streaming.delta.log.commit import applied_position, moved
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
-from streaming.delta.log.queries import plain, query
+from streaming.delta.log.queries import open_ours, plain, query
 from streaming.delta.log.writer import APPEND, OVERWRITE, Writer
 from streaming.errors import TableRefused
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from streaming.contracts.identifiers import Micros
+    from streaming.delta.log.commit import StoresTransactions
     from streaming.delta.store.place import Place
 
 FILES_BEFORE_CONDENSING: Final = 64
@@ -83,12 +84,11 @@ class Quarantine:
     def _append(self, refused: Sequence[RefusedRecord], now: Micros) -> Counter[str]:
         """Append the records that the table does not have yet."""
         self._writer.look_again()
-        applied = {run: applied_position(self._writer, run) for run in {self._run(each) for each in refused}}
-        fresh = [record for record in refused if record.position > applied[self._run(record)]]
+        fresh = _missing(self._writer, self._channel, refused)
         if fresh:
             newest: dict[str, int] = {}
             for record in fresh:
-                run = self._run(record)
+                run = _run(self._channel, record)
                 newest[run] = max(newest.get(run, -1), record.position)
             rows = [self._row_of(record, now) for record in fresh]
             whole, counts = sorted_out(rows, self._kept_records(), now)
@@ -121,8 +121,24 @@ class Quarantine:
             rows = query(self._writer.table, "SELECT * FROM rows")
             self._writer.write(condensed(rows, self._days, now), OVERWRITE, {})
 
-    def _run(self, record: RefusedRecord) -> str:
-        return f"{self._channel}/{record.source}/{record.log_id or 0:016x}"
+
+def missing(directory: Place, channel: str, refused: Sequence[RefusedRecord]) -> list[RefusedRecord]:
+    """Return the records that the table does not have.
+
+    Raises:
+        TableUnreadable: its log is damaged.
+    """
+    table = open_ours(directory, QUARANTINE) if refused else None
+    return [*refused] if table is None else _missing(table, channel, refused)
+
+
+def _missing(table: StoresTransactions, channel: str, refused: Sequence[RefusedRecord]) -> list[RefusedRecord]:
+    last = {run: applied_position(table, run) for run in {_run(channel, each) for each in refused}}
+    return [record for record in refused if record.position > last[_run(channel, record)]]
+
+
+def _run(channel: str, record: RefusedRecord) -> str:
+    return f"{channel}/{record.source}/{record.log_id or 0:016x}"
 
 
 # Rows of ``quarantine``: the first records of each source and kind of reason whole, the others as counts.

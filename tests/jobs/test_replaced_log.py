@@ -282,6 +282,7 @@ def test_what_was_refused_of_a_log_that_is_restored_from_a_copy_counts_once(
     applied(places, channel, query)
 
     assert counted(places) == [b"odd0", b"odd1", b"odd2"]
+    assert [row["quarantined"] for row in rows(places.tables, "source_progress")] == [3]
 
 
 def test_what_was_refused_counts_once_though_the_log_that_was_read_is_unknown(places: JobLocations) -> None:

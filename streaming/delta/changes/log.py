@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import partial
 from itertools import chain, groupby, repeat
 from operator import attrgetter
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from streaming.delta.store.place import Place
 
 _NO_LOG_ID: Final = 0  # replaces a stored log id once nothing of that log is applied
-_UNREPORTED: Final = "unreported/"
-"""Prefix of the transaction that counts refused records of a source that its state does not contain yet."""
 
 
 class ChangeLog:
@@ -65,24 +62,13 @@ class ChangeLog:
             self._applied[source] = LogPosition(applied_position(self._writer, source), log_id or None)
         return self._applied[source]
 
-    def unreported(self, source: str) -> int:
-        """Return how many refused records of a source its state does not count yet."""
-        return int(self._writer.transaction_version(_UNREPORTED + source) or 0)
-
-    def commit(
-        self,
-        rows: pa.Table,
-        positions: Mapping[str, int],
-        log_ids: Mapping[str, int] = NO_LOG_IDS,
-        unreported: Mapping[str, int] = MappingProxyType({}),
-    ) -> int:
+    def commit(self, rows: pa.Table, positions: Mapping[str, int], log_ids: Mapping[str, int] = NO_LOG_IDS) -> int:
         """Append changes and move positions, at exactly the next version.
 
         Args:
             rows: changes as :func:`changes_to_arrow` writes them.
             positions: last applied position of every source in the batch.
             log_ids: of the logs that have one.
-            unreported: by source, the refused records that its state does not count.
 
         Returns:
             the new version.
@@ -92,14 +78,10 @@ class ChangeLog:
         """
         # The version is certain before the commit: the writer commits at exactly this version or not at all.
         numbered = in_commit(rows, self.version + 1, self._clock())
-        return self.commit_files(self._writer.written(numbered), positions, log_ids, unreported)
+        return self.commit_files(self._writer.written(numbered), positions, log_ids)
 
     def commit_files(
-        self,
-        added: Iterable[Mapping[str, Any]],
-        positions: Mapping[str, int],
-        log_ids: Mapping[str, int] = NO_LOG_IDS,
-        unreported: Mapping[str, int] = MappingProxyType({}),
+        self, added: Iterable[Mapping[str, Any]], positions: Mapping[str, int], log_ids: Mapping[str, int] = NO_LOG_IDS
     ) -> int:
         """Do as :meth:`commit` with files whose rows carry the next version; ``added``: their ``add`` actions."""
         logs = {f"log/{source}": log_ids.get(source, _NO_LOG_ID) for source in positions}
@@ -109,7 +91,6 @@ class ChangeLog:
             {
                 **moved(positions),
                 **{key: log_id for key, log_id in logs.items() if log_id or self._writer.transaction_version(key)},
-                **{_UNREPORTED + source: count for source, count in unreported.items()},
             },
         )
         self._applied |= {source: LogPosition(position, log_ids.get(source)) for source, position in positions.items()}

@@ -88,8 +88,12 @@ class ReplicationBatch:
         self._gaps, self._incidents = gaps, None if gaps is None else self._followed(gaps, policy)
         # Another thread may ask for the two together, and for the positions: they are replaced, never changed.
         self._sources = {(state.cluster_id, state.source): state for state in states}, self._change_log.version
-        names = {*(state.source for state in states), *self._quarantine.by_source()}
-        self._refused = +Counter({name: self._change_log.unreported(name) for name in names})
+        # A kill may have left records in quarantine that no commit counts; they are not counted when they come again.
+        self._refused = self._quarantine.by_source()
+        names = {*(state.source for state in states), *self._refused}
+        for state in states:
+            self._refused[state.source] -= state.quarantined
+        self._refused = +self._refused
         self.applied: Mapping[str, LogPosition] = {name: self._change_log.at(name) for name in names}
         self._lock = threading.RLock()
         self._derived_at, self._is_deriving = time.monotonic(), False
@@ -210,7 +214,7 @@ class ReplicationBatch:
             self._pending |= {cluster_id for each in results if each.positions for cluster_id in each.clusters}
             added = [add for each in results for add in each.added]
             moved = {**positions, **self._rounds.offsets(results)}
-            version = self._change_log.commit_files(added, moved, log_ids, unreported)
+            version = self._change_log.commit_files(added, moved, log_ids)
             self._move(positions, (state for each in results for state in each.sources))
             if not all(each.only_sources for each in results):
                 self._stepped = version

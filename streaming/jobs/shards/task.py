@@ -35,7 +35,7 @@ from streaming.changes.state import Change
 from streaming.changes.tombstones import without_expired
 from streaming.contracts.blocks import PartitionsBlock
 from streaming.contracts.events import Subject
-from streaming.contracts.observations import CauseRevised, ConfigObserved, PartitionObserved, TopicRemoved
+from streaming.contracts.observations import CauseRevised, Channel, ConfigObserved, PartitionObserved, TopicRemoved
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.log import changes_to_arrow, in_commit
 from streaming.delta.incidents.table import FoldedIncidents, IncidentRows
@@ -43,6 +43,7 @@ from streaming.delta.log.commit import written
 from streaming.delta.log.definitions import file_layout
 from streaming.delta.projections.clusters_state import ClustersState
 from streaming.delta.projections.of_clusters import Derived, derived, recovered
+from streaming.delta.quarantine import missing
 from streaming.jobs.queries import BatchResult, Stopwatch, count_reasons
 from streaming.jobs.shards.decoded_batch import RepeatedBlocks, decode_batch
 from streaming.jobs.shards.reading import Task, TaskResult, read_rows
@@ -85,7 +86,7 @@ class ShardTask(Task):
     Attributes:
         base: the version of the change log that the batch builds on.
         committed_at: the time of its commit, microseconds.
-        refused: applied records that were refused and that no state of their source counts, by source.
+        refused: records in quarantine that no state of their source counts, by source.
         derived_before: the derived tables are computed as of ``base`` with this batch; None: they are not.
         incidents: None: another job folds them, or none.
     """
@@ -126,7 +127,7 @@ class Folded:
         rows: of ``partition_changes``, without the columns that the commit adds.
         touched: the changed part of the state.
         decoded: what was read.
-        unreported: by source, refused records up to the new positions that its state does not count.
+        unreported: refused records that no state of their source counts, by source.
         changes: number of changes.
         only_sources: nothing changed except how far sources were read.
     """
@@ -144,7 +145,7 @@ class Shard(Keeper[ShardTask]):
 
     Attributes:
         held: the state of the clusters.
-        refused: by source, the number of applied records that were refused and that its state does not count.
+        refused: by source, the number of refused records that its state does not count.
     """
 
     def __init__(self, task: ShardTask, read: ReadLog | None = None, published: Path | None = None) -> None:
@@ -180,7 +181,8 @@ class Shard(Keeper[ShardTask]):
         state.load(set(_topics_of(decoded.observations, state.topic_ids)))
         folded = without_expired(state, fold(state, decoded.observations))
         watch.lap("fold")
-        self.refused.update(record.source for record in decoded.refused)
+        news = missing(task.tables, Channel.REPLICATION, decoded.refused)
+        self.refused.update(record.source for record in news)
         unreported = set(self.refused)
         steps = (*folded.changes, *self._of_refused_only(folded, decoded.positions))
         changes = [self._with_position(change, decoded) for change in steps]
