@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from streaming.contracts.observations import Channel
 from tests.chaos.comparison import differences, undisturbed
-from tests.chaos.harms import copy_collector, kill_collector, publish_nonsense
+from tests.chaos.harms import copy_collector, jump_collector_clock, kill_collector, publish_nonsense
 from tests.chaos.schedule import Schedule
 from tests.chaos.stage import ChaosStage
 
@@ -61,6 +61,19 @@ def apply(stage: ChaosStage) -> None:
 
 def test_tables_that_are_right_differ_in_nothing(stage: ChaosStage, expected: Path) -> None:
     assert list(differences(stage, expected)) == []
+
+
+def test_tables_of_two_collectors_of_which_one_had_a_wrong_clock_differ_in_nothing(tmp_path: Path) -> None:
+    with closing(ChaosStage(tmp_path / "stage", Schedule(79007, "reassignment", (), ()))) as stage:
+        stage.publish_pieces(8)
+        jump_collector_clock(stage)
+        stage.publish_pieces(20)
+        apply(stage)
+        copy_collector(stage)
+        stage.publish_pieces(30)
+        apply(stage)
+        undisturbed(stage.pipeline.bus, tmp_path / "undisturbed")
+        assert list(differences(stage, tmp_path / "undisturbed")) == []
 
 
 @pytest.mark.parametrize("table", ["partition_changes", "quarantine"])
