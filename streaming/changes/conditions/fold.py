@@ -92,8 +92,8 @@ class ClusterConditions:
             for broker in {*row.lacking, *row.lacking_before}:
                 self._broker(broker, row, touched)
         elif row.all_lacking:
-            for broker, _ in row.all_lacking:
-                self._broker(broker, row, touched)
+            for each, _ in row.all_lacking:
+                self._broker(each, row, touched)
         elif row.subject == Subject.BROKER:
             self._broker(row.broker, row, touched)
         if EventKind.UNCLEAN_ELECTION in row.events:
@@ -182,8 +182,11 @@ class ClusterConditions:
         heir = None
         if holder is None:
             heir = next(
-                (each for (of, each), count in counts.items() if of is condition and each is not None and count and
-                 (of, each) not in self._held),
+                (
+                    each
+                    for (of, each), count in counts.items()
+                    if of is condition and each is not None and count and (of, each) not in self._held
+                ),
                 None,
             )
         if heir is not None:

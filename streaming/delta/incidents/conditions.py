@@ -143,9 +143,7 @@ class ConditionsTable:
             return
         newest = _newest(self._spells.values())
         live = {key: spell for key, spell in self._spells.items() if _is_live(spell, newest)}
-        final = rows_to_arrow(
-            [_row(spell, version) for key, spell in self._spells.items() if key not in live], _SCHEMA
-        )
+        final = rows_to_arrow([_row(spell, version) for key, spell in self._spells.items() if key not in live], _SCHEMA)
         final, merged = self._with_older(final)
         rows = [rows_to_arrow([_row(spell, version) for spell in live.values()], _SCHEMA), final]
         added = self._writer.exchange(

@@ -48,7 +48,8 @@ _COLUMNS_OF: Final = {
     ),
     Subject.PARTITION: (
         "cluster_id", "leader", "replicas", "isr", "adding_replicas", "removing_replicas", "min_isr_effective",
-        "is_offline", "is_under_replicated", "is_under_min_isr", "is_at_min_isr", "is_deleted", "is_diskless", "changed_at",
+        "is_offline", "is_under_replicated", "is_under_min_isr", "is_at_min_isr", "is_deleted", "is_diskless",
+        "changed_at",
     ),
 }  # fmt: skip
 

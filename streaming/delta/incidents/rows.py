@@ -60,7 +60,7 @@ def rows_of(changes: pa.Table, version: int) -> Iterator[ChangeRow]:
 
 
 def _is_harmless_minimum(changes: pa.Table, is_baseline: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return, per row, whether it only sets the first min ISR of a partition that is not under it, and lacks nothing."""
+    """Return, per row, whether it only sets the first min ISR of a partition that is not under it nor lacks any."""
     after = _struct(changes["after"])
     is_harmed = pc.fill_null(pc.or_kleene(after("is_under_min_isr"), after("is_under_replicated")), False)
     return pc.and_(pc.and_(is_baseline, pc.is_valid(changes["before"])), pc.invert(is_harmed))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -81,7 +80,8 @@ class IncidentsTable:
         self._fold: IncidentRows | None = None
         is_behind = not self._conditions.go_back(self._writer.transaction_version(COMMITTED) or 0)
         was_off = self._end_where_changes_expired(unread_upto(directory))
-        if self.version != BEFORE_FIRST and (is_behind or was_off or self._writer.transaction_version(COMMITTED) is None):
+        is_new = self._writer.transaction_version(COMMITTED) is None
+        if self.version != BEFORE_FIRST and (is_behind or was_off or is_new):
             self._reconcile()
 
     def _reconcile(self) -> None:
@@ -214,7 +214,7 @@ class IncidentsTable:
             self._open.pop(incident_id, None)
             short_id = short_ids.get(incident_id)
             (self._open if may_go_on else self._final)[incident_id] = row | {"short_id": short_id}
-        self._conditions.put({key: spell for each in folded for key, spell in each.spells.items()}, short_ids)
+        self._conditions.put(dict(spell for each in folded for spell in each.spells), short_ids)
         self.version = version
         is_late = time.monotonic() - self._written_at >= SECONDS_WITHOUT_NEWS and self.version > self._written
         if is_changed or is_late or self.version - self._written >= VERSIONS_WITHOUT_NEWS:
@@ -232,12 +232,12 @@ class ChangedIncident(NamedTuple):
 class FoldedIncidents(NamedTuple):
     """The incidents that a fold has changed, what its rows mean for their numbers, and the spells of conditions.
 
-    Spells are by id; None: it was withdrawn.
+    Spells are with their ids; None: it was withdrawn.
     """
 
     changed: Sequence[ChangedIncident] = ()
     steps: Sequence[NumberStep] = ()
-    spells: Mapping[str, Spell | None] = MappingProxyType({})
+    spells: Sequence[tuple[str, Spell | None]] = ()
 
 
 class Continued(NamedTuple):
@@ -285,7 +285,7 @@ class IncidentRows:
             for incident in self._incidents.fold(rows_of(rows, version)):
                 changed[incident.incident_id] = incident, version, self._incidents.times(incident.cluster_id)
             steps += self._incidents.number_steps
-        spells = self._incidents.conditions.take_changed()
+        spells = tuple(self._incidents.conditions.take_changed().items())
         return FoldedIncidents([self._changed(*each) for each in changed.values()], steps, spells)
 
     def _changed(self, incident: Incident, version: int, times: ConfiguredTimes) -> ChangedIncident:
