@@ -26,6 +26,7 @@ from streaming.contracts.columns import (
     Table,
     required,
 )
+from streaming.contracts.conditions import CONDITION
 from streaming.contracts.sample_tables import SAMPLE_TABLES
 from streaming.contracts.state import BROKER_STATE, CLUSTER_STATE, PARTITION_STATE, SOURCE_LAG, SOURCE_STATE
 
@@ -129,6 +130,13 @@ INCIDENTS: Final = Table(
     key=("incident_id",),
 )
 
+CONDITIONS: Final = Table(
+    name="conditions",
+    comment="One row per spell: from when until when something was wrong with a cluster without a break",
+    columns=(*CONDITION, *AS_OF),
+    key=("condition_id",),
+)
+
 QUARANTINE: Final = Table(
     name="quarantine",
     comment="Unparseable records: the first ones of each source and kind of reason verbatim, the others counted",
@@ -171,6 +179,7 @@ TABLES: Final[dict[str, Table]] = {
         BROKER_STATE_TABLE,
         CLUSTER_STATE_TABLE,
         *SAMPLE_TABLES,
+        CONDITIONS,  # before those of the commit that names its own: streaming.delta.incidents.conditions
         INCIDENTS,
         QUARANTINE,
         SOURCE_PROGRESS,
