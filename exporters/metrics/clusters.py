@@ -17,6 +17,7 @@ from exporters.metrics.metric import (
     flag,
 )
 from exporters.read_model.cluster_health import HealthBasis, reasons_of
+from exporters.read_model.conditions import Raised, raised
 from exporters.read_model.health_reasons import BLIND, ReasonKind
 from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.snapshot import SECOND, ClusterIncidents, ClusterSnapshot, SourceProgress
@@ -25,6 +26,8 @@ from streaming.contracts.events import IncidentClass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from exporters.read_model.conditions import ConditionInputs
 
 LABELS: Final = ("cluster",)
 _SUMMED: Final = "summed over all partitions, deleted topics included, a few seconds ago (table cluster_state)"
@@ -284,17 +287,19 @@ SOURCE_METRICS: Final = (
 # The metric of health: one series per reason, from the rule that ``isrwatch health`` and the API answer by.
 
 
-def _counts(cluster: ClusterSnapshot, unreadable: Mapping[str, str], now: int, stale_after: float) -> Iterator[Sample]:
+def _counts(clusters: Mapping[str, ClusterSnapshot], inputs: ConditionInputs) -> Iterator[Sample]:
     """Count what each reason is true of; while the state is stale, only what is certain without it."""
-    basis = HealthBasis(max_age_seconds=stale_after)
-    counts = {each.reason: each.count for each in reasons_of(cluster, unreadable, now, basis)}
-    if cluster.is_stale(now, stale_after):
-        judged = BLIND | ({ReasonKind.NO_CONTROLLER} & counts.keys())
-    else:
-        judged = frozenset(ReasonKind)
-    for kind in ReasonKind:
-        if kind in judged and kind is not ReasonKind.NOT_YET_OBSERVED:
-            yield (cluster.name, kind.value), counts.get(kind, 0)
+    basis = HealthBasis(max_age_seconds=inputs.stale_after)
+    unreadable = {table: table for table in inputs.unreadable}
+    for name, cluster in clusters.items():
+        counts = {each.reason: each.count for each in reasons_of(cluster, unreadable, inputs.now, basis)}
+        if cluster.is_stale(inputs.now, inputs.stale_after):
+            judged = BLIND | ({ReasonKind.NO_CONTROLLER} & counts.keys())
+        else:
+            judged = frozenset(ReasonKind)
+        for kind in ReasonKind:
+            if kind in judged and kind is not ReasonKind.NOT_YET_OBSERVED:
+                yield (name, kind.value), counts.get(kind, 0)
 
 
 _SOURCE: Final = (
@@ -312,6 +317,30 @@ HEALTH_METRICS: Final = (
         freshness=Freshness.NOT_REQUIRED,
         source=_SOURCE,
         samples=_counts,
+    ),
+)
+
+
+# Conditions that are raised: one series each, whose labels never change while it is.
+
+
+def _raised(clusters: Mapping[str, ClusterSnapshot], inputs: ConditionInputs) -> Iterator[Sample]:
+    for each in raised(clusters, inputs):
+        yield each.labels, each.since / SECOND
+
+
+CONDITION_METRICS: Final = (
+    JudgedMetric(
+        name=f"{OWN_PREFIX}condition_since_seconds",
+        labels=Raised._fields[:-1],
+        help="A condition that is raised, and since when it holds, in seconds since 1970; severity is critical, "
+        "warning or info, short_id the incident that explains it. It stays while data is stale. Without a cluster it "
+        "concerns all of them.",
+        unit="seconds",
+        freshness=Freshness.NOT_REQUIRED,
+        source=f"conditions.since, conditions.short_id, {_SOURCE}, log_directories.usable_bytes, "
+        "transactions.is_hanging, source_progress.reported_at",
+        samples=_raised,
     ),
 )
 
