@@ -18,10 +18,11 @@ from exporters.metrics.metric import (
 )
 from exporters.read_model.cluster_health import HealthBasis, reasons_of
 from exporters.read_model.conditions import Raised, raised
-from exporters.read_model.health_reasons import BLIND, ReasonKind
+from exporters.read_model.health_reasons import BLIND, NOT_YET_OBSERVED, SEVERITIES
 from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.snapshot import SECOND, ClusterIncidents, ClusterSnapshot, SourceProgress
 from streaming.contracts import health
+from streaming.contracts.conditions import Condition
 from streaming.contracts.events import IncidentClass
 
 if TYPE_CHECKING:
@@ -292,28 +293,29 @@ def _counts(clusters: Mapping[str, ClusterSnapshot], inputs: ConditionInputs) ->
     basis = HealthBasis(max_age_seconds=inputs.stale_after)
     unreadable = {table: table for table in inputs.unreadable}
     for name, cluster in clusters.items():
-        counts = {each.reason: each.count for each in reasons_of(cluster, unreadable, inputs.now, basis)}
-        if cluster.is_stale(inputs.now, inputs.stale_after):
-            judged = BLIND | ({ReasonKind.NO_CONTROLLER} & counts.keys())
-        else:
-            judged = frozenset(ReasonKind)
-        for kind in ReasonKind:
-            if kind in judged and kind is not ReasonKind.NOT_YET_OBSERVED:
-                yield (name, kind.value), counts.get(kind, 0)
+        reasons = reasons_of(cluster, unreadable, inputs.now, basis)
+        counts = {(each.condition, each.severity): each.count for each in reasons}
+        certain = {condition for condition, _ in counts if condition == Condition.NO_CONTROLLER} | BLIND
+        is_stale = cluster.is_stale(inputs.now, inputs.stale_after)
+        for condition, severities in SEVERITIES.items():
+            if condition != NOT_YET_OBSERVED and (condition in certain or not is_stale):
+                for severity in severities:
+                    yield (name, str(condition), severity.value), counts.get((condition, severity), 0)
 
 
 _SOURCE: Final = (
     "partition_state.is_offline, partition_state.is_under_min_isr, partition_state.is_under_replicated, "
     "partition_state.is_at_min_isr, partition_state.min_isr_effective, broker_state.is_registered, "
     "broker_state.is_fenced, broker_state.maintenance_until, "
-    "log_directories.is_online, quorum_members.last_caught_up_at, incidents.severity, source_progress.observed_until"
+    "log_directories.is_online, quorum_members.last_caught_up_at, conditions.condition, source_progress.observed_until"
 )
 HEALTH_METRICS: Final = (
     JudgedMetric(
         name=f"{OWN_PREFIX}cluster_unhealthy",
-        labels=("cluster", "reason"),
-        help="What keeps the cluster from being healthy, by reason: how many partitions, brokers or other things; "
-        "0 for none. While the state is stale only what can be said without it.",
+        labels=("cluster", "condition", "severity"),
+        help="What keeps the cluster from being healthy, by condition: how many partitions, brokers or other things; "
+        "0 for none. Severity is critical, warning, planned or unknown. While the state is stale only what can be said "
+        "without it.",
         freshness=Freshness.NOT_REQUIRED,
         source=_SOURCE,
         samples=_counts,
