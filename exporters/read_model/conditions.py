@@ -19,7 +19,7 @@ the first five fields of :class:`Raised`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -73,7 +73,7 @@ class Raised(NamedTuple):
     cluster: str
     condition: Condition
     subject: str
-    severity: Severity
+    severity: str
     short_id: str
     since: int
 
@@ -84,15 +84,25 @@ class Raised(NamedTuple):
 
 
 class ConditionSettings(NamedTuple):
-    """What is raised.
+    """What is raised, and how it is called.
 
     Attributes:
         rules: conditions without a rule are not raised.
-        excluded_topics: patterns; what concerns their topics only is not raised. Empty: all count.
+        topics: patterns of the topics that count; what concerns others only is not raised. Empty: all count.
+        severity_names: what severities are called instead, by severity.
     """
 
     rules: Mapping[Condition, Rule] = MappingProxyType(ALL_RULES)
-    excluded_topics: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    severity_names: Mapping[str, str] = MappingProxyType({})
+
+    def severity(self, severity: Severity) -> str:
+        """Return what a severity is called."""
+        return self.severity_names.get(severity, severity.value)
+
+    def counts(self, topic: str) -> bool:
+        """Return whether a topic counts."""
+        return patterns_of(*self.topics)(topic)
 
 
 DEFAULT_SETTINGS: Final = ConditionSettings()
@@ -120,6 +130,15 @@ class ConditionInputs:
     reported_at: int | None = None
     settings: ConditionSettings = DEFAULT_SETTINGS
 
+    @property
+    def job_silence(self) -> float:
+        """Seconds since the job last reported; 0 if that is unknown."""
+        return 0.0 if self.reported_at is None else (self.now - self.reported_at) / SECOND
+
+
+Found = tuple[Condition, str, int]
+"""A condition of the exporter, its subject, and since when."""
+
 
 def raised(clusters: Mapping[str, ClusterSnapshot], inputs: ConditionInputs) -> list[Raised]:
     """Return what is raised, one entry for each combination of labels, in their order.
@@ -128,7 +147,9 @@ def raised(clusters: Mapping[str, ClusterSnapshot], inputs: ConditionInputs) -> 
         clusters: by name.
         inputs: what else counts.
     """
-    every = [*_of_the_monitor(clusters.values(), inputs)]
+    reported = job_reported_at(clusters.values()) if inputs.reported_at is None else inputs.reported_at
+    inputs = replace(inputs, reported_at=reported)
+    every = [*_by_rule(_of_the_monitor(inputs), inputs.settings)]
     for name, cluster in clusters.items():
         every += (each._replace(cluster=name) for each in _of_cluster(cluster, inputs))
     since: dict[tuple[str, ...], Raised] = {}
@@ -141,10 +162,13 @@ def raised(clusters: Mapping[str, ClusterSnapshot], inputs: ConditionInputs) -> 
 
 def _of_cluster(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[Raised]:
     yield from _of_rows(cluster, inputs)
-    own = [*_of_data(cluster, inputs), *_of_samples(cluster, inputs)]
-    for condition, subject, since in own:
-        if (rule := inputs.settings.rules.get(condition)) is not None:
-            yield Raised("", condition, subject, rule.severity, "", since)
+    yield from _by_rule([*_of_data(cluster, inputs), *_of_samples(cluster, inputs)], inputs.settings)
+
+
+def _by_rule(found: Iterable[Found], settings: ConditionSettings) -> Iterator[Raised]:
+    for condition, subject, since in found:
+        if (rule := settings.rules.get(condition)) is not None:
+            yield Raised("", condition, subject, settings.severity(rule.severity), "", since)
 
 
 # The rows of the table ``conditions``.
@@ -195,30 +219,23 @@ _OF_PARTITIONS: Final = frozenset({
 def _of_rows(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[Raised]:
     """Yield what the rows say at the time of the data.
 
-    A spell whose topics are all excluded does not count. Topics are only added to a spell, so one that counts goes on.
+    A spell of whose topics none counts does not count. Topics are only added to a spell, so one that counts goes on.
     """
     until = cluster.observed_until
     if until is None:
         return
-    spells = (each for each in cluster.conditions if not _is_excluded(each, inputs.settings.excluded_topics))
+    spells = (each for each in cluster.conditions if _counts(each, inputs.settings))
     for each in standing(spells, until, inputs.settings.rules):
-        yield Raised("", each.condition, each.subject, each.severity, each.short_id or "", each.since)
+        severity = inputs.settings.severity(each.severity)
+        yield Raised("", each.condition, each.subject, severity, each.short_id or "", each.since)
 
 
-def _is_excluded(spell: Spell, patterns: tuple[str, ...]) -> bool:
+def _counts(spell: Spell, settings: ConditionSettings) -> bool:
     is_complete = spell.condition in _OF_PARTITIONS and 0 < spell.topic_count <= len(spell.topics)
-    return is_complete and all(is_excluded(topic, patterns) for topic in spell.topics)
-
-
-def is_excluded(topic: str, patterns: tuple[str, ...]) -> bool:
-    """Return whether patterns exclude a topic; without any none is."""
-    return bool(patterns) and patterns_of(*patterns)(topic)
+    return not is_complete or any(map(settings.counts, spell.topics))
 
 
 # What the exporter finds about the monitor itself, and about the sources of a cluster.
-
-Found = tuple[Condition, str, int]
-"""A condition, its subject, and since when."""
 
 JOB_SILENT_SECONDS: Final = 60.0
 """The job reports every 5 s on every source: one that has not for so long does not run."""
@@ -245,34 +262,26 @@ def has_no_data(cluster: ClusterSnapshot) -> bool:
     return is_unknown or cluster.observed_until is None
 
 
-def _of_the_monitor(clusters: Iterable[ClusterSnapshot], inputs: ConditionInputs) -> Iterator[Raised]:
+def _of_the_monitor(inputs: ConditionInputs) -> Iterator[Found]:
     """Yield what concerns every cluster."""
-    every = list(clusters)
-    found = [(Condition.TABLE_UNREADABLE, table, since) for table, since in inputs.unreadable.items()]
-    reported = job_reported_at(every) if inputs.reported_at is None else inputs.reported_at
-    if reported is not None and inputs.now - reported > JOB_SILENT_SECONDS * SECOND:
-        found.append((Condition.JOB_DOWN, "", reported))
-    late = reported is not None and inputs.now - reported > JOB_LATE_SECONDS * SECOND
-    for condition, subject, since in found:
-        if (rule := inputs.settings.rules.get(condition)) is not None:
-            yield Raised("", condition, subject, rule.severity, "", since)
-    rule = inputs.settings.rules.get(Condition.DATA_STALE)
-    if rule is not None and not late:
-        for cluster in every:
-            until = cluster.observed_until
-            if until is not None and not has_no_data(cluster) and cluster.is_stale(inputs.now, inputs.stale_after):
-                yield Raised(cluster.name, Condition.DATA_STALE, "", rule.severity, "", until)
+    for table, since in inputs.unreadable.items():
+        yield Condition.TABLE_UNREADABLE, table, since
+    if inputs.reported_at is not None and inputs.job_silence > JOB_SILENT_SECONDS:
+        yield Condition.JOB_DOWN, "", inputs.reported_at
 
 
 def _of_data(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[Found]:
     """Yield what concerns the sources and the samples of a cluster, and its series."""
-    if has_no_data(cluster):
+    until, is_stale = cluster.observed_until, cluster.is_stale(inputs.now, inputs.stale_after)
+    if until is None or has_no_data(cluster):
         yield Condition.NO_DATA, "", cluster.watermark_read_at or inputs.now
+    elif is_stale and inputs.job_silence <= JOB_LATE_SECONDS:
+        yield Condition.DATA_STALE, "", until
     if (lost := lost_log(cluster, inputs.now, inputs.stale_after)) is not None:
         yield lost.condition, "", lost.since
     if cluster.name in inputs.left_out:
         yield Condition.SERIES_LEFT_OUT, "", inputs.left_out[cluster.name]
-    if not cluster.is_stale(inputs.now, inputs.stale_after):
+    if not is_stale:
         stopped = [
             at
             for table, at in cluster.newest_samples().items()
@@ -363,7 +372,7 @@ def _of_samples(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[F
     for row in cluster.samples.transactions or ():
         since = row.started_at or row.collected_at
         for topic in {each.rpartition("-")[0] for each in row.transaction_partitions or () if row.is_hanging}:
-            if not is_excluded(topic, inputs.settings.excluded_topics):
+            if inputs.settings.counts(topic):
                 yield Condition.HANGING_TRANSACTION, topic, since
 
 
