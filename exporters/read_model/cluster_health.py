@@ -326,7 +326,7 @@ def sample_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReason]
 def election_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReason]:
     """Yield the unclean elections of late: nothing that the snapshot shows is left of them."""
     spells = [each for each in cluster.conditions if each.condition == Condition.UNCLEAN_ELECTION]
-    until, rules = cluster.observed_until, {Condition.UNCLEAN_ELECTION: RULES[Condition.UNCLEAN_ELECTION]}
+    until, rules = cluster.spells_until, {Condition.UNCLEAN_ELECTION: RULES[Condition.UNCLEAN_ELECTION]}
     late = [] if until is None else list(standing(spells, until, rules))
     yield from reason_of(
         Condition.UNCLEAN_ELECTION,

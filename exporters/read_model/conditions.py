@@ -8,8 +8,8 @@ the first five fields of :class:`Raised`.
 #
 # - What the rows say is derived at the time of the data (``observed_until``): while data is stale nothing begins, and
 #   nothing ends. So the series of a condition outlives a collector, a job or a bus that is down.
-# - The rows stay while their table cannot be read: an alert is not resolved because nothing can be read. The table is
-#   a condition of its own then.
+# - While their table cannot be read nothing begins or ends either: an alert is not resolved because nothing can be
+#   read, and none begins under a name that the table may have changed since. The table is a condition of its own then.
 # - What rests on samples lasts until a newer sample of the same thing says otherwise, however old it is.
 # - What the exporter finds about itself and about freshness depends on the time of the scrape. A dead job is one
 #   condition, not one of each cluster behind it.
@@ -201,8 +201,9 @@ def put_conditions(draft: SnapshotDraft, rows: pa.Table) -> None:
     draft.put_conditions(read_conditions(rows))
 
 
-def keep_conditions(_: SnapshotDraft) -> None:
-    """Keep the rows that were read last: see the theory above."""
+def keep_conditions(draft: SnapshotDraft) -> None:
+    """Keep the rows that were read last, as of then: see the theory above."""
+    draft.stop_conditions()
 
 
 def open_spells(cluster: ClusterSnapshot, *conditions: Condition) -> list[Spell]:
@@ -221,7 +222,7 @@ def _of_rows(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[Rais
 
     A spell of whose topics none counts does not count. Topics are only added to a spell, so one that counts goes on.
     """
-    until = cluster.observed_until
+    until = cluster.spells_until
     if until is None:
         return
     spells = (each for each in cluster.conditions if _counts(each, inputs.settings))

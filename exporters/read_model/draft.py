@@ -108,8 +108,13 @@ class SnapshotDraft:
         """Take over the spells of every cluster; a cluster that is not named has none."""
         before, self.conditions = self.conditions, spells
         for cluster_id, cluster in self.last.clusters.items():
-            if before.get(cluster_id, ()) != spells.get(cluster_id, ()):
-                self.cluster(cluster_id, cluster.name)
+            if cluster.conditions_until is not None or before.get(cluster_id, ()) != spells.get(cluster_id, ()):
+                self.cluster(cluster_id, cluster.name).conditions_until = None
+
+    def stop_conditions(self) -> None:
+        """Keep the spells of every cluster, as of the time up to which they could be read."""
+        for cluster in self.every_cluster():
+            cluster.stop_conditions()
 
     def every_cluster(self) -> Iterator[ClusterDraft]:
         """Open the draft of every cluster, those of the last snapshot included."""
@@ -176,6 +181,7 @@ class ClusterDraft:
         self._advice = last.advice
         self._times = last.times
         self._isr_meters = last.isr_meters
+        self.conditions_until = last.conditions_until
 
     def put_partition(self, partition: PartitionState) -> None:
         """Take over a partition's state; a tombstone leaves the topic, and stays in the totals until it is dropped."""
@@ -284,6 +290,11 @@ class ClusterDraft:
         """Take over how often each leader changed an ISR."""
         self._isr_meters = meters
 
+    def stop_conditions(self) -> None:
+        """Let nothing begin or end of what the spells say, from the last snapshot on."""
+        if self.conditions_until is None:
+            self.conditions_until = self._last.observed_until
+
     def drop_advice(self) -> None:
         """Forget the advice."""
         self._advice = None
@@ -319,6 +330,7 @@ class ClusterDraft:
             advice=self._advice,
             times=self._times,
             isr_meters=self._isr_meters,
+            conditions_until=self.conditions_until,
         )
 
     def _recent_ones(self) -> dict[tuple[str, int], PartitionState]:

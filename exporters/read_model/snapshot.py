@@ -210,6 +210,7 @@ class ClusterSnapshot:
         times: of its partitions; None before the job reported any.
         incidents: None while there is no table of them.
         conditions: spells that last or ended lately; while their table cannot be read those that it had.
+        conditions_until: up to when they could be read, None while they can be.
         watermark_read_at: when its newest watermark was first read, by this machine's clock.
         isr_meters: broker to the ISR shrinks and expands that it made as leader, since this process began to read.
     """
@@ -232,6 +233,7 @@ class ClusterSnapshot:
     times: ClusterTimes | None = None
     incidents: ClusterIncidents | None = None
     conditions: tuple[Spell, ...] = ()
+    conditions_until: int | None = None
     watermark_read_at: int | None = None
     isr_meters: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -251,6 +253,12 @@ class ClusterSnapshot:
         if self.watermark is None or self.watermark_read_at is None:
             return self.watermark
         return min(self.watermark, self.watermark_read_at)
+
+    @property
+    def spells_until(self) -> int | None:
+        """Newest time of which the spells say what lasts; None before there is any."""
+        until, readable = self.observed_until, self.conditions_until
+        return until if until is None or readable is None else min(until, readable)
 
     def age_seconds(self, now: int) -> float | None:
         """Return the data age of the cluster; None before its primary source reported."""
