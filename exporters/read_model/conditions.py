@@ -220,7 +220,7 @@ _OF_PARTITIONS: Final = frozenset({
 def _of_rows(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[Raised]:
     """Yield what the rows say at the time of the data.
 
-    A spell of whose topics none counts does not count. Topics are only added to it: if it counts, it does so to its end.
+    A spell of whose topics none counts does not count. Topics are only added to it: one that counts does to its end.
     """
     until = cluster.spells_until
     if until is None:

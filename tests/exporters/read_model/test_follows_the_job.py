@@ -132,10 +132,7 @@ def test_an_incident_of_which_harm_is_left_never_lacks_a_condition(tmp_path: Pat
         assert one.watermark is not None
         if any(row["severity"] != "info" and not is_recovered(row) for row in one.incidents.open):
             harmful += 1
-            assert (
-                health_of({one.name: one}, {}, one.watermark + SECOND, HealthBasis(max_age_seconds=60.0)).status
-                == "unhealthy"
-            )
+            assert health_of({one.name: one}, {}, one.watermark + SECOND, basis).status == "unhealthy"
     assert harmful
 
 
