@@ -276,7 +276,7 @@ VALUES = {
     "rack": ["r1"],
     "host": ["127.0.0.1"],
     "severity": ["critical"],
-    "reason": ["at_min_isr"],
+    "condition": ["at_min_isr"],
     "feature": ["metadata.version"],
     "primary_source": ["metadata_log", "poll"],
 }
