@@ -24,6 +24,8 @@ HOSTED: Final = signal("kafka_replication_broker_hosted_partitions", "Hosted par
 IN_SYNC: Final = signal("kafka_replication_broker_in_sync_partitions", "In-sync partitions")
 MISSING_FROM_ISR: Final = signal("kafka_replication_broker_missing_from_isr_partitions", "Missing from ISRs")
 MISSING_AT_MIN_ISR: Final = signal("kafka_replication_broker_missing_at_min_isr_partitions")
+PLANNED_CAUSES: Final = ("controlled_shutdown", "reassignment", "restart")
+"""Causes of planned operations; any other one is none, also one that a later version introduces."""
 ISR_REMOVALS: Final = signal("kafka_replication_broker_isr_departures_total")
 SUSPECT_SCORE: Final = signal("kafka_replication_broker_suspect_score")
 SAFE_TO_STOP: Final = signal("kafka_replication_broker_safe_to_stop", "Safe to stop")
@@ -98,6 +100,11 @@ METADATA_ERRORS: Final = _agent(
     "Metadata errors of controllers",
     "controller_kafkacontroller_metadataerrorcount",
     "Errors of a controller, since its start, with records of the metadata log: its state may be wrong.",
+)
+DEAD_CLEANERS: Final = _agent(
+    "Dead log cleaners",
+    "log_logcleaner_deadthreadcount",
+    "Threads of a broker's log cleaner that have ended: compacted topics grow without limit.",
 )
 
 

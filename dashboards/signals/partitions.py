@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.promql import Unit
+from dashboards.promql import Signal, Unit
 from dashboards.signals.derived import signal
 
 OFFLINE: Final = signal("kafka_replication_partition_offline")
@@ -61,3 +61,10 @@ TOPIC_UNCLEAN_ELECTIONS: Final = signal("kafka_replication_topic_unclean_electio
 TOPIC_UNDER_MIN_ISR_SECONDS: Final = signal("kafka_replication_topic_under_min_isr_seconds_total")
 TOPIC_SIZE: Final = signal("kafka_replication_topic_size_bytes", "Size")
 TOPIC_ROLE: Final = signal("kafka_replication_topic_role_info")
+HIGH_WATERMARK: Final = Signal(
+    "High watermark",
+    "topic_partition_current_offset",
+    "Offset up to which consumers can read a partition, under the name that kafka_exporter gave it.",
+    labels=("topic", "partition"),
+    prefix="kafka_",
+)

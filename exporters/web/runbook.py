@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 PATH: Final = "/runbook"
 LABELS: Final = ("cluster", "broker", "topic", "group")
@@ -112,16 +112,19 @@ def for_shell(values: Mapping[str, str]) -> dict[str, str]:
 # The link of an alert.
 
 
-def runbook_link(url: str, alert: str, labels: Iterable[str] = ()) -> str | None:
+def runbook_link(url: str, section: str, labels: Mapping[str, str] | None = None) -> str | None:
     """Return the link of an alert to its section, a template of Prometheus; None without an address.
 
     Args:
         url: of the exporter, as others reach it (``export.url``); "" is none.
-        alert: its name.
-        labels: names of the labels that it has; those that a section is filled in with become parameters.
+        section: its name.
+        labels: what the section is filled in with, and the label of the alert that has it. A broker may be followed
+            there by a directory.
     """
     if not url:
         return None
-    given = set(labels)
-    parameters = "&".join(f"{label}={{{{ $labels.{label} | urlquery }}}}" for label in LABELS if label in given)
-    return f"{url.rstrip('/')}{PATH}/{quote(alert)}" + (f"?{parameters}" if parameters else "")
+    given = {name: f"$labels.{label}" for name, label in (labels or {}).items()}
+    if "broker" in given:
+        given["broker"] += ' | reReplaceAll ":.*" ""'
+    parameters = "&".join(f"{name}={{{{ {value} | urlquery }}}}" for name, value in given.items())
+    return f"{url.rstrip('/')}{PATH}/{quote(section)}" + (f"?{parameters}" if parameters else "")
