@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Final
 
 from streaming.contracts.alerts import ALERTS, OPT_IN, Alert, ThresholdUnit
 from streaming.contracts.conditions import RULES, SECOND, Condition, Rule

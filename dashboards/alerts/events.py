@@ -88,7 +88,9 @@ def _internal_topic(settings: Settings) -> Rule:
         f"{signal.now(scope(settings), internal)} > 0"
         for signal in (partitions.TOPIC_OFFLINE, partitions.TOPIC_UNDER_MIN_ISR)
     )
-    then = "".join(f'{{{{ if eq $labels.topic "{topic}" }}}}{what}{{{{ end }}}}' for topic, what in CONSEQUENCES.items())
+    then = "".join(
+        f'{{{{ if eq $labels.topic "{topic}" }}}}{what}{{{{ end }}}}' for topic, what in CONSEQUENCES.items()
+    )
     return rule(
         "IsrwatchInternalTopic",
         down,

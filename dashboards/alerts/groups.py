@@ -51,7 +51,7 @@ def groups(settings: Settings) -> Iterator[Rule]:
     yield _of_group(
         "LosesRecords",
         f"max by (cluster, group) ({signals.LOST.series(scope(settings))}) > 0",
-        f"Records of {{{{ $labels.cluster }}}} are deleted before group {{{{ $labels.group }}}} reads them. First: "
+        "Records of {{ $labels.cluster }} are deleted before group {{ $labels.group }} reads them. First: "
         "raise the retention, or delete a group that was left behind",
         settings,
     )

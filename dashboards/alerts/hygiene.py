@@ -39,7 +39,7 @@ def hygiene(settings: Settings) -> Iterator[Rule]:
     yield _finding(
         "TopicsMisconfigured",
         f"{clusters.WEAK_TOPICS.now(own, broken, by=('cluster',))} > 0",
-        f"Topics of {_CLUSTER} have invalid settings of durability. First: correct what isrwatch state --settings lists",
+        f"Topics of {_CLUSTER} have invalid durability settings. First: correct what isrwatch state --settings lists",
         settings,
     )
     yield _finding(

@@ -1,4 +1,4 @@
-"""The pack that is on as it comes: at most 16 rules, each over one to three metrics but that of isrwatch's own parts."""
+"""The pack that is on as it comes: 16 rules, each over one to three metrics but for the parts of isrwatch."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _of_brokers(settings: Settings) -> Iterator[Rule]:
         "BrokerDown", f"{broker} {loop}. First: find out why, and stop no other one", settings, _BROKERS, _OF_BROKER
     )
     for name, what, first in (
-        ("UnderReplicated", "runs, and is missing from ISRs", "see whether its lag shrinks; if not, its disk or network"),
+        ("UnderReplicated", "runs, and is missing from ISRs", "see whether its lag shrinks, then its disk and network"),
         ("IsrFlapping", "leaves ISRs again and again", "see its disk, its network and the pauses of leaders"),
     ):
         yield _of_conditions(name, f"{broker} {what}. First: {first}", settings, _BROKERS, _OF_BROKER)

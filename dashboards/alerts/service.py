@@ -41,9 +41,7 @@ def slo(settings: Settings) -> Iterator[Rule]:
 
 def _burn(long: str, short: str, rate: float, suffix: str, settings: Settings) -> str:
     limit = f"{rate * (1 - threshold(f'IsrwatchAvailabilityBurns{suffix}', settings)):.6g}"
-    return (
-        f"{_unavailable_share(long, settings)} > {limit} and on (cluster) {_unavailable_share(short, settings)} > {limit}"
-    )
+    return f"{_unavailable_share(long, settings)} > {limit} and on (cluster) {_unavailable_share(short, settings)} > {limit}"
 
 
 def _unavailable_share(window: str, settings: Settings) -> str:

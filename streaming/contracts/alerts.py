@@ -86,12 +86,8 @@ _DEGRADED: Final = (
     Condition.MIN_ISR_UNKNOWN,
 )
 _ALERTS: Final = {
-    "OfflinePartitions": Alert(
-        Pack.ALERTS, Severity.CRITICAL, (Condition.OFFLINE, Condition.OFFLINE_PLANNED)
-    ),
-    "UnderMinIsr": Alert(
-        Pack.ALERTS, Severity.CRITICAL, (Condition.UNDER_MIN_ISR, Condition.UNDER_MIN_ISR_PLANNED)
-    ),
+    "OfflinePartitions": Alert(Pack.ALERTS, Severity.CRITICAL, (Condition.OFFLINE, Condition.OFFLINE_PLANNED)),
+    "UnderMinIsr": Alert(Pack.ALERTS, Severity.CRITICAL, (Condition.UNDER_MIN_ISR, Condition.UNDER_MIN_ISR_PLANNED)),
     "UncleanElection": Alert(Pack.ALERTS, Severity.CRITICAL, (Condition.UNCLEAN_ELECTION,)),
     "NoController": Alert(Pack.ALERTS, Severity.CRITICAL, (Condition.NO_CONTROLLER,), waits=2 * _MINUTE),
     "Blind": Alert(
@@ -105,36 +101,23 @@ _ALERTS: Final = {
     "IsrFlapping": Alert(Pack.ALERTS, Severity.WARNING, (Condition.ISR_FLAPPING,)),
     "LogDirOffline": Alert(Pack.ALERTS, Severity.WARNING, (Condition.LOG_DIRECTORY_OFFLINE,), waits=5 * _MINUTE),
     "DiskFillsUp": Alert(
-        Pack.ALERTS,
-        Severity.CRITICAL,
-        (Condition.DISK_FILLS_UP, Condition.DISK_NEARLY_FULL),
-        waits=15 * _MINUTE,
+        Pack.ALERTS, Severity.CRITICAL, (Condition.DISK_FILLS_UP, Condition.DISK_NEARLY_FULL), waits=15 * _MINUTE
     ),
     "ReassignmentStuck": Alert(Pack.ALERTS, Severity.WARNING, (Condition.REASSIGNMENT_STUCK,)),
     "QuorumVoterBehind": Alert(Pack.ALERTS, Severity.WARNING, (Condition.QUORUM_VOTER_BEHIND,), waits=5 * _MINUTE),
     "HangingTransaction": Alert(Pack.ALERTS, Severity.WARNING, (Condition.HANGING_TRANSACTION,), waits=5 * _MINUTE),
     "CertificateExpires": Alert(
-        Pack.ALERTS,
-        Severity.CRITICAL,
-        waits=5 * _MINUTE,
-        threshold=14 * _DAY,
-        unit=ThresholdUnit.DURATION,
+        Pack.ALERTS, Severity.CRITICAL, waits=5 * _MINUTE, threshold=14 * _DAY, unit=ThresholdUnit.DURATION
     ),
     "Degraded": Alert(Pack.ALERTS, Severity.WARNING, _DEGRADED, waits=15 * _MINUTE),
     "Watchdog": Alert(Pack.ALERTS, Severity.INFO),
     "GroupLagGrows": Alert(
-        Pack.GROUPS,
-        Severity.WARNING,
-        waits=15 * _MINUTE,
-        threshold=5 * _MINUTE,
-        unit=ThresholdUnit.DURATION,
+        Pack.GROUPS, Severity.WARNING, waits=15 * _MINUTE, threshold=5 * _MINUTE, unit=ThresholdUnit.DURATION
     ),
     "GroupStuck": Alert(Pack.GROUPS, Severity.WARNING, waits=0.0),
     "GroupNearRetention": Alert(Pack.GROUPS, Severity.WARNING, waits=30 * _MINUTE, threshold=0.8),
     "GroupLosesRecords": Alert(Pack.GROUPS, Severity.WARNING, waits=15 * _MINUTE),
-    "LeadersNotPreferred": Alert(
-        Pack.HYGIENE, Severity.WARNING, waits=30 * _MINUTE, threshold=0.1, section="Hygiene"
-    ),
+    "LeadersNotPreferred": Alert(Pack.HYGIENE, Severity.WARNING, waits=30 * _MINUTE, threshold=0.1, section="Hygiene"),
     "TopicsMisconfigured": Alert(Pack.HYGIENE, Severity.WARNING, waits=30 * _MINUTE, section="Hygiene"),
     "ThrottleLeft": Alert(Pack.HYGIENE, Severity.WARNING, waits=_HOUR, section="Hygiene"),
     "VersionsMixed": Alert(Pack.HYGIENE, Severity.WARNING, waits=_DAY, section="Hygiene"),
@@ -152,9 +135,7 @@ _ALERTS: Final = {
         Pack.SPEED, Severity.WARNING, waits=15 * _MINUTE, threshold=2.0, unit=ThresholdUnit.DURATION, section="Speed"
     ),
     "BrokerSlow": Alert(Pack.SPEED, Severity.WARNING, waits=10 * _MINUTE, section="Speed"),
-    "TrafficStopped": Alert(
-        Pack.SPEED, Severity.WARNING, waits=30 * _MINUTE, threshold=1.0, section="Speed"
-    ),
+    "TrafficStopped": Alert(Pack.SPEED, Severity.WARNING, waits=30 * _MINUTE, threshold=1.0, section="Speed"),
     "LogCleanerDead": Alert(Pack.SPEED, Severity.WARNING, waits=15 * _MINUTE),
     "IsrShrink": Alert(Pack.EVENTS, Severity.INFO, waits=0.0, section="Events"),
     "IncidentOpen": Alert(Pack.EVENTS, Severity.INFO, waits=0.0, section="Events"),
