@@ -104,7 +104,7 @@ GRAFANA_INTERVAL: Final = "30s"
 """A multiple of ten seconds, which Grafana requires."""
 DATA_SOURCE: Final = "isrwatch-prometheus"
 _FOLDER: Final = "Kafka replication"
-_ASKED: Final = re.compile(r"^\{\{ with [^}]*\| query \}\}.*?\{\{ else \}\}(.*)\{\{ end \}\}$")
+_ASKED: Final = re.compile(r"^\{\{ with printf `[^`]*`[^}]*\| query \}\}.*?\{\{ else \}\}(.*)\{\{ end \}\}$")
 
 
 def prometheus_rule(rules: Mapping[str, Any], alerts: AlertsSettings) -> dict[str, Any]:

@@ -64,14 +64,21 @@ def hygiene(settings: Settings) -> Iterator[Rule]:
         f"isrwatch state --quorum --cluster {_CLUSTER}",
     )
     most = "\nor ".join(_above_average(signal, settings) for signal in (brokers.LED, brokers.HOSTED))
-    yield rule(
-        "IsrwatchBrokerSkewed",
-        f"({most})\nunless on (cluster) {clusters.UNDER_REPLICATED.now()} > 0",
-        f"Broker {{{{ $labels.broker }}}} of {_CLUSTER} has more than its share. First: move replicas or leaders away",
-        settings,
-        command=_BROKERS,
-        about={"cluster": "cluster", "broker": "broker"},
-    )
+    errors = (brokers.METADATA_LOAD_ERRORS, brokers.METADATA_APPLY_ERRORS, brokers.METADATA_ERRORS)
+    for name, expression, what, first in (
+        ("BrokerSkewed", f"({most})\nunless on (cluster) {clusters.UNDER_REPLICATED.now()} > 0",
+         "has more than its share", "move replicas or leaders away"),
+        ("MetadataErrors", " or ".join(f"{each.now(own)} > 0" for each in errors),
+         "could not apply records of the metadata log", "read its log, then restart it if that is safe"),
+    ):  # fmt: skip
+        yield rule(
+            f"Isrwatch{name}",
+            expression,
+            f"Broker {{{{ $labels.broker }}}} of {_CLUSTER} {what}. First: {first}",
+            settings,
+            command=_BROKERS,
+            about={"cluster": "cluster", "broker": "broker"},
+        )
 
 
 def _finding(name: str, expression: str, sentence: str, settings: Settings, command: str = _SETTINGS) -> Rule:

@@ -70,7 +70,7 @@ prometheusAlerts+:: {
           "expr": "max by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"under_replicated\"})",
           "keep_firing_for": "5m",
           "annotations": {
-            "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | printf \"%.200s\" }}{{ else }}Broker {{ $labels.subject }} of {{ $labels.cluster }} runs, and is missing from ISRs. First: see whether its lag shrinks; if not, its disk or network{{ end }}",
+            "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | printf \"%.200s\" }}{{ else }}Broker {{ $labels.subject }} of {{ $labels.cluster }} runs, and is missing from ISRs. First: see whether its lag shrinks, then its disk and network{{ end }}",
             "command": "isrwatch state --brokers --cluster {{ $labels.cluster }}"
           }
         },
@@ -134,7 +134,7 @@ prometheusAlerts+:: {
         },
         {
           "alert": "IsrwatchCertificateExpires",
-          "expr": "label_replace(min by (cluster) (last_over_time(isrwatch_collector_listener_certificate_expiry_timestamp_seconds[1h]) or last_over_time(isrwatch_collector_client_certificate_expiry_timestamp_seconds[1h])) - time() < 1.2096e+06, \"severity\", \"warning\", \"\", \"\")\nor label_replace(min by (cluster) (last_over_time(isrwatch_collector_listener_certificate_expiry_timestamp_seconds[1h]) or last_over_time(isrwatch_collector_client_certificate_expiry_timestamp_seconds[1h])) - time() < 259200, \"severity\", \"critical\", \"\", \"\")",
+          "expr": "label_replace(min by (cluster) (last_over_time(isrwatch_collector_listener_certificate_expiry_timestamp_seconds[1h]) or last_over_time(isrwatch_collector_client_certificate_expiry_timestamp_seconds[1h])) - time() < 1209600, \"severity\", \"warning\", \"\", \"\")\nor label_replace(min by (cluster) (last_over_time(isrwatch_collector_listener_certificate_expiry_timestamp_seconds[1h]) or last_over_time(isrwatch_collector_client_certificate_expiry_timestamp_seconds[1h])) - time() < 259200, \"severity\", \"critical\", \"\", \"\")",
           "for": "5m",
           "keep_firing_for": "5m",
           "annotations": {

@@ -8,15 +8,12 @@ from dashboards.promql import Signal, Unit
 from dashboards.signals.derived import signal
 
 OFFLINE: Final = signal("kafka_replication_partition_offline")
-UNDER_MIN_ISR: Final = signal("kafka_replication_partition_under_min_isr")
 UNDER_REPLICATED: Final = signal("kafka_replication_partition_under_replicated")
 LEADER: Final = signal("kafka_replication_partition_leader", "Leader", unit=Unit.BARE)
 IN_SYNC: Final = signal("kafka_replication_partition_in_sync_replicas", "In sync")
 REPLICAS: Final = signal("kafka_replication_partition_replicas", "Replicas")
 MIN_ISR: Final = signal("kafka_replication_partition_min_in_sync_replicas", "Min ISR")
 UNDER_REPLICATED_SINCE: Final = signal("kafka_replication_partition_under_replicated_since_timestamp_seconds")
-UNDER_MIN_ISR_SECONDS: Final = signal("kafka_replication_partition_under_min_isr_seconds_total")
-OFFLINE_SECONDS: Final = signal("kafka_replication_partition_offline_seconds_total")
 REPLICA_IN_SYNC: Final = signal("kafka_replication_replica_isr_member")
 REPLICA_IN_ELR: Final = signal("kafka_replication_replica_elr_member", "May lead")
 OFFLINE_SINCE: Final = signal("kafka_replication_partition_offline_since_timestamp_seconds", "Offline for")

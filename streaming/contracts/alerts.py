@@ -123,6 +123,7 @@ _ALERTS: Final = {
     "VersionsMixed": Alert(Pack.HYGIENE, Severity.WARNING, waits=_DAY, section="Hygiene"),
     "ControllersFlap": Alert(Pack.HYGIENE, Severity.WARNING, waits=0.0, threshold=4, section="Hygiene"),
     "BrokerSkewed": Alert(Pack.HYGIENE, Severity.WARNING, waits=_HOUR, threshold=1.5, section="Hygiene"),
+    "MetadataErrors": Alert(Pack.HYGIENE, Severity.WARNING, waits=0.0, section="Hygiene"),
     "AvailabilityBurnsFast": Alert(
         Pack.SLO, Severity.CRITICAL, waits=2 * _MINUTE, threshold=0.999, section="AvailabilityBurns"
     ),

@@ -70,6 +70,8 @@ CASES = (
          (dict(zip(HOSTED, ("9x90", "9x90", "18x90"), strict=True)),
           dict(zip(HOSTED, ("30x90", "30x90", "90x90"), strict=True))
           | {f"{OWN}cluster_under_replicated_partitions{{{PROD}}}": "4x90"})),
+    Case("MetadataErrors", {of_broker("kafka_server_broker_metadata_metrics_metadata_apply_error_count"): "1x9"}, 5, BROKER,
+         ({of_broker("kafka_controller_kafkacontroller_metadataerrorcount"): "0x9"},)),
     Case("AvailabilityBurnsFast", {OFFLINE: "0+120x120", REFUSED: "0x120"} | PARTITIONS, 60, PROD,
          ({OFFLINE: "0+60x120", REFUSED: "0+60x120"} | PARTITIONS, {OFFLINE: "0+120x30 3600x90"} | PARTITIONS)),
     Case("AvailabilityBurns", {OFFLINE: "0x120", REFUSED: "0+600x120"} | PARTITIONS, 80 * 60, PROD,
