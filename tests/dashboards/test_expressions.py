@@ -45,7 +45,6 @@ from tests.plugins.prometheus import Prometheus, running_prometheus
 
 Boards = dict[str, dict[str, Any]]
 COLLECTORS = {
-    "isrwatch_collector_listener_up": set(LISTENER),
     "isrwatch_collector_source_up": set(SOURCE),
     "isrwatch_collector_listener_certificate_expiry_timestamp_seconds": set(LISTENER),
     "isrwatch_collector_client_certificate_expiry_timestamp_seconds": set(PROPERTY),
