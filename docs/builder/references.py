@@ -35,9 +35,10 @@ if TYPE_CHECKING:
 
 _ALERTS_HEAD: Final = """# Alerts
 
-The alerts of each pack: those of `alerts` are on, the others are loaded with `alerts.packs`. A condition is the label of the
-alert; severities in the order of conditions. *Lasts* is the time before it fires, the key `for`; *threshold* is the key of that
-name. [Configuration](configuration.md) has the keys of `[alerts]`, the [runbook](../../exporters/web/runbook.md) what to do.
+The pack `alerts` is on as it comes; `alerts.packs` adds the others. A rule selects series of the conditions, whose labels are those
+of the alert. *Severity* is the gravest one that an alert has. *Lasts* is for how long something is wrong before the alert fires,
+the key `for` of the alert. [Configuration](configuration.md) has the keys of `[alerts]`, the
+[runbook](../../exporters/web/runbook.md) what to do.
 """
 
 
