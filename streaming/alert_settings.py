@@ -16,7 +16,7 @@ from streaming.contracts.conditions import RULES, SECOND, Condition, Rule
 from streaming.contracts.events import Severity
 from streaming.durations import seconds_of
 from streaming.errors import ConfigurationError
-from streaming.name_patterns import check_patterns, patterns_of
+from streaming.name_patterns import check_patterns
 
 _KEYS: Final = ("severity", "for", "threshold", "off")
 _SEVERITIES: Final = tuple(Severity)
@@ -190,17 +190,3 @@ def _changed(alert: Alert | None, change: AlertChange, severity: Severity) -> Se
 
 def _rank(severity: Severity) -> int:
     return _SEVERITIES.index(severity)
-
-
-def is_alerted(alerts: AlertsSettings, cluster: str, topics: tuple[str, ...] = (), topic_count: int = 0) -> bool:
-    """Return whether something has alerts: its cluster, and one of its topics if it is about topics.
-
-    Args:
-        alerts: the configuration.
-        cluster: its display name.
-        topics: names of those that it concerns.
-        topic_count: how many they are; those beyond the names count.
-    """
-    if not patterns_of(*alerts.clusters)(cluster):
-        return False
-    return not topic_count or topic_count > len(topics) or any(map(patterns_of(*alerts.topics), topics))

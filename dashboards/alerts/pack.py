@@ -72,18 +72,19 @@ def _of_disks(settings: Settings) -> Iterator[Rule]:
 
 def _of_controllers(settings: Settings) -> Iterator[Rule]:
     quorum = f"isrwatch state --quorum --cluster {_CLUSTER}"
-    for name, sentence, command in (
-        ("NoController", f"{_CLUSTER} has no active controller: no leader is elected. First: start a majority of the "
-         "voters, and restart no broker", quorum),
-        ("QuorumVoterBehind", f"Voter {_BROKER} of the metadata quorum of {_CLUSTER} is behind. First: start or repair it, "
-         "and stop no other controller", quorum),
-        ("ReassignmentStuck", f"Reassignments of {_CLUSTER} are stuck. First: start the brokers of the new replicas, "
-         "raise the throttle, or cancel", f"isrwatch state --reassignments --cluster {_CLUSTER}"),
-        ("HangingTransaction", f"A transaction hangs in {_BROKER} of {_CLUSTER}: read_committed consumers stop there. "
-         "First: find and abort it", f"isrwatch state --transactions --cluster {_CLUSTER}"),
+    for name, what, first, command in (
+        ("NoController", f"{_CLUSTER} has no active controller: no leader is elected",
+         "start a majority of the voters, and restart no broker", quorum),
+        ("QuorumVoterBehind", f"Voter {_BROKER} of the metadata quorum of {_CLUSTER} is behind",
+         "start or repair it, and stop no other controller", quorum),
+        ("ReassignmentStuck", f"Reassignments of {_CLUSTER} are stuck",
+         "start the brokers of the new replicas, raise the throttle, or cancel",
+         f"isrwatch state --reassignments --cluster {_CLUSTER}"),
+        ("HangingTransaction", f"A transaction hangs in {_BROKER} of {_CLUSTER}: read_committed consumers stop there",
+         "find and abort it", f"isrwatch state --transactions --cluster {_CLUSTER}"),
     ):  # fmt: skip
         about = {**_OF_CLUSTER, "topic": "subject"} if name == "HangingTransaction" else _OF_CLUSTER
-        yield _of_conditions(name, sentence, settings, command, about)
+        yield _of_conditions(name, f"{what}. First: {first}", settings, command, about)
 
 
 def _of_conditions(name: str, sentence: str, settings: Settings, command: str, about: dict[str, str]) -> Rule:
@@ -100,8 +101,8 @@ _REMEMBERED: Final = "1d"
 def _blind(settings: Settings) -> Rule:
     """Return the rule of blindness: one alert if nothing is fresh, otherwise one for each cluster that is not.
 
-    Nothing is fresh without a job, an exporter, a bus: that is one alert without a cluster. Where an exporter is gone and
-    others are there, its clusters are missing. A cluster with another name is the same one.
+    Nothing is fresh without a job, an exporter or a bus: that is one alert without a cluster. Where an exporter is gone
+    and others are there, its clusters are missing. A cluster with another name is the same one.
     """
     name = "IsrwatchBlind"
     info, fresh = (signal.series(scope(settings)) for signal in (clusters.INFO, clusters.PARTITIONS))
@@ -153,7 +154,7 @@ def _degraded(settings: Settings) -> Rule:
     return rule(
         name,
         "\nor ".join(every),
-        f"A part of isrwatch fails{{{{ with $labels.cluster }}}} for {{{{ . }}}}{{{{ end }}}}: {part}. First: {_DOCTOR}",
+        f"Part of isrwatch fails{{{{ with $labels.cluster }}}} for {{{{ . }}}}{{{{ end }}}}: {part}. First: {_DOCTOR}",
         settings,
         command=_DOCTOR,
         about=_OF_CLUSTER,

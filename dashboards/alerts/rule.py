@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from dashboards.promql import EVERYWHERE, Scope, Signal
+from dashboards.promql import Scope
+from dashboards.signals import clusters
 from exporters.web.runbook import runbook_link
 from streaming.alert_settings import AlertChange, shown_severity
 from streaming.contracts.alerts import ALERTS, PREFIX, Pack
@@ -19,12 +20,6 @@ if TYPE_CHECKING:
 
 Rule = dict[str, Any]
 
-SINCE: Final = Signal(
-    name="Conditions",
-    meaning="What is wrong, since when: one series for each condition that is raised.",
-    metric="condition_since_seconds",
-    labels=("cluster", "condition", "subject", "severity", "short_id"),
-)
 KEPT: Final = "5m"
 """For how long an alert fires without its series: an exporter is restarted in less."""
 _LONGEST: Final = 200
@@ -39,7 +34,7 @@ def conditions(name: str, settings: Settings) -> str:
     """Select the conditions of an alert: one series for each, however many exporters expose it."""
     those = ALERTS[name].conditions
     matcher = f'condition="{those[0]}"' if len(those) == 1 else f'condition=~"{"|".join(those)}"'
-    return SINCE.now(scope(settings), matcher)
+    return clusters.CONDITION.now(scope(settings), matcher)
 
 
 def scope(settings: Settings) -> Scope:
@@ -139,6 +134,3 @@ def labelled(expression: str, **labels: str) -> str:
     for label, value in labels.items():
         expression = f'label_replace({expression}, "{label}", "{value}", "", "")'
     return expression
-
-
-__all__ = ["EVERYWHERE", "Rule", "conditions", "is_on", "labelled", "rule", "scope", "threshold"]

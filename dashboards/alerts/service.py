@@ -41,7 +41,8 @@ def slo(settings: Settings) -> Iterator[Rule]:
 
 def _burn(long: str, short: str, rate: float, suffix: str, settings: Settings) -> str:
     limit = f"{rate * (1 - threshold(f'IsrwatchAvailabilityBurns{suffix}', settings)):.6g}"
-    return f"{_unavailable_share(long, settings)} > {limit} and on (cluster) {_unavailable_share(short, settings)} > {limit}"
+    used, still_used = (f"{_unavailable_share(window, settings)} > {limit}" for window in (long, short))
+    return f"{used} and on (cluster) {still_used}"
 
 
 def _unavailable_share(window: str, settings: Settings) -> str:

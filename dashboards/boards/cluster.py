@@ -36,7 +36,9 @@ from dashboards.boards import fleet
 from dashboards.promql import Signal, Unit
 from dashboards.signals import brokers, changes, clusters, derived, partitions
 from dashboards.style import KeyColumn, Link, PanelQuery, TableColumn
-from exporters.read_model.health_reasons import SEVERITY, HealthSeverity, ReasonKind
+from exporters.read_model.conditions import ALL_RULES
+from exporters.read_model.health_reasons import SEVERITIES, HealthSeverity
+from streaming.contracts.conditions import Condition
 from streaming.contracts.events import IncidentClass
 
 # Data at risk now, and the open incidents.
@@ -51,7 +53,7 @@ ONE_FAILURE_LEFT: Final = style.stat(
     "At min ISR: one failure from rejecting writes",
     "Partitions that lack a replica and are at min ISR: the next broker that leaves the ISR stops their writes. Do not "
     "restart another broker until this is 0. Brokers with announced work do not count.",
-    clusters.UNHEALTHY.now(IN_CLUSTER, fleet.because(ReasonKind.AT_MIN_ISR), by=()),
+    clusters.UNHEALTHY.now(IN_CLUSTER, fleet.because(Condition.AT_MIN_ISR), by=()),
     style.alarm_above_zero(style.ORANGE),
     link=_TO_TOPICS,
 )
@@ -169,29 +171,44 @@ _SEVERITY_WORDS: Final = {
     HealthSeverity.UNKNOWN: ("unknown", style.PURPLE),
     HealthSeverity.PLANNED: ("planned", style.BLUE),
 }
+_SEVERITY_OF: Final = {
+    **{str(state.rank): SEVERITIES[condition][0] for condition, state in fleet.STATES.items()},
+    **{str(state.rank): HealthSeverity(ALL_RULES[Condition(key)].severity) for key, state in fleet.RAISED.items()},
+}
 _HEALTHY: Final = "nothing: it is healthy"
-_REASONS: Final = f"{clusters.UNHEALTHY.now(IN_CLUSTER)} > 0"
+_BY_CONDITION: Final = ("cluster", "condition")
+_OTHERS: Final = clusters.CONDITION.series(IN_CLUSTER, f'condition=~"{"|".join(fleet.RAISED)}"')
+_WRONG: Final = (
+    f"{clusters.UNHEALTHY.now(IN_CLUSTER, by=_BY_CONDITION)} > 0 or count by (cluster, condition) ({_OTHERS})"
+)
 WRONG: Final = style.table(
     "What is wrong?",
     f"{clusters.UNHEALTHY.meaning} The worst first. Each is about the cluster as a whole; incidents say what explains "
-    "it.",
+    "it. Raised for: since it began, once it lasts long enough for an alert.",
     [
         KeyColumn(
-            "reason",
+            "condition",
             "What",
-            250,
+            200,
             words={
-                **{reason.value: (state.words, style.TEXT) for reason, state in fleet.STATES.items()},
+                **{key: (state.words, style.TEXT) for key, state in (fleet.STATES | fleet.RAISED).items()},
                 _HEALTHY: (_HEALTHY, style.GREEN),
             },
         )
     ],
     [
-        TableColumn(title="Count", expression=or_nothing(_REASONS, "reason", _HEALTHY)),
+        TableColumn(title="Count", expression=or_nothing(_WRONG, "condition", _HEALTHY)),
         TableColumn(
             title="Severity",
-            expression=f"({fleet.ranked(IN_CLUSTER)}) > 0",
-            look=style.in_words({str(one.rank): _SEVERITY_WORDS[SEVERITY[key]] for key, one in fleet.STATES.items()}),
+            expression=f"max by (cluster, condition) ({fleet.ranked(IN_CLUSTER)}) > 0",
+            look=style.in_words({rank: _SEVERITY_WORDS[severity] for rank, severity in _SEVERITY_OF.items()}),
+            empty=style.NOT_SO,
+        ),
+        TableColumn(
+            title=clusters.CONDITION.name,
+            expression=f"time() - min by (cluster, condition) ({clusters.CONDITION.series(IN_CLUSTER)}) "
+            f"and on (cluster, condition) ({_WRONG})",
+            unit=Unit.DURATION,
             empty=style.NOT_SO,
         ),
     ],

@@ -1,6 +1,6 @@
 """The fleet: every cluster in one row, worst first, each with its state in words.
 
-The state of a cluster is the worst reason for which it is not healthy. One that is not monitored stands between those
+The state of a cluster is the worst condition that holds. One that is not monitored stands between those
 that fail their clients and those that only lack redundancy, in a colour of its own: it may be either.
 """
 
@@ -13,11 +13,11 @@ from dashboards.board import CLUSTER, RANGE, STALE_SECONDS, Board, BoardSettings
 from dashboards.promql import EVERYWHERE, Scope, Unit
 from dashboards.signals import changes, clusters, monitor
 from dashboards.style import CellLook, PanelQuery, TableColumn
-from exporters.read_model.health_reasons import ReasonKind
+from streaming.contracts.conditions import Condition
 
 
 class State(NamedTuple):
-    """The state of a cluster for one reason: its rank among all, the worse the higher, its words and its colour."""
+    """The state of a cluster by one condition: its rank among all, the worse the higher, its words and its colour."""
 
     rank: int
     words: str
@@ -25,46 +25,62 @@ class State(NamedTuple):
 
 
 _BLIND: Final = State(70, "not monitored", style.PURPLE)
-STATES: Final = {
-    ReasonKind.OFFLINE: State(100, "partitions offline", style.DARK_RED),
-    ReasonKind.UNDER_MIN_ISR: State(90, "writes rejected", style.RED),
-    ReasonKind.NO_CONTROLLER: State(80, "no controller", style.RED),
-    ReasonKind.NO_DATA: _BLIND,
-    ReasonKind.STALE: _BLIND,
-    ReasonKind.NOT_YET_OBSERVED: _BLIND,
-    ReasonKind.UNKNOWN_MIN_ISR: State(68, "min ISR unknown", style.PURPLE),
-    ReasonKind.TABLE_UNREADABLE: State(66, "partly unknown", style.PURPLE),
-    ReasonKind.AT_MIN_ISR: State(60, "one failure left", style.ORANGE),
-    ReasonKind.LOG_DIRECTORY_OFFLINE: State(58, "log directory offline", style.ORANGE),
-    ReasonKind.BROKER_MISSING: State(56, "broker unregistered", style.ORANGE),
-    ReasonKind.BROKER_FENCED: State(54, "broker fenced", style.ORANGE),
-    ReasonKind.UNDER_REPLICATED: State(52, "replicas missing", style.ORANGE),
-    ReasonKind.QUORUM_VOTER_BEHIND: State(40, "controller behind", style.YELLOW),
-    ReasonKind.PRIMARY_SOURCE_LOST: State(38, "metadata log lost", style.YELLOW),
-    ReasonKind.HARMFUL_INCIDENT: State(36, "incident open", style.YELLOW),
-    ReasonKind.PLANNED_BROKER_OUTAGE: State(12, "planned outage", style.BLUE),
-    ReasonKind.PLANNED_UNDER_REPLICATION: State(10, "planned work", style.BLUE),
+STATES: Final[dict[str, State]] = {
+    Condition.OFFLINE: State(100, "partitions offline", style.DARK_RED),
+    Condition.UNDER_MIN_ISR: State(90, "writes rejected", style.RED),
+    Condition.NO_CONTROLLER: State(80, "no controller", style.RED),
+    Condition.UNCLEAN_ELECTION: State(75, "unclean election", style.RED),
+    Condition.NO_DATA: _BLIND,
+    Condition.DATA_STALE: _BLIND,
+    Condition.MIN_ISR_UNKNOWN: State(68, "min ISR unknown", style.PURPLE),
+    Condition.TABLE_UNREADABLE: State(66, "partly unknown", style.PURPLE),
+    Condition.AT_MIN_ISR: State(60, "one failure left", style.ORANGE),
+    Condition.LOG_DIRECTORY_OFFLINE: State(58, "log directory offline", style.ORANGE),
+    Condition.BROKER_DOWN: State(56, "broker down", style.ORANGE),
+    Condition.UNDER_REPLICATED: State(52, "replicas missing", style.ORANGE),
+    Condition.QUORUM_VOTER_BEHIND: State(40, "controller behind", style.YELLOW),
+    Condition.PRIMARY_SOURCE_LOST: State(38, "metadata log lost", style.YELLOW),
+    Condition.PLANNED_WORK: State(10, "planned work", style.BLUE),
 }
+"""The state of a cluster by each condition of its health."""
+RAISED: Final[dict[str, State]] = {
+    Condition.DISK_FILLS_UP: State(62, "disk fills up", style.ORANGE),
+    Condition.HANGING_TRANSACTION: State(50, "transaction hangs", style.ORANGE),
+    Condition.RESTART_LOOP: State(48, "broker restarts again and again", style.ORANGE),
+    Condition.ISR_FLAPPING: State(46, "ISR flaps", style.ORANGE),
+    Condition.DISK_NEARLY_FULL: State(44, "disk nearly full", style.YELLOW),
+    Condition.REASSIGNMENT_STUCK: State(42, "reassignment stuck", style.YELLOW),
+    Condition.SAMPLES_STALE: State(36, "samples old", style.YELLOW),
+    Condition.SERIES_LEFT_OUT: State(34, "series left out", style.YELLOW),
+}
+"""The same by each other condition that may be raised of a cluster."""
+_WORK: Final = STATES[Condition.PLANNED_WORK]
 HEALTHY: Final = State(0, "healthy", style.GREEN)
-WORDS: Final = {str(one.rank): (one.words, one.color) for one in (*STATES.values(), HEALTHY)}
+WORDS: Final = {str(one.rank): (one.words, one.color) for one in (*STATES.values(), *RAISED.values(), HEALTHY)}
 _ROW_WORDS: Final = WORDS | {str(HEALTHY.rank): (HEALTHY.words, style.NO_COLOR)}
 """In a long table what is healthy is calm."""
 _FAILING: Final = 80
 _AT_RISK: Final = 30
+_BY_PLAN, _UNPLANNED = 'severity="planned"', 'severity!="planned"'
 
 
-def because(reason: ReasonKind) -> str:
-    """Return the matcher of a reason."""
-    return f'reason="{reason.value}"'
+def because(condition: str) -> str:
+    """Return the matcher of a condition."""
+    return f'condition="{condition}"'
 
 
 def ranked(scope: Scope) -> str:
-    """Return how bad each reason is that is exposed, 0 where it does not hold, by cluster and reason."""
-    return " or ".join(
-        f"{state.rank} * ({clusters.UNHEALTHY.now(scope, because(reason))} > bool 0)"
-        for reason, state in STATES.items()
-        if reason is not ReasonKind.NOT_YET_OBSERVED  # which a gate asks for, and no exposition has
+    """Return how bad each condition is that is exposed, 0 where it does not hold, by cluster and condition."""
+    unplanned = (
+        f"{state.rank} * ({clusters.UNHEALTHY.now(scope, because(condition), _UNPLANNED)} > bool 0)"
+        for condition, state in STATES.items()
+        if state is not _WORK
     )
+    others = (
+        f"{state.rank} * ({clusters.CONDITION.now(scope, because(key))} > bool 0)" for key, state in RAISED.items()
+    )
+    planned = f"{_WORK.rank} * ({clusters.UNHEALTHY.now(scope, _BY_PLAN)} > bool 0)"
+    return " or ".join((*unplanned, *others, planned))
 
 
 # A cluster whose exporter is gone has no series: it is remembered for as long as the board looks back.
@@ -105,7 +121,7 @@ AT_RISK: Final = _clusters(
 )
 WELL: Final = _clusters(
     "Healthy clusters",
-    "Clusters without any reason for concern; those with announced work count, too.",
+    "Clusters without any condition that needs attention; those with announced work count, too.",
     f"< {_AT_RISK}",
     style.steps(style.TEXT),
 )
@@ -150,7 +166,7 @@ TABLE: Final = style.table(
                 ("Under min ISR", clusters.UNDER_MIN_ISR.now(), style.alarm(style.RED)),
                 (
                     "At min ISR",
-                    clusters.UNHEALTHY.now(EVERYWHERE, because(ReasonKind.AT_MIN_ISR), by=("cluster",)),
+                    clusters.UNHEALTHY.now(EVERYWHERE, because(Condition.AT_MIN_ISR), by=("cluster",)),
                     style.alarm(style.ORANGE),
                 ),
                 ("Fenced brokers", clusters.FENCED_BROKERS.now(), style.colored(style.TEXT, (1, style.ORANGE))),

@@ -8,7 +8,7 @@ prometheusAlerts+:: {
       "rules": [
         {
           "alert": "IsrwatchOfflinePartitions",
-          "expr": "max by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=~\"offline_partitions|offline_partitions_planned\"})",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=~\"offline_partitions|offline_partitions_planned\"})",
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | printf \"%.200s\" }}{{ else }}Partitions of {{ $labels.cluster }} have no leader{{ if match \"_planned$\" $labels.condition }} (planned work){{ end }}: neither reads nor writes. First: start a broker that could lead them, and stop no other one{{ end }}",
@@ -17,7 +17,7 @@ prometheusAlerts+:: {
         },
         {
           "alert": "IsrwatchUnderMinIsr",
-          "expr": "max by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=~\"under_min_isr|under_min_isr_planned\"})",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=~\"under_min_isr|under_min_isr_planned\"})",
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | printf \"%.200s\" }}{{ else }}Partitions of {{ $labels.cluster }} refuse writes with acks=all{{ if match \"_planned$\" $labels.condition }} (planned work){{ end }}: under min ISR. First: stop any rolling restart, and start the broker that is missing from most ISRs{{ end }}",
@@ -26,7 +26,7 @@ prometheusAlerts+:: {
         },
         {
           "alert": "IsrwatchUncleanElection",
-          "expr": "max by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"unclean_election\"})",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"unclean_election\"})",
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | printf \"%.200s\" }}{{ else }}Records of {{ $labels.cluster }} may be lost: a leader was elected from outside the ISR. First: keep the former leader stopped until its segments are copied{{ end }}",
@@ -35,7 +35,7 @@ prometheusAlerts+:: {
         },
         {
           "alert": "IsrwatchNoController",
-          "expr": "max by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"no_controller\"})",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"no_controller\"})",
           "for": "2m",
           "keep_firing_for": "5m",
           "annotations": {
@@ -45,7 +45,7 @@ prometheusAlerts+:: {
         },
         {
           "alert": "IsrwatchBlind",
-          "expr": "(max by (cluster) (max by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=~\"job_down|data_stale|no_data\"})) or max by (cluster) (last_over_time(kafka_replication_cluster_info[1d]) unless on (cluster_id) kafka_replication_cluster_info)) and on () group(kafka_replication_cluster_partitions)\nor absent(kafka_replication_cluster_partitions)",
+          "expr": "(max by (cluster) (min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=~\"job_down|data_stale|no_data\"})) or max by (cluster) (last_over_time(kafka_replication_cluster_info[1d]) unless on (cluster_id) kafka_replication_cluster_info)) and on () group(kafka_replication_cluster_partitions)\nor absent(kafka_replication_cluster_partitions)",
           "for": "10m",
           "keep_firing_for": "10m",
           "labels": {
@@ -58,7 +58,7 @@ prometheusAlerts+:: {
         },
         {
           "alert": "IsrwatchBrokerDown",
-          "expr": "max by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=~\"broker_down|restart_loop\"})",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=~\"broker_down|restart_loop\"})",
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | printf \"%.200s\" }}{{ else }}Broker {{ $labels.subject }} of {{ $labels.cluster }} {{ if eq $labels.condition \"restart_loop\" }}goes down again and again{{ else }}is down{{ end }}. First: find out why, and stop no other one{{ end }}",
@@ -67,7 +67,7 @@ prometheusAlerts+:: {
         },
         {
           "alert": "IsrwatchUnderReplicated",
-          "expr": "max by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"under_replicated\"})",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"under_replicated\"})",
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | printf \"%.200s\" }}{{ else }}Broker {{ $labels.subject }} of {{ $labels.cluster }} runs, and is missing from ISRs. First: see whether its lag shrinks, then its disk and network{{ end }}",
@@ -76,7 +76,7 @@ prometheusAlerts+:: {
         },
         {
           "alert": "IsrwatchIsrFlapping",
-          "expr": "max by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"isr_flapping\"})",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"isr_flapping\"})",
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | printf \"%.200s\" }}{{ else }}Broker {{ $labels.subject }} of {{ $labels.cluster }} leaves ISRs again and again. First: see its disk, its network and the pauses of leaders{{ end }}",
@@ -85,7 +85,7 @@ prometheusAlerts+:: {
         },
         {
           "alert": "IsrwatchLogDirOffline",
-          "expr": "max by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"log_directory_offline\"})",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"log_directory_offline\"})",
           "for": "5m",
           "keep_firing_for": "5m",
           "annotations": {
@@ -95,7 +95,7 @@ prometheusAlerts+:: {
         },
         {
           "alert": "IsrwatchDiskFillsUp",
-          "expr": "max by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=~\"disk_fills_up|disk_nearly_full\"})",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=~\"disk_fills_up|disk_nearly_full\"})",
           "for": "15m",
           "keep_firing_for": "5m",
           "annotations": {
@@ -105,7 +105,7 @@ prometheusAlerts+:: {
         },
         {
           "alert": "IsrwatchReassignmentStuck",
-          "expr": "max by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"reassignment_stuck\"})",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"reassignment_stuck\"})",
           "keep_firing_for": "5m",
           "annotations": {
             "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | printf \"%.200s\" }}{{ else }}Reassignments of {{ $labels.cluster }} are stuck. First: start the brokers of the new replicas, raise the throttle, or cancel{{ end }}",
@@ -114,7 +114,7 @@ prometheusAlerts+:: {
         },
         {
           "alert": "IsrwatchQuorumVoterBehind",
-          "expr": "max by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"quorum_voter_behind\"})",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"quorum_voter_behind\"})",
           "for": "5m",
           "keep_firing_for": "5m",
           "annotations": {
@@ -124,7 +124,7 @@ prometheusAlerts+:: {
         },
         {
           "alert": "IsrwatchHangingTransaction",
-          "expr": "max by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"hanging_transaction\"})",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"hanging_transaction\"})",
           "for": "5m",
           "keep_firing_for": "5m",
           "annotations": {
@@ -144,14 +144,14 @@ prometheusAlerts+:: {
         },
         {
           "alert": "IsrwatchDegraded",
-          "expr": "max by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=~\"primary_source_lost|samples_stale|table_unreadable|series_left_out|min_isr_unknown\"})\nor label_replace(max by (cluster, source) (isrwatch_collector_source_up) == 0, \"condition\", \"source_refused\", \"\", \"\")\nor label_replace(min by (query) (isrwatch_job_query_up) == 0, \"condition\", \"query_down\", \"\", \"\")\nor label_replace(max by (job, instance) (up{job=~\"isrwatch-(collector|job)\"}) == 0, \"condition\", \"program_down\", \"\", \"\")\nor label_replace(sum by (cluster) (max by (cluster, channel, source) (increase(kafka_replication_quarantined_total[1h]))) > 0, \"condition\", \"records_quarantined\", \"\", \"\")\nor label_replace((max by (cluster) (increase(kafka_replication_cluster_missed_changes_total[1h])) > 0 and on (cluster) max by (cluster) (kafka_replication_cluster_info{primary_source=\"metadata_log\"})), \"condition\", \"changes_missed\", \"\", \"\")",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=~\"primary_source_lost|samples_stale|table_unreadable|series_left_out|min_isr_unknown\"})\nor label_replace(max by (cluster, source) (isrwatch_collector_source_up) == 0, \"condition\", \"source_refused\", \"\", \"\")\nor label_replace(min by (query) (isrwatch_job_query_up) == 0, \"condition\", \"query_down\", \"\", \"\")\nor label_replace(max by (job, instance) (up{job=~\"isrwatch-(collector|job)\"}) == 0, \"condition\", \"program_down\", \"\", \"\")\nor label_replace(sum by (cluster) (max by (cluster, channel, source) (increase(kafka_replication_quarantined_total[1h]))) > 0, \"condition\", \"records_quarantined\", \"\", \"\")\nor label_replace((max by (cluster) (increase(kafka_replication_cluster_missed_changes_total[1h])) > 0 and on (cluster) max by (cluster) (kafka_replication_cluster_info{primary_source=\"metadata_log\"})), \"condition\", \"changes_missed\", \"\", \"\")",
           "for": "15m",
           "keep_firing_for": "5m",
           "labels": {
             "severity": "warning"
           },
           "annotations": {
-            "summary": "A part of isrwatch fails{{ with $labels.cluster }} for {{ . }}{{ end }}: {{ if eq $labels.condition \"source_refused\" }}the source {{ $labels.source }} is refused or does not answer{{ end }}{{ if eq $labels.condition \"query_down\" }}the query {{ $labels.query }} of the job is down{{ end }}{{ if eq $labels.condition \"program_down\" }}Prometheus cannot scrape {{ $labels.instance }} of {{ $labels.job }}{{ end }}{{ if eq $labels.condition \"records_quarantined\" }}records cannot be parsed{{ end }}{{ if eq $labels.condition \"changes_missed\" }}changes were missed{{ end }}{{ if eq $labels.condition \"primary_source_lost\" }}the metadata log cannot be read, polling took over{{ end }}{{ if eq $labels.condition \"samples_stale\" }}samples are old{{ end }}{{ if eq $labels.condition \"table_unreadable\" }}the exporter cannot read a table{{ end }}{{ if eq $labels.condition \"series_left_out\" }}series of partitions were left out{{ end }}{{ if eq $labels.condition \"min_isr_unknown\" }}min.insync.replicas of partitions is unknown{{ end }}. First: isrwatch doctor",
+            "summary": "Part of isrwatch fails{{ with $labels.cluster }} for {{ . }}{{ end }}: {{ if eq $labels.condition \"source_refused\" }}the source {{ $labels.source }} is refused or does not answer{{ end }}{{ if eq $labels.condition \"query_down\" }}the query {{ $labels.query }} of the job is down{{ end }}{{ if eq $labels.condition \"program_down\" }}Prometheus cannot scrape {{ $labels.instance }} of {{ $labels.job }}{{ end }}{{ if eq $labels.condition \"records_quarantined\" }}records cannot be parsed{{ end }}{{ if eq $labels.condition \"changes_missed\" }}changes were missed{{ end }}{{ if eq $labels.condition \"primary_source_lost\" }}the metadata log cannot be read, polling took over{{ end }}{{ if eq $labels.condition \"samples_stale\" }}samples are old{{ end }}{{ if eq $labels.condition \"table_unreadable\" }}the exporter cannot read a table{{ end }}{{ if eq $labels.condition \"series_left_out\" }}series of partitions were left out{{ end }}{{ if eq $labels.condition \"min_isr_unknown\" }}min.insync.replicas of partitions is unknown{{ end }}. First: isrwatch doctor",
             "command": "isrwatch doctor"
           }
         },

@@ -91,10 +91,11 @@ DISKLESS: Final = signal(
 UNHEALTHY: Final = signal(
     "kafka_replication_cluster_unhealthy",
     meaning=(
-        "Why the cluster is not healthy, by reason, as isrwatch health says it: how many partitions, brokers or other "
-        "things. Without a reason it is healthy."
+        "Why the cluster is not healthy, by condition, as isrwatch health says it: how many partitions, brokers or "
+        "other things. Without a condition it is healthy."
     ),
 )
+CONDITION: Final = signal("kafka_replication_condition_since_seconds", "Raised for", copies="min")
 FEATURE_LEVEL: Final = signal(
     "kafka_replication_cluster_feature_level",
     "Level",

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -19,8 +18,8 @@ from exporters.web.api import ENDPOINTS, document_of
 from streaming.commands import COMMANDS, load
 from streaming.contracts.alerts import ALERTS, Pack, ThresholdUnit
 from streaming.contracts.events import EXPLAINED, EventKind, meanings
-from streaming.model.cluster.statements import STATEMENTS
 from streaming.durations import duration_text
+from streaming.model.cluster.statements import STATEMENTS
 from streaming.resources import conf_path
 
 if TYPE_CHECKING:
@@ -35,10 +34,10 @@ if TYPE_CHECKING:
 
 _ALERTS_HEAD: Final = """# Alerts
 
-The pack `alerts` is on as it comes; `alerts.packs` adds the others. A rule selects series of the conditions, whose labels are those
-of the alert. *Severity* is the gravest one that an alert has. *Lasts* is for how long something is wrong before the alert fires,
-the key `for` of the alert. [Configuration](configuration.md) has the keys of `[alerts]`, the
-[runbook](../../exporters/web/runbook.md) what to do.
+The pack `alerts` is on as it comes; `alerts.packs` adds the others. A rule selects series of the conditions, whose
+labels are those of the alert. *Severity* is the gravest one that an alert has. *Lasts* is for how long something is
+wrong before the alert fires, the key `for` of the alert. [Configuration](configuration.md) has the keys of `[alerts]`,
+the [runbook](../../exporters/web/runbook.md) what to do.
 """
 
 
@@ -359,7 +358,9 @@ _MARK: Final = "<!-- Rendered from the code by `make generated`: change the code
 
 def rendered_files() -> dict[str, dict[str, str]]:
     """Render what a checkout has without a build of the site, by folder and name of the file."""
-    return {"docs/reference": {place.removeprefix("reference/"): _MARK + render() for place, render in REFERENCES.items()}}
+    return {
+        "docs/reference": {place.removeprefix("reference/"): _MARK + render() for place, render in REFERENCES.items()}
+    }
 
 
 # Tables and text in Markdown.

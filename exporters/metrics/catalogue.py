@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.brokers import BROKER_METRICS
-from exporters.metrics.clusters import CLUSTER_METRICS, HEALTH_METRICS, INCIDENT_METRICS, SOURCE_METRICS
+from exporters.metrics.clusters import (
+    CLUSTER_METRICS,
+    CONDITION_METRICS,
+    HEALTH_METRICS,
+    INCIDENT_METRICS,
+    SOURCE_METRICS,
+)
 from exporters.metrics.exporter_metrics import EXPORTER_METRICS, PROCESS_METRICS
 from exporters.metrics.groups import GROUP_METRICS
 from exporters.metrics.jmx_names import JMX_METRICS
@@ -23,6 +29,7 @@ if TYPE_CHECKING:
 CATALOGUE: Final[tuple[Metric, ...]] = (
     *CLUSTER_METRICS,
     *HEALTH_METRICS,
+    *CONDITION_METRICS,
     *INCIDENT_METRICS,
     *BROKER_METRICS,
     *UNSETTLED_METRICS,

@@ -17,14 +17,18 @@ from exporters.metrics.metric import (
     flag,
 )
 from exporters.read_model.cluster_health import HealthBasis, reasons_of
-from exporters.read_model.health_reasons import BLIND, ReasonKind
+from exporters.read_model.conditions import Raised, raised
+from exporters.read_model.health_reasons import BLIND, NOT_YET_OBSERVED, SEVERITIES
 from exporters.read_model.incident_ids import shown_id
 from exporters.read_model.snapshot import SECOND, ClusterIncidents, ClusterSnapshot, SourceProgress
 from streaming.contracts import health
+from streaming.contracts.conditions import Condition
 from streaming.contracts.events import IncidentClass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from exporters.read_model.conditions import ConditionInputs
 
 LABELS: Final = ("cluster",)
 _SUMMED: Final = "summed over all partitions, deleted topics included, a few seconds ago (table cluster_state)"
@@ -284,34 +288,61 @@ SOURCE_METRICS: Final = (
 # The metric of health: one series per reason, from the rule that ``isrwatch health`` and the API answer by.
 
 
-def _counts(cluster: ClusterSnapshot, unreadable: Mapping[str, str], now: int, stale_after: float) -> Iterator[Sample]:
+def _counts(clusters: Mapping[str, ClusterSnapshot], inputs: ConditionInputs) -> Iterator[Sample]:
     """Count what each reason is true of; while the state is stale, only what is certain without it."""
-    basis = HealthBasis(max_age_seconds=stale_after)
-    counts = {each.reason: each.count for each in reasons_of(cluster, unreadable, now, basis)}
-    if cluster.is_stale(now, stale_after):
-        judged = BLIND | ({ReasonKind.NO_CONTROLLER} & counts.keys())
-    else:
-        judged = frozenset(ReasonKind)
-    for kind in ReasonKind:
-        if kind in judged and kind is not ReasonKind.NOT_YET_OBSERVED:
-            yield (cluster.name, kind.value), counts.get(kind, 0)
+    basis = HealthBasis(max_age_seconds=inputs.stale_after)
+    unreadable = {table: table for table in inputs.unreadable}
+    for name, cluster in clusters.items():
+        reasons = reasons_of(cluster, unreadable, inputs.now, basis)
+        counts = {(each.condition, each.severity): each.count for each in reasons}
+        certain = {condition for condition, _ in counts if condition == Condition.NO_CONTROLLER} | BLIND
+        is_stale = cluster.is_stale(inputs.now, inputs.stale_after)
+        for condition, severities in SEVERITIES.items():
+            if condition != NOT_YET_OBSERVED and (condition in certain or not is_stale):
+                for severity in severities:
+                    yield (name, str(condition), severity.value), counts.get((condition, severity), 0)
 
 
 _SOURCE: Final = (
     "partition_state.is_offline, partition_state.is_under_min_isr, partition_state.is_under_replicated, "
     "partition_state.is_at_min_isr, partition_state.min_isr_effective, broker_state.is_registered, "
     "broker_state.is_fenced, broker_state.maintenance_until, "
-    "log_directories.is_online, quorum_members.last_caught_up_at, incidents.severity, source_progress.observed_until"
+    "log_directories.is_online, quorum_members.last_caught_up_at, conditions.condition, source_progress.observed_until"
 )
 HEALTH_METRICS: Final = (
     JudgedMetric(
         name=f"{OWN_PREFIX}cluster_unhealthy",
-        labels=("cluster", "reason"),
-        help="What keeps the cluster from being healthy, by reason: how many partitions, brokers or other things; "
-        "0 for none. While the state is stale only what can be said without it.",
+        labels=("cluster", "condition", "severity"),
+        help="What keeps the cluster from being healthy, by condition: how many partitions, brokers or other things; "
+        "0 for none. Severity is critical, warning, planned or unknown. While the state is stale only what can be said "
+        "without it.",
         freshness=Freshness.NOT_REQUIRED,
         source=_SOURCE,
         samples=_counts,
+    ),
+)
+
+
+# Conditions that are raised: one series each, whose labels never change while it is.
+
+
+def _raised(clusters: Mapping[str, ClusterSnapshot], inputs: ConditionInputs) -> Iterator[Sample]:
+    for each in raised(clusters, inputs):
+        yield each.labels, each.since / SECOND
+
+
+CONDITION_METRICS: Final = (
+    JudgedMetric(
+        name=f"{OWN_PREFIX}condition_since_seconds",
+        labels=Raised._fields[:-1],
+        help="A condition that is raised, and since when it holds, in seconds since 1970; severity is critical, "
+        "warning or info, short_id the incident that explains it. It stays while data is stale. Without a cluster it "
+        "concerns all of them.",
+        unit="seconds",
+        freshness=Freshness.NOT_REQUIRED,
+        source=f"conditions.since, conditions.short_id, {_SOURCE}, log_directories.usable_bytes, "
+        "transactions.is_hanging, source_progress.reported_at",
+        samples=_raised,
     ),
 )
 
@@ -347,7 +378,7 @@ _LONGEST: Final = 200
 
 
 def notification(row: Mapping[str, Any]) -> str:
-    """Return what a notification says of an incident: what happened, and what to do first, in 200 characters at most."""
+    """Return what a notification says of an incident: what happened, and what to do first, in 200 characters."""
     first = f". First: {row['next_step']}" if row["next_step"] else ""
     happened = f"{shown_id(row)}: {(row['summary'] or '').partition(';')[0]}"
     room = max(0, _LONGEST - len(first))
@@ -386,8 +417,8 @@ INCIDENT_METRICS: Final = (
     ClusterMetric(
         name=f"{OWN_PREFIX}incident_info",
         labels=("cluster", "incident", "consequence", "next_step", "summary"),
-        help="What an open incident means for clients, what to do first, and both what happened and what to do first in "
-        "one sentence of at most 200 characters, for notifications; always 1, for joins.",
+        help="What an open incident means for clients, and what to do first; summary is what happened and what to do "
+        "first, in at most 200 characters, for notifications; always 1, for joins.",
         source="incidents.consequence, incidents.next_step, incidents.summary",
         samples=_described,
     ),

@@ -83,6 +83,7 @@ from exporters.metrics.sample_ages import oldest_ages, oldest_moment, stale_inpu
 from exporters.metrics.series_filter import EVERYTHING, NO_DETAIL, SeriesFilter, choose
 from exporters.metrics.text import Heading, end, metric_name, sample_lines
 from exporters.read_model.cluster_names import clusters_by_name
+from exporters.read_model.conditions import DEFAULT_SETTINGS, ConditionInputs, job_reported_at
 from exporters.read_model.snapshot import SECOND
 from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
 from streaming.settings import CollectSettings, ExportSettings
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
 
     from exporters.metrics.metric import Sample
     from exporters.metrics.series_filter import Detail
+    from exporters.read_model.conditions import ConditionSettings
     from exporters.read_model.refresher import ExporterHealth
     from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 
@@ -109,6 +111,7 @@ class Exposition:
         collect: CollectSettings = DEFAULT_INTERVALS,
         detail_limit: int = DEFAULT_EXPORT.detail_limit,
         chosen: SeriesFilter = EVERYTHING,
+        conditions: ConditionSettings = DEFAULT_SETTINGS,
     ) -> None:
         """Start without rendered lines.
 
@@ -117,11 +120,13 @@ class Exposition:
             collect: how often samples are taken; one stays for two intervals, if that is longer.
             detail_limit: the most series of partitions besides those that every partition has.
             chosen: what is left out by choice.
+            conditions: what is raised.
         """
         self._stale_after = stale_after_seconds
         self.oldest: Final = oldest_ages(stale_after_seconds, collect)
         self._detail_limit = detail_limit
         self.chosen: Final = chosen
+        self._conditions = conditions
         # By cluster id. Changed by ``prepare`` alone, under the lock; a cluster that is gone or renamed starts empty.
         self._lines: dict[str, tuple[ClusterLines, ClusterSampleLines]] = {}
         # Held for a whole preparation; a scrape of a prepared snapshot never takes it.
@@ -217,7 +222,7 @@ class Exposition:
         blocks: list[Block] = []
         for part in outline.parts:
             blocks += (part,) if isinstance(part, Block) else _cluster_blocks(part, clusters, now, request)
-        blocks += health_blocks(clusters, now, self._stale_after, health, request)
+        blocks += judged_blocks(clusters, self._inputs(prepared, health, now), request)
         blocks += broker_blocks(clusters, oldest_moment(self.oldest, BROKER_METRICS.name, now), request)
         left_out = {each.cluster.name: each.prepared.detail.left_out for each in clusters}
         series = sum(block.series for block in blocks)
@@ -226,6 +231,28 @@ class Exposition:
         health = replace(health, without_detail=left_out, drop_in_names=shown)
         blocks += exporter_blocks(health, series, request)
         return blocks + end(is_openmetrics=request.is_openmetrics)
+
+    def _inputs(self, prepared: PreparedSnapshot, health: ExporterHealth, now: int) -> ConditionInputs:
+        """Return what conditions follow from besides the clusters that a scrape selects."""
+        every = [each.cluster for each in prepared.clusters.values()]
+        started = int(health.process.get("process_start_time_seconds", now / SECOND)) * SECOND
+        return ConditionInputs(
+            now=now,
+            stale_after=self._stale_after,
+            unreadable={
+                each.table: started if each.age_seconds is None else now - int(each.age_seconds) * SECOND
+                for each in health.tables
+                if not each.is_readable
+            },
+            left_out={
+                each.cluster.name: each.cluster.observed_until or now
+                for each in prepared.clusters.values()
+                if each.detail.left_out
+            },
+            oldest=self.oldest,
+            reported_at=job_reported_at(every),
+            settings=self._conditions,
+        )
 
     def _stale_at(self, now: int) -> Callable[[ClusterSnapshot], frozenset[Freshness]]:
         offsets_after = self.oldest[REPLICA_OFFSETS.name]
@@ -308,15 +335,12 @@ def sample_blocks(
         yield Block(("".join(lines).encode(),), len(lines) if when is None else 2 * len(lines))
 
 
-def health_blocks(
-    clusters: list[ClusterAtScrape], now: int, stale_after: float, health: ExporterHealth, request: ScrapeRequest
-) -> Iterator[Block]:
+def judged_blocks(clusters: list[ClusterAtScrape], inputs: ConditionInputs, request: ScrapeRequest) -> Iterator[Block]:
     """Render what is judged of each cluster, whether its state is stale or not."""
-    unreadable = {each.table: each.table for each in health.tables if not each.is_readable}
+    selected = {each.cluster.name: each.cluster for each in clusters}
     for metric in CATALOGUE:
         if isinstance(metric, JudgedMetric) and request.wants(metric.name):
-            judged = (metric.samples(each.cluster, unreadable, now, stale_after) for each in clusters)
-            yield from sample_blocks(metric, chain.from_iterable(judged), request)
+            yield from sample_blocks(metric, metric.samples(selected, inputs), request)
 
 
 def broker_blocks(clusters: list[ClusterAtScrape], since: int, request: ScrapeRequest) -> list[Block]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from exporters.read_model.cluster_samples import PartitionOffsets
+    from exporters.read_model.conditions import ConditionInputs
     from exporters.read_model.refresher import ExporterHealth
     from exporters.read_model.snapshot import ClusterSnapshot, TopicPartitions
     from streaming.contracts.state import ObservedTime, PartitionState
@@ -174,9 +175,9 @@ class SampledMetric(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedMetric(Metric):
-    """Samples of one cluster from a judgement: it rests on data up to an age, and on tables that can be read."""
+    """Samples of some clusters, by name, from a judgement: of how old the data is, and of what cannot be read."""
 
-    samples: Callable[[ClusterSnapshot, Mapping[str, str], int, float], Iterable[Sample]]
+    samples: Callable[[Mapping[str, ClusterSnapshot], ConditionInputs], Iterable[Sample]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,14 +73,8 @@ def stale_inputs(
 
 
 def _ages(cluster: ClusterSnapshot, now: int) -> Iterator[Sample]:
-    newest = {
-        name: max((row.collected_at for row in rows or ()), default=None)
-        for name, rows in cluster.samples._asdict().items()
-        if name in _TABLES
-    }
-    for table, at in {tables.REPLICA_OFFSETS.name: cluster.offsets_at, **newest}.items():
-        if at is not None:
-            yield (cluster.name, table), max(0, now - at) / SECOND
+    for table, at in cluster.newest_samples().items():
+        yield (cluster.name, table), max(0, now - at) / SECOND
 
 
 SAMPLE_AGE_METRICS: Final = (

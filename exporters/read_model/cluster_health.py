@@ -6,31 +6,47 @@ rests on data that are too old leaves a cluster unknown, whatever they say. Pure
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from collections import defaultdict
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from exporters.read_model.cluster_samples import behind_seconds
-from exporters.read_model.health_reasons import BLIND, HealthReason, HealthSeverity, ReasonKind, reason_of
-from exporters.read_model.incident_ids import shown_id
-from exporters.read_model.snapshot import SECOND, is_recovered
-from streaming.contracts.events import Severity
-from streaming.contracts.observations import Channel, SourceKind
+from exporters.read_model.conditions import (
+    announced_brokers,
+    has_no_data,
+    lost_log,
+    offline_directories,
+    open_spells,
+    voters_behind,
+)
+from exporters.read_model.health_reasons import (
+    BLIND,
+    NOT_YET_OBSERVED,
+    SEVERITIES,
+    HealthReason,
+    HealthSeverity,
+    reason_of,
+)
+from exporters.read_model.snapshot import SECOND
+from streaming.contracts.conditions import RULES, Condition
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, QUORUM_MEMBERS
-from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES, SOURCE_PROGRESS
+from streaming.contracts.standing import standing
+from streaming.contracts.tables import CONDITIONS, PARTITION_CHANGES, SOURCE_PROGRESS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
-    from exporters.read_model.snapshot import ClusterSnapshot, SourceProgress
+    from exporters.read_model.snapshot import ClusterSnapshot
+    from streaming.contracts.conditions import Spell
     from streaming.contracts.state import PartitionState
 
 RESTS_ON: Final = tuple(
-    table.name for table in (PARTITION_CHANGES, SOURCE_PROGRESS, INCIDENTS, LOG_DIRECTORIES, QUORUM_MEMBERS)
+    table.name for table in (PARTITION_CHANGES, SOURCE_PROGRESS, CONDITIONS, LOG_DIRECTORIES, QUORUM_MEMBERS)
 )
 """The tables without which something could be wrong unnoticed; while state tables are damaged, changes replace them."""
-IGNORABLE: Final = tuple(kind for kind in ReasonKind if kind not in BLIND)
+IGNORABLE: Final = tuple(condition for condition in SEVERITIES if condition not in BLIND)
 
 
 class HealthStatus(StrEnum):
@@ -49,7 +65,7 @@ class HealthBasis:
         max_age_seconds: older data says nothing about now.
         newer_than: the data must be newer than this, UTC microseconds; None: however old ``max_age_seconds`` allows.
         allows_planned: whether a cluster from which announced work keeps brokers away is healthy.
-        ignored: reasons that do not count; none of ``BLIND``.
+        ignored: conditions that do not count; none of ``BLIND``.
     """
 
     max_age_seconds: float
@@ -60,7 +76,7 @@ class HealthBasis:
     def counts(self, reason: HealthReason) -> bool:
         """Return whether a reason keeps a cluster from being healthy."""
         is_allowed = reason.severity is HealthSeverity.PLANNED and self.allows_planned
-        return reason.reason in BLIND or not (is_allowed or reason.reason in self.ignored)
+        return reason.condition in BLIND or not (is_allowed or reason.condition in self.ignored)
 
 
 class ClusterHealth(NamedTuple):
@@ -116,17 +132,17 @@ def document_of(health: HealthAnswer, basis: HealthBasis) -> dict[str, Any]:
 def reasons_of(
     cluster: ClusterSnapshot, unreadable: Mapping[str, str], now: int, basis: HealthBasis
 ) -> tuple[HealthReason, ...]:
-    """Return every reason not to call a cluster healthy, each kind at most once, in the order of the kinds."""
+    """Return every reason not to call a cluster healthy, each condition once per severity, in the order of those."""
     reasons = [
         *_blind_reasons(cluster, unreadable, now, basis),
         *partition_reasons(cluster, now),
         *broker_reasons(cluster, now),
         *sample_reasons(cluster, now),
-        *incident_reasons(cluster, now),
+        *election_reasons(cluster, now),
         *source_reasons(cluster, now, basis.max_age_seconds),
     ]
-    order = list(ReasonKind)
-    return tuple(sorted(reasons, key=lambda reason: order.index(reason.reason)))
+    order = list(SEVERITIES)
+    return tuple(sorted(reasons, key=lambda reason: order.index(reason.condition)))
 
 
 def _judged(cluster: ClusterSnapshot, unreadable: Mapping[str, str], now: int, basis: HealthBasis) -> ClusterHealth:
@@ -146,7 +162,7 @@ def _status(reasons: tuple[HealthReason, ...], basis: HealthBasis) -> HealthStat
     wrong = [each for each in reasons if each.severity is not HealthSeverity.UNKNOWN]
     if len(wrong) == len(reasons):
         return HealthStatus.UNHEALTHY if wrong else HealthStatus.HEALTHY
-    is_of_past = any(each.reason is ReasonKind.NOT_YET_OBSERVED for each in reasons)
+    is_of_past = any(each.condition == NOT_YET_OBSERVED for each in reasons)
     is_certain = any(each.age_seconds is not None and each.age_seconds <= basis.max_age_seconds for each in wrong)
     return HealthStatus.UNHEALTHY if is_certain and not is_of_past else HealthStatus.UNKNOWN
 
@@ -155,128 +171,151 @@ def _blind_reasons(
     cluster: ClusterSnapshot, unreadable: Mapping[str, str], now: int, basis: HealthBasis
 ) -> Iterator[HealthReason]:
     age, until = cluster.age_seconds(now), cluster.observed_until
-    state = cluster.cluster
-    if until is None or state.primary_source is SourceKind.NONE or not state.has_baseline:
-        yield from reason_of(ReasonKind.NO_DATA, [cluster.name], str, age_seconds=age)
+    if has_no_data(cluster):
+        yield from reason_of(Condition.NO_DATA, [cluster.name], str, age_seconds=age)
     elif cluster.is_stale(now, basis.max_age_seconds):
-        yield from reason_of(ReasonKind.STALE, [cluster.name], str, since=lambda _: until, age_seconds=age)
+        yield from reason_of(Condition.DATA_STALE, [cluster.name], str, since=lambda _: until, age_seconds=age)
     if basis.newer_than is not None and until is not None and until <= basis.newer_than:
-        yield from reason_of(ReasonKind.NOT_YET_OBSERVED, [cluster.name], str, since=lambda _: until, age_seconds=age)
+        yield from reason_of(NOT_YET_OBSERVED, [cluster.name], str, since=lambda _: until, age_seconds=age)
     tables = [table for table in RESTS_ON if table in unreadable]
-    yield from reason_of(ReasonKind.TABLE_UNREADABLE, tables, lambda table: unreadable[table], age_seconds=age)
+    yield from reason_of(Condition.TABLE_UNREADABLE, tables, lambda table: unreadable[table], age_seconds=age)
 
 
 # Reasons from the partitions, the brokers, the quorum and the sources of one cluster.
+#
+# What the snapshot shows counts at once. The rows of conditions follow with a later commit: they say since when it
+# lasts, which incident explains it, and what was planned.
 
 
-QUORUM_BEHIND_SECONDS: Final = 10.0
-"""A voter fetches twice a second: one that lacks records for so long is down, hangs, or is cut off."""
-FORGOTTEN_AFTER_SECONDS: Final = 86_400.0
-"""A metadata log that has not been read for so long was given up on purpose."""
-_PARTITION_KINDS: Final = (
-    ReasonKind.UNKNOWN_MIN_ISR,
-    ReasonKind.OFFLINE,
-    ReasonKind.UNDER_MIN_ISR,
-    ReasonKind.UNDER_REPLICATED,
-    ReasonKind.AT_MIN_ISR,
-    ReasonKind.PLANNED_UNDER_REPLICATION,
-)
-_TOPIC_AND_PARTITION: Final = attrgetter("topic", "partition")
-_BROKER_KINDS: Final = (ReasonKind.BROKER_MISSING, ReasonKind.BROKER_FENCED, ReasonKind.PLANNED_BROKER_OUTAGE)
-_SINCE: Final = {
-    **dict.fromkeys(_PARTITION_KINDS, "under_replicated_since"),
-    ReasonKind.OFFLINE: "offline_since",
-    ReasonKind.UNDER_MIN_ISR: "under_min_isr_since",
+_SINCE: Final = {Condition.OFFLINE: "offline_since", Condition.UNDER_MIN_ISR: "under_min_isr_since"}
+_PLANNED: Final = {
+    Condition.OFFLINE: Condition.OFFLINE_PLANNED,
+    Condition.UNDER_MIN_ISR: Condition.UNDER_MIN_ISR_PLANNED,
 }
-
-
-def announced_brokers(cluster: ClusterSnapshot, now: int) -> frozenset[int]:
-    """Return the brokers that announced work may keep away at a time."""
-    return frozenset(
-        number
-        for number, broker in cluster.brokers.items()
-        if broker.maintenance_until is not None and broker.maintenance_until >= now
-    )
+_TOPIC_AND_PARTITION: Final = attrgetter("topic", "partition")
 
 
 def partition_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReason]:
-    """Yield what is wrong with partitions. Offline ones, and those that refuse writes, are never planned."""
-    for kind, partitions in _by_kind(cluster, announced_brokers(cluster, now)).items():
+    """Yield what is wrong with partitions, other than what announced work explains."""
+    for condition, partitions in _by_condition(cluster, announced_brokers(cluster, now)).items():
+        severity, spells = None, open_spells(cluster, condition)
+        if not spells and _are_planned(cluster, condition, partitions):
+            severity, spells = HealthSeverity.PLANNED, open_spells(cluster, _PLANNED[condition])
         yield from reason_of(
-            kind,
+            condition,
             partitions,
             lambda each: f"{each.topic}-{each.partition}",
             order=_TOPIC_AND_PARTITION,
-            since=attrgetter(_SINCE[kind]),
+            since=attrgetter(_SINCE.get(condition, "under_replicated_since")),
             age_seconds=cluster.age_seconds(now),
+            severity=severity,
+            spells=spells,
         )
 
 
-def _by_kind(cluster: ClusterSnapshot, announced: frozenset[int]) -> dict[ReasonKind, list[PartitionState]]:
-    """Return the partitions of each kind of reason, in one pass: at its worst a cluster has 100,000 of them."""
-    away: dict[ReasonKind, list[PartitionState]] = {kind: [] for kind in _PARTITION_KINDS}
+def _by_condition(cluster: ClusterSnapshot, announced: frozenset[int]) -> dict[Condition, list[PartitionState]]:
+    """Return the partitions of each condition, in one pass: at its worst a cluster has 100,000 of them."""
+    away: defaultdict[Condition, list[PartitionState]] = defaultdict(list)
     for partition in cluster.unsettled.values():
         if partition.is_diskless:
             continue
         if partition.is_offline:
-            away[ReasonKind.OFFLINE].append(partition)
+            away[Condition.OFFLINE].append(partition)
         if partition.is_under_min_isr:
-            away[ReasonKind.UNDER_MIN_ISR].append(partition)
+            away[Condition.UNDER_MIN_ISR].append(partition)
         if not partition.is_under_replicated:
             continue
         if partition.min_isr_effective is None:
-            away[ReasonKind.UNKNOWN_MIN_ISR].append(partition)
+            away[Condition.MIN_ISR_UNKNOWN].append(partition)
         if announced and is_planned(partition, announced):
-            away[ReasonKind.PLANNED_UNDER_REPLICATION].append(partition)
             continue
-        away[ReasonKind.UNDER_REPLICATED].append(partition)
+        away[Condition.UNDER_REPLICATED].append(partition)
         if partition.is_at_min_isr:
-            away[ReasonKind.AT_MIN_ISR].append(partition)
+            away[Condition.AT_MIN_ISR].append(partition)
     return away
+
+
+def _are_planned(cluster: ClusterSnapshot, condition: Condition, partitions: Sequence[PartitionState]) -> bool:
+    """Return whether rows say that partitions fail by plan, and these are such: none has a replica to spare."""
+    planned = open_spells(cluster, _PLANNED[condition]) if condition in _PLANNED else []
+    if len(partitions) > sum(spell.partitions for spell in planned):
+        return False  # the rows do not show all of them yet
+    down = frozenset(_brokers_away(cluster))
+    return all(down.intersection(each.replicas) and _has_no_spare(each, condition) for each in partitions)
+
+
+def _has_no_spare(partition: PartitionState, condition: Condition) -> bool:
+    needed = 1 if condition is Condition.OFFLINE else partition.min_isr_effective or 0
+    return len(partition.replicas) <= needed
 
 
 def is_planned(partition: PartitionState, announced: frozenset[int]) -> bool:
     """Return whether each replica that is missing from the ISR is on a broker with announced work."""
-    missing = {*partition.replicas} - {*partition.isr} - {*partition.adding_replicas}
+    missing = _missing(partition)
     return bool(missing) and missing <= announced
 
 
+def _missing(partition: PartitionState) -> AbstractSet[int]:
+    return {*partition.replicas} - {*partition.isr} - {*partition.adding_replicas}
+
+
 def broker_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReason]:
-    """Yield which brokers are not registered although they hold replicas, and which are fenced."""
+    """Yield which brokers are down, or are back and lack replicas in sync; those with announced work are planned.
+
+    Planned is also a voter of the quorum that is behind, and has announced work.
+    """
     announced = announced_brokers(cluster, now)
-    away: dict[ReasonKind, list[int]] = {kind: [] for kind in _BROKER_KINDS}
+    lacking = {
+        number
+        for each in cluster.unsettled.values()
+        if each.is_under_replicated and not each.is_diskless
+        for number in _missing(each)
+    }
+    age = cluster.age_seconds(now)
+    was_down = {_broker_of(spell) for spell in open_spells(cluster, Condition.BROKER_DOWN)}
+    down = {*_brokers_away(cluster), *(lacking & was_down)} - announced
+    yield from _of_brokers(cluster, Condition.BROKER_DOWN, down, age)
+    behind = {each.node for each in voters_behind(cluster)}
+    yield from _of_brokers(
+        cluster, Condition.PLANNED_WORK, announced & {*_brokers_away(cluster), *lacking, *behind}, age
+    )
+
+
+def _of_brokers(
+    cluster: ClusterSnapshot, condition: Condition, numbers: AbstractSet[int], age: float | None
+) -> Iterator[HealthReason]:
+    spells = [spell for spell in open_spells(cluster, condition) if _broker_of(spell) in numbers]
+    yield from reason_of(condition, numbers, lambda number: f"broker {number}", age_seconds=age, spells=spells)
+
+
+def _broker_of(spell: Spell) -> int | None:
+    return int(spell.subject) if spell.subject.isdecimal() else None
+
+
+def _brokers_away(cluster: ClusterSnapshot) -> Iterator[int]:
+    """Yield the brokers that are fenced, and those that are not registered although they hold replicas."""
     for number in cluster.known_brokers():
         broker = cluster.brokers.get(number)
         if broker is None or not broker.is_registered:
-            kind, is_away = ReasonKind.BROKER_MISSING, bool(cluster.counts.hosted.get(number))
-        else:
-            kind, is_away = ReasonKind.BROKER_FENCED, bool(broker.is_fenced and cluster.is_registered(broker))
-        if is_away:
-            away[ReasonKind.PLANNED_BROKER_OUTAGE if number in announced else kind].append(number)
-    for kind, numbers in away.items():
-        yield from reason_of(kind, numbers, lambda number: f"broker {number}", age_seconds=cluster.age_seconds(now))
+            if cluster.counts.hosted.get(number):
+                yield number
+        elif broker.is_fenced and cluster.is_registered(broker):
+            yield number
 
 
 def sample_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReason]:
     """Yield which log directories are offline, and which voters are behind, as of the newest samples."""
-    directories = [each for each in cluster.samples.log_directories or () if not each.is_online]
+    directories = offline_directories(cluster)
     yield from reason_of(
-        ReasonKind.LOG_DIRECTORY_OFFLINE,
+        Condition.LOG_DIRECTORY_OFFLINE,
         [(each.broker, each.log_dir) for each in directories],
         lambda each: f"{each[1]} of broker {each[0]}",
         age_seconds=_oldest((each.collected_at for each in directories), now),
     )
-    members = cluster.samples.quorum_members or ()
-    leader = next((each for each in members if each.node == each.controller), None)
-    behind = [
-        each
-        for each in members
-        if leader is not None
-        and each.is_voter
-        and (behind_seconds(each.last_caught_up_at, leader.last_caught_up_at) or 0.0) > QUORUM_BEHIND_SECONDS
-    ]
+    announced = announced_brokers(cluster, now)
+    behind = [each for each in voters_behind(cluster) if each.node not in announced]
     yield from reason_of(
-        ReasonKind.QUORUM_VOTER_BEHIND,
+        Condition.QUORUM_VOTER_BEHIND,
         [(each.node, each.last_caught_up_at) for each in behind],
         lambda each: f"voter {each[0]}",
         since=lambda each: each[1],
@@ -284,60 +323,26 @@ def sample_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReason]
     )
 
 
-def incident_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReason]:
-    """Yield the open incidents of which something harmful remains to be fixed; planned ones are none."""
-    rows = () if cluster.incidents is None else cluster.incidents.open
-    harmful = [row for row in rows if row["severity"] != Severity.INFO and not is_recovered(row)]
-    reasons = reason_of(
-        ReasonKind.HARMFUL_INCIDENT,
-        [(row["opened_at"], shown_id(row), row["summary"]) for row in harmful],
-        lambda each: f"{each[1]}: {each[2]}",
-        since=lambda each: each[0],
+def election_reasons(cluster: ClusterSnapshot, now: int) -> Iterator[HealthReason]:
+    """Yield the unclean elections of late: nothing that the snapshot shows is left of them."""
+    spells = [each for each in cluster.conditions if each.condition == Condition.UNCLEAN_ELECTION]
+    until, rules = cluster.spells_until, {Condition.UNCLEAN_ELECTION: RULES[Condition.UNCLEAN_ELECTION]}
+    late = [] if until is None else list(standing(spells, until, rules))
+    yield from reason_of(
+        Condition.UNCLEAN_ELECTION,
+        [(each.since, each.topics) for each in late],
+        lambda each: ", ".join(each[1]) or "a partition",
         age_seconds=cluster.age_seconds(now),
+        spells=[spell for spell in spells if spell.since in {each.since for each in late}],
     )
-    is_critical = any(row["severity"] == Severity.CRITICAL for row in harmful)
-    yield from (replace(each, severity=HealthSeverity.CRITICAL) if is_critical else each for each in reasons)
 
 
 def source_reasons(cluster: ClusterSnapshot, now: int, stale_after_seconds: float) -> Iterator[HealthReason]:
-    """Yield whether the metadata log stands still while its collector reads the brokers, or is not read any more.
-
-    As the alert KafkaNoController does: what else the collector reads is fresh, and the job has applied all it sent.
-    """
-    logs = [each for each in _of_replication(cluster) if each.state.source_kind is SourceKind.METADATA_LOG]
-    ages = {each.state.source: _age(each, now) for each in logs}
-    if not ages or min(ages.values()) <= stale_after_seconds:
-        return
-    youngest, since = min(ages.values()), max(each.state.observed_until or 0 for each in logs)
-    collectors = {_collector(name) for name in ages}
-    others = [
-        _age(each, now)
-        for (channel, name), each in cluster.sources.items()
-        if channel != Channel.REPLICATION and _collector(name) in collectors
-    ]
-    applied = all(each.lag.is_query_up and each.lag.behind_bytes == 0 for each in logs)
-    if applied and others and min(others) <= stale_after_seconds:
-        yield from reason_of(
-            ReasonKind.NO_CONTROLLER, [since], lambda _: "metadata quorum", since=lambda at: at, age_seconds=min(others)
-        )
-    elif youngest <= FORGOTTEN_AFTER_SECONDS and not cluster.is_stale(now, stale_after_seconds):
-        yield from reason_of(
-            ReasonKind.PRIMARY_SOURCE_LOST, list(ages), str, since=lambda _: since, age_seconds=cluster.age_seconds(now)
-        )
+    """Yield whether no controller leads the quorum, or the metadata log is not read any more."""
+    if (lost := lost_log(cluster, now, stale_after_seconds)) is not None:
+        things = ("metadata quorum",) if lost.condition is Condition.NO_CONTROLLER else lost.sources
+        yield from reason_of(lost.condition, things, str, since=lambda _: lost.since, age_seconds=lost.age_seconds)
 
 
 def _oldest(moments: Iterable[int], now: int) -> float | None:
     return max((max(0, now - at) / SECOND for at in moments), default=None)
-
-
-def _of_replication(cluster: ClusterSnapshot) -> list[SourceProgress]:
-    return [each for (channel, _), each in cluster.sources.items() if channel == Channel.REPLICATION]
-
-
-def _age(source: SourceProgress, now: int) -> float:
-    until = source.state.observed_until
-    return float("inf") if until is None else max(0, now - until) / SECOND
-
-
-def _collector(source: str) -> str:
-    return source.partition(":")[2]

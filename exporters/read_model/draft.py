@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from exporters.read_model.cluster_samples import ClusterSamples, PartitionOffsets
     from exporters.read_model.snapshot import BrokerAdvice, ClusterTimes, EventRow
+    from streaming.contracts.conditions import Spell
     from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
     from streaming.contracts.state import BrokerState, ObservedTime
     from streaming.delta.incidents.closed import IncidentCounts
@@ -50,12 +51,14 @@ class SnapshotDraft:
     drafts: dict[str, ClusterDraft] = field(default_factory=dict)
     events: list[EventRow] = field(default_factory=list)
     incidents: Mapping[str, ClusterIncidents] | None = None
+    conditions: Mapping[str, tuple[Spell, ...]] = field(default_factory=dict)
     expired_incidents: IncidentCounts = field(default_factory=Counter)
     counted_since: int | None = None
 
     def __post_init__(self) -> None:
-        """Keep the incidents until others are put, and since when is counted."""
+        """Keep incidents and conditions until others are put, and since when is counted."""
         self.incidents = self.last.incidents
+        self.conditions = self.last.conditions
         self.counted_since = self.last.counted_since
 
     def cluster(self, cluster_id: str, name: str) -> ClusterDraft:
@@ -101,6 +104,18 @@ class SnapshotDraft:
         self.incidents = incidents
         list(self.every_cluster())
 
+    def put_conditions(self, spells: Mapping[str, tuple[Spell, ...]]) -> None:
+        """Take over the spells of every cluster; a cluster that is not named has none."""
+        before, self.conditions = self.conditions, spells
+        for cluster_id, cluster in self.last.clusters.items():
+            if cluster.conditions_until is not None or before.get(cluster_id, ()) != spells.get(cluster_id, ()):
+                self.cluster(cluster_id, cluster.name).conditions_until = None
+
+    def stop_conditions(self) -> None:
+        """Keep the spells of every cluster, as of the time up to which they could be read."""
+        for cluster in self.every_cluster():
+            cluster.stop_conditions()
+
     def every_cluster(self) -> Iterator[ClusterDraft]:
         """Open the draft of every cluster, those of the last snapshot included."""
         for cluster_id, cluster in self.last.clusters.items():
@@ -117,6 +132,7 @@ class SnapshotDraft:
             recent_events=(*self.last.recent_events, *self.events)[-keep_events:] if self.events
             else self.last.recent_events,
             incidents=self.incidents,
+            conditions=self.conditions,
             counted_since=self.counted_since,
         )  # fmt: skip
 
@@ -125,7 +141,12 @@ class SnapshotDraft:
         finished, last = self.drafts[cluster_id].finish(), self.last.clusters.get(cluster_id)
         is_same = last is not None and last.watermark == finished.watermark
         watermark_read_at = last.watermark_read_at if last is not None and is_same else read_at
-        return replace(finished, incidents=incidents, watermark_read_at=watermark_read_at)
+        return replace(
+            finished,
+            incidents=incidents,
+            conditions=self.conditions.get(cluster_id, ()),
+            watermark_read_at=watermark_read_at,
+        )
 
 
 # One cluster's next snapshot: only what is touched is copied, the rest is shared with the last one.
@@ -160,6 +181,7 @@ class ClusterDraft:
         self._advice = last.advice
         self._times = last.times
         self._isr_meters = last.isr_meters
+        self.conditions_until = last.conditions_until
 
     def put_partition(self, partition: PartitionState) -> None:
         """Take over a partition's state; a tombstone leaves the topic, and stays in the totals until it is dropped."""
@@ -268,6 +290,11 @@ class ClusterDraft:
         """Take over how often each leader changed an ISR."""
         self._isr_meters = meters
 
+    def stop_conditions(self) -> None:
+        """Let nothing begin or end of what the spells say, from the last snapshot on."""
+        if self.conditions_until is None:
+            self.conditions_until = self._last.observed_until
+
     def drop_advice(self) -> None:
         """Forget the advice."""
         self._advice = None
@@ -303,6 +330,7 @@ class ClusterDraft:
             advice=self._advice,
             times=self._times,
             isr_meters=self._isr_meters,
+            conditions_until=self.conditions_until,
         )
 
     def _recent_ones(self) -> dict[tuple[str, int], PartitionState]:

@@ -10,34 +10,15 @@ from enum import StrEnum
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from streaming.contracts.conditions import Condition
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from streaming.contracts.conditions import Spell
 
 T = TypeVar("T", bound=Any)
 EXAMPLES: Final = 10
-
-
-class ReasonKind(StrEnum):
-    """The reasons, those that leave everything unknown first, then the worst first."""
-
-    NO_DATA = "no_data"
-    STALE = "stale"
-    NOT_YET_OBSERVED = "not_yet_observed"
-    TABLE_UNREADABLE = "table_unreadable"
-    UNKNOWN_MIN_ISR = "unknown_min_isr"
-    OFFLINE = "offline"
-    UNDER_MIN_ISR = "under_min_isr"
-    NO_CONTROLLER = "no_controller"
-    HARMFUL_INCIDENT = "harmful_incident"
-    UNDER_REPLICATED = "under_replicated"
-    AT_MIN_ISR = "at_min_isr"
-    BROKER_MISSING = "broker_missing"
-    BROKER_FENCED = "broker_fenced"
-    LOG_DIRECTORY_OFFLINE = "log_directory_offline"
-    QUORUM_VOTER_BEHIND = "quorum_voter_behind"
-    PRIMARY_SOURCE_LOST = "primary_source_lost"
-    PLANNED_BROKER_OUTAGE = "planned_broker_outage"
-    PLANNED_UNDER_REPLICATION = "planned_under_replication"
 
 
 class HealthSeverity(StrEnum):
@@ -53,44 +34,49 @@ class HealthSeverity(StrEnum):
     """The data does not show whether the cluster is healthy."""
 
 
-SEVERITY: Final = {
-    **dict.fromkeys(ReasonKind, HealthSeverity.WARNING),
-    **dict.fromkeys(
-        (
-            ReasonKind.NO_DATA,
-            ReasonKind.STALE,
-            ReasonKind.NOT_YET_OBSERVED,
-            ReasonKind.TABLE_UNREADABLE,
-            ReasonKind.UNKNOWN_MIN_ISR,
-        ),
-        HealthSeverity.UNKNOWN,
-    ),
-    **dict.fromkeys((ReasonKind.OFFLINE, ReasonKind.UNDER_MIN_ISR, ReasonKind.NO_CONTROLLER), HealthSeverity.CRITICAL),
-    **dict.fromkeys((ReasonKind.PLANNED_BROKER_OUTAGE, ReasonKind.PLANNED_UNDER_REPLICATION), HealthSeverity.PLANNED),
+NOT_YET_OBSERVED: Final = "not_yet_observed"
+"""Reason of a gate, and no condition: the data is from before the time that it must be newer than."""
+SEVERITIES: Final[dict[str, tuple[HealthSeverity, ...]]] = {
+    Condition.NO_DATA: (HealthSeverity.UNKNOWN,),
+    Condition.DATA_STALE: (HealthSeverity.UNKNOWN,),
+    NOT_YET_OBSERVED: (HealthSeverity.UNKNOWN,),
+    Condition.TABLE_UNREADABLE: (HealthSeverity.UNKNOWN,),
+    Condition.MIN_ISR_UNKNOWN: (HealthSeverity.UNKNOWN,),
+    Condition.OFFLINE: (HealthSeverity.CRITICAL, HealthSeverity.PLANNED),
+    Condition.UNDER_MIN_ISR: (HealthSeverity.CRITICAL, HealthSeverity.PLANNED),
+    Condition.NO_CONTROLLER: (HealthSeverity.CRITICAL,),
+    Condition.UNCLEAN_ELECTION: (HealthSeverity.CRITICAL,),
+    Condition.UNDER_REPLICATED: (HealthSeverity.WARNING,),
+    Condition.AT_MIN_ISR: (HealthSeverity.WARNING,),
+    Condition.BROKER_DOWN: (HealthSeverity.WARNING,),
+    Condition.LOG_DIRECTORY_OFFLINE: (HealthSeverity.WARNING,),
+    Condition.QUORUM_VOTER_BEHIND: (HealthSeverity.WARNING,),
+    Condition.PRIMARY_SOURCE_LOST: (HealthSeverity.WARNING,),
+    Condition.PLANNED_WORK: (HealthSeverity.PLANNED,),
 }
-BLIND: Final = frozenset(
-    {ReasonKind.NO_DATA, ReasonKind.STALE, ReasonKind.NOT_YET_OBSERVED, ReasonKind.TABLE_UNREADABLE}
-)
+"""The conditions that health consists of, each with the severities that it may have, the first by default.
+
+Those that leave everything unknown stand first, then the worst.
+"""
+BLIND: Final = frozenset({Condition.NO_DATA, Condition.DATA_STALE, NOT_YET_OBSERVED, Condition.TABLE_UNREADABLE})
 """Reasons that cannot be ignored: without data nothing is healthy."""
-SUMMARIES: Final = {
-    ReasonKind.NO_DATA: "its primary source has reported nothing yet",
-    ReasonKind.STALE: "its data is too old to say anything about now",
-    ReasonKind.NOT_YET_OBSERVED: "its data is from before the time that it must be newer than",
-    ReasonKind.TABLE_UNREADABLE: "tables cannot be read",
-    ReasonKind.UNKNOWN_MIN_ISR: "under-replicated partitions whose min.insync.replicas is unknown: may refuse writes",
-    ReasonKind.OFFLINE: "partitions have no leader",
-    ReasonKind.UNDER_MIN_ISR: "partitions refuse writes with acks=all",
-    ReasonKind.NO_CONTROLLER: "no controller leads the metadata quorum",
-    ReasonKind.HARMFUL_INCIDENT: "incidents are open",
-    ReasonKind.UNDER_REPLICATED: "partitions have fewer replicas in sync than assigned",
-    ReasonKind.AT_MIN_ISR: "partitions lost a replica, and would refuse writes without another one",
-    ReasonKind.BROKER_MISSING: "brokers with replicas are not registered",
-    ReasonKind.BROKER_FENCED: "brokers are fenced",
-    ReasonKind.LOG_DIRECTORY_OFFLINE: "log directories are offline",
-    ReasonKind.QUORUM_VOTER_BEHIND: "voters of the metadata quorum have not caught up with its leader",
-    ReasonKind.PRIMARY_SOURCE_LOST: "the metadata log is not read any more, polling took over",
-    ReasonKind.PLANNED_BROKER_OUTAGE: "brokers are away, which announced work explains",
-    ReasonKind.PLANNED_UNDER_REPLICATION: "partitions lack replicas, all of them on brokers with announced work",
+SUMMARIES: Final[dict[str, str]] = {
+    Condition.NO_DATA: "its primary source has reported nothing yet",
+    Condition.DATA_STALE: "its data is too old to say anything about now",
+    NOT_YET_OBSERVED: "its data is from before the time that it must be newer than",
+    Condition.TABLE_UNREADABLE: "tables cannot be read",
+    Condition.MIN_ISR_UNKNOWN: "under-replicated partitions whose min.insync.replicas is unknown: may refuse writes",
+    Condition.OFFLINE: "partitions have no leader",
+    Condition.UNDER_MIN_ISR: "partitions refuse writes with acks=all",
+    Condition.NO_CONTROLLER: "no controller leads the metadata quorum",
+    Condition.UNCLEAN_ELECTION: "leaders were elected that may lack acknowledged records",
+    Condition.UNDER_REPLICATED: "partitions have fewer replicas in sync than assigned",
+    Condition.AT_MIN_ISR: "partitions lost a replica, and would refuse writes without another one",
+    Condition.BROKER_DOWN: "brokers are fenced or not registered, or are back and have not caught up",
+    Condition.LOG_DIRECTORY_OFFLINE: "log directories are offline",
+    Condition.QUORUM_VOTER_BEHIND: "voters of the metadata quorum have not caught up with its leader",
+    Condition.PRIMARY_SOURCE_LOST: "the metadata log is not read any more, polling took over",
+    Condition.PLANNED_WORK: "brokers are down or lack replicas in sync, which announced work explains",
 }
 
 
@@ -99,7 +85,7 @@ class HealthReason:
     """One reason.
 
     Attributes:
-        reason: what is wrong.
+        condition: what is wrong: a condition, or ``NOT_YET_OBSERVED``.
         severity: what that says of the cluster.
         count: of how many things it is true.
         examples: the first of them.
@@ -107,9 +93,10 @@ class HealthReason:
         since: when the oldest of it began, UTC microseconds; None is unknown.
         age_seconds: age of the data that it rests on; None where there is none.
         summary: the reason in words.
+        incidents: short ids of what explains it, as far as the table of conditions says.
     """
 
-    reason: ReasonKind
+    condition: str
     severity: HealthSeverity
     count: int
     examples: tuple[str, ...] = ()
@@ -117,37 +104,44 @@ class HealthReason:
     since: int | None = None
     age_seconds: float | None = None
     summary: str = ""
+    incidents: tuple[str, ...] = ()
 
 
 def reason_of(  # noqa: PLR0913 - what a reason is made of, by name
-    kind: ReasonKind,
+    condition: str,
     things: Collection[T],
     name: Callable[[T], str],
     *,
     order: Callable[[T], Any] | None = None,
     since: Callable[[T], int | None] = lambda _: None,
     age_seconds: float | None = None,
+    severity: HealthSeverity | None = None,
+    spells: Sequence[Spell] = (),
 ) -> Iterator[HealthReason]:
     """Yield the reason that some things give, none without any.
 
     Args:
-        kind: of the reason.
+        condition: that holds.
         things: all of which it is true.
         name: of one of them.
         order: by which the first of them are the examples; None: they are compared with each other.
-        since: when it began of one of them; None is unknown.
+        since: when it began of one of them, as the snapshot shows; None is unknown.
         age_seconds: age of the data that it rests on.
+        severity: None is the first of its condition.
+        spells: rows of the same; since when they last counts for more than what the snapshot shows.
     """
     if not things:
         return
     examples = tuple(map(name, nsmallest(EXAMPLES, things, order)))
+    shown = min((at for at in map(since, things) if at is not None), default=None)
     yield HealthReason(
-        reason=kind,
-        severity=SEVERITY[kind],
+        condition=condition,
+        severity=severity or SEVERITIES[condition][0],
         count=len(things),
         examples=examples,
         more=len(things) - len(examples),
-        since=min((at for at in map(since, things) if at is not None), default=None),
+        since=min((each.since for each in spells), default=shown),
         age_seconds=age_seconds,
-        summary=SUMMARIES[kind],
+        summary=SUMMARIES[condition],
+        incidents=tuple(sorted({each.short_id for each in spells if each.short_id is not None})),
     )

@@ -232,6 +232,7 @@ class TablesReader:
         self._isr_meters.put_into(draft)
         draft.counted_since = self._changes.created_at if self._changes is not None else draft.counted_since
         has_news = draft.drafts or draft.incidents is not self.snapshot.incidents
+        has_news = has_news or draft.conditions is not self.snapshot.conditions
         if has_news or version != self.snapshot.version:
             self.snapshot = draft.finish(version, read_at, EVENTS_KEPT)
         elif read_at != self.snapshot.read_at:

@@ -1,6 +1,7 @@
 """The tables that no change is read from: each is read for itself, and a damaged one costs its own series only.
 
-What it added to the snapshots is dropped then, so that no number outlives what is known; the other tables stay.
+What it added to the snapshots is dropped then, so that no number outlives what is known; the other tables stay. Of
+conditions it stays: nothing is over because its table cannot be read (``conditions``).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow.compute as pc
 
 from exporters.read_model import cluster_samples as sampled
+from exporters.read_model.conditions import keep_conditions, put_conditions
 from exporters.read_model.events import INCIDENT_COLUMNS, IS_OVER_SELECTED, drop_incidents, put_incidents
 from exporters.read_model.samples import (
     OFFSETS_COLUMNS,
@@ -29,7 +31,8 @@ from exporters.read_model.samples import (
 )
 from exporters.read_model.snapshot import BrokerAdvice, ClusterTimes
 from streaming.contracts import sample_tables
-from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, INCIDENTS, SOURCE_PROGRESS
+from streaming.contracts.conditions import Spell
+from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, CONDITIONS, INCIDENTS, SOURCE_PROGRESS
 from streaming.delta.log.queries import columns_of, open_ours, query, quoted, rows_as
 from streaming.delta.log.table_log import BEFORE_FIRST, has_moved
 from streaming.errors import IsrwatchError
@@ -177,6 +180,7 @@ SIDE_CONTENTS: Final = (
     SideContent(SOURCE_PROGRESS, _few(put_progress), drop_lags),
     SideContent(CLUSTER_STATE_TABLE, _few(put_times), drop_times, quoted(TIMES_COLUMNS)),
     SideContent(BROKER_STATE_TABLE, _few(put_advice), drop_advice, quoted(ADVICE_COLUMNS)),
+    SideContent(CONDITIONS, _few(put_conditions), keep_conditions, quoted(Spell._fields)),
     SideContent(INCIDENTS, _read_incidents, drop_incidents, f"{quoted(INCIDENT_COLUMNS)}, {IS_OVER_SELECTED}"),
 )
 

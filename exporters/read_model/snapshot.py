@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from exporters.read_model.cluster_samples import NO_SAMPLES, ClusterSamples
 from streaming.contracts import health
 from streaming.contracts.observations import Channel, SourceKind
+from streaming.contracts.sample_tables import ISR_RECONCILIATION, REPLICA_OFFSETS, SAMPLE_TABLES
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState, SourceLag, SourceState
 from streaming.contracts.tally import Tally
 
@@ -21,10 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from exporters.read_model.cluster_samples import PartitionOffsets
+    from streaming.contracts.conditions import Spell
 
 SECOND: Final = 1_000_000
 RECENT_MICROS: Final = 3600 * SECOND
 """Age up to which a change is recent: longer than the longest window in which a rule looks at partitions."""
+# The times of a reconciliation are those of other samples.
+_DATED: Final = {table.name for table in SAMPLE_TABLES} - {ISR_RECONCILIATION.name}
+_SAMPLED: Final = tuple(name for name in ClusterSamples._fields if name in _DATED)
 NO_TABLE: Final = -1
 """The version of a snapshot that was taken before there was a table."""
 
@@ -204,6 +209,8 @@ class ClusterSnapshot:
         advice: about its brokers; None before the job reported any.
         times: of its partitions; None before the job reported any.
         incidents: None while there is no table of them.
+        conditions: spells that last or ended lately; while their table cannot be read those that it had.
+        conditions_until: up to when they could be read, None while they can be.
         watermark_read_at: when its newest watermark was first read, by this machine's clock.
         isr_meters: broker to the ISR shrinks and expands that it made as leader, since this process began to read.
     """
@@ -225,6 +232,8 @@ class ClusterSnapshot:
     advice: Advice | None = None
     times: ClusterTimes | None = None
     incidents: ClusterIncidents | None = None
+    conditions: tuple[Spell, ...] = ()
+    conditions_until: int | None = None
     watermark_read_at: int | None = None
     isr_meters: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -244,6 +253,12 @@ class ClusterSnapshot:
         if self.watermark is None or self.watermark_read_at is None:
             return self.watermark
         return min(self.watermark, self.watermark_read_at)
+
+    @property
+    def spells_until(self) -> int | None:
+        """Newest time of which the spells say what lasts; None before there is any."""
+        until, readable = self.observed_until, self.conditions_until
+        return until if until is None or readable is None else min(until, readable)
 
     def age_seconds(self, now: int) -> float | None:
         """Return the data age of the cluster; None before its primary source reported."""
@@ -283,6 +298,13 @@ class ClusterSnapshot:
         """Name every broker that registered or holds a replica."""
         return sorted({*self.brokers, *(number for number, count in self.counts.hosted.items() if count)})
 
+    def newest_samples(self) -> Mapping[str, int]:
+        """Return when the newest sample of each table was collected; not of tables without any."""
+        moments: dict[str, int | None] = {REPLICA_OFFSETS.name: self.offsets_at}
+        for name in _SAMPLED:
+            moments[name] = max((row.collected_at for row in getattr(self.samples, name) or ()), default=None)
+        return {name: at for name, at in moments.items() if at is not None}
+
     def partitions(self) -> Iterator[PartitionState]:
         """Iterate over the live partitions."""
         for topic in self.topics.values():
@@ -298,6 +320,7 @@ class ReplicationSnapshot:
         version, read_at: of ``partition_changes``, ``NO_TABLE`` before there is one; and when it was read.
         recent_events: newest last.
         incidents: by cluster id, those without any left out; None while there is no table of them.
+        conditions: the same of their spells, as far as they were ever read.
         counted_since: when the counters were 0; None before there is a table.
         number: of two snapshots, the one that was made later has the higher one.
     """
@@ -307,5 +330,6 @@ class ReplicationSnapshot:
     read_at: int = 0
     recent_events: tuple[EventRow, ...] = ()
     incidents: Mapping[str, ClusterIncidents] | None = None
+    conditions: Mapping[str, tuple[Spell, ...]] = field(default_factory=dict)
     counted_since: int | None = None
     number: int = field(init=False, default_factory=count().__next__)

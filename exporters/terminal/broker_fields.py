@@ -6,7 +6,7 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from exporters.read_model.cluster_health import announced_brokers
+from exporters.read_model.conditions import announced_brokers
 from exporters.terminal.broker_columns import HOLDS, IN_WORDS, LESSER
 from exporters.terminal.output import UNKNOWN
 from exporters.terminal.recovery import recovery_fields

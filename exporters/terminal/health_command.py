@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from exporters.read_model.cluster_health import IGNORABLE, HealthBasis, HealthStatus, document_of
-from exporters.read_model.health_reasons import BLIND, HealthSeverity, ReasonKind
+from exporters.read_model.health_reasons import BLIND, SEVERITIES, HealthSeverity
 from exporters.terminal.health_gate import HealthReader, Look, WaitLimits, newer_than_now
 from exporters.terminal.options import ClusterOption, ConfigOption, TablesOption, folder_of
 from exporters.terminal.output import until_closed
@@ -57,8 +57,8 @@ def health(  # noqa: PLR0913 - one parameter per option
         bool, typer.Option("--allow-planned", help="Do not count what announced work explains.")
     ] = False,
     ignore: Annotated[
-        list[ReasonKind] | None,
-        typer.Option(metavar="REASON", help=f"Do not count a reason; may be repeated: {', '.join(IGNORABLE)}."),
+        list[str] | None,
+        typer.Option(metavar="CONDITION", help=f"Do not count a condition; may be repeated: {', '.join(IGNORABLE)}."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as one JSON object.")] = False,
     cluster: ClusterOption = None,
@@ -74,8 +74,7 @@ def health(  # noqa: PLR0913 - one parameter per option
     """
     settings = load(config_file)
     age = settings.export.stale_after if max_age is None else seconds_of("--max-age", max_age)
-    ignored = frozenset(map(str, _ignorable(ignore or [])))
-    basis = HealthBasis(max_age_seconds=age, allows_planned=allow_planned, ignored=ignored)
+    basis = HealthBasis(max_age_seconds=age, allows_planned=allow_planned, ignored=_ignorable(ignore or []))
     names = tuple(cluster or ())
     if wait is None:
         reader = HealthReader(folder_of(tables, config_file), names, basis)
@@ -92,11 +91,13 @@ def health(  # noqa: PLR0913 - one parameter per option
     raise typer.Exit(EXIT_CODES[look.status])
 
 
-def _ignorable(ignored: list[ReasonKind]) -> list[ReasonKind]:
-    for reason in ignored:
-        if reason not in IGNORABLE:
-            raise ConfigurationError(f"{reason} cannot be ignored: without data nothing is healthy")
-    return ignored
+def _ignorable(ignored: list[str]) -> frozenset[str]:
+    for condition in ignored:
+        if condition in BLIND:
+            raise ConfigurationError(f"{condition} cannot be ignored: without data nothing is healthy")
+        if condition not in SEVERITIES:
+            raise ConfigurationError(f"--ignore {condition} is no condition of health: {', '.join(IGNORABLE)}")
+    return frozenset(ignored)
 
 
 def _waited(seconds: float, settle_seconds: float, reader: HealthReader) -> Look:
@@ -121,7 +122,7 @@ def _waited(seconds: float, settle_seconds: float, reader: HealthReader) -> Look
 def _waits_for(look: Look) -> str:
     if look.health.status is HealthStatus.HEALTHY:
         return "healthy, to settle"
-    reasons = [f"{reason.reason} of {each.cluster}" for each in look.health.clusters for reason in each.reasons]
+    reasons = [f"{reason.condition} of {each.cluster}" for each in look.health.clusters for reason in each.reasons]
     missing = [f"no data of {name}" for name in look.missing]
     return ", ".join([*reasons, *missing]) or "there are no tables yet"
 
@@ -163,11 +164,14 @@ def _cluster_line(cluster: ClusterHealth) -> Text:
 
 
 def _reason_line(reason: HealthReason, cluster: ClusterHealth, *, counts: bool) -> Text:
-    until = None if reason.reason in BLIND else cluster.observed_until  # of those the age says for how long
+    until = None if reason.condition in BLIND else cluster.observed_until  # of those the age says for how long
     lasting = "" if reason.since is None or until is None else f" for {span(max(0, until - reason.since) / SECOND)}"
     old = reason.age_seconds is not None and reason.age_seconds != cluster.age_seconds
     age = f" (as of {span(reason.age_seconds or 0)} ago)" if old else ""
     more = f" and {reason.more:,} more" if reason.more else ""
     label = reason.severity if counts else f"{reason.severity}, not counted"
-    sentence = f"  {label}: {reason.reason} {reason.count:,}{lasting}{age}: {reason.summary}: "
-    return Text(sentence + ", ".join(reason.examples) + more, style=_STYLES[reason.severity] if counts else "dim")
+    explained = f" ({', '.join(reason.incidents)})" if reason.incidents else ""
+    sentence = f"  {label}: {reason.condition} {reason.count:,}{lasting}{age}: {reason.summary}: "
+    return Text(
+        sentence + ", ".join(reason.examples) + more + explained, style=_STYLES[reason.severity] if counts else "dim"
+    )

@@ -23,7 +23,7 @@ _CLUSTER_COLUMNS: Final = (
     *("cluster", "data age", "brokers", "partitions", "under-replicated", "under min ISR", "offline"),
     "open incidents",
 )
-_REASON_COLUMNS: Final = ("reason", "count", "for example", "meaning")
+_REASON_COLUMNS: Final = ("condition", "count", "for example", "meaning")
 _INCIDENT_COLUMNS: Final = ("id", "cluster", "opened (UTC)", "class", "suspects", "summary")
 
 
@@ -49,7 +49,7 @@ def _health(judged: ClusterHealth) -> Iterator[str]:
     """Yield the health of a cluster as a sentence, and the reasons as a table."""
     yield sentence(f"Cluster {judged.cluster}: {judged.status}", is_good=judged.status is HealthStatus.HEALTHY)
     if judged.reasons:
-        rows = ((each.reason, str(each.count), ", ".join(each.examples), each.summary) for each in judged.reasons)
+        rows = ((each.condition, str(each.count), ", ".join(each.examples), each.summary) for each in judged.reasons)
         yield table(_REASON_COLUMNS, rows)
 
 

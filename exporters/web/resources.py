@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from exporters.read_model.cluster_health import IGNORABLE, HealthBasis, HealthStatus, document_of, health_of
 from exporters.read_model.cluster_samples import GroupOffsetsRow, GroupRow
 from exporters.read_model.events import INCIDENT_COLUMNS, brokers_of
-from exporters.read_model.health_reasons import HealthSeverity, ReasonKind
+from exporters.read_model.health_reasons import SEVERITIES, HealthSeverity
 from exporters.read_model.incident_ids import findable_names, ids_of
 from exporters.read_model.sampled_settings import summed
 from exporters.read_model.snapshot import BrokerAdvice, ClusterTimes, ClusterTotals, EventRow
@@ -462,10 +462,10 @@ PARAMETERS: Final = (
     number("max_age", "Seconds: older data says nothing about now; by default export.stale_after.", at_least=1),
     moment("newer_than", "The data must be newer than this: a gate gives the time at which the restart ended."),
     flag("allow_planned", "A cluster from which announced work keeps brokers or replicas away is healthy."),
-    choice("ignore", "A reason that does not count.", IGNORABLE, is_repeatable=True),
+    choice("ignore", "A condition that does not count.", IGNORABLE, is_repeatable=True),
 )
 _REASON: Final = (
-    required("reason", "string", f"one of {', '.join(ReasonKind)}"),
+    required("condition", "string", f"one of {', '.join(SEVERITIES)}"),
     required("severity", "string", f"one of {', '.join(HealthSeverity)}"),
     required("count", "long", "of how many partitions, brokers or other things it is true"),
     required("examples", "string[]", "the first of them"),
@@ -473,6 +473,7 @@ _REASON: Final = (
     Column("since", "timestamp", "when the oldest of them began"),
     Column("age_seconds", "double", "age of the data that it rests on"),
     required("summary", "string", "the reason in words"),
+    required("incidents", "string[]", "short ids of the incidents that explain it"),
     required("counts", "boolean", "it keeps the cluster from being healthy; false: the request leaves it out"),
 )
 HEALTH_COLUMNS: Final = (

@@ -1,6 +1,7 @@
 """The runbook by alert: its sections, the names that a section is filled in with, and the link that an alert carries.
 
-The text is Markdown. Tables at its end say which section is that of an alert that shares one, and of a class of incidents.
+The text is Markdown. Tables at its end say which section is that of an alert that shares one, or of a class of
+incidents.
 """
 
 from __future__ import annotations

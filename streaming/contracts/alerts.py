@@ -1,4 +1,4 @@
-"""The alerts: their names, packs and conditions, and what each may be configured to. Their rules: ``dashboards.alerts``.
+"""The alerts: names, packs, conditions, and what of each may be configured. Their rules: ``dashboards.alerts``.
 
 A condition is raised by the job's spells or by the exporter. The job's have lasted when they are raised, so their rule
 in Prometheus does not wait; for the others it does (``waits``).

@@ -1,4 +1,4 @@
-"""From the exposition to the receiver: real Prometheus, real Alertmanager, the rules and the routes as they are shipped.
+"""From the exposition to the receiver: real Prometheus and Alertmanager, with the rules and routes that are shipped.
 
 Only the waiting times are shortened. One server scrapes one page, of two clusters.
 """
@@ -98,9 +98,7 @@ def delivery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Delivery]:
         folder = tmp_path_factory.mktemp("alertmanager")
         manager = stack.enter_context(running_alertmanager(folder, webhook, routes(webhook.url)))
         prometheus = stack.enter_context(
-            running_prometheus(
-                tmp_path_factory.mktemp("prometheus"), {"isrwatch": page.address}, [rules()], manager
-            )
+            running_prometheus(tmp_path_factory.mktemp("prometheus"), {"isrwatch": page.address}, [rules()], manager)
         )
         wait_until(lambda: prometheus.query("kafka_replication_cluster_partitions"))
         yield Delivery(page, webhook, prometheus)

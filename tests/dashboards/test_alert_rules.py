@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dashboards.alerts import rule_file
-from dashboards.alerts.rule import SINCE
+from dashboards.signals.clusters import CONDITION as SINCE
 from streaming.alert_settings import AlertChange, AlertsSettings
 from streaming.contracts.alerts import ALERTS, OPT_IN, Pack
 from streaming.contracts.conditions import OF_BROKERS, Condition
@@ -24,9 +24,7 @@ RULES = rule_file(EVERY_PACK)
 BY_NAME: dict[str, dict[str, Any]] = {rule["alert"]: rule for group in RULES["groups"] for rule in group["rules"]}
 OWN = {"IsrwatchBlind", "IsrwatchDegraded"}
 OF_CONDITIONS = [
-    (name, condition)
-    for name, alert in ALERTS.items()
-    for condition in (alert.conditions if name not in OWN else ())
+    (name, condition) for name, alert in ALERTS.items() for condition in (alert.conditions if name not in OWN else ())
 ]
 BEGIN = 10
 
@@ -144,10 +142,7 @@ def test_one_stale_cluster_next_to_fresh_ones_is_named(tmp_path: Path) -> None:
         raised("data_stale", cluster="edge", severity="critical"): "_x11 7x30 stale",
     }
     played(
-        tmp_path,
-        only(RULES, "IsrwatchBlind"),
-        series,
-        {20: set(), 22: {blind("edge")}, 50: {blind("edge")}, 55: set()},
+        tmp_path, only(RULES, "IsrwatchBlind"), series, {20: set(), 22: {blind("edge")}, 50: {blind("edge")}, 55: set()}
     )
 
 
@@ -199,8 +194,8 @@ def test_a_part_that_fails_is_a_warning_that_names_it(series: str, values: str, 
     played(tmp_path, only(RULES, "IsrwatchDegraded"), {series: "1x40"} if "up" in series else {}, {30: set()})
 
 
-@pytest.mark.parametrize(("source", "fires"), [("metadata_log", True), ("poll", False)])
-def test_changes_that_polling_misses_by_its_nature_are_no_failure(source: str, fires: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("source", "fires"), [("metadata_log", 1), ("poll", 0)])
+def test_changes_that_polling_misses_by_its_nature_are_no_failure(source: str, fires: int, tmp_path: Path) -> None:
     series = {
         'kafka_replication_cluster_missed_changes_total{cluster="prod"}': "0x5 2x40",
         f'kafka_replication_cluster_info{{cluster="prod", cluster_id="p", primary_source="{source}"}}': "1x45",
@@ -210,7 +205,9 @@ def test_changes_that_polling_misses_by_its_nature_are_no_failure(source: str, f
 
 
 DAY = 86_400
-CERTIFICATE = 'isrwatch_collector_listener_certificate_expiry_timestamp_seconds{cluster="prod", role="broker", node="1"}'
+CERTIFICATE = (
+    'isrwatch_collector_listener_certificate_expiry_timestamp_seconds{cluster="prod", role="broker", node="1"}'
+)
 OTHER_CERTIFICATE = 'isrwatch_collector_client_certificate_expiry_timestamp_seconds{cluster="prod", property="p"}'
 
 
@@ -219,10 +216,7 @@ def test_a_certificate_warns_and_when_days_are_left_a_critical_alert_is_added(tm
                for step in ("warning", "critical")}  # fmt: skip
     both = set(expires.values())
     # An hour between two scrapes; the collector is restarted, and the certificate renewed at last.
-    series = {
-        CERTIFICATE: f"{20 * DAY}x440 stale {100 * DAY}x60",
-        OTHER_CERTIFICATE: f"{90 * DAY}x500",
-    }
+    series = {CERTIFICATE: f"{20 * DAY}x440 stale {100 * DAY}x60", OTHER_CERTIFICATE: f"{90 * DAY}x500"}
     hours = {5 * 24: set(), 7 * 24: {expires["warning"]}, 16 * 24: {expires["warning"]}, 18 * 24: both, 441: both,
              470: set()}  # fmt: skip
     firing = {60 * hour: alerts for hour, alerts in hours.items()}
@@ -278,7 +272,9 @@ def test_clusters_topics_and_groups_that_are_left_out_have_no_alert(tmp_path: Pa
 
 
 def test_a_rule_selects_conditions_and_little_else() -> None:
-    metrics = {name: set(re.findall(r"\b(?:kafka|isrwatch)_\w+|\bup\b", rule["expr"])) for name, rule in BY_NAME.items()}
+    metrics = {
+        name: set(re.findall(r"\b(?:kafka|isrwatch)_\w+|\bup\b", rule["expr"])) for name, rule in BY_NAME.items()
+    }
     pack = {name: found for name, found in metrics.items() if ALERTS[name].pack is Pack.ALERTS}
     assert {name for name, found in pack.items() if len(found) > 3} == {"IsrwatchDegraded"}
     for name, alert in ALERTS.items():

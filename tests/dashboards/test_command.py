@@ -110,9 +110,7 @@ def test_the_configuration_chooses_packs_names_and_times_in_every_format(tmp_pat
         assert "test" in text
     assert "release: kube-prometheus-stack" in (tmp_path / "prometheus-rule.yaml").read_text()
     rules = yaml.safe_load((tmp_path / "alerts.yml").read_text())["groups"]
-    (losing,) = (
-        rule for group in rules for rule in group["rules"] if rule["alert"] == "IsrwatchGroupLosesRecords"
-    )
+    (losing,) = (rule for group in rules for rule in group["rules"] if rule["alert"] == "IsrwatchGroupLosesRecords")
     assert (losing["for"], losing["labels"]) == ("1h", {"severity": "page"})
 
 

@@ -21,12 +21,14 @@ from jsonschema import Draft202012Validator
 
 from dashboards.board import FRESH
 from dashboards.boards import all_boards
-from dashboards.boards.fleet import STATES
+from dashboards.boards.fleet import RAISED, STATES
 from dashboards.render import as_json, rendered
 from dashboards.style import normalised
 from exporters.metrics.catalogue import CATALOGUE
-from exporters.read_model.health_reasons import SEVERITY, HealthSeverity, ReasonKind
+from exporters.read_model.conditions import ALL_RULES
+from exporters.read_model.health_reasons import NOT_YET_OBSERVED, SEVERITIES, HealthSeverity
 from streaming.alert_settings import AlertsSettings
+from streaming.contracts.conditions import Condition
 from streaming.settings import ExportSettings, Settings
 
 GRID_WIDTH = 24
@@ -436,17 +438,23 @@ def test_what_is_not_monitored_is_marked_in_every_graph_of_a_cluster(boards: dic
         assert ("Not monitored" in named) == (each["uid"] != FLEET)
 
 
-def test_every_reason_has_a_state_in_words_and_the_graver_one_is_the_worse() -> None:
-    assert STATES.keys() == set(ReasonKind)
+def test_every_condition_of_health_has_a_state_in_words_and_the_graver_one_is_the_worse() -> None:
+    assert STATES.keys() == SEVERITIES.keys() - {NOT_YET_OBSERVED}
     ranks = {
-        kind: {state.rank for reason, state in STATES.items() if SEVERITY[reason] is kind} for kind in HealthSeverity
+        kind: {state.rank for key, state in STATES.items() if SEVERITIES[key][0] is kind} for kind in HealthSeverity
     }
     order = (HealthSeverity.CRITICAL, HealthSeverity.UNKNOWN, HealthSeverity.WARNING, HealthSeverity.PLANNED)
     for worse, better in pairwise(order):
         assert min(ranks[worse]) > max(ranks[better])
-    broken = {STATES[reason].color for reason, kind in SEVERITY.items() if kind is HealthSeverity.CRITICAL}
-    blind = {STATES[reason].color for reason, kind in SEVERITY.items() if kind is HealthSeverity.UNKNOWN}
+    broken = {STATES[key].color for key, kinds in SEVERITIES.items() if kinds[0] is HealthSeverity.CRITICAL}
+    blind = {STATES[key].color for key in STATES if SEVERITIES[key][0] is HealthSeverity.UNKNOWN}
     assert (broken, blind) == ({"dark-red", "red"}, {"purple"})
+
+
+def test_every_other_condition_that_is_raised_of_a_cluster_has_a_state_of_a_rank_of_its_own() -> None:
+    planned = {Condition.OFFLINE_PLANNED, Condition.UNDER_MIN_ISR_PLANNED}  # of health: offline_partitions, by plan
+    assert RAISED.keys() == ALL_RULES.keys() - STATES.keys() - planned - {Condition.JOB_DOWN}
+    assert not {state.rank for state in RAISED.values()} & {state.rank for state in STATES.values()}
 
 
 def test_panels_fill_the_grid_without_overlap(board: dict[str, Any]) -> None:

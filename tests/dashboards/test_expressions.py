@@ -20,7 +20,6 @@ import yaml
 
 from dashboards import signals
 from dashboards.alerts import rule_file
-from dashboards.alerts.rule import SINCE
 from dashboards.boards.topics import SEEN
 from dashboards.promql import PREFIX, Scope, Signal, SignalType, Unit
 from dashboards.render import as_yaml
@@ -60,9 +59,7 @@ OTHERS = {f"{JOB_PREFIX}query_up": set(QUERY), "up": {"job", "instance"}}
 """Of the job's own page, and Prometheus' own."""
 CATALOGUED = {metric.name for metric in CATALOGUE}
 AGENTS = {
-    each.full_name: set(each.labels)
-    for each in SIGNALS
-    if each.prefix == "kafka_" and each.full_name not in CATALOGUED
+    each.full_name: set(each.labels) for each in SIGNALS if each.prefix == "kafka_" and each.full_name not in CATALOGUED
 }
 EVERY_PACK = Settings(alerts=AlertsSettings(packs=OPT_IN))
 """Of the brokers' own agents."""
@@ -71,7 +68,6 @@ LABELS_OF = (
     | COLLECTORS
     | OTHERS
     | AGENTS
-    | {SINCE.full_name: set(SINCE.labels)}
     # Prometheus' own: what fires, which boards mark.
     | {"ALERTS": {"alertname", "alertstate", "severity", "cluster"}}
 )
@@ -261,7 +257,17 @@ def test_planned_causes_are_causes_of_isr_removals_and_the_others_are_in_the_run
 # Engines that evaluate the rules: Prometheus 2.42, vmalert, Thanos, Mimir, Grafana. Not all of them can be run here.
 
 
-FUNCTIONS = {"absent", "group", "increase", "label_replace", "last_over_time", "max_over_time", "rate", "time", "vector"}
+FUNCTIONS = {
+    "absent",
+    "group",
+    "increase",
+    "label_replace",
+    "last_over_time",
+    "max_over_time",
+    "rate",
+    "time",
+    "vector",
+}
 """Of Prometheus 2.42, and of every one of these engines."""
 TEMPLATES = {"first", "humanizeDuration", "label", "match", "printf", "query", "reReplaceAll", "urlquery"}
 """Functions of templates that Prometheus 2.42 and vmalert have; Grafana lacks ``query``, ``first`` and ``label``."""
@@ -290,7 +296,9 @@ def test_rules_have_functions_that_every_engine_has() -> None:
 def test_templates_have_functions_that_prometheus_and_vmalert_have() -> None:
     for rule in EVERY_RULE:
         blocks = re.findall(r"\{\{(.*?)\}\}(?!`)", re.sub(r"`[^`]*`", "", str(rule["annotations"])))
-        words = {word for block in blocks for word in re.findall(r"(?<![\w.$\"])[a-zA-Z]\w*", re.sub(r'"[^"]*"', "", block))}
+        words = {
+            word for block in blocks for word in re.findall(r"(?<![\w.$\"])[a-zA-Z]\w*", re.sub(r'"[^"]*"', "", block))
+        }
         assert words <= TEMPLATES | KEYWORDS, rule["alert"]
         assert "$labels" not in str(rule.get("labels")), "a label that is a template differs between engines"
 
@@ -320,7 +328,6 @@ VALUES = {
     "rack": ["r1"],
     "host": ["127.0.0.1"],
     "severity": ["critical"],
-    "reason": ["at_min_isr"],
     "condition": ["offline_partitions"],
     "feature": ["metadata.version"],
     "primary_source": ["metadata_log", "poll"],
@@ -331,15 +338,12 @@ def unhealthy(counted: int) -> str:
     """Every metric of the catalogue, and of agents, where every flag is up and every counter has counted so far."""
     lines = []
     agents = ((each.full_name, each.labels) for each in SIGNALS if each.full_name in AGENTS)
-    own_metrics = {metric.name: metric.labels for metric in CATALOGUE} | {SINCE.full_name: SINCE.labels}
-    for name, own in (*own_metrics.items(), *agents):
+    for name, own in (*((metric.name, metric.labels) for metric in CATALOGUE), *agents):
         value = counted if name.endswith("_total") else 1
         for values in product(*(VALUES.get(label, ["x"]) for label in own)):
             labels = ",".join(f'{label}="{value}"' for label, value in zip(own, values, strict=True))
             lines.append(f"{name}{{{labels}}} {value}")
     return "\n".join(lines) + "\n"
-
-
 
 
 @pytest.fixture(scope="module")

@@ -45,6 +45,10 @@ class Case(NamedTuple):
 
 
 BROKER = f'{PROD}, broker="3"'
+_P99 = "kafka_network_requestmetrics_totaltimems_{}_99thpercentile"
+PRODUCE, FETCH = (of_broker(_P99.format(request)) for request in ("produce", "fetchconsumer"))
+METADATA = of_broker("kafka_server_broker_metadata_metrics_metadata_apply_error_count")
+OFF_PREFERRED = f"{OWN}cluster_off_preferred_leader_partitions{{{PROD}}}"
 TRAFFIC = 'kafka_topic_partition_current_offset{topic="orders", partition="0"}'
 SHRINKS = f'{OWN}broker_isr_departures_total{{{PROD}, broker="3", cause="CAUSE"}}'
 ANNOUNCED = {of_broker(f"{OWN}broker_maintenance"): "1x100"}
@@ -55,9 +59,9 @@ CASES = (
     Case("GroupNearRetention", {USED: "0.9x100"}, 60, GROUP, ({USED: "0.7x100"}, {USED: "0.99-0.001x100"})),
     Case("GroupLosesRecords", {f"{OWN}group_lost_records{{{OF_TOPIC}}}": "5x60"}, 20, GROUP,
          ({f"{OWN}group_lost_records{{{OF_TOPIC}}}": "0x60"},)),
-    Case("LeadersNotPreferred", {f"{OWN}cluster_off_preferred_leader_partitions{{{PROD}}}": "11x60"} | PARTITIONS | WHOLE,
-         40, PROD, ({f"{OWN}cluster_off_preferred_leader_partitions{{{PROD}}}": "10x60"} | PARTITIONS | WHOLE,
-                    {f"{OWN}cluster_off_preferred_leader_partitions{{{PROD}}}": "50x60"} | PARTITIONS)),
+    Case("LeadersNotPreferred", {OFF_PREFERRED: "11x60"} | PARTITIONS | WHOLE,
+         40, PROD, ({OFF_PREFERRED: "10x60"} | PARTITIONS | WHOLE,
+                    {OFF_PREFERRED: "50x60"} | PARTITIONS)),
     Case("TopicsMisconfigured", {f'{OWN}cluster_weak_topics{{{PROD}, weakness="not_compacted"}}': "1x60"}, 40, PROD,
          ({f'{OWN}cluster_weak_topics{{{PROD}, weakness="one_replica"}}': "1x60"},)),
     Case("ThrottleLeft", {f"{OWN}cluster_left_throttles{{{PROD}}}": "1x100"}, 70, PROD,
@@ -70,7 +74,7 @@ CASES = (
          (dict(zip(HOSTED, ("9x90", "9x90", "18x90"), strict=True)),
           dict(zip(HOSTED, ("30x90", "30x90", "90x90"), strict=True))
           | {f"{OWN}cluster_under_replicated_partitions{{{PROD}}}": "4x90"})),
-    Case("MetadataErrors", {of_broker("kafka_server_broker_metadata_metrics_metadata_apply_error_count"): "1x9"}, 5, BROKER,
+    Case("MetadataErrors", {METADATA: "1x9"}, 5, BROKER,
          ({of_broker("kafka_controller_kafkacontroller_metadataerrorcount"): "0x9"},)),
     Case("AvailabilityBurnsFast", {OFFLINE: "0+120x120", REFUSED: "0x120"} | PARTITIONS, 60, PROD,
          ({OFFLINE: "0+60x120", REFUSED: "0+60x120"} | PARTITIONS, {OFFLINE: "0+120x30 3600x90"} | PARTITIONS)),
@@ -78,10 +82,10 @@ CASES = (
          ({OFFLINE: "0x120", REFUSED: "0+300x120"} | PARTITIONS,), step=60),
     Case("HandlersBusy", {of_broker("kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent"): "0.1x60"}, 20,
          BROKER, ({of_broker("kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent"): "0.3x60"},)),
-    Case("ProduceSlow", {of_broker("kafka_network_requestmetrics_totaltimems_produce_99thpercentile"): "1500x60"}, 20,
-         BROKER, ({of_broker("kafka_network_requestmetrics_totaltimems_produce_99thpercentile"): "900x60"},)),
-    Case("FetchSlow", {of_broker("kafka_network_requestmetrics_totaltimems_fetchconsumer_99thpercentile"): "2500x60"}, 20,
-         BROKER, ({of_broker("kafka_network_requestmetrics_totaltimems_fetchconsumer_99thpercentile"): "1500x60"},)),
+    Case("ProduceSlow", {PRODUCE: "1500x60"}, 20,
+         BROKER, ({PRODUCE: "900x60"},)),
+    Case("FetchSlow", {FETCH: "2500x60"}, 20,
+         BROKER, ({FETCH: "1500x60"},)),
     Case("BrokerSlow", {of_broker(f"{OWN}broker_slow"): "1x60"}, 20, BROKER,
          ({of_broker(f"{OWN}broker_slow"): "1x60"} | ANNOUNCED,)),
     Case("TrafficStopped", {TRAFFIC: "0+600x480 288000x120"}, 560, 'topic="orders"',

@@ -111,7 +111,9 @@ def test_the_scrape_has_limits_and_asks_the_exporter() -> None:
     job, *own = PROMETHEUS["scrape_configs"]
     assert {"sample_limit", "body_size_limit", "label_limit", "label_value_length_limit"} <= set(job)
     assert job["job_name"] == "isrwatch"
-    assert {each["job_name"] for each in own} == {"isrwatch-collector", "isrwatch-job"}, "IsrwatchDegraded asks for them"
+    assert {each["job_name"] for each in own} == {"isrwatch-collector", "isrwatch-job"}, (
+        "IsrwatchDegraded asks for them"
+    )
     assert job["static_configs"] == [{"targets": ["exporter:9308"]}]
     assert "127.0.0.1:9308:9308" in SERVICES["exporter"]["ports"]
     settings = load(DEPLOY / "isrwatch.toml")

@@ -107,6 +107,12 @@ class Rows:
         told = {"incident_id": incident_id, "incident_class": kind, "summary": f"{kind} in a test"}
         return {**self.owner, **told, "opened_at": opened_at, "updated_at": opened_at, "carried": "{}", **more}
 
+    def spell(self, condition: str, began_at: int, subject: str = "", **more: Any) -> dict[str, Any]:
+        """Spell a spell that lasts."""
+        told = {"condition_id": f"{condition}:{subject}:{began_at}", "condition": condition, "subject": subject}
+        times = {"since": began_at, "began_at": began_at, "began_version": 1}
+        return {**self.owner, **told, **times, "partitions": 1, "topics": ["orders"], "topic_count": 1, **more}
+
     def source(self, at: int, **more: Any) -> dict[str, Any]:
         told = {"position": at - self.start, "sequence": 1, "observed_until": at, "collected_at": at, "duplicates": 0}
         after = {**told, "quarantined": 0, **more.pop("source_after", {})}
@@ -175,6 +181,14 @@ class Tables:
             ),
             as_of=as_of,
         )  # fmt: skip
+        moment = rows.start + 2 * SECOND
+        self.put(
+            "conditions",
+            rows.spell("broker_down", rows.start - 1000 * SECOND, "3", short_id=f"{rows.cluster}-4"),
+            rows.spell("unclean_election", moment, ended_at=moment, incident_id="unclean:e9"),
+            rows.spell("offline_partitions", rows.start + 25 * SECOND),
+            as_of=as_of,
+        )
         over = {"opened_at": rows.start, "closed_at": rows.start + SECOND}
         self.put(
             "incidents",

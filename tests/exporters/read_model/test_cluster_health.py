@@ -11,13 +11,19 @@ import pytest
 
 from exporters.read_model.cluster_health import IGNORABLE, HealthBasis, HealthStatus, health_of
 from exporters.read_model.cluster_samples import ClusterSamples, LogDirectoryRow, QuorumMemberRow
-from exporters.read_model.health_reasons import BLIND, EXAMPLES, SEVERITY, SUMMARIES, HealthReason, ReasonKind
+from exporters.read_model.health_reasons import BLIND, EXAMPLES, SEVERITIES, SUMMARIES, HealthReason
 from exporters.read_model.reader import TablesReader
-from exporters.read_model.snapshot import ClusterIncidents, ClusterSnapshot, PartitionCounts, SourceProgress
+from exporters.read_model.snapshot import ClusterSnapshot, PartitionCounts, SourceProgress, is_recovered
 from streaming.contracts import health
+from streaming.contracts.conditions import Spell
+from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState, SourceLag, SourceState
-from tests.plugins.played import play
+from streaming.delta.changes.reader import ChangeReader
+from streaming.jobs.incidents import IncidentsBatch
+from streaming.sources.simulated import SimulatedSource, load_scenario
+from tests.exporters.conftest import restless
+from tests.plugins.played import START, PlayedJob, play
 
 SECOND = 1_000_000
 NOW = 1_790_000_000 * SECOND
@@ -56,7 +62,6 @@ def cluster(*unsettled: PartitionState, **more: Any) -> ClusterSnapshot:
         unsettled={(each.topic_id, each.partition): each for each in unsettled},
         brokers=brokers,
         counts=PartitionCounts(hosted=dict.fromkeys((1, 2, 3), 10)),
-        incidents=more.pop("incidents", ClusterIncidents()),
         **more,
     )
 
@@ -65,7 +70,7 @@ def judged(one: ClusterSnapshot, basis: HealthBasis = BASIS, **unreadable: str) 
     result = health_of({"main": one}, unreadable, NOW, basis)
     (of_cluster,) = result.clusters
     assert result.status == of_cluster.status
-    return result.status.value, {each.reason.value: each for each in of_cluster.reasons}
+    return result.status.value, {each.condition: each for each in of_cluster.reasons}
 
 
 def kinds(one: ClusterSnapshot, basis: HealthBasis = BASIS, **unreadable: str) -> tuple[str, set[str]]:
@@ -73,15 +78,10 @@ def kinds(one: ClusterSnapshot, basis: HealthBasis = BASIS, **unreadable: str) -
     return status, set(reasons)
 
 
-def incident(severity: str | None, kind: str = "broker_loss", recovered_at: int | None = None) -> ClusterIncidents:
-    row = {
-        "incident_id": "loss:1",
-        "short_id": "main-1",
-        "incident_class": kind,
-        "severity": severity,
-        "summary": "broker 3 was lost",
-    }
-    return ClusterIncidents(({**row, "opened_at": 7, "closed_at": None, "recovered_at": recovered_at},))
+def spell(condition: str, since: int, subject: str = "", **more: Any) -> Spell:
+    defaults = dict.fromkeys(Spell._fields) | {"cluster_id": "id", "cluster": "main", "partitions": 1, "topics": ()}
+    names = {"condition_id": f"{condition}{subject}{since}", "condition": condition, "subject": subject}
+    return Spell(**{**defaults, **names, "since": since, "began_at": since, "topic_count": 0, **more})  # type: ignore[arg-type]
 
 
 def announced(number: int, until: int = NOW + SECOND) -> dict[int, BrokerState]:
@@ -103,11 +103,11 @@ def test_without_anything_wrong_and_with_fresh_data_a_cluster_is_healthy() -> No
 @pytest.mark.parametrize(
     ("one", "expected"),
     [
-        (partition(0, (1, 2, 3), leader=-1), {"offline"}),
+        (partition(0, (1, 2, 3), leader=-1), {"offline_partitions"}),
         (partition(0, (1,)), {"under_min_isr", "under_replicated"}),
         (partition(0, (1, 2)), {"under_replicated", "at_min_isr"}),
         (partition(0, (1, 2), min_isr=1), {"under_replicated"}),
-        (partition(0, (1, 2), min_isr=None), {"under_replicated", "unknown_min_isr"}),
+        (partition(0, (1, 2), min_isr=None), {"under_replicated", "min_isr_unknown"}),
     ],
 )
 def test_each_state_of_a_partition_is_a_reason(one: PartitionState, expected: set[str]) -> None:
@@ -121,7 +121,7 @@ def test_a_diskless_partition_is_no_reason_and_neither_is_one_that_moves() -> No
 
 def test_the_trouble_of_one_partition_hides_none_of_another() -> None:
     offline, diskless = partition(0, (1, 2, 3), leader=-1), partition(1, (1,), is_diskless=True)
-    expected = ("unhealthy", {"offline", "under_replicated", "at_min_isr"})
+    expected = ("unhealthy", {"offline_partitions", "under_replicated", "at_min_isr"})
     assert kinds(cluster(offline, diskless, partition(2, (1, 2)))) == expected
 
 
@@ -142,7 +142,7 @@ def test_a_reason_has_its_first_examples_how_many_more_since_when_and_on_what_it
 def test_what_announced_work_explains_is_planned_and_no_more_than_that() -> None:
     explained, other = partition(0, (1, 2)), partition(1, (1, 3))
     away = {3: announced(3)[3]._replace(is_fenced=True)}
-    planned = {"planned_under_replication", "planned_broker_outage"}
+    planned = {"planned_work"}
     assert kinds(cluster(explained, brokers=away)) == ("unhealthy", planned)
     allowing = replace(BASIS, allows_planned=True)
     assert kinds(cluster(explained, brokers=away), allowing) == ("healthy", planned)
@@ -150,25 +150,25 @@ def test_what_announced_work_explains_is_planned_and_no_more_than_that() -> None
     assert kinds(cluster(partition(0, (1,)), brokers=away), allowing)[0] == "unhealthy"
     assert kinds(cluster(partition(0, (), leader=-1), brokers=away), allowing)[0] == "unhealthy"
     two_away = partition(0, (1,), min_isr=1)
-    expected = {"under_replicated", "at_min_isr", "planned_broker_outage"}
+    expected = {"under_replicated", "at_min_isr", "planned_work"}
     assert kinds(cluster(two_away, brokers=away), allowing) == ("unhealthy", expected)
 
 
 def test_work_whose_time_is_over_explains_nothing() -> None:
     away = {3: announced(3, until=NOW - 1)[3]._replace(is_fenced=True)}
     allowing = replace(BASIS, allows_planned=True)
-    expected = {"under_replicated", "at_min_isr", "broker_fenced"}
+    expected = {"under_replicated", "at_min_isr", "broker_down"}
     assert kinds(cluster(partition(0, (1, 2)), brokers=away), allowing) == ("unhealthy", expected)
 
 
 def test_brokers_that_hold_replicas_and_are_not_there_are_missing() -> None:
     gone = broker(2)._replace(is_registered=False)
     status, reasons = judged(cluster(brokers={2: gone}))
-    assert (status, reasons["broker_missing"].examples) == ("unhealthy", ("broker 2",))
+    assert (status, reasons["broker_down"].examples) == ("unhealthy", ("broker 2",))
     empty = replace(cluster(brokers={2: gone}), counts=PartitionCounts(hosted={1: 10, 3: 10}))
     assert kinds(empty) == ("healthy", set())
     status, reasons = judged(cluster(brokers={2: broker(2)._replace(is_fenced=True)}))
-    assert (status, reasons["broker_fenced"].examples) == ("unhealthy", ("broker 2",))
+    assert (status, reasons["broker_down"].examples) == ("unhealthy", ("broker 2",))
 
 
 def test_directories_and_voters_are_judged_by_their_samples() -> None:
@@ -181,18 +181,85 @@ def test_directories_and_voters_are_judged_by_their_samples() -> None:
     assert (voters.examples, voters.since, voters.age_seconds) == (("voter 101",), NOW - 11 * SECOND, 3.0)
 
 
-@pytest.mark.parametrize(
-    ("incidents", "status"),
-    [
-        (incident("critical"), "unhealthy"),
-        (incident("warning"), "unhealthy"),
-        (incident("info", kind="rolling_restart"), "healthy"),
-        (incident("critical", recovered_at=9), "healthy"),
-        (None, "healthy"),
-    ],
-)
-def test_an_open_incident_counts_while_something_of_it_is_left_to_mend(incidents: Any, status: str) -> None:
-    assert judged(cluster(incidents=incidents))[0] == status
+def test_rows_say_since_when_it_lasts_and_which_incident_explains_it() -> None:
+    away = {number: broker(number)._replace(is_fenced=True) for number in (2, 3)}
+    rows = (
+        spell("broker_down", NOW - 70 * SECOND, "3", short_id="main-1"),
+        spell("broker_down", NOW - 90 * SECOND, "2", short_id="main-0"),
+        spell("under_min_isr", NOW - 80 * SECOND, short_id="main-1"),
+        spell("under_min_isr", NOW - 75 * SECOND, short_id="main-2"),
+    )
+    _, reasons = judged(cluster(partition(0, (1,)), brokers=away, conditions=rows))
+    down, refusing = reasons["broker_down"], reasons["under_min_isr"]
+    assert (down.examples, down.since, down.incidents) == (
+        ("broker 2", "broker 3"),
+        NOW - 90 * SECOND,
+        ("main-0", "main-1"),
+    )
+    assert (refusing.since, refusing.incidents) == (NOW - 80 * SECOND, ("main-1", "main-2"))
+    assert reasons["under_replicated"].since == NOW - 20 * SECOND, "as the snapshot shows, until there is a row"
+
+
+def test_a_broker_that_is_back_is_down_until_it_has_caught_up() -> None:
+    rows = (spell("broker_down", NOW - 70 * SECOND, "3"),)
+    assert "broker_down" in kinds(cluster(partition(0, (1, 2)), conditions=rows))[1]
+    assert kinds(cluster(conditions=rows)) == ("healthy", set())
+    over = (spell("broker_down", NOW - 70 * SECOND, "3", ended_at=NOW - 9 * SECOND),)
+    assert "broker_down" not in kinds(cluster(partition(0, (1, 2)), conditions=over))[1]
+
+
+def test_what_fails_by_plan_is_planned_only_as_far_as_rows_and_snapshot_say_so() -> None:
+    away = {3: broker(3)._replace(is_fenced=True)}
+    alone = [partition(number, (3,), leader=-1, min_isr=1)._replace(replicas=(3,)) for number in (0, 1)]
+    planned = spell("offline_partitions_planned", NOW - 70 * SECOND, short_id="main-1", partitions=1)
+
+    def severity(*partitions: Any, rows: Any, away: Any = away) -> str:
+        _, reasons = judged(cluster(*partitions, brokers=away, conditions=rows))
+        return reasons["offline_partitions"].severity.value
+
+    assert severity(alone[0], rows=(planned,)) == "planned"
+    assert severity(*alone, rows=(planned,)) == "critical", "the second one is in no row yet"
+    assert severity(alone[0], rows=()) == "critical"
+    assert severity(alone[0], rows=(planned, spell("offline_partitions", NOW))) == "critical"
+    assert severity(partition(0, (3,), leader=-1), rows=(planned,)) == "critical", "it has replicas to spare"
+    assert severity(alone[0], rows=(planned,), away={}) == "critical", "its broker is there"
+    full = partition(0, (1, 2), min_isr=3)
+    rows = (spell("under_min_isr_planned", NOW - 70 * SECOND),)
+    _, reasons = judged(cluster(full, brokers=away, conditions=rows))
+    assert reasons["under_min_isr"].severity.value == "planned"
+
+
+def test_an_unclean_election_counts_for_half_an_hour() -> None:
+    for age, expected in ((1, {"unclean_election"}), (1_795, {"unclean_election"}), (1_806, set())):
+        moment = OBSERVED - age * SECOND
+        row = spell("unclean_election", moment, ended_at=moment, short_id="main-7")
+        status, reasons = judged(cluster(conditions=(row,)))
+        assert set(reasons) == expected
+        assert status == ("unhealthy" if expected else "healthy")
+        assert [each.incidents for each in reasons.values()] == [("main-7",)] * len(expected)
+
+
+@pytest.mark.parametrize("name", ["broker_loss", "unclean_election", "rolling_restart_unclean", "network_split"])
+def test_an_incident_of_which_harm_is_left_never_lacks_a_condition(tmp_path: Path, name: str) -> None:
+    """What an incident holds open are partitions that lack replicas or a leader, and brokers that are away."""
+    scenario, job, harmful = load_scenario(name), PlayedJob(tmp_path), 0
+    source = SimulatedSource(
+        scenario, seed=7, cluster_id=ClusterId("id"), cluster="main", name="metadata_log:c", epoch=Micros(START)
+    )
+    batch, reader, changes = IncidentsBatch(tmp_path, 5.0, 5.0), restless(tmp_path), None
+    for second in range(70):
+        job.apply(START + second * SECOND, source)
+        if second % 2:
+            continue
+        changes = changes or ChangeReader(tmp_path / "partition_changes")
+        batch.apply(list(changes.poll()))
+        (one,) = reader.refresh().clusters.values()
+        assert one.incidents is not None
+        assert one.watermark is not None
+        if any(row["severity"] != "info" and not is_recovered(row) for row in one.incidents.open):
+            harmful += 1
+            assert health_of({one.name: one}, {}, one.watermark + SECOND, BASIS).status == "unhealthy"
+    assert harmful
 
 
 def test_without_data_nothing_is_healthy() -> None:
@@ -222,9 +289,9 @@ def test_a_clock_that_is_ahead_makes_no_data_newer_than_when_they_were_read() ->
 
 
 def test_a_table_that_cannot_be_read_leaves_unknown_what_only_it_shows_and_what_is_wrong_stays_wrong() -> None:
-    status, reasons = judged(cluster(), incidents="the table incidents is damaged")
-    assert (status, reasons["table_unreadable"].examples) == ("unknown", ("the table incidents is damaged",))
-    assert kinds(cluster(partition(0, (1,))), incidents="damaged")[0] == "unhealthy"
+    status, reasons = judged(cluster(), conditions="the table conditions is damaged")
+    assert (status, reasons["table_unreadable"].examples) == ("unknown", ("the table conditions is damaged",))
+    assert kinds(cluster(partition(0, (1,))), conditions="damaged")[0] == "unhealthy"
     assert kinds(cluster(), groups="damaged") == ("healthy", set())
 
 
@@ -238,12 +305,12 @@ def test_a_log_that_stands_still_while_its_collector_reads_brokers_has_no_contro
         one = cluster(sources=dict(sources))
         return replace(one, cluster=one.cluster._replace(**stale["state"]))  # type: ignore[arg-type]
 
-    assert kinds(with_sources(log, samples)) == ("unhealthy", {"stale", "no_controller"})
-    assert kinds(with_sources(log)) == ("unknown", {"stale"})
+    assert kinds(with_sources(log, samples)) == ("unhealthy", {"data_stale", "no_controller"})
+    assert kinds(with_sources(log)) == ("unknown", {"data_stale"})
     behind = source(LOG, SourceKind.METADATA_LOG, silent, behind_bytes=3)
-    assert kinds(with_sources(behind, samples)) == ("unknown", {"stale"})
+    assert kinds(with_sources(behind, samples)) == ("unknown", {"data_stale"})
     elsewhere = source("offsets:collector-2", SourceKind.NONE, NOW - SECOND, "samples")
-    assert kinds(with_sources(log, elsewhere)) == ("unknown", {"stale"})
+    assert kinds(with_sources(log, elsewhere)) == ("unknown", {"data_stale"})
 
 
 def test_polling_that_took_over_from_the_log_is_a_lost_primary_source_for_a_day() -> None:
@@ -264,9 +331,9 @@ def test_the_worst_cluster_gives_the_status() -> None:
 
 
 def test_every_reason_has_a_severity_and_words_and_only_those_without_data_cannot_be_ignored() -> None:
-    assert set(SEVERITY) == set(SUMMARIES) == set(ReasonKind)
-    assert set(IGNORABLE) == set(ReasonKind) - BLIND
-    everything = replace(BASIS, ignored=frozenset(ReasonKind))
+    assert set(SEVERITIES) == set(SUMMARIES)
+    assert set(IGNORABLE) == set(SEVERITIES) - BLIND
+    everything = replace(BASIS, ignored=frozenset(SEVERITIES))
     assert kinds(cluster(state={"has_baseline": False}), everything)[0] == "unknown"
 
 
@@ -279,10 +346,10 @@ def test_a_cluster_that_the_model_played_is_healthy_but_while_its_broker_is_lost
     (one,) = TablesReader(tmp_path).refresh().clusters.values()
     assert one.watermark is not None
     result = health_of({one.name: one}, {}, one.watermark + SECOND, BASIS)
-    counted = {each.reason.value: each.count for each in result.clusters[0].reasons}
+    counted = {each.condition: each.count for each in result.clusters[0].reasons}
     states = Counter(state for each in one.partitions() for state in health.states_of(each))
     assert result.status == status
-    for state in ("offline", "under_min_isr", "under_replicated"):
-        assert counted.get(state, 0) == states[state]
-    assert counted.get("broker_fenced", 0) == sum(bool(each.is_fenced) for each in one.brokers.values())
+    for condition, state in (("offline_partitions", "offline"), ("under_min_isr",) * 2, ("under_replicated",) * 2):
+        assert counted.get(condition, 0) == states[state]
+    assert counted.get("broker_down", 0) == sum(bool(each.is_fenced) for each in one.brokers.values())
     assert bool(counted) == (status == "unhealthy")

@@ -16,10 +16,11 @@ import pytest
 from typer.testing import CliRunner
 
 from exporters.read_model.cluster_health import ClusterHealth, HealthAnswer, HealthStatus
-from exporters.read_model.health_reasons import SUMMARIES, ReasonKind
+from exporters.read_model.health_reasons import SUMMARIES
 from exporters.read_model.reader import micros_now
 from exporters.terminal.health_gate import Look, WaitLimits
 from streaming.commands import app
+from streaming.contracts.conditions import Condition
 from tests.plugins.local_http import wait_until
 
 SECOND = 1_000_000
@@ -58,7 +59,7 @@ def test_stale_data_is_exit_code_3_whatever_it_says_unless_old_data_is_allowed(t
     for isr, code in (([1, 2], 0), ([1], 1)):
         commit(tables, rows, isr, micros_now() - 90 * SECOND)
         assert ran(tables)[0] == 3
-        assert ran(tables)[1].splitlines()[1] == f"  unknown: stale 1: {SUMMARIES[ReasonKind.STALE]}: main"
+        assert ran(tables)[1].splitlines()[1] == f"  unknown: data_stale 1: {SUMMARIES[Condition.DATA_STALE]}: main"
         assert ran(tables, "--max-age", "5m")[0] == code
 
 
@@ -70,7 +71,7 @@ def test_what_announced_work_explains_counts_unless_it_is_allowed(tables: Any, r
     tables.commit(rows.broker(2, now, **work), rows.source(now))
     assert ran(tables)[0] == 1
     code, output = ran(tables, "--allow-planned")
-    assert (code, "planned, not counted: planned_under_replication 1" in output) == (0, True)
+    assert (code, "planned, not counted: planned_work 1" in output) == (0, True)
 
 
 def test_the_answer_as_json_has_every_reason_and_what_is_missing(tables: Any, rows: Any) -> None:
@@ -79,7 +80,7 @@ def test_the_answer_as_json_has_every_reason_and_what_is_missing(tables: Any, ro
     answer = json.loads(output)
     (cluster,) = answer["clusters"]
     assert (code, answer["status"], cluster["status"], answer["unreadable_tables"]) == (1, "unhealthy", "unhealthy", {})
-    assert [(each["reason"], each["examples"], each["more"], each["counts"]) for each in cluster["reasons"]] == [
+    assert [(each["condition"], each["examples"], each["more"], each["counts"]) for each in cluster["reasons"]] == [
         ("under_replicated", ["orders-0"], 0, True),
         ("at_min_isr", ["orders-0"], 0, True),
     ]
@@ -100,7 +101,8 @@ def test_tables_that_cannot_be_read_leave_it_unknown(tables: Any, rows: Any) -> 
         (["--cluster", "nobody"], "unknown cluster nobody; known: main"),
         (["--max-age", "soon"], "--max-age is 'soon'; write a duration with its unit"),
         (["--wait", "5m ago"], "--wait is '5m ago'; write a duration with its unit"),
-        (["--ignore", "stale"], "stale cannot be ignored: without data nothing is healthy"),
+        (["--ignore", "data_stale"], "data_stale cannot be ignored: without data nothing is healthy"),
+        (["--ignore", "restart_loop"], "--ignore restart_loop is no condition of health"),
         (["--wait", "5s"], "--settle is longer than --wait: it could never pass"),
     ],
 )

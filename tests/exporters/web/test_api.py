@@ -346,12 +346,16 @@ def test_health_is_unknown_while_the_data_is_stale_and_old_data_may_be_asked_abo
     status, body = json_at(address, "/api/v1/health")
     (cluster,) = body["clusters"]
     assert (status, body["status"], cluster["status"]) == (503, "unknown", "unknown")
-    assert cluster["reasons"][0]["reason"] == "stale"
+    assert cluster["reasons"][0]["condition"] == "data_stale"
     status, body = json_at(address, f"/api/v1/health?max_age={2**31 - 1}")
     (cluster,) = body["clusters"]
     assert (status, body["status"], cluster["status"]) == (503, "unhealthy", "unhealthy")
-    critical = {each["reason"]: each["examples"] for each in cluster["reasons"] if each["severity"] == "critical"}
-    assert critical == {"offline": ['odd "topic"\\-0'], "under_min_isr": ["orders-1"]}
+    critical = {each["condition"]: each["examples"] for each in cluster["reasons"] if each["severity"] == "critical"}
+    assert critical == {
+        "offline_partitions": ['odd "topic"\\-0'],
+        "under_min_isr": ["orders-1"],
+        "unclean_election": ["orders"],
+    }
 
 
 def test_health_is_200_for_a_gate_only_when_all_is_well_and_newer_than_asked(tables: Any, rows: Any) -> None:
@@ -374,8 +378,8 @@ def test_health_is_200_for_a_gate_only_when_all_is_well_and_newer_than_asked(tab
         _, body = json_at(address, "/api/v1/health?ignore=under_replicated&ignore=under_min_isr")
         assert body["status"] == "healthy"
         assert [each["counts"] for each in body["clusters"][0]["reasons"]] == [False, False]
-        status, sentence = refusal(address, "/api/v1/health", ignore="stale")
-        assert (status, sentence.partition(";")[0]) == (400, "ignore is 'stale'")
+        status, sentence = refusal(address, "/api/v1/health", ignore="data_stale")
+        assert (status, sentence.partition(";")[0]) == (400, "ignore is 'data_stale'")
 
 
 def test_the_document_is_valid_openapi_3_1(document: dict[str, Any]) -> None:

@@ -189,7 +189,7 @@ def test_the_index_shows_health_data_age_clusters_and_open_incidents(
     own_address: str, live_cluster: Any, rows: Any
 ) -> None:
     text = ask(own_address, "/")[2].decode()
-    assert "<p class=bad>Cluster main: unhealthy</p><table><tr><th>reason<th>count" in text
+    assert "<p class=bad>Cluster main: unhealthy</p><table><tr><th>condition<th>count" in text
     assert "class=good" not in text
     assert re.search(r"<td>under_min_isr<td>1<td>orders-\d<td>", text)
     age, *counts = re.findall(r"<td>([^<]*)", text.partition("<td>main")[2].partition("</table>")[0])
@@ -216,7 +216,7 @@ def test_the_index_is_green_of_a_healthy_cluster_only(tables: Any, rows: Any) ->
     with serving(tables.directory, SETTINGS) as address:
         wait_until(lambda: b"<p class=good>Cluster main: healthy</p>" in ask(address, "/")[2])
         tables.commit(rows.broker(2, now, is_fenced=True))
-        wait_until(lambda: b"<td>broker_fenced<td>1<td>broker 2<td>" in ask(address, "/")[2])
+        wait_until(lambda: b"<td>broker_down<td>1<td>broker 2<td>" in ask(address, "/")[2])
         assert b"class=good" not in ask(address, "/")[2]
 
 

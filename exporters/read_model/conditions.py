@@ -1,0 +1,449 @@
+"""Conditions that are raised at a time: those of the rows, the exporter's own, and those that samples show. Pure.
+
+Values in, values out: which rows the table has, what a snapshot shows, the time. Each is one series, whose labels are
+the first five fields of :class:`Raised`.
+"""
+
+# Theory of operation
+#
+# - What the rows say is derived at the time of the data (``observed_until``): while data is stale nothing begins, and
+#   nothing ends. So the series of a condition outlives a collector, a job or a bus that is down.
+# - While their table cannot be read nothing begins or ends either: an alert is not resolved because nothing can be
+#   read, and none begins under a name that the table may have changed since. The table is a condition of its own then.
+# - What rests on samples lasts until a newer sample of the same thing says otherwise, however old it is.
+# - What the exporter finds about itself and about freshness depends on the time of the scrape. A dead job is one
+#   condition, not one of each cluster behind it.
+#
+# Invariant: a condition that is raised keeps its labels until it is over, whatever rows, samples and merges of
+# incidents come meanwhile. tests/exporters/read_model/test_conditions.py.
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from exporters.read_model.cluster_samples import behind_seconds, is_reassigned
+from exporters.read_model.snapshot import SECOND
+from streaming.alert_settings import rules_of
+from streaming.contracts.conditions import RECENT, RULES, WINDOW, Condition, Rule, Spell
+from streaming.contracts.events import Severity
+from streaming.contracts.observations import Channel, SourceKind
+from streaming.contracts.standing import standing
+from streaming.delta.log.queries import columns_of, rows_as
+from streaming.name_patterns import patterns_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from exporters.read_model.cluster_samples import LogDirectoryRow, QuorumMemberRow
+    from exporters.read_model.draft import SnapshotDraft
+    from exporters.read_model.snapshot import ClusterSnapshot, SourceProgress
+    from streaming.alert_settings import AlertsSettings
+
+OWN_RULES: Final = {
+    condition: Rule(severity, 0, kept=0)
+    for severity, conditions in {
+        Severity.CRITICAL: (
+            Condition.JOB_DOWN, Condition.DATA_STALE, Condition.NO_CONTROLLER, Condition.DISK_FILLS_UP,
+        ),
+        Severity.WARNING: (
+            Condition.NO_DATA, Condition.TABLE_UNREADABLE, Condition.SERIES_LEFT_OUT, Condition.PRIMARY_SOURCE_LOST,
+            Condition.SAMPLES_STALE, Condition.LOG_DIRECTORY_OFFLINE, Condition.DISK_NEARLY_FULL,
+            Condition.QUORUM_VOTER_BEHIND, Condition.HANGING_TRANSACTION,
+        ),
+    }.items()
+    for condition in conditions
+}  # fmt: skip
+"""Rules of what the exporter derives. They are raised at once; ``for`` of an alert lets them last."""
+ALL_RULES: Final = {**RULES, **OWN_RULES}
+
+
+class Raised(NamedTuple):
+    """A condition that is raised. Its labels, the first five fields, never change while it is.
+
+    Attributes:
+        cluster: name of the cluster; empty: it concerns every cluster.
+        condition, subject, severity: what is wrong, with what, and how bad that is.
+        short_id: of the incident that explained it from its begin; empty for none.
+        since: when it began as far as the data shows, UTC microseconds.
+    """
+
+    cluster: str
+    condition: Condition
+    subject: str
+    severity: str
+    short_id: str
+    since: int
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Return the values of its labels."""
+        return self[:-1]
+
+
+class ConditionSettings(NamedTuple):
+    """What is raised, and how it is called.
+
+    Attributes:
+        rules: conditions without a rule are not raised.
+        topics: patterns of the topics that count; what concerns others only is not raised. Empty: all count.
+        severity_names: what severities are called instead, by severity.
+    """
+
+    rules: Mapping[Condition, Rule] = MappingProxyType(ALL_RULES)
+    topics: tuple[str, ...] = ()
+    severity_names: Mapping[str, str] = MappingProxyType({})
+
+    @staticmethod
+    def of(alerts: AlertsSettings) -> ConditionSettings:
+        """Return what the configuration of alerts says of conditions."""
+        return ConditionSettings(rules_of(alerts, ALL_RULES), alerts.topics, alerts.severity_names)
+
+    def severity(self, severity: Severity) -> str:
+        """Return what a severity is called."""
+        return self.severity_names.get(severity, severity.value)
+
+    def counts(self, topic: str) -> bool:
+        """Return whether a topic counts."""
+        return patterns_of(*self.topics)(topic)
+
+
+DEFAULT_SETTINGS: Final = ConditionSettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionInputs:
+    """What conditions follow from besides the snapshot of each cluster. Times are UTC microseconds.
+
+    Attributes:
+        now: ages are measured from it.
+        stale_after: older data says nothing about now; seconds.
+        unreadable: tables that cannot be read, and when each could be last.
+        left_out: clusters of which series are left out, and since when.
+        oldest: up to which age samples of each table are in time, seconds.
+        reported_at: when the job last reported; None: as the clusters say, which must be all clusters then.
+        settings: what is raised.
+    """
+
+    now: int
+    stale_after: float
+    unreadable: Mapping[str, int] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    oldest: Mapping[str, float] = field(default_factory=dict)
+    reported_at: int | None = None
+    settings: ConditionSettings = DEFAULT_SETTINGS
+
+    @property
+    def job_silence(self) -> float:
+        """Seconds since the job last reported; 0 if that is unknown."""
+        return 0.0 if self.reported_at is None else (self.now - self.reported_at) / SECOND
+
+
+Found = tuple[Condition, str, int]
+"""A condition of the exporter, its subject, and since when."""
+
+
+def raised(clusters: Mapping[str, ClusterSnapshot], inputs: ConditionInputs) -> list[Raised]:
+    """Return what is raised, one entry for each combination of labels, in their order.
+
+    Args:
+        clusters: by name.
+        inputs: what else counts.
+    """
+    reported = job_reported_at(clusters.values()) if inputs.reported_at is None else inputs.reported_at
+    inputs = replace(inputs, reported_at=reported)
+    every = [*_by_rule(_of_the_monitor(inputs), inputs.settings)]
+    for name, cluster in clusters.items():
+        every += (each._replace(cluster=name) for each in _of_cluster(cluster, inputs))
+    since: dict[tuple[str, ...], Raised] = {}
+    for each in every:
+        before = since.setdefault(each.labels, each)
+        if each.since < before.since:
+            since[each.labels] = each
+    return [since[labels] for labels in sorted(since)]
+
+
+def _of_cluster(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[Raised]:
+    yield from _of_rows(cluster, inputs)
+    yield from _by_rule([*_of_data(cluster, inputs), *_of_samples(cluster, inputs)], inputs.settings)
+
+
+def _by_rule(found: Iterable[Found], settings: ConditionSettings) -> Iterator[Raised]:
+    for condition, subject, since in found:
+        if (rule := settings.rules.get(condition)) is not None:
+            yield Raised("", condition, subject, settings.severity(rule.severity), "", since)
+
+
+# The rows of the table ``conditions``.
+
+
+_ALL: Final = frozenset(Condition)
+"""A newer job may write others."""
+
+
+def read_conditions(rows: pa.Table) -> dict[str, tuple[Spell, ...]]:
+    """Return of each cluster the spells that last, and those that ended ``RECENT`` before the newest of its rows."""
+    if not {*Spell._fields} <= {*rows.column_names}:
+        return {}
+    ended = rows["ended_at"]
+    moments = pc.coalesce(ended, rows["began_at"]).cast(pa.int64())
+    of_cluster = {
+        cluster_id: pc.equal(rows["cluster_id"], cluster_id) for cluster_id in pc.unique(rows["cluster_id"]).to_pylist()
+    }
+    spells: dict[str, tuple[Spell, ...]] = {}
+    for cluster_id, is_its in of_cluster.items():
+        oldest = pc.max(moments.filter(is_its)).as_py() - RECENT
+        counts = rows.filter(pc.and_(is_its, pc.or_(pc.is_null(ended), pc.greater(moments, oldest))))
+        read = rows_as(Spell, columns_of(counts, Spell._fields), counts.num_rows)
+        spells[cluster_id] = tuple(each._replace(topics=each.topics or ()) for each in read if each.condition in _ALL)
+    return spells
+
+
+def put_conditions(draft: SnapshotDraft, rows: pa.Table) -> None:
+    """Take over the rows of every cluster; those that did not change stay the same objects."""
+    draft.put_conditions(read_conditions(rows))
+
+
+def keep_conditions(draft: SnapshotDraft) -> None:
+    """Keep the rows that were read last, as of then: see the theory above."""
+    draft.stop_conditions()
+
+
+def open_spells(cluster: ClusterSnapshot, *conditions: Condition) -> list[Spell]:
+    """Return the spells of some conditions that last as far as the rows show."""
+    return [each for each in cluster.conditions if each.ended_at is None and each.condition in conditions]
+
+
+_OF_PARTITIONS: Final = frozenset({
+    Condition.OFFLINE, Condition.OFFLINE_PLANNED, Condition.UNDER_MIN_ISR, Condition.UNDER_MIN_ISR_PLANNED,
+    Condition.UNCLEAN_ELECTION, Condition.MIN_ISR_UNKNOWN, Condition.AT_MIN_ISR, Condition.UNDER_REPLICATED,
+})  # fmt: skip
+
+
+def _of_rows(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[Raised]:
+    """Yield what the rows say at the time of the data.
+
+    A spell of whose topics none counts does not count. Topics are only added to a spell, so one that counts goes on.
+    """
+    until = cluster.spells_until
+    if until is None:
+        return
+    spells = (each for each in cluster.conditions if _counts(each, inputs.settings))
+    for each in standing(spells, until, inputs.settings.rules):
+        severity = inputs.settings.severity(each.severity)
+        yield Raised("", each.condition, each.subject, severity, each.short_id or "", each.since)
+
+
+def _counts(spell: Spell, settings: ConditionSettings) -> bool:
+    is_complete = spell.condition in _OF_PARTITIONS and 0 < spell.topic_count <= len(spell.topics)
+    return not is_complete or any(map(settings.counts, spell.topics))
+
+
+# What the exporter finds about the monitor itself, and about the sources of a cluster.
+
+JOB_SILENT_SECONDS: Final = 60.0
+"""The job reports every 5 s on every source: one that has not for so long does not run."""
+JOB_LATE_SECONDS: Final = 30.0
+"""Stale data of a job that has not reported for so long is not the fault of a cluster."""
+LEADER_SAMPLED_SECONDS: Final = 60.0
+"""Brokers are asked for the quorum every 10 s: a leader that was named so long ago may be gone."""
+FORGOTTEN_AFTER_SECONDS: Final = 86_400.0
+"""A metadata log that has not been read for so long was given up on purpose."""
+SAMPLES_SILENT_SECONDS: Final = 900.0
+"""Samples that have not been renewed for so long, and for longer than their interval allows, have stopped."""
+
+
+def job_reported_at(clusters: Iterable[ClusterSnapshot]) -> int | None:
+    """Return when the job last reported on any source; None if it never did, or that cannot be read."""
+    reports = (source.lag.reported_at for cluster in clusters for source in cluster.sources.values())
+    return max((at for at in reports if at is not None), default=None)
+
+
+def has_no_data(cluster: ClusterSnapshot) -> bool:
+    """Return whether the primary source has not reported a whole state yet."""
+    state = cluster.cluster
+    is_unknown = state.primary_source is SourceKind.NONE or not state.has_baseline
+    return is_unknown or cluster.observed_until is None
+
+
+def _of_the_monitor(inputs: ConditionInputs) -> Iterator[Found]:
+    """Yield what concerns every cluster."""
+    for table, since in inputs.unreadable.items():
+        yield Condition.TABLE_UNREADABLE, table, since
+    if inputs.reported_at is not None and inputs.job_silence > JOB_SILENT_SECONDS:
+        yield Condition.JOB_DOWN, "", inputs.reported_at
+
+
+def _of_data(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[Found]:
+    """Yield what concerns the sources and the samples of a cluster, and its series."""
+    until, is_stale = cluster.observed_until, cluster.is_stale(inputs.now, inputs.stale_after)
+    if until is None or has_no_data(cluster):
+        yield Condition.NO_DATA, "", cluster.watermark_read_at or inputs.now
+    elif is_stale and inputs.job_silence <= JOB_LATE_SECONDS:
+        yield Condition.DATA_STALE, "", until
+    if (lost := lost_log(cluster, inputs.now, inputs.stale_after)) is not None:
+        yield lost.condition, "", lost.since
+    if cluster.name in inputs.left_out:
+        yield Condition.SERIES_LEFT_OUT, "", inputs.left_out[cluster.name]
+    if not is_stale:
+        stopped = [
+            at
+            for table, at in cluster.newest_samples().items()
+            if inputs.now - at > max(SAMPLES_SILENT_SECONDS, inputs.oldest.get(table, 0.0)) * SECOND
+        ]
+        if stopped:
+            yield Condition.SAMPLES_STALE, "", min(stopped)
+
+
+class LostLog(NamedTuple):
+    """A metadata log that stands still: what that means, since when, and the age of what proves it."""
+
+    condition: Condition
+    since: int
+    age_seconds: float | None
+    sources: tuple[str, ...]
+
+
+def lost_log(cluster: ClusterSnapshot, now: int, stale_after: float) -> LostLog | None:
+    """Return whether no controller leads the quorum, or the metadata log is only not read any more.
+
+    No controller: its collector reads the brokers as before and the job has applied all that it sent, the log stands
+    still, and no fresh answer of the brokers names a leader. Where polls took over from the log, a leader must have
+    been named before: that the log is not read proves nothing by itself.
+    """
+    replication = {name: each for (channel, name), each in cluster.sources.items() if channel == Channel.REPLICATION}
+    logs = {name: each for name, each in replication.items() if each.state.source_kind is SourceKind.METADATA_LOG}
+    ages = {name: _age(each, now) for name, each in logs.items()}
+    if not ages or min(ages.values()) <= stale_after:
+        return None
+    since, collectors = max(each.state.observed_until or 0 for each in logs.values()), set(map(_collector, logs))
+    others = [
+        _age(each, now)
+        for (channel, name), each in cluster.sources.items()
+        if channel != Channel.REPLICATION and _collector(name) in collectors
+    ]
+    is_applied = all(each.lag.is_query_up and each.lag.behind_bytes == 0 for each in logs.values())
+    named_at = max((each.collected_at for each in cluster.samples.quorum_members or () if _names(each)), default=None)
+    is_led = named_at is not None and now - named_at <= max(stale_after, LEADER_SAMPLED_SECONDS) * SECOND
+    is_polled = not cluster.is_stale(now, stale_after)
+    if is_applied and others and min(others) <= stale_after and not is_led and (not is_polled or named_at is not None):
+        return LostLog(Condition.NO_CONTROLLER, since, min(others), tuple(ages))
+    if is_polled and min(ages.values()) <= FORGOTTEN_AFTER_SECONDS:
+        return LostLog(Condition.PRIMARY_SOURCE_LOST, since, cluster.age_seconds(now), tuple(ages))
+    return None
+
+
+def _names(member: QuorumMemberRow) -> bool:
+    """Return whether an answer of the quorum names its leader."""
+    return member.controller is not None and member.controller >= 0
+
+
+def _age(source: SourceProgress, now: int) -> float:
+    until = source.state.observed_until
+    return float("inf") if until is None else max(0, now - until) / SECOND
+
+
+def _collector(source: str) -> str:
+    return source.partition(":")[2]
+
+
+# What the newest samples show.
+
+
+class DiskLimit(NamedTuple):
+    """A volume is short of space below a share that is free, or below twice that if it is full within some time."""
+
+    free_share: float
+    seconds_until_full: float
+
+
+DISK_LIMITS: Final = {
+    Condition.DISK_FILLS_UP: DiskLimit(0.05, 2 * 3600),
+    Condition.DISK_NEARLY_FULL: DiskLimit(0.15, 24 * 3600),
+}
+PACE_AFTER_MOVE: Final = WINDOW
+"""The pace of a volume is measured over 20 minutes: for so long after a reassignment it has that in it."""
+QUORUM_BEHIND_SECONDS: Final = 10.0
+"""A voter fetches twice a second: one that lacks records for so long is down, hangs, or is cut off."""
+
+
+def _of_samples(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[Found]:
+    yield from _of_disks(cluster)
+    announced = announced_brokers(cluster, inputs.now)
+    for member in voters_behind(cluster):
+        if member.node not in announced:
+            yield Condition.QUORUM_VOTER_BEHIND, str(member.node), member.last_caught_up_at or member.collected_at
+    for row in cluster.samples.transactions or ():
+        since = row.started_at or row.collected_at
+        for topic in {each.rpartition("-")[0] for each in row.transaction_partitions or () if row.is_hanging}:
+            if inputs.settings.counts(topic):
+                yield Condition.HANGING_TRANSACTION, topic, since
+
+
+def _of_disks(cluster: ClusterSnapshot) -> Iterator[Found]:
+    moves = _is_filled_by_moves(cluster)
+    for row in _directories(cluster):
+        subject = f"{row.broker}:{row.log_dir}"
+        if not row.is_online:
+            yield Condition.LOG_DIRECTORY_OFFLINE, subject, row.collected_at
+        for condition, limit in DISK_LIMITS.items():
+            if _is_short(row, limit, is_filled_by_moves=moves):
+                yield condition, subject, row.collected_at
+
+
+def announced_brokers(cluster: ClusterSnapshot, now: int) -> frozenset[int]:
+    """Return the brokers that announced work may keep away at a time."""
+    return frozenset(
+        number
+        for number, broker in cluster.brokers.items()
+        if broker.maintenance_until is not None and broker.maintenance_until >= now
+    )
+
+
+def offline_directories(cluster: ClusterSnapshot) -> list[LogDirectoryRow]:
+    """Return the log directories that are offline, as of the newest sample of each."""
+    return [each for each in _directories(cluster) if not each.is_online]
+
+
+def _directories(cluster: ClusterSnapshot) -> list[LogDirectoryRow]:
+    """Return the log directories of every broker that is not gone for good."""
+    gone = {
+        number
+        for number, broker in cluster.brokers.items()
+        if not broker.is_registered and not cluster.counts.hosted.get(number)
+    }
+    return [each for each in cluster.samples.log_directories or () if each.broker not in gone]
+
+
+def _is_short(row: LogDirectoryRow, limit: DiskLimit, *, is_filled_by_moves: bool) -> bool:
+    if row.usable_bytes is None or not row.total_bytes:
+        return False
+    share, left = row.usable_bytes / row.total_bytes, row.seconds_until_full
+    is_filling = left is not None and left < limit.seconds_until_full and not is_filled_by_moves
+    return share < limit.free_share or (is_filling and share < 2 * limit.free_share)
+
+
+def _is_filled_by_moves(cluster: ClusterSnapshot) -> bool:
+    """Return whether partitions are being reassigned, or were so lately that the pace of volumes has it in it."""
+    if any(map(is_reassigned, cluster.unsettled.values())):
+        return True
+    until = cluster.observed_until or 0
+    moves = (each for each in cluster.conditions if each.condition == Condition.REASSIGNING)
+    return any(each.ended_at is None or until - each.ended_at < PACE_AFTER_MOVE for each in moves)
+
+
+def voters_behind(cluster: ClusterSnapshot) -> list[QuorumMemberRow]:
+    """Return the voters of the quorum that have not caught up with its leader, as of the newest samples."""
+    members = cluster.samples.quorum_members or ()
+    leader = next((each for each in members if each.node == each.controller), None)
+    if leader is None:
+        return []
+    return [each for each in members if each.is_voter and _behind(each, leader) > QUORUM_BEHIND_SECONDS]
+
+
+def _behind(member: QuorumMemberRow, leader: QuorumMemberRow) -> float:
+    return behind_seconds(member.last_caught_up_at, leader.last_caught_up_at) or 0.0
