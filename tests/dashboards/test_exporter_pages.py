@@ -201,7 +201,7 @@ def test_healthy_at_risk_and_blind_look_different_and_blind_is_never_green(
     assert healthy["Topics at risk"] == [(("cluster", "main"), ("role", "-"), everywhere)]
     assert healthy["Missing replicas"] == [(("broker", "$__all"), ("cluster", "main"), ("partition", "-"), everywhere)]
     assert dict(healthy["Open incidents"][0])["class"] == "no open incidents"
-    assert [dict(row)["reason"] for row in healthy["What is wrong?"]] == ["nothing: it is healthy"]
+    assert [dict(row)["condition"] for row in healthy["What is wrong?"]] == ["nothing: it is healthy"]
 
     cluster.exporter.text = (GOLDEN / "metrics.prom").read_text()
     eventually(lambda: cluster.query("kafka_replication_cluster_offline_partitions > 0"))

@@ -328,7 +328,7 @@ VALUES = {
     "rack": ["r1"],
     "host": ["127.0.0.1"],
     "severity": ["critical"],
-    "condition": ["offline_partitions"],
+    "condition": ["offline_partitions", "at_min_isr"],
     "feature": ["metadata.version"],
     "primary_source": ["metadata_log", "poll"],
 }
