@@ -18,7 +18,8 @@ from streaming.durations import seconds_of
 from streaming.settings import Settings
 from tests.dashboards.promtool import only, played, promtool
 
-DEFAULTS = Settings()
+pytestmark = pytest.mark.prometheus
+
 EVERY_PACK = Settings(alerts=AlertsSettings(packs=OPT_IN))
 RULES = rule_file(EVERY_PACK)
 BY_NAME: dict[str, dict[str, Any]] = {rule["alert"]: rule for group in RULES["groups"] for rule in group["rules"]}
