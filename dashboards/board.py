@@ -17,6 +17,7 @@ from dashboards import style
 from dashboards.promql import Scope, Signal
 from dashboards.signals import brokers, changes, clusters, groups, partitions
 from dashboards.style import DATASOURCE, EVERY_VALUE, ORANGE, PURPLE, RED, KeyColumn, Link, PanelQuery, normalised
+from streaming.contracts.events import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +32,7 @@ class BoardSettings:
         url: of the exporter, for links from incidents to the runbook that it serves; "" is none.
     """
 
-    waking: str = "page"
+    waking: str = Severity.CRITICAL
     url: str = ""
 
 
@@ -185,7 +186,7 @@ _ON_TIME_RANGE_CHANGE: Final = 2
 _SHARED_CROSSHAIR: Final = 1
 _ALPHABETICAL_ASCENDING: Final = 1
 _NUMERICAL_ASCENDING: Final = 3
-_ALERTS: Final = "Kafka.*"
+_ALERTS: Final = "Isrwatch.*"
 """Names of the shipped alerts."""
 _VARIABLES: Final = {
     "broker": ("Broker", brokers.REGISTERED),

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
 
+from streaming.alert_settings import AlertChange, AlertsSettings, changes_of, check_alerts
 from streaming.configuration_file import file_to_read, overridden, read
 from streaming.durations import FOREVER, duration_text, seconds_of
 from streaming.errors import ConfigurationError
@@ -209,6 +210,7 @@ class Settings:
     tables: TablesSettings = field(default_factory=TablesSettings)
     job: JobSettings = field(default_factory=JobSettings)
     export: ExportSettings = field(default_factory=ExportSettings)
+    alerts: AlertsSettings = field(default_factory=AlertsSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     advanced: AdvancedSettings = field(default_factory=AdvancedSettings)
 
@@ -271,6 +273,8 @@ def _value(hint: Any, value: Any, key: str) -> Any:  # noqa: ANN401 - any value 
         return _build(hint, value, f"{key}.")  # type: ignore[arg-type]
     if hint is Duration:
         return math.inf if value == FOREVER and _MOST.get(key) == math.inf else seconds_of(key, value)
+    if hint == dict[str, AlertChange]:
+        return changes_of(key, value)
     if hint == dict[str, str]:
         if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
             return value
@@ -311,6 +315,7 @@ def _checked(settings: Settings) -> Settings:
     if settings.export.url:
         check_url("export.url", settings.export.url)
     _check_series(settings.export)
+    check_alerts(settings.alerts)
     return settings
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from dashboards import style
-from dashboards.alerts import PLANNED_CAUSES
 from dashboards.board import (
     BROKER,
     IN_CLUSTER,
@@ -144,7 +143,7 @@ _RETURNS: Final = "5m"
 """A broker that was stopped on purpose has caught up within it, unless it left ISRs for another reason, too."""
 _SHARE: Final = f"{brokers.IN_SYNC.now(SELECTED)} / ({brokers.HOSTED.now(SELECTED)} > 0)"
 _SHUT_DOWN: Final = brokers.SHUTTING_DOWN.series(SELECTED)
-_OTHERWISE: Final = brokers.ISR_REMOVALS.increase(_RETURNS, SELECTED, f'cause!~"{"|".join(PLANNED_CAUSES)}"')
+_OTHERWISE: Final = brokers.ISR_REMOVALS.increase(_RETURNS, SELECTED, f'cause!~"{"|".join(brokers.PLANNED_CAUSES)}"')
 _ON_PURPOSE: Final = (
     f"((max by (cluster, broker) (max_over_time({_SHUT_DOWN}[{_RETURNS}])) == 1 "
     f"unless on (cluster, broker) {_OTHERWISE} > 0) or {brokers.MAINTENANCE.now(SELECTED)} == 1)"

@@ -3,744 +3,173 @@
 prometheusAlerts+:: {
   "groups": [
     {
-      "name": "kafka-replication-alerts",
+      "name": "isrwatch-alerts",
       "interval": "15s",
       "rules": [
         {
-          "alert": "KafkaOfflinePartitions",
-          "expr": "max by (cluster) (kafka_replication_cluster_offline_partitions) > 0\nor (cluster:kafka_replication_partition_offline_seconds:max_increase30m > 90 and on (cluster) cluster:kafka_replication_partition_offline_seconds:max_increase5m > 0)\nor (max by (cluster) (ALERTS{alertname=\"KafkaOfflinePartitions\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "1m",
-          "labels": {
-            "severity": "page"
-          },
+          "alert": "IsrwatchOfflinePartitions",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=~\"offline_partitions|offline_partitions_planned\"})",
+          "keep_firing_for": "5m",
           "annotations": {
-            "summary": "Partitions of {{ $labels.cluster }} are offline: neither reads nor writes",
-            "description": "Cluster {{ $labels.cluster }}: {{ with printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }} partitions have no leader{{ if not (printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query) }} (monitoring data is stale: as it was){{ end }}. Topics: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, topic) (kafka_replication_topic_offline_partitions{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }} ({{ .Value }}){{ else }}none known{{ end }}. Under min ISR: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Unclean elections within 15m: {{ with printf `max by (cluster) (increase(kafka_replication_cluster_unclean_elections_total{cluster=%[1]q}[15m]))` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Left an ISR within 15m: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker, cause) (increase(kafka_replication_broker_isr_departures_total{cluster=%[1]q}[15m])) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}broker {{ .Labels.broker }} by {{ .Labels.cause }} ({{ .Value | printf \"%.0f\" }}){{ else }}none known{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state"
+            "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | printf \"%.200s\" }}{{ else }}Partitions of {{ $labels.cluster }} have no leader{{ if match \"_planned$\" $labels.condition }} (planned work){{ end }}: neither reads nor writes. First: start a broker that could lead them, and stop no other one{{ end }}",
+            "command": "isrwatch incidents --cluster {{ $labels.cluster }}"
           }
         },
         {
-          "alert": "KafkaUncleanElection",
-          "expr": "(max by (cluster) (increase(kafka_replication_cluster_unclean_elections_total[15m])) > 0)\nunless on (cluster) (ALERTS{alertname=~\"KafkaOfflinePartitions|KafkaUnderMinIsr\", alertstate=\"firing\"} and on (cluster, alertname) timestamp(ALERTS_FOR_STATE) - ALERTS_FOR_STATE < 900\n  unless on (cluster) max by (cluster) (ALERTS{alertname=\"KafkaUncleanElection\", alertstate=\"firing\"}))",
-          "keep_firing_for": "1h",
-          "labels": {
-            "severity": "page"
-          },
+          "alert": "IsrwatchUnderMinIsr",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=~\"under_min_isr|under_min_isr_planned\"})",
+          "keep_firing_for": "5m",
           "annotations": {
-            "summary": "Records of {{ $labels.cluster }} may be lost: unclean leader election",
-            "description": "Cluster {{ $labels.cluster }}: about {{ $value | printf \"%.0f\" }} leaders were elected from outside the in-sync replicas within 15m. Records that only the others had are discarded. Under min ISR now: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}, offline: {{ with printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch events --event unclean_election --since 2h"
+            "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | printf \"%.200s\" }}{{ else }}Partitions of {{ $labels.cluster }} refuse writes with acks=all{{ if match \"_planned$\" $labels.condition }} (planned work){{ end }}: under min ISR. First: stop any rolling restart, and start the broker that is missing from most ISRs{{ end }}",
+            "command": "isrwatch incidents --cluster {{ $labels.cluster }}"
           }
         },
         {
-          "alert": "KafkaUnderMinIsr",
-          "expr": "(max by (cluster) (kafka_replication_cluster_under_min_isr_partitions) > 0\nor (cluster:kafka_replication_partition_under_min_isr_seconds:max_increase30m > 90 and on (cluster) cluster:kafka_replication_partition_under_min_isr_seconds:max_increase5m > 0))\nunless on (cluster) (ALERTS{alertname=~\"KafkaOfflinePartitions|KafkaUncleanElection\", alertstate=\"firing\"} and on (cluster, alertname) timestamp(ALERTS_FOR_STATE) - ALERTS_FOR_STATE < 900\n  unless on (cluster) max by (cluster) (ALERTS{alertname=\"KafkaUnderMinIsr\", alertstate=\"firing\"}))\nor (max by (cluster) (ALERTS{alertname=\"KafkaUnderMinIsr\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "1m",
+          "alert": "IsrwatchUncleanElection",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"unclean_election\"})",
+          "keep_firing_for": "5m",
+          "annotations": {
+            "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | printf \"%.200s\" }}{{ else }}Records of {{ $labels.cluster }} may be lost: a leader was elected from outside the ISR. First: keep the former leader stopped until its segments are copied{{ end }}",
+            "command": "isrwatch incidents --cluster {{ $labels.cluster }}"
+          }
+        },
+        {
+          "alert": "IsrwatchNoController",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"no_controller\"})",
+          "for": "2m",
+          "keep_firing_for": "5m",
+          "annotations": {
+            "summary": "{{ $labels.cluster }} has no active controller: no leader is elected. First: start a majority of the voters, and restart no broker",
+            "command": "isrwatch state --quorum --cluster {{ $labels.cluster }}"
+          }
+        },
+        {
+          "alert": "IsrwatchBlind",
+          "expr": "(max by (cluster) (min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=~\"job_down|data_stale|no_data\"})) or max by (cluster) (last_over_time(kafka_replication_cluster_info[1d]) unless on (cluster_id) kafka_replication_cluster_info)) and on () group(kafka_replication_cluster_partitions)\nor absent(kafka_replication_cluster_partitions)",
+          "for": "10m",
+          "keep_firing_for": "10m",
+          "labels": {
+            "severity": "critical"
+          },
+          "annotations": {
+            "summary": "{{ if $labels.cluster }}{{ $labels.cluster }} is not monitored: there is no fresh data of it{{ else }}isrwatch is blind: there is no fresh data of any cluster behind one job or exporter{{ end }}. First: isrwatch health says what is down; start it",
+            "command": "isrwatch health"
+          }
+        },
+        {
+          "alert": "IsrwatchBrokerDown",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=~\"broker_down|restart_loop\"})",
+          "keep_firing_for": "5m",
+          "annotations": {
+            "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | printf \"%.200s\" }}{{ else }}Broker {{ $labels.subject }} of {{ $labels.cluster }} {{ if eq $labels.condition \"restart_loop\" }}goes down again and again{{ else }}is down{{ end }}. First: find out why, and stop no other one{{ end }}",
+            "command": "isrwatch state --brokers --cluster {{ $labels.cluster }}"
+          }
+        },
+        {
+          "alert": "IsrwatchUnderReplicated",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"under_replicated\"})",
+          "keep_firing_for": "5m",
+          "annotations": {
+            "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | printf \"%.200s\" }}{{ else }}Broker {{ $labels.subject }} of {{ $labels.cluster }} runs, and is missing from ISRs. First: see whether its lag shrinks, then its disk and network{{ end }}",
+            "command": "isrwatch state --brokers --cluster {{ $labels.cluster }}"
+          }
+        },
+        {
+          "alert": "IsrwatchIsrFlapping",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"isr_flapping\"})",
+          "keep_firing_for": "5m",
+          "annotations": {
+            "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | printf \"%.200s\" }}{{ else }}Broker {{ $labels.subject }} of {{ $labels.cluster }} leaves ISRs again and again. First: see its disk, its network and the pauses of leaders{{ end }}",
+            "command": "isrwatch state --brokers --cluster {{ $labels.cluster }}"
+          }
+        },
+        {
+          "alert": "IsrwatchLogDirOffline",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"log_directory_offline\"})",
+          "for": "5m",
+          "keep_firing_for": "5m",
+          "annotations": {
+            "summary": "The log directory {{ $labels.subject }} of {{ $labels.cluster }} is offline. First: replace the disk, then restart the broker if that is safe",
+            "command": "isrwatch state --directories --cluster {{ $labels.cluster }}"
+          }
+        },
+        {
+          "alert": "IsrwatchDiskFillsUp",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=~\"disk_fills_up|disk_nearly_full\"})",
+          "for": "15m",
+          "keep_firing_for": "5m",
+          "annotations": {
+            "summary": "The volume of {{ $labels.subject }} of {{ $labels.cluster }} {{ if eq $labels.condition \"disk_fills_up\" }}is almost full{{ else }}is nearly full{{ end }}. First: see what grows, shorten its retention, or cancel what fills it",
+            "command": "isrwatch state --directories --cluster {{ $labels.cluster }}"
+          }
+        },
+        {
+          "alert": "IsrwatchReassignmentStuck",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"reassignment_stuck\"})",
+          "keep_firing_for": "5m",
+          "annotations": {
+            "summary": "{{ with printf `kafka_replication_incident_info and on (cluster, incident) label_replace(kafka_replication_incident_current_info{cluster=%q, incident=%q}, \"incident\", \"$1\", \"current\", \"(.+)\")` $labels.cluster $labels.short_id | query }}{{ . | first | label \"summary\" | printf \"%.200s\" }}{{ else }}Reassignments of {{ $labels.cluster }} are stuck. First: start the brokers of the new replicas, raise the throttle, or cancel{{ end }}",
+            "command": "isrwatch state --reassignments --cluster {{ $labels.cluster }}"
+          }
+        },
+        {
+          "alert": "IsrwatchQuorumVoterBehind",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"quorum_voter_behind\"})",
+          "for": "5m",
+          "keep_firing_for": "5m",
+          "annotations": {
+            "summary": "Voter {{ $labels.subject }} of the metadata quorum of {{ $labels.cluster }} is behind. First: start or repair it, and stop no other controller",
+            "command": "isrwatch state --quorum --cluster {{ $labels.cluster }}"
+          }
+        },
+        {
+          "alert": "IsrwatchHangingTransaction",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=\"hanging_transaction\"})",
+          "for": "5m",
+          "keep_firing_for": "5m",
+          "annotations": {
+            "summary": "A transaction hangs in {{ $labels.subject }} of {{ $labels.cluster }}: read_committed consumers stop there. First: find and abort it",
+            "command": "isrwatch state --transactions --cluster {{ $labels.cluster }}"
+          }
+        },
+        {
+          "alert": "IsrwatchCertificateExpires",
+          "expr": "label_replace(min by (cluster) (last_over_time(isrwatch_collector_listener_certificate_expiry_timestamp_seconds[1h]) or last_over_time(isrwatch_collector_client_certificate_expiry_timestamp_seconds[1h])) - time() < 1209600, \"severity\", \"warning\", \"\", \"\")\nor label_replace(min by (cluster) (last_over_time(isrwatch_collector_listener_certificate_expiry_timestamp_seconds[1h]) or last_over_time(isrwatch_collector_client_certificate_expiry_timestamp_seconds[1h])) - time() < 259200, \"severity\", \"critical\", \"\", \"\")",
+          "for": "5m",
+          "keep_firing_for": "5m",
+          "annotations": {
+            "summary": "A certificate of {{ $labels.cluster }} {{ if gt $value 0.0 }}expires in {{ $value | humanizeDuration }}{{ else }}has expired{{ end }}. First: isrwatch doctor lists them; renew it",
+            "command": "isrwatch doctor"
+          }
+        },
+        {
+          "alert": "IsrwatchDegraded",
+          "expr": "min by (cluster, condition, subject, severity, short_id) (kafka_replication_condition_since_seconds{condition=~\"primary_source_lost|samples_stale|table_unreadable|series_left_out|min_isr_unknown\"})\nor label_replace(max by (cluster, source) (isrwatch_collector_source_up) == 0, \"condition\", \"source_refused\", \"\", \"\")\nor label_replace(min by (query) (isrwatch_job_query_up) == 0, \"condition\", \"query_down\", \"\", \"\")\nor label_replace(max by (job, instance) (up{job=~\"isrwatch-(collector|job)\"}) == 0, \"condition\", \"program_down\", \"\", \"\")\nor label_replace(sum by (cluster) (max by (cluster, channel, source) (increase(kafka_replication_quarantined_total[1h]))) > 0, \"condition\", \"records_quarantined\", \"\", \"\")\nor label_replace((max by (cluster) (increase(kafka_replication_cluster_missed_changes_total[1h])) > 0 and on (cluster) max by (cluster) (kafka_replication_cluster_info{primary_source=\"metadata_log\"})), \"condition\", \"changes_missed\", \"\", \"\")",
+          "for": "15m",
           "keep_firing_for": "5m",
           "labels": {
-            "severity": "page"
+            "severity": "warning"
           },
           "annotations": {
-            "summary": "Partitions of {{ $labels.cluster }} refuse writes: under min ISR",
-            "description": "Cluster {{ $labels.cluster }}: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }} partitions are under min ISR now (producers with acks=all are refused){{ if not (printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query) }} (monitoring data is stale: as it was){{ end }}; the worst was so for {{ with printf `cluster:kafka_replication_partition_under_min_isr_seconds:max_increase30m{cluster=%[1]q}` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }} s of 30m. Topics: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, topic) (kafka_replication_topic_under_min_isr_partitions{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }} ({{ .Value }}){{ else }}none known{{ end }}. Brokers missing from these ISRs: {{ range $index, $row := printf `sort_desc(topk(3, count by (broker) ((max by (cluster, topic, partition, broker) (kafka_replication_replica_isr_member{cluster=%[1]q}) == 0) and on (cluster, topic, partition) (max by (cluster, topic, partition) (kafka_replication_partition_under_min_isr{cluster=%[1]q}) == 1))))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. Unclean elections within 15m: {{ with printf `max by (cluster) (increase(kafka_replication_cluster_unclean_elections_total{cluster=%[1]q}[15m]))` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Left an ISR within 15m: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker, cause) (increase(kafka_replication_broker_isr_departures_total{cluster=%[1]q}[15m])) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}broker {{ .Labels.broker }} by {{ .Labels.cause }} ({{ .Value | printf \"%.0f\" }}){{ else }}none known{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state"
+            "summary": "Part of isrwatch fails{{ with $labels.cluster }} for {{ . }}{{ end }}: {{ if eq $labels.condition \"source_refused\" }}the source {{ $labels.source }} is refused or does not answer{{ end }}{{ if eq $labels.condition \"query_down\" }}the query {{ $labels.query }} of the job is down{{ end }}{{ if eq $labels.condition \"program_down\" }}Prometheus cannot scrape {{ $labels.instance }} of {{ $labels.job }}{{ end }}{{ if eq $labels.condition \"records_quarantined\" }}records cannot be parsed{{ end }}{{ if eq $labels.condition \"changes_missed\" }}changes were missed{{ end }}{{ if eq $labels.condition \"primary_source_lost\" }}the metadata log cannot be read, polling took over{{ end }}{{ if eq $labels.condition \"samples_stale\" }}samples are old{{ end }}{{ if eq $labels.condition \"table_unreadable\" }}the exporter cannot read a table{{ end }}{{ if eq $labels.condition \"series_left_out\" }}series of partitions were left out{{ end }}{{ if eq $labels.condition \"min_isr_unknown\" }}min.insync.replicas of partitions is unknown{{ end }}. First: isrwatch doctor",
+            "command": "isrwatch doctor"
           }
         },
         {
-          "alert": "KafkaMorePartitionsUnavailable",
-          "expr": "(max by (cluster) (kafka_replication_cluster_offline_partitions) > (max by (cluster) (min_over_time(kafka_replication_cluster_offline_partitions[6h])) > 0))\nor (max by (cluster) (kafka_replication_cluster_under_min_isr_partitions) > (max by (cluster) (min_over_time(kafka_replication_cluster_under_min_isr_partitions[6h])) > 0))\nor (max by (cluster) (ALERTS{alertname=\"KafkaMorePartitionsUnavailable\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "1m",
-          "labels": {
-            "severity": "page"
-          },
-          "annotations": {
-            "summary": "More partitions of {{ $labels.cluster }} are offline or refuse writes than before",
-            "description": "Cluster {{ $labels.cluster }}: besides partitions that have been unavailable for 6h, there are more. Offline now: {{ with printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}, under min ISR now: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Offline topics: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, topic) (kafka_replication_topic_offline_partitions{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }} ({{ .Value }}){{ else }}none known{{ end }}. Topics under min ISR: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, topic) (kafka_replication_topic_under_min_isr_partitions{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }} ({{ .Value }}){{ else }}none known{{ end }}. Left an ISR within 15m: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker, cause) (increase(kafka_replication_broker_isr_departures_total{cluster=%[1]q}[15m])) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}broker {{ .Labels.broker }} by {{ .Labels.cause }} ({{ .Value | printf \"%.0f\" }}){{ else }}none known{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch incidents"
-          }
-        },
-        {
-          "alert": "KafkaNoController",
-          "expr": "(max by (cluster) (min by (cluster, collector) (label_replace(kafka_replication_source_age_seconds{channel=\"replication\", source=~\"metadata_log:.*\"}, \"collector\", \"$1\", \"source\", \"[^:]*:(.*)\")) > 60 and on (cluster, collector) min by (cluster, collector) (label_replace(kafka_replication_source_age_seconds{channel!=\"replication\"}, \"collector\", \"$1\", \"source\", \"[^:]*:(.*)\")) <= 60)\nand on (cluster) min by (cluster) (kafka_replication_cluster_state_age_seconds) > 60 and on (cluster) (min by (cluster) (kafka_replication_source_query_up{channel=\"replication\"}) == 1 and on (cluster) max by (cluster) (kafka_replication_source_behind_bytes{channel=\"replication\"}) == 0))\nor ((max by (cluster) (last_over_time(kafka_replication_cluster_controller[1d])) unless on (cluster) max by (cluster) (kafka_replication_cluster_controller)) and on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))",
-          "for": "1m",
-          "labels": {
-            "severity": "page"
-          },
-          "annotations": {
-            "summary": "{{ $labels.cluster }} has no active controller",
-            "description": "Cluster {{ $labels.cluster }}: no controller answers the collector as the leader of the metadata quorum, while it still reads the brokers. Leaders are not elected, ISRs do not change, topics cannot be created. Last active controller: {{ with printf `max by (cluster) (last_over_time(kafka_replication_cluster_controller{cluster=%[1]q}[1d]))` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: kafka-metadata-quorum.sh --bootstrap-controller HOST:PORT describe --status"
-          }
-        },
-        {
-          "alert": "KafkaBrokerLost",
-          "expr": "((max by (cluster, broker) (kafka_replication_broker_missing_at_min_isr_partitions) > 0) and on (cluster, broker) ((max by (cluster, broker) (kafka_replication_broker_fenced) == 1 or (max by (cluster, broker) (kafka_replication_broker_registered) == 0 and on (cluster, broker) max by (cluster, broker) (kafka_replication_broker_hosted_partitions) > 0))\nunless on (cluster, broker) (max by (cluster, broker) (kafka_replication_broker_shutting_down) == 1)\nunless on (cluster, broker) (max by (cluster, broker) (kafka_replication_broker_maintenance) == 1)))\nunless on (cluster) (ALERTS{alertname=~\"KafkaOfflinePartitions|KafkaUnderMinIsr|KafkaMorePartitionsUnavailable|KafkaUncleanElection\", alertstate=\"firing\"} and on (cluster, alertname) timestamp(ALERTS_FOR_STATE) - ALERTS_FOR_STATE < 900\n  unless on (cluster) max by (cluster) (ALERTS{alertname=\"KafkaBrokerLost\", alertstate=\"firing\"}))\nor (max by (cluster, broker) (ALERTS{alertname=\"KafkaBrokerLost\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "5m",
-          "labels": {
-            "severity": "page"
-          },
-          "annotations": {
-            "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} is lost, and partitions depend on the rest",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been down for 5m and was not stopped on purpose. {{ if printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} of its partitions are at min ISR, or below: the next broker to leave stops their writes. At min ISR in the cluster: {{ with printf `max by (cluster) (kafka_replication_cluster_at_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}, under: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state --brokers"
-          }
-        },
-        {
-          "alert": "KafkaDiskFillsUp",
-          "expr": "min by (cluster, broker) ((max by (cluster, broker, log_dir) (kafka_replication_log_directory_usable_bytes) / max by (cluster, broker, log_dir) (kafka_replication_log_directory_total_bytes)) < 0.05)\nor min by (cluster, broker) (max by (cluster, broker, log_dir) (kafka_replication_log_directory_until_full_seconds) < 7200 and on (cluster, broker, log_dir) (max by (cluster, broker, log_dir) (kafka_replication_log_directory_usable_bytes) / max by (cluster, broker, log_dir) (kafka_replication_log_directory_total_bytes)) < 0.1)\nor (max by (cluster, broker) (ALERTS{alertname=\"KafkaDiskFillsUp\", alertstate=\"firing\"})\n  unless on (cluster, broker) max by (cluster, broker) (kafka_replication_log_directory_online))\n  and on (cluster, broker) max by (cluster, broker) (last_over_time(kafka_replication_log_directory_online[1d]))",
-          "for": "10m",
-          "labels": {
-            "severity": "page"
-          },
-          "annotations": {
-            "summary": "A disk of broker {{ $labels.broker }} of {{ $labels.cluster }} is nearly full",
-            "description": "A volume of broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has less than 5% free, or will be full within 2 hours at its pace. Then the broker takes the directory offline, and stops if it is its last one. Least free in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, 1 - (max by (cluster, broker, log_dir) (kafka_replication_log_directory_usable_bytes{cluster=%[1]q}) / max by (cluster, broker, log_dir) (kafka_replication_log_directory_total_bytes{cluster=%[1]q}))))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.log_dir }} of broker {{ .Labels.broker }} ({{ .Value | humanizePercentage }} used){{ else }}none known{{ end }}. Run: isrwatch state --directories"
-          }
-        },
-        {
-          "alert": "KafkaGroupLosesRecords",
-          "expr": "max by (cluster, group) (kafka_replication_group_lost_records) > 0\nand on (cluster, group) (max by (cluster, group) (kafka_replication_group_members) > 0 or max by (cluster, group) (kafka_replication_group_progress_age_seconds) >= 0)\nor (max by (cluster, group) (ALERTS{alertname=\"KafkaGroupLosesRecords\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_group_info))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "5m",
-          "labels": {
-            "severity": "page"
-          },
-          "annotations": {
-            "summary": "Records of {{ $labels.cluster }} are deleted before group {{ $labels.group }} reads them",
-            "description": "Kafka has deleted records of group {{ $labels.group }} of cluster {{ $labels.cluster }} that it has not read: it is slower than the retention of the topic. Lost in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, sum by (group, topic) (max by (cluster, group, topic) (kafka_replication_group_lost_records{cluster=%[1]q})) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }} to {{ .Labels.group }} ({{ .Value }}){{ else }}none known{{ end }}. Raise retention.ms of the topic while it catches up. Run: isrwatch state --groups"
-          }
-        },
-        {
-          "alert": "KafkaAvailabilityBurnsFast",
-          "expr": "(((cluster:kafka_replication_unavailable_time:ratio_rate1h > 0.0144 and on (cluster) cluster:kafka_replication_unavailable_time:ratio_rate5m > 0.0144)\nor (cluster:kafka_replication_unavailable_time:ratio_rate6h > 0.006 and on (cluster) cluster:kafka_replication_unavailable_time:ratio_rate30m > 0.006))\nunless on (cluster) last_over_time(ALERTS{alertname=~\"KafkaUnderMinIsr|KafkaOfflinePartitions\", alertstate=\"firing\"}[30m]))\nunless on (cluster) (ALERTS{alertname=~\"KafkaUncleanElection\", alertstate=\"firing\"} and on (cluster, alertname) timestamp(ALERTS_FOR_STATE) - ALERTS_FOR_STATE < 900\n  unless on (cluster) max by (cluster) (ALERTS{alertname=\"KafkaAvailabilityBurnsFast\", alertstate=\"firing\"}))\nor (max by (cluster) (ALERTS{alertname=\"KafkaAvailabilityBurnsFast\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "2m",
-          "labels": {
-            "severity": "page"
-          },
-          "annotations": {
-            "summary": "Partitions of {{ $labels.cluster }} are unavailable again and again",
-            "description": "Partitions of cluster {{ $labels.cluster }} were offline or refused writes for {{ range $index, $row := printf `sort_desc(topk(3, cluster:kafka_replication_unavailable_time:ratio_rate1h{cluster=%[1]q}))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Value | humanizePercentage }}{{ else }}an unknown share{{ end }} of the time of all within 1h; the objective of 99.9 % allows 0.1 %. It is used up within days, by outages that are each too short for another page. Run: isrwatch incidents --since 6h"
-          }
-        },
-        {
-          "alert": "KafkaUnderReplicated",
-          "expr": "max by (cluster, broker) (kafka_replication_broker_missing_from_isr_partitions) > 0\nunless on (cluster, broker) (max by (cluster, broker) (kafka_replication_broker_maintenance) == 1)\nor (max by (cluster, broker) (ALERTS{alertname=\"KafkaUnderReplicated\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "15m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} is missing from ISRs",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been missing from the ISR of partitions for 15m; now of {{ if printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }}. Under-replicated partitions in the cluster: {{ with printf `max by (cluster) (kafka_replication_cluster_under_replicated_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state --replicas"
-          }
-        },
-        {
-          "alert": "KafkaBrokerDown",
-          "expr": "(max by (cluster, broker) (kafka_replication_broker_fenced) == 1 or (max by (cluster, broker) (kafka_replication_broker_registered) == 0 and on (cluster, broker) max by (cluster, broker) (kafka_replication_broker_hosted_partitions) > 0))\nunless on (cluster, broker) (max by (cluster, broker) (kafka_replication_broker_fenced) == 1 and on (cluster, broker) label_replace(max by (cluster, node) (isrwatch_collector_listener_up{role=\"broker\"}) == 1, \"broker\", \"$1\", \"node\", \"(.+)\"))\nunless on (cluster, broker) (max by (cluster, broker) (kafka_replication_broker_shutting_down) == 1)\nunless on (cluster, broker) (max by (cluster, broker) (kafka_replication_broker_maintenance) == 1)\nor (max by (cluster, broker) (ALERTS{alertname=\"KafkaBrokerDown\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "15m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} is down",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been fenced or unregistered for 15m, without a controlled shutdown. Fenced brokers in the cluster: {{ with printf `max by (cluster) (kafka_replication_cluster_fenced_brokers{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state --brokers"
-          }
-        },
-        {
-          "alert": "KafkaBrokerStopped",
-          "expr": "(max by (cluster, broker) (kafka_replication_broker_fenced) == 1 or (max by (cluster, broker) (kafka_replication_broker_registered) == 0 and on (cluster, broker) max by (cluster, broker) (kafka_replication_broker_hosted_partitions) > 0))\nand on (cluster, broker) (max by (cluster, broker) (kafka_replication_broker_shutting_down) == 1)\nunless on (cluster, broker) (max by (cluster, broker) (kafka_replication_broker_maintenance) == 1)\nor (max by (cluster, broker) (ALERTS{alertname=\"KafkaBrokerStopped\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "1h",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} was stopped and has not returned",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} shut down in a controlled way and has not registered again for 1h. Under-replicated partitions in the cluster: {{ with printf `max by (cluster) (kafka_replication_cluster_under_replicated_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: isrwatch state --brokers"
-          }
-        },
-        {
-          "alert": "KafkaIsrFlapping",
-          "expr": "sum_over_time(((sum by (cluster, broker) (max by (cluster, broker, cause) (increase(kafka_replication_broker_isr_departures_total{cause!~\"controlled_shutdown|reassignment|restart\"}[5m])))) > bool 0)[1h:5m]) >= 6\nunless on (cluster, broker) (max by (cluster, broker) (max_over_time(kafka_replication_broker_maintenance[1h])) == 1)\nor (max by (cluster, broker) (ALERTS{alertname=\"KafkaIsrFlapping\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} leaves ISRs again and again",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} left in-sync replicas in {{ if printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} spells of 5m within 1h. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch events --event isr_shrink --since 1h"
-          }
-        },
-        {
-          "alert": "KafkaReassignmentStuck",
-          "expr": "max by (cluster) (kafka_replication_cluster_reassigning_partitions) > 0\nand on (cluster) max by (cluster) (kafka_replication_cluster_reassigning_partitions offset 2h) > 0\nand on (cluster) max by (cluster) (changes(kafka_replication_cluster_reassigning_partitions[2h])) == 0\nor (max by (cluster) (ALERTS{alertname=\"KafkaReassignmentStuck\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Reassignments of {{ $labels.cluster }} are stuck",
-            "description": "Cluster {{ $labels.cluster }}: {{ if printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} partitions are being reassigned, and for 2h none was completed, cancelled or begun. Run: isrwatch state --reassignments"
-          }
-        },
-        {
-          "alert": "KafkaBrokerFencedThoughUp",
-          "expr": "max by (cluster, broker) (kafka_replication_broker_fenced) == 1\nand on (cluster, broker) label_replace(max by (cluster, node) (isrwatch_collector_listener_up{role=\"broker\"}) == 1, \"broker\", \"$1\", \"node\", \"(.+)\")\nunless on (cluster, broker) (max by (cluster, broker) (kafka_replication_broker_shutting_down) == 1)\nunless on (cluster, broker) (max by (cluster, broker) (kafka_replication_broker_maintenance) == 1)\nor (max by (cluster, broker) (ALERTS{alertname=\"KafkaBrokerFencedThoughUp\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "5m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} answers, but is fenced",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has answered the collector for 5m, while the controller has it fenced: it leads nothing and is in no ISR. It does not reach the controllers, or has not caught up with the metadata log. A restart does not help while it recovers its logs. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state --brokers"
-          }
-        },
-        {
-          "alert": "KafkaBrokerRestartLoop",
-          "expr": "(max by (cluster, broker) (changes(kafka_replication_broker_fenced[1h])) > 10\nor max by (cluster, broker) (changes(kafka_replication_broker_epoch[1h])) > 5)\nunless on (cluster, broker) (max by (cluster, broker) (max_over_time(kafka_replication_broker_maintenance[1h])) == 1)\nor (max by (cluster, broker) (ALERTS{alertname=\"KafkaBrokerRestartLoop\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} is fenced again and again",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} was away and came back more than 5 times within 1h: it crashes after each start, or loses its session. Its partitions lose a replica each time. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch events --broker {{ $labels.broker }} --since 2h"
-          }
-        },
-        {
-          "alert": "KafkaBrokerSlow",
-          "expr": "max by (cluster, broker) (kafka_replication_broker_slow) == 1\nunless on (cluster, broker) (max by (cluster, broker) (kafka_replication_broker_maintenance) == 1)\nor (max by (cluster, broker) (ALERTS{alertname=\"KafkaBrokerSlow\", alertstate=\"firing\"})\n  unless on (cluster, broker) max by (cluster, broker) (kafka_replication_broker_response_seconds))\n  and on (cluster, broker) max by (cluster, broker) (last_over_time(kafka_replication_broker_response_seconds[1d]))",
-          "for": "10m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} is slow",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been slower than it was, and than its peers, for 10m: it is up, and holds up who waits for it. Slowest responses in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_response_seconds{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value | humanizeDuration }}){{ else }}none known{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state --brokers"
-          }
-        },
-        {
-          "alert": "KafkaBrokersOverloaded",
-          "expr": "sum by (cluster) (max by (cluster, broker) (kafka_replication_broker_overloaded) == 1)\nor (max by (cluster) (ALERTS{alertname=\"KafkaBrokersOverloaded\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_broker_response_seconds))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "15m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Brokers of {{ $labels.cluster }} are overloaded",
-            "description": "{{ if printf `max by (cluster) (kafka_replication_broker_response_seconds{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} brokers of cluster {{ $labels.cluster }} have been slower than before for 15m, too many for one of them to be to blame: load, network or storage that they share. Producers and consumers wait. Run: isrwatch state --brokers"
-          }
-        },
-        {
-          "alert": "KafkaMaintenanceOverrun",
-          "expr": "max by (cluster, broker) (kafka_replication_broker_maintenance_overrun) == 1\nor (max by (cluster, broker) (ALERTS{alertname=\"KafkaMaintenanceOverrun\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "5m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} is not back when its planned work is over",
-            "description": "The time that was announced for work on broker {{ $labels.broker }} of cluster {{ $labels.cluster }} is over, and the broker is not back: from now on it is an outage like any other. Extend the announcement, or start it. At min ISR in the cluster: {{ with printf `max by (cluster) (kafka_replication_cluster_at_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: isrwatch maintenance"
-          }
-        },
-        {
-          "alert": "KafkaReplicaFetcherFailed",
-          "expr": "max by (cluster, broker) (kafka_server_replicafetchermanager_failedpartitionscount) > 0\nor (max by (cluster, broker) (ALERTS{alertname=\"KafkaReplicaFetcherFailed\", alertstate=\"firing\"})\n  unless on (cluster, broker) max by (cluster, broker) (kafka_server_replicafetchermanager_failedpartitionscount))\n  and on (cluster, broker) max by (cluster, broker) (last_over_time(kafka_server_replicafetchermanager_failedpartitionscount[1d]))",
-          "for": "5m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} has given up to replicate partitions",
-            "description": "The fetchers of broker {{ $labels.broker }} of cluster {{ $labels.cluster }} have stopped to replicate partitions after an error, for 5m: these replicas do not catch up until their leader changes or the broker is restarted. Partitions: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_server_replicafetchermanager_failedpartitionscount{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state --replicas"
-          }
-        },
-        {
-          "alert": "KafkaMetadataErrors",
-          "expr": "max by (cluster, broker) (kafka_server_broker_metadata_metrics_metadata_load_error_count) > 0 or max by (cluster, broker) (kafka_server_broker_metadata_metrics_metadata_apply_error_count) > 0 or max by (cluster, broker) (kafka_controller_kafkacontroller_metadataerrorcount) > 0\nor (max by (cluster, broker) (ALERTS{alertname=\"KafkaMetadataErrors\", alertstate=\"firing\"})\n  unless on (cluster, broker) max by (cluster, broker) (kafka_server_broker_metadata_metrics_metadata_load_error_count))\n  and on (cluster, broker) max by (cluster, broker) (last_over_time(kafka_server_broker_metadata_metrics_metadata_load_error_count[1d]))",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} could not apply the metadata of the cluster",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has had errors with records of the metadata log since it was started. Its view of topics, leaders and settings may be wrong until it is restarted. Run: isrwatch state --brokers"
-          }
-        },
-        {
-          "alert": "KafkaLogDirOffline",
-          "expr": "max by (cluster, broker) (max_over_time(kafka_replication_broker_online_log_dirs[7d])) - max by (cluster, broker) (kafka_replication_broker_online_log_dirs) > 0\nor (max by (cluster, broker) (ALERTS{alertname=\"KafkaLogDirOffline\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "A log directory of broker {{ $labels.broker }} of {{ $labels.cluster }} is offline",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} can use {{ if printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} log directories less than within the last 7d: a disk failed. Offline in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker, log_dir) (kafka_replication_log_directory_online{cluster=%[1]q}) == 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.log_dir }} of broker {{ .Labels.broker }}{{ else }}none known{{ end }}. ISR removals by a failed directory within the last hour: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker, cause) (increase(kafka_replication_broker_isr_departures_total{cluster=%[1]q, cause=\"dir_failure\"}[1h])) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}broker {{ .Labels.broker }} ({{ .Value | printf \"%.0f\" }}){{ else }}none known{{ end }}. Run: isrwatch state --directories"
-          }
-        },
-        {
-          "alert": "KafkaDiskNearlyFull",
-          "expr": "min by (cluster, broker) ((max by (cluster, broker, log_dir) (kafka_replication_log_directory_usable_bytes) / max by (cluster, broker, log_dir) (kafka_replication_log_directory_total_bytes)) < 0.15)\nor min by (cluster, broker) (max by (cluster, broker, log_dir) (kafka_replication_log_directory_until_full_seconds) < 86400 and on (cluster, broker, log_dir) (max by (cluster, broker, log_dir) (kafka_replication_log_directory_usable_bytes) / max by (cluster, broker, log_dir) (kafka_replication_log_directory_total_bytes)) < 0.3)\nor (max by (cluster, broker) (ALERTS{alertname=\"KafkaDiskNearlyFull\", alertstate=\"firing\"})\n  unless on (cluster, broker) max by (cluster, broker) (kafka_replication_log_directory_online))\n  and on (cluster, broker) max by (cluster, broker) (last_over_time(kafka_replication_log_directory_online[1d]))",
-          "for": "30m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "A disk of broker {{ $labels.broker }} of {{ $labels.cluster }} is nearly full",
-            "description": "A volume of broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has less than 15% free, or will be full within 24 hours at its pace. Nothing fails yet. Least free in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, 1 - (max by (cluster, broker, log_dir) (kafka_replication_log_directory_usable_bytes{cluster=%[1]q}) / max by (cluster, broker, log_dir) (kafka_replication_log_directory_total_bytes{cluster=%[1]q}))))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.log_dir }} of broker {{ .Labels.broker }} ({{ .Value | humanizePercentage }} used){{ else }}none known{{ end }}. Run: isrwatch state --directories"
-          }
-        },
-        {
-          "alert": "KafkaControllersFlap",
-          "expr": "max by (cluster) (increase(kafka_replication_cluster_controller_changes_total[1h])) > 4.5",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "{{ $labels.cluster }} elects a new controller again and again",
-            "description": "Cluster {{ $labels.cluster }} has had about {{ $value | printf \"%.0f\" }} new active controllers within 1h. During each election no leader of a partition is elected and no ISR changes. Now: {{ with printf `max by (cluster) (kafka_replication_cluster_controller{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: isrwatch state --quorum"
-          }
-        },
-        {
-          "alert": "KafkaQuorumVoterBehind",
-          "expr": "count by (cluster) (max by (cluster, node) (kafka_replication_quorum_member_behind_seconds) > 60\n  and on (cluster, node) max by (cluster, node) (kafka_replication_quorum_member_voter) == 1\n  unless on (cluster, node) label_replace(max by (cluster, broker) (kafka_replication_broker_maintenance) == 1, \"node\", \"$1\", \"broker\", \"(.*)\"))\nor (max by (cluster) (ALERTS{alertname=\"KafkaQuorumVoterBehind\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_quorum_member_voter))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "5m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Voters of the metadata quorum of {{ $labels.cluster }} are behind",
-            "description": "Voters of the metadata quorum of cluster {{ $labels.cluster }} have lacked records of its leader for more than 60 s: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, node) (kafka_replication_quorum_member_behind_seconds{cluster=%[1]q}) > 60))` $labels.cluster | query }}{{ if $index }}, {{ end }}node {{ .Labels.node }} ({{ .Value | humanizeDuration }}){{ else }}none known{{ end }}. Without a majority that has caught up nothing can be elected. Run: isrwatch state --quorum"
-          }
-        },
-        {
-          "alert": "KafkaGroupStuck",
-          "expr": "max by (cluster, group) (max by (cluster, group, topic) (kafka_replication_group_lag_at_least_seconds) - max by (cluster, group, topic) (kafka_replication_group_lag_at_least_seconds offset 15m)) >= 855\nand on (cluster, group) (max by (cluster, group) (kafka_replication_group_members) > 0 or max by (cluster, group) (kafka_replication_group_progress_age_seconds) >= 0)\nor (max by (cluster, group) (ALERTS{alertname=\"KafkaGroupStuck\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_group_info))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Group {{ $labels.group }} of {{ $labels.cluster }} does not get on",
-            "description": "Group {{ $labels.group }} of cluster {{ $labels.cluster }} has members, and for 15 minutes it has committed nothing of a partition that it has records of to read. Furthest behind in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, group, topic) (kafka_replication_group_lag_at_least_seconds{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.group }} in {{ .Labels.topic }} ({{ .Value | humanizeDuration }}){{ else }}none known{{ end }}. Its application stands still, or a transaction hangs. Run: isrwatch state --groups"
-          }
-        },
-        {
-          "alert": "KafkaGroupLagGrows",
-          "expr": "max by (cluster, group) (max by (cluster, group, topic) (kafka_replication_group_lag_at_least_seconds) - max by (cluster, group, topic) (kafka_replication_group_lag_at_least_seconds offset 15m)) > 60\nand on (cluster, group) max by (cluster, group) (max by (cluster, group, topic) (kafka_replication_group_lag_at_least_seconds)) > 300\nunless on (cluster, group) max by (cluster, group) (max by (cluster, group, topic) (kafka_replication_group_lag_at_least_seconds) - max by (cluster, group, topic) (kafka_replication_group_lag_at_least_seconds offset 15m)) >= 855\nor (max by (cluster, group) (ALERTS{alertname=\"KafkaGroupLagGrows\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_group_info))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "15m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Group {{ $labels.group }} of {{ $labels.cluster }} falls behind",
-            "description": "Group {{ $labels.group }} of cluster {{ $labels.cluster }} reads, but its lag has grown for 15m, and is more than 300 s. Furthest behind in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, group, topic) (kafka_replication_group_lag_at_least_seconds{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.group }} in {{ .Labels.topic }} ({{ .Value | humanizeDuration }}){{ else }}none known{{ end }}. What it has not read when the retention of a topic ends is lost to it. Run: isrwatch state --groups"
-          }
-        },
-        {
-          "alert": "KafkaGroupNearRetention",
-          "expr": "max by (cluster, group) (max by (cluster, group, topic) (kafka_replication_group_retention_used_ratio) > 0.8 and max by (cluster, group, topic) (kafka_replication_group_retention_used_ratio) >= max by (cluster, group, topic) (kafka_replication_group_retention_used_ratio offset 15m))\nunless on (cluster, group) max by (cluster, group) (kafka_replication_group_lost_records) > 0\nor (max by (cluster, group) (ALERTS{alertname=\"KafkaGroupNearRetention\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_group_info))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "30m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Group {{ $labels.group }} of {{ $labels.cluster }} is about to lose records",
-            "description": "Group {{ $labels.group }} of cluster {{ $labels.cluster }} has yet to read more than 80 % of what is kept of a partition, and for 30m that has not become less: soon records are deleted before it reads them. Of all groups: {{ range $index, $row := printf `sort_desc(topk(3, max by (group, topic) (max by (cluster, group, topic) (kafka_replication_group_retention_used_ratio{cluster=%[1]q}))))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.group }} in {{ .Labels.topic }} ({{ .Value | humanizePercentage }}){{ else }}none known{{ end }}. Raise retention.ms of the topic while it catches up. Run: isrwatch state --groups"
-          }
-        },
-        {
-          "alert": "KafkaStoppedGroupLosesRecords",
-          "expr": "max by (cluster, group) (kafka_replication_group_lost_records) > 0\nunless on (cluster, group) (max by (cluster, group) (kafka_replication_group_members) > 0 or max by (cluster, group) (kafka_replication_group_progress_age_seconds) >= 0)\nor (max by (cluster, group) (ALERTS{alertname=\"KafkaStoppedGroupLosesRecords\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_group_info))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "15m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Records of {{ $labels.cluster }} are deleted before group {{ $labels.group }} reads them",
-            "description": "Kafka has deleted records of group {{ $labels.group }} of cluster {{ $labels.cluster }} that it has not read, and it has no members: its application is not running, or was removed. Lost in the cluster: {{ range $index, $row := printf `sort_desc(topk(3, sum by (group, topic) (max by (cluster, group, topic) (kafka_replication_group_lost_records{cluster=%[1]q})) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }} to {{ .Labels.group }} ({{ .Value }}){{ else }}none known{{ end }}. Raise retention.ms of the topic while it catches up. Run: isrwatch state --groups"
-          }
-        },
-        {
-          "alert": "KafkaHangingTransaction",
-          "expr": "max by (cluster) (kafka_replication_cluster_hanging_transactions) > 0\nor (max by (cluster) (ALERTS{alertname=\"KafkaHangingTransaction\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_hanging_transactions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "5m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Transactions of {{ $labels.cluster }} hang: read_committed consumers stop",
-            "description": "Cluster {{ $labels.cluster }} has transactions that a partition keeps open and no coordinator will end. Consumers with isolation.level=read_committed stop there, and the log cannot be compacted beyond. Which: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, producer_id, producer_epoch, transactional_id, partitions) (kafka_replication_hanging_transaction_info{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.transactional_id }} (producer {{ .Labels.producer_id }}, {{ .Labels.partitions }}){{ else }}none known{{ end }}. Run: isrwatch state --transactions"
-          }
-        },
-        {
-          "alert": "KafkaPreferredLeaderImbalance",
-          "expr": "max by (cluster) (kafka_replication_cluster_off_preferred_leader_partitions) / on (cluster) max by (cluster) (kafka_replication_cluster_partitions) > 0.1\nand on (cluster) max by (cluster) (kafka_replication_cluster_under_replicated_partitions) == 0\nor (max by (cluster) (ALERTS{alertname=\"KafkaPreferredLeaderImbalance\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "30m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Leaders of {{ $labels.cluster }} have not returned to their preferred brokers",
-            "description": "Of cluster {{ $labels.cluster }}, {{ with printf `max by (cluster) (kafka_replication_cluster_off_preferred_leader_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }} of {{ with printf `max by (cluster) (kafka_replication_cluster_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }} partitions are not led by their preferred leader, although all replicas have been in sync for 30m: load is uneven. Most leaders: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_led_partitions{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}broker {{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. Run: kafka-leader-election.sh --bootstrap-server HOST:PORT --election-type preferred --all-topic-partitions"
-          }
-        },
-        {
-          "alert": "KafkaAvailabilityBurns",
-          "expr": "cluster:kafka_replication_unavailable_time:ratio_rate3d > 0.001 and on (cluster) cluster:kafka_replication_unavailable_time:ratio_rate6h > 0.001\nor (max by (cluster) (ALERTS{alertname=\"KafkaAvailabilityBurns\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "The error budget of {{ $labels.cluster }} does not last",
-            "description": "Partitions of cluster {{ $labels.cluster }} were offline or refused writes for {{ range $index, $row := printf `sort_desc(topk(3, cluster:kafka_replication_unavailable_time:ratio_rate3d{cluster=%[1]q}))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Value | humanizePercentage }}{{ else }}an unknown share{{ end }} of the time of all within 3d; the objective of 99.9 % allows 0.1 %. At this rate less than the objective is reached. Run: isrwatch incidents --since 3d"
-          }
-        },
-        {
-          "alert": "KafkaTopicsMisconfigured",
-          "expr": "sum by (cluster) (max by (cluster, weakness) (kafka_replication_cluster_weak_topics{weakness=~\"min_isr_above_replication_factor|not_compacted\"})) > 0\nor (max by (cluster) (ALERTS{alertname=\"KafkaTopicsMisconfigured\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_weak_topics))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "30m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Topics of {{ $labels.cluster }} have settings that cannot be meant",
-            "description": "Topics of cluster {{ $labels.cluster }} have settings that cannot be meant, by weakness: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, weakness) (kafka_replication_cluster_weak_topics{cluster=%[1]q, weakness=~\"min_isr_above_replication_factor|not_compacted\"}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.weakness }} ({{ .Value }}){{ else }}none known{{ end }}. A minimum of in-sync replicas above the replication factor refuses writes with the loss of any replica (always before Kafka 3.7); an internal topic that is not compacted deletes the newest value of its keys. Run: isrwatch state --settings"
-          }
-        },
-        {
-          "alert": "KafkaThrottleLeft",
-          "expr": "max by (cluster) (kafka_replication_cluster_left_throttles) > 0\nor (max by (cluster) (ALERTS{alertname=\"KafkaThrottleLeft\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_left_throttles))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "1h",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Replication of {{ $labels.cluster }} is throttled, though nothing is being reassigned",
-            "description": "Cluster {{ $labels.cluster }} still has throttles of a reassignment that is over: a broker that returns does not catch up, and partitions stay under-replicated. Topics: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, topic) (kafka_replication_topic_left_throttle_info{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.topic }}{{ else }}none known{{ end }}. Brokers: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_left_throttle_info{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }}{{ else }}none known{{ end }}. Run: isrwatch state --settings"
-          }
-        },
-        {
-          "alert": "KafkaVersionsMixed",
-          "expr": "max by (cluster) (kafka_replication_cluster_older_version_brokers) > 0\nor (max by (cluster) (ALERTS{alertname=\"KafkaVersionsMixed\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_older_version_brokers))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "1d",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Brokers of {{ $labels.cluster }} run different versions of Kafka",
-            "description": "For 1d, {{ if printf `max by (cluster) (kafka_replication_cluster_older_version_brokers{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} brokers of cluster {{ $labels.cluster }} have supported less than the others: an upgrade is not finished, and mixed versions are hardly tested. Run: isrwatch state --settings"
-          }
-        },
-        {
-          "alert": "KafkaMinIsrUnknown",
-          "expr": "max by (cluster) (kafka_replication_cluster_unknown_min_isr_partitions) > 0\nor (max by (cluster) (ALERTS{alertname=\"KafkaMinIsrUnknown\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "15m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "min.insync.replicas of partitions of {{ $labels.cluster }} is unknown",
-            "description": "Cluster {{ $labels.cluster }}: of {{ if printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} partitions min.insync.replicas is unknown. They may refuse writes without an alert: KafkaUnderMinIsr does not count them. Run: isrwatch doctor --config FILE"
-          }
-        },
-        {
-          "alert": "KafkaReplicationChangesMissed",
-          "expr": "max by (cluster) (increase(kafka_replication_cluster_missed_changes_total[15m])) > 0\nand on (cluster) max by (cluster) (kafka_replication_cluster_info{primary_source=\"metadata_log\"})",
-          "keep_firing_for": "1h",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Changes of {{ $labels.cluster }} were not observed",
-            "description": "Cluster {{ $labels.cluster }}: about {{ $value | printf \"%.0f\" }} changes of partitions within 15m are known from their epochs only. What happened in them, and why, is in no table. Run: isrwatch events --event changes_missed --since 2h"
-          }
-        },
-        {
-          "alert": "KafkaReplicationRecordsQuarantined",
-          "expr": "sum by (cluster) (max by (cluster, channel, source) (increase(kafka_replication_quarantined_total[15m]))) > 0",
-          "keep_firing_for": "1h",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Observations of {{ $labels.cluster }} cannot be parsed",
-            "description": "Cluster {{ $labels.cluster }}: about {{ $value | printf \"%.0f\" }} observations within 15m could not be parsed. They are kept in the table quarantine, and change no state. Run: isrwatch tables quarantine"
-          }
-        },
-        {
-          "alert": "KafkaReplicationMonitorStale",
-          "expr": "min by (cluster) (kafka_replication_cluster_state_age_seconds) > 60\nor (time() - max by (cluster) (last_over_time(kafka_replication_source_observed_timestamp_seconds{channel=\"replication\"}[1d]))\n  unless on (cluster) min by (cluster) (kafka_replication_cluster_state_age_seconds)) > 60",
-          "for": "1m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Replication of {{ $labels.cluster }} is not being monitored",
-            "description": "The newest observation of cluster {{ $labels.cluster }} is {{ $value | humanizeDuration }} old. No other replication alert of this cluster can begin. Sources: {{ range $index, $row := printf `sort_desc(topk(3, min by (cluster, channel, source) (kafka_replication_source_age_seconds{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.source }} ({{ .Value | humanizeDuration }}){{ else }}the exporter is not responding{{ end }}. Run: isrwatch doctor --config FILE"
-          }
-        },
-        {
-          "alert": "KafkaReplicationJobQueryDown",
-          "expr": "min by (cluster, channel) (kafka_replication_source_report_age_seconds) > 60\nor min by (cluster, channel) (min_over_time(kafka_replication_source_query_up[1m])) == 0",
-          "for": "2m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Channel {{ $labels.channel }} of {{ $labels.cluster }} is not applied: its query is down",
-            "description": "{{ if gt $value 0.0 }}The job that applies the channel {{ $labels.channel }} of cluster {{ $labels.cluster }} last reported {{ $value | humanizeDuration }} ago: it is not running.{{ else }}The query that applies the channel {{ $labels.channel }} of cluster {{ $labels.cluster }} keeps failing; the job restarts it.{{ end }} No data is lost: the bus retains what is not applied. Backlog: {{ range $index, $row := printf `sort_desc(topk(3, min by (cluster, channel, source) (kafka_replication_source_behind_bytes{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.source }} ({{ .Value | humanize1024 }}B){{ else }}none reported{{ end }}. Run: isrwatch tables source_progress"
-          }
-        },
-        {
-          "alert": "KafkaReplicationTableUnreadable",
-          "expr": "min by (table) (kafka_replication_exporter_table_read_success) == 0",
-          "for": "2m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "The exporter cannot read the table {{ $labels.table }}",
-            "description": "The exporter has not been able to read the table {{ $labels.table }} for 2m. What comes from it is absent: panels have no value, and alerts on it cannot fire. /-/ready of the exporter and its log have the reason. Run: isrwatch tables"
-          }
-        },
-        {
-          "alert": "KafkaReplicationSourceRefused",
-          "expr": "max by (cluster, source) (isrwatch_collector_source_up) == 0",
-          "for": "10m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "{{ $labels.cluster }} does not answer {{ $labels.source }}",
-            "description": "Cluster {{ $labels.cluster }} has refused the source {{ $labels.source }} of a collector for 10m, or has not answered it: what only this source reads is not known. In the place of a metadata log the brokers are polled, which misses what happens between two polls, and proves no cause. The log of the collector has the reason. Run: isrwatch doctor --config FILE"
-          }
-        },
-        {
-          "alert": "KafkaReplicationCertificateExpires",
-          "expr": "min by (cluster) (max by (cluster, role, node, address) (isrwatch_collector_listener_certificate_expiry_timestamp_seconds)\nor max by (cluster, property) (isrwatch_collector_client_certificate_expiry_timestamp_seconds)) - time() < 1209600",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "A certificate of {{ $labels.cluster }} {{ if gt $value 0.0 }}expires in {{ $value | humanizeDuration }}{{ else }}has expired{{ end }}",
-            "description": "Certificates of cluster {{ $labels.cluster }} that have expired, or do within 14 days, the first of them first: {{ range $index, $row := printf `sort_desc(topk(3, 1209600 + time() - (max by (cluster, role, node, address) (isrwatch_collector_listener_certificate_expiry_timestamp_seconds{cluster=%[1]q}) or max by (cluster, property) (isrwatch_collector_client_certificate_expiry_timestamp_seconds{cluster=%[1]q})) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ with .Labels.property }}{{ . }} of the collector{{ else }}{{ .Labels.role }}{{ with .Labels.node }} {{ . }}{{ end }} at {{ .Labels.address }}{{ end }}{{ else }}none known{{ end }}. With an expired one no client that verifies it connects any more, and the collector reads nothing there. Run: isrwatch doctor --config FILE"
-          }
-        },
-        {
-          "alert": "KafkaReplicationSamplesStale",
-          "expr": "count by (cluster) (min by (cluster, table) (kafka_replication_newest_sample_age_seconds) > 900)\nand on (cluster) min by (cluster) (kafka_replication_cluster_state_age_seconds) <= 60",
-          "for": "5m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Samples of {{ $labels.cluster }} are old",
-            "description": "Samples of cluster {{ $labels.cluster }} have not been renewed for more than 900 s, though its partitions are observed: {{ range $index, $row := printf `sort_desc(topk(3, min by (cluster, table) (kafka_replication_newest_sample_age_seconds{cluster=%[1]q}) > 900))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.table }} ({{ .Value | humanizeDuration }}){{ else }}none known{{ end }}. No alert about them can begin: groups, disks, the quorum, transactions or settings. Run: isrwatch doctor --config FILE"
-          }
-        },
-        {
-          "alert": "KafkaReplicationSourceStopped",
-          "expr": "count by (cluster) (min by (cluster, channel, source) (kafka_replication_source_age_seconds) > 300\n  unless on (cluster, source) (max by (cluster, source) (isrwatch_collector_source_up) == 0))\nand on (cluster) min by (cluster) (kafka_replication_cluster_state_age_seconds) <= 60",
-          "for": "5m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Sources of {{ $labels.cluster }} report nothing any more",
-            "description": "Sources of cluster {{ $labels.cluster }} have not reported for more than 300 s, though another one keeps the cluster fresh: {{ range $index, $row := printf `sort_desc(topk(3, min by (cluster, channel, source) (kafka_replication_source_age_seconds{cluster=%[1]q}) > 300))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.source }} ({{ .Value | humanizeDuration }}){{ else }}none known{{ end }}. Nothing replaces the other one if it stops, too. Run: isrwatch doctor --config FILE"
-          }
-        },
-        {
-          "alert": "KafkaReplicationProgramDown",
-          "expr": "max by (job, instance) (up{job=~\"isrwatch-(collector|job)\"}) == 0",
-          "for": "15m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "Prometheus cannot scrape {{ $labels.instance }} of {{ $labels.job }}",
-            "description": "Prometheus has not been able to scrape {{ $labels.instance }} of the job {{ $labels.job }} for 15m: the program is down, or cannot be reached. What only its own page says is unknown: sources that are refused, certificates that expire, listeners that do not answer, queries that stopped. Run: isrwatch doctor --config FILE"
-          }
-        },
-        {
-          "alert": "KafkaReplicationIncidentsQueryDown",
-          "expr": "min by (query) (min_over_time(isrwatch_job_query_up{query=\"incidents\"}[1m])) == 0",
-          "for": "2m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "The job derives no incidents",
-            "description": "The query {{ $labels.query }} of the job keeps failing; the job restarts it. The state is right; incidents, their suspects and what they cost are not up to date. Run: isrwatch tables incidents"
-          }
-        },
-        {
-          "alert": "KafkaReplicationSeriesNearLimit",
-          "expr": "max(kafka_replication_exporter_series) > 400000",
-          "for": "15m",
-          "labels": {
-            "severity": "ticket"
-          },
-          "annotations": {
-            "summary": "The exporter exposes almost as many series as Prometheus accepts",
-            "description": "The exporter exposes {{ $value }} series; beyond the sample_limit of its scrape job (500000) the whole scrape fails, and every alert is blind. Run: isrwatch export --help"
-          }
-        },
-        {
-          "alert": "KafkaIsrShrink",
-          "expr": "max by (cluster, broker, cause) (increase(kafka_replication_broker_isr_departures_total{cause!~\"controlled_shutdown|reassignment|restart\"}[5m])) > 0\nunless on (cluster, broker) (max by (cluster, broker) (max_over_time(kafka_replication_broker_maintenance[5m])) == 1)",
-          "keep_firing_for": "15m",
-          "labels": {
-            "severity": "info"
-          },
-          "annotations": {
-            "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} left ISRs: {{ $labels.cause }}",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} left in-sync replicas, cause {{ $labels.cause }}: about {{ $value | printf \"%.0f\" }} ISR removals within 5m. Under-replicated partitions now: {{ with printf `max by (cluster) (kafka_replication_cluster_under_replicated_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}, under min ISR: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Suspects now: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_suspect_score{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} (score {{ .Value | printf \"%.2f\" }}){{ else }}none known{{ end }}. Open incidents: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, class) (kafka_replication_cluster_open_incidents{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch events --event isr_shrink --since 1h"
-          }
-        },
-        {
-          "alert": "KafkaIncident",
-          "expr": "max by (cluster, incident, class) (kafka_replication_incident_opened_timestamp_seconds{severity!=\"info\"}) > 0\nor (max by (cluster, incident, class) (ALERTS{alertname=\"KafkaIncident\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "labels": {
-            "severity": "info"
-          },
-          "annotations": {
-            "summary": "Incident of {{ $labels.cluster }}: {{ $labels.class }}",
-            "description": "Cluster {{ $labels.cluster }} has an open incident of class {{ $labels.class }}. Newest open incidents, with their suspects: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, incident, class, severity, suspects) (kafka_replication_incident_opened_timestamp_seconds{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.class }} ({{ with .Labels.suspects }}{{ . }}{{ else }}no broker{{ end }}){{ else }}none known{{ end }}. Under min ISR now: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}, under-replicated: {{ with printf `max by (cluster) (kafka_replication_cluster_under_replicated_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: isrwatch incidents {{ $labels.incident }}"
-          }
-        },
-        {
-          "alert": "KafkaInternalTopicUnavailable",
-          "expr": "max by (cluster, topic) (kafka_replication_topic_offline_partitions{topic=~\"__consumer_offsets|__transaction_state|__share_group_state\"}) > 0 or max by (cluster, topic) (kafka_replication_topic_under_min_isr_partitions{topic=~\"__consumer_offsets|__transaction_state|__share_group_state\"}) > 0\nor (max by (cluster, topic) (ALERTS{alertname=\"KafkaInternalTopicUnavailable\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "1m",
-          "labels": {
-            "severity": "info"
-          },
-          "annotations": {
-            "summary": "{{ $labels.topic }} of {{ $labels.cluster }} is offline or refuses writes",
-            "description": "Partitions of {{ $labels.topic }} of cluster {{ $labels.cluster }} are offline or under min ISR: {{ if eq $labels.topic \"__consumer_offsets\" }}groups of these partitions neither commit nor rebalance{{ end }}{{ if eq $labels.topic \"__transaction_state\" }}transactions of these partitions neither begin nor end{{ end }}{{ if eq $labels.topic \"__share_group_state\" }}share groups of these partitions stop{{ end }}. Offline in the cluster: {{ with printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}, under min ISR: {{ with printf `max by (cluster) (kafka_replication_cluster_under_min_isr_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: isrwatch state --topic {{ $labels.topic }}"
-          }
-        },
-        {
-          "alert": "KafkaBrokerRecovering",
-          "expr": "max by (cluster, broker) (kafka_log_logmanager_remaininglogstorecover) > 0",
-          "for": "1m",
-          "labels": {
-            "severity": "info"
-          },
-          "annotations": {
-            "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} recovers its logs: do not restart it",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} was not stopped cleanly and reads its logs before it serves. Logs left: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_log_logmanager_remaininglogstorecover{cluster=%[1]q}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. A restart would start over. Run: isrwatch state --brokers"
-          }
-        },
-        {
-          "alert": "KafkaBrokerGone",
-          "expr": "max by (cluster) (max_over_time(kafka_replication_cluster_brokers[7d])) - max by (cluster) (kafka_replication_cluster_brokers) > 0\nor (max by (cluster) (ALERTS{alertname=\"KafkaBrokerGone\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "15m",
-          "labels": {
-            "severity": "info"
-          },
-          "annotations": {
-            "summary": "{{ $labels.cluster }} has fewer brokers than it had",
-            "description": "Cluster {{ $labels.cluster }} has {{ if printf `max by (cluster) (kafka_replication_cluster_offline_partitions{cluster=%[1]q})` $labels.cluster | query }}{{ $value }}{{ else }}an unknown number{{ end }} registered brokers less than at most within 7d. If that was not ordered, the cluster has lost their capacity for good. Now: {{ with printf `max by (cluster) (kafka_replication_cluster_brokers{cluster=%[1]q})` $labels.cluster | query }}{{ . | first | value | printf \"%.0f\" }}{{ else }}unknown{{ end }}. Run: isrwatch events --event unregistered --since 7d"
-          }
-        },
-        {
-          "alert": "KafkaBrokerSkewed",
-          "expr": "(max by (cluster, broker) (kafka_replication_broker_led_partitions) > on (cluster) group_left () 1.5 * (avg by (cluster) (max by (cluster, broker) (kafka_replication_broker_led_partitions) unless on (cluster, broker) max by (cluster, broker) (kafka_replication_broker_hosted_partitions) == 0) >= 20)\nor max by (cluster, broker) (kafka_replication_broker_hosted_partitions) > on (cluster) group_left () 1.5 * (avg by (cluster) (max by (cluster, broker) (kafka_replication_broker_hosted_partitions) unless on (cluster, broker) max by (cluster, broker) (kafka_replication_broker_hosted_partitions) == 0) >= 20))\nunless on (cluster) max by (cluster) (kafka_replication_cluster_under_replicated_partitions) > 0\nor (max by (cluster, broker) (ALERTS{alertname=\"KafkaBrokerSkewed\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "1h",
-          "labels": {
-            "severity": "info"
-          },
-          "annotations": {
-            "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} has more than its share",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} leads or hosts more than 1.5 times as many partitions as a broker does on average. Most replicas: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_hosted_partitions{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. Most leaders: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_led_partitions{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. It is loaded before the others. Run: isrwatch state --brokers"
-          }
-        },
-        {
-          "alert": "KafkaBrokerManyPartitions",
-          "expr": "max by (cluster, broker) (kafka_replication_broker_hosted_partitions) > 4000\nor (max by (cluster, broker) (ALERTS{alertname=\"KafkaBrokerManyPartitions\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_offline_partitions))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "1h",
-          "labels": {
-            "severity": "info"
-          },
-          "annotations": {
-            "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} hosts very many partitions",
-            "description": "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} hosts more than 4000 partitions: its restarts and failovers take long. Most: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, broker) (kafka_replication_broker_hosted_partitions{cluster=%[1]q})))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.broker }} ({{ .Value }}){{ else }}none known{{ end }}. Run: isrwatch state --brokers"
-          }
-        },
-        {
-          "alert": "KafkaTopicsNotDurable",
-          "expr": "sum by (cluster) (max by (cluster, weakness) (kafka_replication_cluster_weak_topics{weakness!~\"min_isr_above_replication_factor|not_compacted\"})) > 0\nor (max by (cluster) (ALERTS{alertname=\"KafkaTopicsNotDurable\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_weak_topics))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "30m",
-          "labels": {
-            "severity": "info"
-          },
-          "annotations": {
-            "summary": "Topics of {{ $labels.cluster }} risk records or availability by their settings",
-            "description": "Topics of cluster {{ $labels.cluster }} risk records or availability by their settings, by weakness: {{ range $index, $row := printf `sort_desc(topk(3, max by (cluster, weakness) (kafka_replication_cluster_weak_topics{cluster=%[1]q, weakness!~\"min_isr_above_replication_factor|not_compacted\"}) > 0))` $labels.cluster | query }}{{ if $index }}, {{ end }}{{ .Labels.weakness }} ({{ .Value }}){{ else }}none known{{ end }}. Their owners may have chosen so. Run: isrwatch state --settings"
-          }
-        },
-        {
-          "alert": "KafkaUpgradeUnfinished",
-          "expr": "max by (cluster) (kafka_replication_cluster_unfinished_upgrade) > 0\nor (max by (cluster) (ALERTS{alertname=\"KafkaUpgradeUnfinished\", alertstate=\"firing\"})\n  unless on (cluster) max by (cluster) (kafka_replication_cluster_unfinished_upgrade))\n  and on (cluster) min by (cluster) (last_over_time(kafka_replication_cluster_state_age_seconds[1d]))",
-          "for": "7d",
-          "labels": {
-            "severity": "info"
-          },
-          "annotations": {
-            "summary": "The metadata.version of {{ $labels.cluster }} can be raised",
-            "description": "For 7d, every broker of cluster {{ $labels.cluster }} has supported a newer metadata.version than the cluster uses: the upgrade was not finished. Later there is no way back. Run: isrwatch state --settings"
-          }
-        },
-        {
-          "alert": "Watchdog",
+          "alert": "IsrwatchWatchdog",
           "expr": "vector(1)",
           "labels": {
             "severity": "info"
           },
           "annotations": {
-            "summary": "Alerting works",
-            "description": "This alert always fires. Route it to a receiver that raises an alarm when it stays away: then Prometheus, Alertmanager or the way between them has failed. Run: amtool alert query alertname=Watchdog"
+            "summary": "Alerting works: this alert always fires. If it stays away, Prometheus or Alertmanager has failed",
+            "command": "amtool alert query alertname=IsrwatchWatchdog"
           }
         }
       ]
     }
   ]
 },
-prometheusRules+:: {
-  "groups": [
-    {
-      "name": "kafka-replication-recording",
-      "interval": "15s",
-      "rules": [
-        {
-          "record": "cluster:kafka_replication_partition_offline_seconds:max_increase5m",
-          "expr": "max by (cluster) (increase(kafka_replication_partition_offline_seconds_total[5m]))"
-        },
-        {
-          "record": "cluster:kafka_replication_partition_offline_seconds:max_increase30m",
-          "expr": "max by (cluster) (increase(kafka_replication_partition_offline_seconds_total[30m]))"
-        },
-        {
-          "record": "cluster:kafka_replication_partition_under_min_isr_seconds:max_increase5m",
-          "expr": "max by (cluster) (increase(kafka_replication_partition_under_min_isr_seconds_total[5m]))"
-        },
-        {
-          "record": "cluster:kafka_replication_partition_under_min_isr_seconds:max_increase30m",
-          "expr": "max by (cluster) (increase(kafka_replication_partition_under_min_isr_seconds_total[30m]))"
-        },
-        {
-          "record": "cluster:kafka_replication_unavailable_time:ratio_rate5m",
-          "expr": "((max by (cluster) (rate(kafka_replication_cluster_under_min_isr_seconds_total[5m])) > max by (cluster) (rate(kafka_replication_cluster_offline_seconds_total[5m]))) or max by (cluster) (rate(kafka_replication_cluster_offline_seconds_total[5m]))) / on (cluster) (max by (cluster) (kafka_replication_cluster_partitions) > 0)"
-        },
-        {
-          "record": "cluster:kafka_replication_unavailable_time:ratio_rate30m",
-          "expr": "((max by (cluster) (rate(kafka_replication_cluster_under_min_isr_seconds_total[30m])) > max by (cluster) (rate(kafka_replication_cluster_offline_seconds_total[30m]))) or max by (cluster) (rate(kafka_replication_cluster_offline_seconds_total[30m]))) / on (cluster) (max by (cluster) (kafka_replication_cluster_partitions) > 0)"
-        },
-        {
-          "record": "cluster:kafka_replication_unavailable_time:ratio_rate1h",
-          "expr": "((max by (cluster) (rate(kafka_replication_cluster_under_min_isr_seconds_total[1h])) > max by (cluster) (rate(kafka_replication_cluster_offline_seconds_total[1h]))) or max by (cluster) (rate(kafka_replication_cluster_offline_seconds_total[1h]))) / on (cluster) (max by (cluster) (kafka_replication_cluster_partitions) > 0)"
-        },
-        {
-          "record": "cluster:kafka_replication_unavailable_time:ratio_rate6h",
-          "expr": "((max by (cluster) (rate(kafka_replication_cluster_under_min_isr_seconds_total[6h])) > max by (cluster) (rate(kafka_replication_cluster_offline_seconds_total[6h]))) or max by (cluster) (rate(kafka_replication_cluster_offline_seconds_total[6h]))) / on (cluster) (max by (cluster) (kafka_replication_cluster_partitions) > 0)"
-        },
-        {
-          "record": "cluster:kafka_replication_unavailable_time:ratio_rate3d",
-          "expr": "((max by (cluster) (rate(kafka_replication_cluster_under_min_isr_seconds_total[3d])) > max by (cluster) (rate(kafka_replication_cluster_offline_seconds_total[3d]))) or max by (cluster) (rate(kafka_replication_cluster_offline_seconds_total[3d]))) / on (cluster) (max by (cluster) (kafka_replication_cluster_partitions) > 0)"
-        }
-      ]
-    }
-  ]
-},
+prometheusRules+:: {},
 grafanaDashboards+:: {"isrwatch-fleet.json": (import "isrwatch-fleet.json"), "isrwatch-cluster.json": (import "isrwatch-cluster.json"), "isrwatch-brokers.json": (import "isrwatch-brokers.json"), "isrwatch-topics.json": (import "isrwatch-topics.json"), "isrwatch-groups.json": (import "isrwatch-groups.json"), "isrwatch-health.json": (import "isrwatch-health.json")},
 }

@@ -11,10 +11,8 @@ from dashboards.signals.derived import BROKER, signal
 INFO: Final = signal("kafka_replication_broker_info")
 REGISTERED: Final = signal("kafka_replication_broker_registered")
 FENCED: Final = signal("kafka_replication_broker_fenced")
-EPOCH: Final = signal("kafka_replication_broker_epoch")
 SHUTTING_DOWN: Final = signal("kafka_replication_broker_shutting_down")
 MAINTENANCE: Final = signal("kafka_replication_broker_maintenance")
-ONLINE_LOG_DIRS: Final = signal("kafka_replication_broker_online_log_dirs", "Online log directories")
 LED: Final = signal(
     "kafka_replication_broker_led_partitions",
     "Led partitions",
@@ -24,8 +22,9 @@ HOSTED: Final = signal("kafka_replication_broker_hosted_partitions", "Hosted par
 IN_SYNC: Final = signal("kafka_replication_broker_in_sync_partitions", "In-sync partitions")
 MISSING_FROM_ISR: Final = signal("kafka_replication_broker_missing_from_isr_partitions", "Missing from ISRs")
 MISSING_AT_MIN_ISR: Final = signal("kafka_replication_broker_missing_at_min_isr_partitions")
+PLANNED_CAUSES: Final = ("controlled_shutdown", "reassignment", "restart")
+"""Causes of planned operations; any other one is none, also one that a later version introduces."""
 ISR_REMOVALS: Final = signal("kafka_replication_broker_isr_departures_total")
-SUSPECT_SCORE: Final = signal("kafka_replication_broker_suspect_score")
 SAFE_TO_STOP: Final = signal("kafka_replication_broker_safe_to_stop", "Safe to stop")
 RESTART_ORDER: Final = signal("kafka_replication_broker_restart_order", "Restart order", unit=Unit.BARE)
 WOULD_GO_UNDER_MIN_ISR: Final = signal(
@@ -79,11 +78,6 @@ LOGS_TO_RECOVER: Final = _agent(
     "log_logmanager_remaininglogstorecover",
     "Logs that a broker has yet to read after an unclean stop, before it serves. A restart starts over.",
 )
-FAILED_PARTITIONS: Final = _agent(
-    "Partitions given up",
-    "server_replicafetchermanager_failedpartitionscount",
-    "Partitions that the fetchers of a broker have given up after an error: these replicas stay behind.",
-)
 METADATA_LOAD_ERRORS: Final = _agent(
     "Metadata not loaded",
     "server_broker_metadata_metrics_metadata_load_error_count",
@@ -98,6 +92,11 @@ METADATA_ERRORS: Final = _agent(
     "Metadata errors of controllers",
     "controller_kafkacontroller_metadataerrorcount",
     "Errors of a controller, since its start, with records of the metadata log: its state may be wrong.",
+)
+DEAD_CLEANERS: Final = _agent(
+    "Dead log cleaners",
+    "log_logcleaner_deadthreadcount",
+    "Threads of a broker's log cleaner that have ended: compacted topics grow without limit.",
 )
 
 

@@ -32,7 +32,6 @@ UNDER_MIN_ISR: Final = signal(
         "Restore the brokers that left the ISR; do not lower min.insync.replicas to silence the alert."
     ),
 )
-AT_MIN_ISR: Final = signal("kafka_replication_cluster_at_min_isr_partitions")
 UNDER_REPLICATED: Final = signal(
     "kafka_replication_cluster_under_replicated_partitions",
     "Under-replicated",
@@ -130,8 +129,6 @@ OLDER_BROKERS: Final = signal(
     "Brokers of an older version",
     "Brokers that run an older version of Kafka than another broker. Normal during an upgrade; finish it soon.",
 )
-TOPIC_LEFT_THROTTLE: Final = signal("kafka_replication_topic_left_throttle_info")
-BROKER_LEFT_THROTTLE: Final = signal("kafka_replication_broker_left_throttle_info")
 
 
 # The quorum of controllers.

@@ -104,13 +104,6 @@ SERIES: Final = signal(
     "kafka_replication_exporter_series",
     meaning="Samples in one scrape. Near the sample_limit of Prometheus' configuration the whole scrape fails.",
 )
-LISTENER_UP: Final = Signal(
-    name="Listeners that respond",
-    meaning="Whether each listener of a broker or controller responded when the collector last asked it.",
-    metric="listener_up",
-    labels=("cluster", "role", "node", "address"),
-    prefix="isrwatch_collector_",
-)
 JOB_QUERY_UP: Final = Signal(
     name="Queries as the job itself shows them",
     meaning="Whether each query runs and its tables are written.",

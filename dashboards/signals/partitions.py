@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.promql import Unit
+from dashboards.promql import Signal, Unit
 from dashboards.signals.derived import signal
 
 OFFLINE: Final = signal("kafka_replication_partition_offline")
-UNDER_MIN_ISR: Final = signal("kafka_replication_partition_under_min_isr")
 UNDER_REPLICATED: Final = signal("kafka_replication_partition_under_replicated")
 LEADER: Final = signal("kafka_replication_partition_leader", "Leader", unit=Unit.BARE)
 IN_SYNC: Final = signal("kafka_replication_partition_in_sync_replicas", "In sync")
 REPLICAS: Final = signal("kafka_replication_partition_replicas", "Replicas")
 MIN_ISR: Final = signal("kafka_replication_partition_min_in_sync_replicas", "Min ISR")
 UNDER_REPLICATED_SINCE: Final = signal("kafka_replication_partition_under_replicated_since_timestamp_seconds")
-UNDER_MIN_ISR_SECONDS: Final = signal("kafka_replication_partition_under_min_isr_seconds_total")
-OFFLINE_SECONDS: Final = signal("kafka_replication_partition_offline_seconds_total")
 REPLICA_IN_SYNC: Final = signal("kafka_replication_replica_isr_member")
 REPLICA_IN_ELR: Final = signal("kafka_replication_replica_elr_member", "May lead")
 OFFLINE_SINCE: Final = signal("kafka_replication_partition_offline_since_timestamp_seconds", "Offline for")
@@ -61,3 +58,10 @@ TOPIC_UNCLEAN_ELECTIONS: Final = signal("kafka_replication_topic_unclean_electio
 TOPIC_UNDER_MIN_ISR_SECONDS: Final = signal("kafka_replication_topic_under_min_isr_seconds_total")
 TOPIC_SIZE: Final = signal("kafka_replication_topic_size_bytes", "Size")
 TOPIC_ROLE: Final = signal("kafka_replication_topic_role_info")
+HIGH_WATERMARK: Final = Signal(
+    "High watermark",
+    "topic_partition_current_offset",
+    "Offset up to which consumers can read a partition, under the name that kafka_exporter gave it.",
+    labels=("topic", "partition"),
+    prefix="kafka_",
+)

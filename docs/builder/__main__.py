@@ -1,8 +1,7 @@
 """``python -m docs.builder [site|references] [--output FOLDER]``: builds the site, or writes the references only.
 
 The site is HTML, and a link, an anchor or a page that is missing fails its build. The references are the Markdown files
-of ``docs/reference``, and the table of alerts in their runbook; with ``--check`` nothing is written, and files that are
-out of date fail.
+of ``docs/reference``; with ``--check`` nothing is written, and files that are out of date fail.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def _built(output: Path) -> str:
 
 
 def _rendered(output: Path, check: bool) -> str:  # noqa: FBT001 - an option
-    folders = rendered_files(ROOT)
+    folders = rendered_files()
     if not check:
         for folder, files in folders.items():
             write(output / folder, files)

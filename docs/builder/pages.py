@@ -110,7 +110,6 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "deploy/sandbox/README.md": "sandbox.md",
     "deploy/spark/README.md": "spark.md",
     "exporters/web/runbook.md": "runbook.md",
-    "exporters/web/runbook_earlier.md": "runbook-earlier.md",
 }
 
 

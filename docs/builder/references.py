@@ -7,19 +7,18 @@ import re
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from dashboards.alerts import AlertSettings, rule_file
-from dashboards.alerts.rules import ALERTING
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.jmx_names import JMX_METRICS
 from exporters.terminal.reference import markdown as tables_page
 from exporters.web.api import ENDPOINTS, document_of
 from streaming.commands import COMMANDS, load
+from streaming.contracts.alerts import ALERTS, Pack, ThresholdUnit
 from streaming.contracts.events import EXPLAINED, EventKind, meanings
+from streaming.durations import duration_text
 from streaming.model.cluster.statements import STATEMENTS
 from streaming.resources import conf_path
 
@@ -27,57 +26,45 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from exporters.metrics.metric import Metric
+    from streaming.contracts.alerts import Alert
     from streaming.model.cluster.statements import Statement
 
-# The table of the alerts of before in their runbook, from the rules.
+# Every alert, with what the configuration may change.
 
 
-EARLIER_RUNBOOK: Final = "runbook_earlier.md"
-# One cluster that must be there: without any, nothing pages of a cluster that is not monitored.
-_SETTINGS: Final = AlertSettings(expected_clusters=("kafka",))
-_BEGIN: Final = "<!-- The table of alerts, rendered by `make generated`. -->\n"
-_END: Final = "<!-- The end of the table of alerts. -->\n"
-_BLOCK: Final = re.compile(f"{re.escape(_BEGIN)}.*?{re.escape(_END)}", re.DOTALL)
-# Words of a template for any alert: each is of one cluster, and another label stands for its value.
-_IN_WORDS: Final = (
-    (re.compile(r" of \{\{ \$labels\.cluster \}\}"), ""),
-    (re.compile(r"^\{\{ \$labels\.cluster \}\}"), "The cluster"),
-    (re.compile(r" in \{\{ \$value \| humanizeDuration \}\}"), " soon"),
-    (re.compile(r"\{\{ if [^}]*\}\}(.*?)\{\{ else \}\}(.*?)\{\{ end \}\}"), r"\1 or \2"),
-)
-_LABEL: Final = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
+_ALERTS_HEAD: Final = """# Alerts
+
+The pack `alerts` is on as it comes; `alerts.packs` adds the others. A rule selects series of the conditions, whose
+labels are those of the alert. *Severity* is the gravest one that an alert has. *Lasts* is for how long something is
+wrong before the alert fires, the key `for` of the alert. [Configuration](configuration.md) has the keys of `[alerts]`,
+the [runbook](../../exporters/web/runbook.md) what to do.
+"""
 
 
-def with_table_of_alerts(runbook: str) -> str:
-    """Return the runbook with its table as the rules are now.
-
-    Raises:
-        ValueError: the two comments between which the table stands are missing.
-    """
-    if not _BLOCK.search(runbook):
-        raise ValueError(f"{EARLIER_RUNBOOK} lacks {_BEGIN.strip()} or {_END.strip()}")
-    lines = "\n".join(_table_of_alerts())
-    return _BLOCK.sub(lambda _: f"{_BEGIN}\n{lines}\n\n{_END}", runbook)
-
-
-def _table_of_alerts() -> list[str]:
-    (rules,) = (group["rules"] for group in rule_file(_SETTINGS)["groups"] if group["name"] == ALERTING)
-    rows = (
-        (
-            f"[{rule['alert']}](#{rule['alert'].lower()})",
-            rule["labels"]["severity"],
-            rule.get("for", "at once"),
-            _in_words(rule["annotations"]["summary"]),
+def alerts_page() -> str:
+    """Render every alert, by pack."""
+    lines = [_ALERTS_HEAD]
+    for pack in Pack:
+        rows = (
+            (
+                f"`{name}`",
+                alert.severity.value,
+                ", ".join(f"`{condition}`" for condition in alert.conditions),
+                "" if alert.lasting is None else duration_text(alert.lasting),
+                _threshold(alert),
+            )
+            for name, alert in ALERTS.items()
+            if alert.pack is pack
         )
-        for rule in rules
-    )
-    return table(("alert", "severity", "after", "what it says"), rows)
+        lines += [f"## {pack}", "", *table(("alert", "severity", "conditions", "lasts", "threshold"), rows), ""]
+    return "\n".join(lines)
 
 
-def _in_words(summary: str) -> str:
-    for template, words in _IN_WORDS:
-        summary = template.sub(words, summary)
-    return plain(_LABEL.sub(lambda label: label[1].upper(), summary))
+def _threshold(alert: Alert) -> str:
+    if alert.threshold is None:
+        return ""
+    is_duration = alert.unit is ThresholdUnit.DURATION
+    return duration_text(alert.threshold) if is_duration else f"{alert.threshold:g}"
 
 
 # The paths of the JSON API, from the document that the exporter serves at ``/api/v1/openapi.json``.
@@ -357,6 +344,7 @@ def _statement(number: int, statement: Statement) -> str:
 
 
 REFERENCES: Final[Mapping[str, Callable[[], str]]] = {
+    "reference/alerts.md": alerts_page,
     "reference/api.md": api_page,
     "reference/commands.md": commands_page,
     "reference/configuration.md": configuration_page,
@@ -368,16 +356,11 @@ REFERENCES: Final[Mapping[str, Callable[[], str]]] = {
 _MARK: Final = "<!-- Rendered from the code by `make generated`: change the code, not this file. -->\n\n"
 
 
-def rendered_files(root: Path) -> dict[str, dict[str, str]]:
-    """Render what a checkout has without a build of the site, by folder and name of the file.
-
-    Args:
-        root: of the repository, with the runbook of the alerts of before, of which only the table is rendered.
-    """
-    references = {place.removeprefix("reference/"): _MARK + render() for place, render in REFERENCES.items()}
-    folder = Path("exporters", "web")
-    runbook = (root / folder / EARLIER_RUNBOOK).read_text(encoding="utf-8")
-    return {"docs/reference": references, str(folder): {EARLIER_RUNBOOK: with_table_of_alerts(runbook)}}
+def rendered_files() -> dict[str, dict[str, str]]:
+    """Render what a checkout has without a build of the site, by folder and name of the file."""
+    return {
+        "docs/reference": {place.removeprefix("reference/"): _MARK + render() for place, render in REFERENCES.items()}
+    }
 
 
 # Tables and text in Markdown.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from exporters.metrics.metric import (
     OWN_PREFIX,
@@ -371,7 +371,20 @@ def _open(cluster: ClusterSnapshot) -> Iterator[Sample]:
 
 def _described(cluster: ClusterSnapshot) -> Iterator[Sample]:
     for row in () if cluster.incidents is None else cluster.incidents.open:
-        yield (cluster.name, shown_id(row), row["consequence"] or "", row["next_step"] or ""), 1
+        yield (cluster.name, shown_id(row), row["consequence"] or "", row["next_step"] or "", notification(row)), 1
+
+
+_LONGEST: Final = 200
+
+
+def notification(row: Mapping[str, Any]) -> str:
+    """Return what a notification says of an incident: what happened, and what to do first, in 200 characters."""
+    first = f". First: {row['next_step']}" if row["next_step"] else ""
+    facts = f"{shown_id(row)}: {(row['summary'] or '').partition(';')[0]}"
+    room = max(0, _LONGEST - len(first))
+    if len(facts) > room:
+        facts = f"{facts[: max(0, room - 1)]}…"
+    return (facts + first)[:_LONGEST]
 
 
 def _current(cluster: ClusterSnapshot) -> Iterator[Sample]:
@@ -403,9 +416,10 @@ INCIDENT_METRICS: Final = (
     ),
     ClusterMetric(
         name=f"{OWN_PREFIX}incident_info",
-        labels=("cluster", "incident", "consequence", "next_step"),
-        help="What an open incident means for clients, and what to do first; always 1, for joins.",
-        source="incidents.consequence, incidents.next_step",
+        labels=("cluster", "incident", "consequence", "next_step", "summary"),
+        help="What an open incident means for clients, and what to do first; summary is what happened and what to do "
+        "first, in at most 200 characters, for notifications; always 1, for joins.",
+        source="incidents.consequence, incidents.next_step, incidents.summary",
         samples=_described,
     ),
     ClusterMetric(

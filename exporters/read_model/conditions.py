@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 
 from exporters.read_model.cluster_samples import behind_seconds, is_reassigned
 from exporters.read_model.snapshot import SECOND
+from streaming.alert_settings import rules_of
 from streaming.contracts.conditions import RECENT, RULES, WINDOW, Condition, Rule, Spell
 from streaming.contracts.events import Severity
 from streaming.contracts.observations import Channel, SourceKind
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from exporters.read_model.cluster_samples import LogDirectoryRow, QuorumMemberRow
     from exporters.read_model.draft import SnapshotDraft
     from exporters.read_model.snapshot import ClusterSnapshot, SourceProgress
+    from streaming.alert_settings import AlertsSettings
 
 OWN_RULES: Final = {
     condition: Rule(severity, 0, kept=0)
@@ -95,6 +97,11 @@ class ConditionSettings(NamedTuple):
     rules: Mapping[Condition, Rule] = MappingProxyType(ALL_RULES)
     topics: tuple[str, ...] = ()
     severity_names: Mapping[str, str] = MappingProxyType({})
+
+    @staticmethod
+    def of(alerts: AlertsSettings) -> ConditionSettings:
+        """Return what the configuration of alerts says of conditions."""
+        return ConditionSettings(rules_of(alerts, ALL_RULES), alerts.topics, alerts.severity_names)
 
     def severity(self, severity: Severity) -> str:
         """Return what a severity is called."""

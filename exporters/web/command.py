@@ -19,7 +19,7 @@ from streaming.configuration_file import OPTION_HELP
 from streaming.delta.store.place import tables_place
 from streaming.errors import ConfigurationError
 from streaming.name_patterns import check_patterns
-from streaming.settings import EXPORT_FAMILIES, CollectSettings, ExportSettings, check_telemetry_path, load
+from streaming.settings import EXPORT_FAMILIES, ExportSettings, Settings, check_telemetry_path, load
 from streaming.word_wrap import print_wrapped
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def export(
     exporting = _overridden(settings.export, listen_address, telemetry_path, web_config_file)
     exporting = _with_series(exporting, series)
     configure(log_level, log_format)
-    serve_tables(_folder(tables_place(settings, tables)), exporting, settings.collect)
+    serve_tables(_folder(tables_place(settings, tables)), replace(settings, export=exporting))
 
 
 def _folder(tables: Place) -> Place:
@@ -199,7 +199,7 @@ def _list_metrics() -> None:
             print_wrapped(console, Text.assemble((metric.name, "bold"), (f"  {metric.kind}  ", "dim"), metric.help))
 
 
-def serve_tables(folder: Place, exporting: ExportSettings, collect: CollectSettings) -> None:
+def serve_tables(folder: Place, settings: Settings) -> None:
     """Serve the tables of a folder until a signal ends it."""
     from exporters.web.server import OPTION, serve
     from streaming.runtime.listening import address_of, listen_all
@@ -207,12 +207,13 @@ def serve_tables(folder: Place, exporting: ExportSettings, collect: CollectSetti
     from streaming.web.protection import protection_of
 
     return_freed_memory()
+    exporting = settings.export
     protected = protection_of(exporting.web_config_file)
     opened = listen_all(exporting.listen, OPTION)
     scheme = "http" if protected.rules.context is None else "https"
     addresses = ", ".join(f"{scheme}://{address_of(each)}{exporting.telemetry_path}" for each in opened)
     typer.echo(f"serving {folder} on {addresses}", err=True)
-    serve(folder, exporting, opened, protected, collect)
+    serve(folder, settings, opened, protected)
     typer.echo("stopped", err=True)
 
 

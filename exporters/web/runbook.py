@@ -1,7 +1,7 @@
 """The runbook by alert: its sections, the names that a section is filled in with, and the link that an alert carries.
 
-The text is Markdown, in two files: the sections of now, and those of the alerts of before, which are served until their
-rules are gone. The table at the end of the first one says which section took their place.
+The text is Markdown. Tables at its end say which section is that of an alert that shares one, or of a class of
+incidents.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 PATH: Final = "/runbook"
 LABELS: Final = ("cluster", "broker", "topic", "group")
 """The labels of an alert that a section is filled in with, where it has ``{cluster}`` and so on."""
 PLACEHOLDER: Final = re.compile(r"\{(" + "|".join(LABELS) + r")\}")
-_FILES: Final = ("runbook.md", "runbook_earlier.md")
+_FILE: Final = "runbook.md"
 SETUP: Final = "Before you copy"
-_REPLACED: Final = ("Earlier names", "Incidents")
+_SHARED: Final = ("Alerts that share a section", "Incidents")
 _HEADING: Final = re.compile(r"^## ", re.MULTILINE)
 _ROW: Final = re.compile(r"^\| ([\w, ]+) \| \[(\w+)\]", re.MULTILINE)
 _MEANING: Final = re.compile(r"\*\*Meaning\.\*\* (.+?\.)(?=\s|$)", re.DOTALL)
@@ -37,32 +37,26 @@ class Runbook:
     """Sections in Markdown, by the name of their alert.
 
     Attributes:
-        sections: of the alerts of now.
-        earlier: of those before.
-        replaced: the section that answers for another name, by that name: an earlier alert, or a class of incidents.
+        sections: of the alerts.
+        shared: the section that answers for another name, by that name: another alert, or a class of incidents.
         setup: the section that defines what the blocks of all others use.
     """
 
     sections: Mapping[str, str]
-    earlier: Mapping[str, str] = field(default_factory=dict)
-    replaced: Mapping[str, str] = field(default_factory=dict)
+    shared: Mapping[str, str] = field(default_factory=dict)
     setup: str = ""
 
     @staticmethod
-    def of(text: str, earlier: str = "") -> Runbook:
-        """Return the runbook of two files; the second may be gone."""
+    def of(text: str) -> Runbook:
+        """Return the runbook of a file."""
         sections = _sections(text)
-        rows = _ROW.findall("\n".join(sections.pop(name, "") for name in _REPLACED))
-        replaced = {name: now for names, now in rows for name in names.split(", ")}
-        return Runbook(setup=sections.pop(SETUP, ""), sections=sections, earlier=_sections(earlier), replaced=replaced)
-
-    def section(self, name: str) -> str | None:
-        """Return the section of an alert, if it has one."""
-        return self.sections.get(name) or self.earlier.get(name)
+        rows = _ROW.findall("\n".join(sections.pop(name, "") for name in _SHARED))
+        shared = {name: section for names, section in rows for name in names.split(", ")}
+        return Runbook(setup=sections.pop(SETUP, ""), sections=sections, shared=shared)
 
     def nearest(self, name: str) -> str:
         """Return the name of a section that is most like a name."""
-        names = {each.casefold(): each for each in (*self.earlier, *self.sections)}
+        names = {each.casefold(): each for each in self.sections}
         (nearest,) = get_close_matches(name[:_LONGEST_NAME].casefold(), names, n=1, cutoff=0.0)
         return names[nearest]
 
@@ -70,8 +64,7 @@ class Runbook:
 @cache
 def runbook() -> Runbook:
     """Return the runbook that this installation has."""
-    texts = [path.read_text(encoding="utf-8") for name in _FILES if (path := Path(__file__).with_name(name)).exists()]
-    return Runbook.of(*texts)
+    return Runbook.of(Path(__file__).with_name(_FILE).read_text(encoding="utf-8"))
 
 
 def first_sentence(section: str) -> str:
@@ -112,16 +105,19 @@ def for_shell(values: Mapping[str, str]) -> dict[str, str]:
 # The link of an alert.
 
 
-def runbook_link(url: str, alert: str, labels: Iterable[str] = ()) -> str | None:
+def runbook_link(url: str, section: str, labels: Mapping[str, str] | None = None) -> str | None:
     """Return the link of an alert to its section, a template of Prometheus; None without an address.
 
     Args:
         url: of the exporter, as others reach it (``export.url``); "" is none.
-        alert: its name.
-        labels: names of the labels that it has; those that a section is filled in with become parameters.
+        section: its name.
+        labels: what the section is filled in with, and the label of the alert that has it. A broker may be followed
+            there by a directory.
     """
     if not url:
         return None
-    given = set(labels)
-    parameters = "&".join(f"{label}={{{{ $labels.{label} | urlquery }}}}" for label in LABELS if label in given)
-    return f"{url.rstrip('/')}{PATH}/{quote(alert)}" + (f"?{parameters}" if parameters else "")
+    given = {name: f"$labels.{label}" for name, label in (labels or {}).items()}
+    if "broker" in given:
+        given["broker"] += ' | reReplaceAll ":.*" ""'
+    parameters = "&".join(f"{name}={{{{ {value} | urlquery }}}}" for name, value in given.items())
+    return f"{url.rstrip('/')}{PATH}/{quote(section)}" + (f"?{parameters}" if parameters else "")

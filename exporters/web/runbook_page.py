@@ -39,24 +39,21 @@ async def runbook_section(request: Request) -> Response:
 
 
 def response_of(book: Runbook, name: str, values: Mapping[str, str]) -> Response:
-    """Return the response for the name of an alert; an earlier name without a section leads to the one of now."""
-    if book.section(name) is not None:
+    """Return the response for the name of an alert; a name that shares the section of another one leads there."""
+    if name in book.sections:
         return HTMLResponse(section_page(book, name, values))
-    if name in book.replaced:
-        return RedirectResponse(_link(book.replaced[name], values))
+    if name in book.shared:
+        return RedirectResponse(_link(book.shared[name], values))
     return HTMLResponse(unknown_page(book, name, values), _NOT_FOUND)
 
 
 def section_page(book: Runbook, name: str, values: Mapping[str, str]) -> str:
     """Return the HTML of a section."""
-    names = {each.lower(): each for each in (*book.sections, *book.earlier)}
+    names = {each.lower(): each for each in book.sections}
     html = partial(_html, names=names, values=values)
-    body = html(book.section(name) or "")
-    setup, to_setup = "", ""
-    if name in book.sections:
-        setup = f"<h2 id=setup>{SETUP}</h2>{html(book.setup)}"
-        to_setup = f"<p>The blocks use names that you set once: <a href=#setup>{SETUP}</a>.</p>"
-    parts = (_about(values), _successor(book, name, values), to_setup, body, setup)
+    to_setup = f"<p>The blocks use names that you set once: <a href=#setup>{SETUP}</a>.</p>"
+    setup = f"<h2 id=setup>{SETUP}</h2>{html(book.setup)}"
+    parts = (_about(values), to_setup, html(book.sections[name]), setup)
     return document(name, *parts, _to_the_list("../runbook", values))
 
 
@@ -66,32 +63,19 @@ def _about(values: Mapping[str, str]) -> str:
     return f"<p>{given}</p>" if given else ""
 
 
-def _successor(book: Runbook, name: str, values: Mapping[str, str]) -> str:
-    now = book.replaced.get(name)
-    if now is None:
-        return ""
-    link = f'<a href="{escape(_link(now, values))}">{escape(now)}</a>'
-    return f"<p>{link} takes the place of this alert, and has commands to copy.</p>"
-
-
 def _to_the_list(path: str, values: Mapping[str, str]) -> str:
     return f'<p><a href="{escape(_link(path, values))}">All alerts</a></p>'
 
 
 def list_page(book: Runbook, values: Mapping[str, str]) -> str:
     """Return the HTML of the list of all alerts."""
-    names = {each.lower(): each for each in (*book.sections, *book.earlier)}
-    groups = [("Runbook", book.sections), ("Alerts of before", book.earlier)]
-    parts = []
-    for title, sections in groups:
-        items = (
-            f'<dt><a href="{escape(_link(f"runbook/{name}", values))}">{escape(name)}</a>'
-            f"<dd>{_html(first_sentence(section), names=names, values=values)}"
-            for name, section in sections.items()
-        )
-        heading = "" if sections is book.sections else f"<h2>{escape(title)}</h2>"
-        parts.append(f"{heading}<dl>{''.join(items)}</dl>" if sections else "")
-    return document("Runbook", _about(values), *parts)
+    names = {each.lower(): each for each in book.sections}
+    items = (
+        f'<dt><a href="{escape(_link(f"runbook/{name}", values))}">{escape(name)}</a>'
+        f"<dd>{_html(first_sentence(section), names=names, values=values)}"
+        for name, section in book.sections.items()
+    )
+    return document("Runbook", _about(values), f"<dl>{''.join(items)}</dl>")
 
 
 def unknown_page(book: Runbook, name: str, values: Mapping[str, str]) -> str:

@@ -22,13 +22,14 @@ from starlette.routing import Route
 
 from exporters.metrics.compression import gzipped, plain
 from exporters.metrics.exporter_metrics import metrics_path
-from exporters.metrics.exposition import DEFAULT_INTERVALS, Exposition
+from exporters.metrics.exposition import Exposition
 from exporters.metrics.jmx_exposition import JmxExposition
 from exporters.metrics.kafka_exporter_names import DROP_IN_METRICS
 from exporters.metrics.prepared import ScrapeRequest
 from exporters.metrics.series_filter import SeriesFilter
 from exporters.metrics.text import OPENMETRICS, TEXT
 from exporters.read_model.cluster_names import clusters_by_name
+from exporters.read_model.conditions import ConditionSettings
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
 from exporters.read_model.side_tables import REST_AFTER_ERROR
@@ -41,7 +42,7 @@ from exporters.web.runbook import PATH
 from exporters.web.runbook_page import runbook_list, runbook_section
 from streaming.runtime.listening import address_of, listen_all
 from streaming.runtime.memory import collect_seldom
-from streaming.settings import NO_LINKS
+from streaming.settings import NO_LINKS, Settings
 from streaming.web.http_counts import HttpCounts
 from streaming.web.protection import Protection, protection_of
 from streaming.web.server import WebServer
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from exporters.metrics.compression import Block
     from exporters.read_model.snapshot import ReplicationSnapshot
     from streaming.delta.store.place import Place
-    from streaming.settings import CollectSettings, ExportSettings
+    from streaming.settings import ExportSettings
 
 METRICS: Final = "/metrics"
 _ENDED: Final = "the thread that reads the tables has ended; restart isrwatch export"
@@ -226,17 +227,11 @@ SWITCH_SECONDS: Final = 0.0001
 would wait at each step for as long as this, by default 5 ms."""
 
 
-def serve(
-    tables: Place,
-    settings: ExportSettings,
-    opened: Sequence[socket.socket],
-    protected: Protection,
-    collect: CollectSettings,
-) -> None:
+def serve(tables: Place, settings: Settings, opened: Sequence[socket.socket], protected: Protection) -> None:
     """Serve until SIGTERM or SIGINT; a second SIGINT does not wait for responses."""
     reader = TablesReader(tables, reads_side_tables_apart=True)
-    server, refresher = _parts(reader, settings, opened, protected, collect)
-    if not settings.url:
+    server, refresher = _parts(reader, settings, opened, protected)
+    if not settings.export.url:
         _LOG.info("%s", NO_LINKS)
     sys.setswitchinterval(SWITCH_SECONDS)
     # Most of the first snapshot stays, and collections of garbage that look at all of it would delay scrapes.
@@ -265,7 +260,8 @@ def serving(tables: Place, settings: ExportSettings, *, rest_after_error: float 
     opened = listen_all(settings.listen, OPTION)
     address = address_of(opened[0])
     reader = TablesReader(tables, reads_side_tables_apart=True, rest_after_error=rest_after_error)
-    server, refresher = _parts(reader, settings, opened, protection_of(settings.web_config_file))
+    protected = protection_of(settings.web_config_file)
+    server, refresher = _parts(reader, Settings(export=settings), opened, protected)
     refresher.start()
     try:
         with serving_http(server):
@@ -276,16 +272,13 @@ def serving(tables: Place, settings: ExportSettings, *, rest_after_error: float 
 
 
 def _parts(
-    reader: TablesReader,
-    settings: ExportSettings,
-    opened: Sequence[socket.socket],
-    protected: Protection,
-    collect: CollectSettings = DEFAULT_INTERVALS,
+    reader: TablesReader, configured: Settings, opened: Sequence[socket.socket], protected: Protection
 ) -> tuple[WebServer, Refresher]:
+    settings, conditions = configured.export, ConditionSettings.of(configured.alerts)
     chosen = SeriesFilter(settings)
     if sentence := chosen.sentence():
         _LOG.info("%s", sentence)
-    exposition = Exposition(settings.stale_after, collect, settings.detail_limit, chosen)
+    exposition = Exposition(settings.stale_after, configured.collect, settings.detail_limit, chosen, conditions)
     refresher = Refresher(
         reader,
         settings.refresh_interval,

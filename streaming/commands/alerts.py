@@ -33,7 +33,7 @@ def send_test(
         list[str],
         typer.Option(metavar="URL", help="Address of an Alertmanager, with a login if it needs one. May be repeated."),
     ],
-    severity: Annotated[str, typer.Option(help="Label severity, by which your routes choose a receiver.")] = "page",
+    severity: Annotated[str, typer.Option(help="Label severity, by which your routes choose a receiver.")] = "critical",
     cluster: Annotated[str, typer.Option(help="Label cluster.")] = "test",
     minutes: Annotated[int, typer.Option(min=1, max=60, help="It ends by itself after so many minutes.")] = 5,
     resolve: Annotated[bool, typer.Option("--resolve", help="End an earlier test now.")] = False,
@@ -41,9 +41,9 @@ def send_test(
     """Send one alert, IsrwatchTest, to Alertmanager as Prometheus would: does the notification arrive?
 
     Examples:
-    isrwatch alerts test --alertmanager http://alertmanager:9093 --severity page
+    isrwatch alerts test --alertmanager http://alertmanager:9093 --severity critical
 
-    isrwatch alerts test --alertmanager http://alertmanager:9093 --severity page --resolve
+    isrwatch alerts test --alertmanager http://alertmanager:9093 --severity critical --resolve
     """
     now = time.time()
     alert = alert_of(severity, cluster, began=now, ends=now if resolve else now + minutes * _MINUTE)

@@ -391,6 +391,7 @@ METRICS: Final = frozenset(
         "kafka_controller_controllerstats_uncleanleaderelections_total",
         "kafka_controller_controllerstats_electionfromeligibleleaderreplicas_total",
         "kafka_log_logmanager_offlinelogdirectorycount",
+        "kafka_log_logcleaner_deadthreadcount",
         "kafka_controller_kafkacontroller_metadataerrorcount",
         "kafka_server_kafkaserver_brokerstate",
         "kafka_server_broker_metadata_metrics_metadata_load_error_count",

@@ -20,7 +20,7 @@ OTHERS = """
 groups:
 - name: copied
   rules:
-  - alert: KafkaUnderReplicated
+  - alert: IsrwatchUnderReplicated
     expr: up + on () up
 """
 
@@ -41,7 +41,7 @@ def said(server: Prometheus) -> list[tuple[Status, str]]:
 @pytest.mark.prometheus
 def test_what_fails_in_prometheus_is_said(server: Prometheus) -> None:
     expected = [
-        (Status.WARNING, r"KafkaUnderReplicated are loaded more than once \(.* copied\): remove one of the files"),
+        (Status.WARNING, r"IsrwatchUnderReplicated are loaded more than once \(.* copied\): remove one of the files"),
         (Status.PROBLEM, "1 alerting rule of isrwatch cannot be evaluated: .*many-to-many"),
         (Status.OK, f"{len(expected_rules()) - 1} of {len(expected_rules())} alerting rules of isrwatch are loaded"),
         (Status.PROBLEM, r"127.0.0.1:\d+ of the job isrwatch-job cannot be scraped: start it, or open the port"),

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from dashboards.alerts import AlertSettings
 from dashboards.boards import all_boards
 from dashboards.render import rendered
+from streaming.settings import Settings
 
 
 @pytest.fixture(scope="session")
 def files() -> dict[str, str]:
-    return rendered(AlertSettings())
+    return rendered(Settings())
 
 
 @pytest.fixture(scope="session")

@@ -1,120 +1,135 @@
-"""From the exposition text to the receiver: real Prometheus, real Alertmanager, the rules as they are shipped.
+"""From the exposition to the receiver: real Prometheus and Alertmanager, with the rules and routes that are shipped.
 
-Only the waiting times are shortened. One server scrapes the page of each test, which is a cluster of its own.
+Only the waiting times are shortened. One server scrapes one page, of two clusters.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from dashboards.alerts import AlertSettings, rule_file
+from dashboards.alerts import rule_file
 from dashboards.render import as_yaml
 from tests.plugins.local_http import Exposition, Webhook, collecting_webhook, serving_exposition, wait_until
-from tests.plugins.prometheus import running_alertmanager, running_prometheus
+from tests.plugins.prometheus import Prometheus, running_alertmanager, running_prometheus
 
 pytestmark = pytest.mark.prometheus
 
-CLUSTERS = ("prod", "edge")
-IMPATIENT = AlertSettings(
-    interval="1s", removals_window="8s", removals_keep_firing="1s", under_min_isr_for="1s",
-    under_min_isr_keep_firing="1s", stale_for="1s", blind_for="4s", expected_clusters=CLUSTERS, remembered="1h",
-)  # fmt: skip
+ROUTES = Path(__file__).parents[2] / "deploy" / "alertmanager" / "alertmanager.yml"
+SHORT = {"interval: 15s": "interval: 1s", "for: 10m": "for: 8s", "keep_firing_for: 10m": "keep_firing_for: 3s",
+         "keep_firing_for: 5m": "keep_firing_for: 11s"}  # fmt: skip
+SENTENCE = "prod-17: broker 3 was lost. First: start broker 3 again"
 
 
-def _removals(cluster: str, cause: str, count: int) -> str:
-    return f'kafka_replication_broker_isr_departures_total{{cluster="{cluster}",broker="3",cause="{cause}"}} {count}'
+def rules() -> str:
+    """Give the shipped rules with short times."""
+    return re.sub("|".join(SHORT), lambda found: SHORT[found[0]], as_yaml(rule_file()))
 
 
-def cluster_text(cluster: str, *, under_min_isr: int = 0, fenced: int = 0, age: float = 1) -> str:
-    """One cluster of three brokers with one topic, in the exporter's format."""
-    under = int(under_min_isr > 0)
-    own = f'cluster="{cluster}"'
-    of_partition = f'{own},topic="orders",partition="0"'
-    return f"""
-kafka_replication_cluster_under_min_isr_partitions{{{own}}} {under_min_isr}
-kafka_replication_cluster_under_replicated_partitions{{{own}}} {under_min_isr}
-kafka_replication_cluster_offline_partitions{{{own}}} 0
-kafka_replication_cluster_state_age_seconds{{{own}}} {age}
-kafka_replication_partition_under_min_isr{{{of_partition}}} {under}
-kafka_replication_topic_under_min_isr_partitions{{{own},topic="orders"}} {under_min_isr}
-kafka_replication_partition_offline{{{of_partition}}} 0
-kafka_replication_replica_isr_member{{{of_partition},broker="1"}} 1
-kafka_replication_replica_isr_member{{{of_partition},broker="3"}} {1 - under}
-{_removals(cluster, "fenced", fenced)}
-{_removals(cluster, "controlled_shutdown", fenced)}
-kafka_replication_source_observed_timestamp_seconds{{{own},channel="replication",source="log"}} 1
-kafka_replication_source_age_seconds{{{own},channel="replication",source="log"}} {age}
-"""
+def routes(url: str) -> dict[str, Any]:
+    """Give the shipped routes with short times; each receiver tells the same webhook."""
+    shipped: dict[str, Any] = yaml.safe_load(ROUTES.read_text())
+    for route in (shipped["route"], *shipped["route"]["routes"]):
+        route |= {"group_wait": "1s", "group_interval": "1s", "repeat_interval": "1h"}
+    for receiver in shipped["receivers"]:
+        if receiver["name"] in {"critical", "warning"}:
+            receiver["webhook_configs"] = [{"url": url, "send_resolved": True}]
+    return shipped
+
+
+def raised(condition: str, severity: str, subject: str = "", short_id: str = "prod-17") -> str:
+    labels = f'cluster="prod",condition="{condition}",subject="{subject}",severity="{severity}",short_id="{short_id}"'
+    return f"kafka_replication_condition_since_seconds{{{labels}}} 1000\n"
+
+
+def exposed(*conditions: str) -> str:
+    """Expose two fresh clusters, and what is raised of one of them."""
+    fresh = "".join(
+        f'kafka_replication_cluster_partitions{{cluster="{name}"}} 6\n'
+        f'kafka_replication_cluster_info{{cluster="{name}",cluster_id="{name}",primary_source="metadata_log"}} 1\n'
+        for name in ("prod", "edge")
+    )
+    incident = (
+        f'kafka_replication_incident_info{{cluster="prod",incident="prod-17",summary="{SENTENCE}"}} 1\n'
+        'kafka_replication_incident_current_info{cluster="prod",incident="prod-17",current="prod-17"} 1\n'
+    )
+    return fresh + incident + "".join(conditions)
+
+
+OF_INCIDENT = (
+    raised("offline_partitions", "critical"),
+    raised("under_min_isr", "critical"),
+    raised("broker_down", "warning", "3"),
+)
 
 
 @dataclass
 class Delivery:
-    """The pages that are scraped, by cluster, and what the receiver was told."""
+    """The page that is scraped, and what the receiver was sent."""
 
-    pages: dict[str, Exposition]
+    page: Exposition
     webhook: Webhook
+    prometheus: Prometheus
 
-    def told(self, name: str, cluster: str, status: str = "firing", **labels: str) -> list[dict[str, Any]]:
-        """Wait until the receiver is told of an alert of a cluster."""
-        asked = partial(self.webhook.alerts, name, status, cluster=cluster, **labels)
-        return wait_until(asked, what=f"{name} of {cluster} is {status}")
+    def sent(self, status: str, severity: str) -> list[dict[str, Any]]:
+        """Give the notifications of a severity."""
+        asked = {"status": status, "severity": severity}
+        return [
+            each
+            for each in list(self.webhook.notifications)
+            if {"status": each["status"], "severity": each["alerts"][0]["labels"]["severity"]} == asked
+        ]
 
 
 @pytest.fixture(scope="module")
 def delivery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Delivery]:
-    """Run everything against one page for each cluster, until nothing fires."""
     with ExitStack() as stack:
         webhook = stack.enter_context(collecting_webhook())
-        pages = {name: stack.enter_context(serving_exposition(cluster_text(name))) for name in CLUSTERS}
+        page = stack.enter_context(serving_exposition(exposed()))
+        folder = tmp_path_factory.mktemp("alertmanager")
+        manager = stack.enter_context(running_alertmanager(folder, webhook, routes(webhook.url)))
         prometheus = stack.enter_context(
-            running_prometheus(
-                tmp_path_factory.mktemp("prometheus"),
-                targets={name: page.address for name, page in pages.items()},
-                rules=[as_yaml(rule_file(IMPATIENT))],
-                alertmanager=stack.enter_context(
-                    running_alertmanager(tmp_path_factory.mktemp("alertmanager"), webhook)
-                ),
-            )
+            running_prometheus(tmp_path_factory.mktemp("prometheus"), {"isrwatch": page.address}, [rules()], manager)
         )
-        wait_until(lambda: len(prometheus.query("kafka_replication_cluster_state_age_seconds")) == len(CLUSTERS))
-        wait_until(
-            lambda: {alert["labels"]["alertname"] for alert in prometheus.alerts()} == {"Watchdog"},
-            what="quiet: the alerts of before the first scrape are over",
-        )
-        webhook.notifications.clear()
-        yield Delivery(pages, webhook)
+        wait_until(lambda: prometheus.query("kafka_replication_cluster_partitions"))
+        yield Delivery(page, webhook, prometheus)
 
 
-def test_under_min_isr_pages_with_topic_broker_and_cause_and_resolves(delivery: Delivery) -> None:
-    exporter = delivery.pages["prod"]
-    exporter.text = cluster_text("prod", under_min_isr=2, fenced=2)
-    page = delivery.told("KafkaUnderMinIsr", "prod", severity="page")[0]
-    ticket = delivery.told("KafkaIsrShrink", "prod", broker="3", cause="fenced")[0]
-    assert page["annotations"]["description"].startswith("Cluster prod: 2 partitions are under min ISR now")
-    assert "Topics: orders (2). Brokers missing from these ISRs: 3 (1)." in page["annotations"]["description"]
-    assert ticket["annotations"]["summary"] == "Broker 3 of prod left ISRs: fenced"
-    assert delivery.webhook.alerts("KafkaIsrShrink", cause="controlled_shutdown") == []
-    exporter.text = cluster_text("prod", fenced=2)
-    delivery.told("KafkaUnderMinIsr", "prod", "resolved")
-    delivery.told("KafkaIsrShrink", "prod", "resolved")
-    for status in ("firing", "resolved"):
-        assert delivery.webhook.alerts("KafkaIsrShrink", status, cluster="edge") == []
+def test_an_incident_is_one_notification_of_each_severity_through_a_restart_of_the_exporter(delivery: Delivery) -> None:
+    delivery.page.text = exposed(*OF_INCIDENT)
+    wait_until(lambda: delivery.sent("firing", "critical") and delivery.sent("firing", "warning"))
+    delivery.page.status = 503
+    wait_until(lambda: delivery.prometheus.query("max_over_time(up[3s]) == 0"), what="the exporter is gone for a while")
+    assert delivery.prometheus.query("kafka_replication_condition_since_seconds") == []
+    delivery.page.status = 200
+    wait_until(lambda: delivery.prometheus.query("kafka_replication_condition_since_seconds"))
+    delivery.page.text = exposed()
+    for severity in ("critical", "warning"):
+        wait_until(partial(delivery.sent, "resolved", severity))
+    (critical,), (warning,) = delivery.sent("firing", "critical"), delivery.sent("firing", "warning")
+    names = {each["labels"]["alertname"] for each in critical["alerts"]}
+    assert names == {"IsrwatchOfflinePartitions", "IsrwatchUnderMinIsr"}
+    assert warning["alerts"][0]["labels"]["subject"] == "3"
+    assert {each["annotations"]["summary"] for each in (*critical["alerts"], *warning["alerts"])} == {SENTENCE}
+    assert len(delivery.sent("resolved", "critical")) == len(delivery.sent("resolved", "warning")) == 1
+    assert len(delivery.webhook.notifications) == 4
 
 
-def test_an_exporter_that_dies_is_a_ticket_then_a_page_and_both_resolve_when_it_is_back(delivery: Delivery) -> None:
-    exporter = delivery.pages["edge"]
-    exporter.status = 503
-    ticket = delivery.told("KafkaReplicationMonitorStale", "edge", severity="ticket")[0]
-    assert ticket["annotations"]["summary"] == "Replication of edge is not being monitored"
-    assert "Sources: the exporter is not responding." in ticket["annotations"]["description"]
-    delivery.told("KafkaReplicationMonitorBlind", "edge", severity="page")
-    exporter.status = 200
-    delivery.told("KafkaReplicationMonitorStale", "edge", "resolved", severity="ticket")
-    delivery.told("KafkaReplicationMonitorBlind", "edge", "resolved", severity="page")
-    assert delivery.webhook.alerts("KafkaReplicationMonitorStale", cluster="prod") == []
+def test_an_exporter_that_dies_is_one_notification_of_all_clusters(delivery: Delivery) -> None:
+    delivery.webhook.notifications.clear()
+    delivery.page.status = 503
+    wait_until(lambda: delivery.sent("firing", "critical"))
+    delivery.page.status = 200
+    wait_until(lambda: delivery.sent("resolved", "critical"))
+    blind, over = delivery.webhook.notifications
+    assert [each["labels"]["alertname"] for each in blind["alerts"]] == ["IsrwatchBlind"]
+    assert blind["alerts"][0]["annotations"]["summary"].startswith("isrwatch is blind: there is no fresh data of any")
+    assert (over["status"], len(over["alerts"])) == ("resolved", 1)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from dashboards.boards import all_boards
@@ -13,7 +13,7 @@ from dashboards.command import app
 from streaming.errors import ConfigurationError
 from streaming.settings import NO_LINKS
 
-LINKS = ["--url", "https://isrwatch.example", "--dashboard-url", "https://grafana.example/d/x"]
+LINKS = ["--url", "https://isrwatch.example"]
 
 
 def test_render_writes_what_check_then_accepts(tmp_path: Path) -> None:
@@ -44,8 +44,7 @@ def test_check_names_the_file_that_differs_and_the_command_that_helps(tmp_path: 
 def test_links_of_the_alerts_can_point_to_your_own_pages(tmp_path: Path) -> None:
     CliRunner().invoke(app, ["render", "--output", str(tmp_path), *LINKS])
     rules = (tmp_path / "alerts.yml").read_text()
-    assert "runbook_url: https://isrwatch.example/runbook/KafkaUnderMinIsr?cluster={{" in rules
-    assert "dashboard_url: https://grafana.example/d/x?var-cluster=" in rules
+    assert "runbook_url: https://isrwatch.example/runbook/IsrwatchUnderMinIsr?cluster={{" in rules
 
 
 def test_a_folder_that_cannot_be_made_is_named() -> None:
@@ -59,8 +58,7 @@ def test_links_begin_with_the_address_of_the_configuration(tmp_path: Path) -> No
     config.write_text('[export]\nurl = "https://isrwatch.example/kafka/"\n')
     CliRunner().invoke(app, ["render", "--output", str(tmp_path), "--config", str(config)])
     rules = (tmp_path / "alerts.yml").read_text()
-    assert "runbook_url: https://isrwatch.example/kafka/runbook/KafkaUnderMinIsr?cluster={{" in rules
-    assert "dashboard_url" not in rules
+    assert "runbook_url: https://isrwatch.example/kafka/runbook/IsrwatchUnderMinIsr?cluster={{" in rules
 
 
 def test_without_an_address_alerts_have_no_link_and_it_is_said_once(tmp_path: Path) -> None:
@@ -73,7 +71,6 @@ def test_without_an_address_alerts_have_no_link_and_it_is_said_once(tmp_path: Pa
     ("links", "message"),
     [
         (["--url", "docs/runbook.md"], "--url is 'docs/runbook.md'; write an absolute address"),
-        (["--dashboard-url", "http:///d/x"], "--dashboard-url is 'http:///d/x'; write an absolute address"),
         (["--url", "https://x/{{ $labels.a }}"], "--url is 'https://x/{{ $labels.a }}'; write an absolute address"),
     ],
 )
@@ -84,10 +81,41 @@ def test_links_that_whoever_is_woken_cannot_open_are_refused(links: list[str], m
     assert list(tmp_path.iterdir()) == []
 
 
-def test_severities_can_have_the_names_of_others(tmp_path: Path) -> None:
-    names = ["--severity", "page=critical", "--severity", "ticket=warning"]
-    CliRunner().invoke(app, ["render", "--output", str(tmp_path), *LINKS, *names])
-    rules = (tmp_path / "alerts.yml").read_text()
-    assert set(re.findall(r"severity: (\w+)", rules)) == {"critical", "warning", "info"}
-    outcome = CliRunner().invoke(app, ["render", "--output", str(tmp_path), *LINKS, "--severity", "wake=critical"])
-    assert str(outcome.exception) == "--severity wake=critical: write NAME=LABEL with a name of page, ticket, info"
+CONFIGURED = """
+[alerts]
+packs = ["groups", "hygiene"]
+clusters = ["!test-*"]
+[alerts.labels]
+"release" = "kube-prometheus-stack"
+[alerts.severity_names]
+"critical" = "page"
+[alerts.rules.IsrwatchHangingTransaction]
+off = true
+[alerts.rules.IsrwatchGroupLosesRecords]
+severity = "critical"
+for = "1h"
+"""
+
+
+def test_the_configuration_chooses_packs_names_and_times_in_every_format(tmp_path: Path) -> None:
+    config = tmp_path / "isrwatch.toml"
+    config.write_text(CONFIGURED)
+    written = CliRunner().invoke(app, ["render", "--output", str(tmp_path), "--config", str(config)])
+    assert written.exit_code == 0, written.output
+    for name in ("alerts.yml", "prometheus-rule.yaml", "grafana-alerts.yaml", "mixin.libsonnet"):
+        text = (tmp_path / name).read_text()
+        assert "IsrwatchThrottleLeft" in text
+        assert "IsrwatchHangingTransaction" not in text
+        assert "severity: critical" not in text
+        assert "test" in text
+    assert "release: kube-prometheus-stack" in (tmp_path / "prometheus-rule.yaml").read_text()
+    rules = yaml.safe_load((tmp_path / "alerts.yml").read_text())["groups"]
+    (losing,) = (rule for group in rules for rule in group["rules"] if rule["alert"] == "IsrwatchGroupLosesRecords")
+    assert (losing["for"], losing["labels"]) == ("1h", {"severity": "page"})
+
+
+def test_a_configuration_with_a_wrong_alert_is_refused_with_the_right_name(tmp_path: Path) -> None:
+    config = tmp_path / "isrwatch.toml"
+    config.write_text("[alerts.rules.BrokerDown]\noff = true\n")
+    outcome = CliRunner().invoke(app, ["render", "--output", str(tmp_path), "--config", str(config)])
+    assert "did you mean IsrwatchBrokerDown?" in str(outcome.exception)

@@ -19,7 +19,6 @@ from grafana_foundation_sdk.models import dashboard as grafana
 from grafanalib import core
 from jsonschema import Draft202012Validator
 
-from dashboards.alerts import AlertSettings
 from dashboards.board import FRESH
 from dashboards.boards import all_boards
 from dashboards.boards.fleet import RAISED, STATES
@@ -28,7 +27,9 @@ from dashboards.style import normalised
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.read_model.conditions import ALL_RULES
 from exporters.read_model.health_reasons import NOT_YET_OBSERVED, SEVERITIES, HealthSeverity
+from streaming.alert_settings import AlertsSettings
 from streaming.contracts.conditions import Condition
+from streaming.settings import ExportSettings, Settings
 
 GRID_WIDTH = 24
 LABELS = {metric.name: metric.labels for metric in CATALOGUE}
@@ -416,7 +417,7 @@ def test_a_number_leads_to_the_board_that_says_more(boards: dict[str, dict[str, 
 
 def test_an_incident_leads_to_its_section_of_the_runbook_that_the_exporter_serves() -> None:
     assert "runbook" not in json.dumps(all_boards())
-    settings = AlertSettings(url="https://isrwatch.example")
+    settings = Settings(export=ExportSettings(url="https://isrwatch.example"))
     board = json.loads(rendered(settings)["isrwatch-cluster.json"])
     (listed,) = [panel for panel in board["panels"] if panel["title"] == "Open incidents"]
     (link,) = looks(listed)["Incident"]["links"]
@@ -424,11 +425,11 @@ def test_an_incident_leads_to_its_section_of_the_runbook_that_the_exporter_serve
 
 
 def test_pages_are_marked_on_boards_whatever_their_severity_is_called() -> None:
-    files = rendered(AlertSettings(severity_names={"page": "critical"}))
+    files = rendered(Settings(alerts=AlertsSettings(severity_names={"critical": "page"})))
     for name, content in files.items():
         if name.endswith(".json") and FLEET not in name:
             (pages,) = [one for one in json.loads(content)["annotations"]["list"] if one["name"] == "Pages"]
-            assert 'severity="critical"' in pages["expr"], name
+            assert 'severity="page"' in pages["expr"], name
 
 
 def test_what_is_not_monitored_is_marked_in_every_graph_of_a_cluster(boards: dict[str, dict[str, Any]]) -> None:
@@ -518,23 +519,6 @@ def test_an_empty_cell_says_what_it_means_and_has_no_colour_of_a_threshold(panel
 
 
 EMPTY = {"unknown", "-", "none", "not filling", "not shrinking"}
-
-
-def test_links_of_alerts_lead_to_the_board_of_their_cluster() -> None:
-    rules = rendered(AlertSettings(dashboard_url="https://grafana.example/d/isrwatch-cluster"))["alerts.yml"]
-    links = set(re.findall(r"dashboard_url: (\S+)", rules))
-    assert {re.sub(r".*/d/([^?]+).*", r"\1", link) for link in links} == {"isrwatch-cluster"}
-
-
-def test_the_runbook_of_the_earlier_alerts_names_panels_and_boards_that_exist(
-    everything: list[dict[str, Any]], boards: dict[str, dict[str, Any]], repository: Path
-) -> None:
-    text = (repository / "exporters/web/runbook_earlier.md").read_text()
-    named = {name.strip(".") for name in re.findall(r"(?<!\*)\*((?:[A-Z]|isrw)[^*]+)\*(?!\*)", text)} - {
-        "ISR",
-        "All boards",
-    }
-    assert named - {panel["title"] for panel in everything} - {board["title"] for board in boards.values()} == set()
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import partial
+from dataclasses import replace
 from importlib import import_module
-from itertools import product
 from pkgutil import iter_modules
 from typing import Any
 
@@ -18,28 +17,28 @@ import pytest
 import yaml
 
 from dashboards import signals
-from dashboards.alerts import PLANNED_CAUSES, AlertSettings, rule_file
+from dashboards.alerts import rule_file
 from dashboards.boards.topics import SEEN
 from dashboards.promql import PREFIX, Scope, Signal, SignalType, Unit
 from dashboards.render import as_yaml
 from dashboards.signals import clusters, partitions
+from dashboards.signals.brokers import PLANNED_CAUSES
 from dashboards.signals.derived import signal
 from exporters.metrics.brokers import ISR_REMOVAL_CAUSES
 from exporters.metrics.catalogue import CATALOGUE
-from streaming.contracts.events import IncidentClass
+from exporters.web.runbook import runbook
+from streaming.alert_settings import AlertsSettings
+from streaming.contracts.alerts import OPT_IN
 from streaming.jobs.metrics import PREFIX as JOB_PREFIX
 from streaming.jobs.metrics import QUERY
-from streaming.settings import Settings
+from streaming.settings import ExportSettings, Settings
 from streaming.sources.broker_metrics import METRICS, PERCENTILES, SUMMED
 from streaming.sources.collector.listener_watch import LISTENER, PROPERTY, ConnectionMetrics
 from streaming.sources.collector.metrics import SOURCE, CollectorMetrics
 from streaming.sources.protocol.addresses import Peers
-from tests.plugins.local_http import serving_exposition, wait_until
-from tests.plugins.prometheus import Prometheus, running_prometheus
 
 Boards = dict[str, dict[str, Any]]
 COLLECTORS = {
-    "isrwatch_collector_listener_up": set(LISTENER),
     "isrwatch_collector_source_up": set(SOURCE),
     "isrwatch_collector_listener_certificate_expiry_timestamp_seconds": set(LISTENER),
     "isrwatch_collector_client_certificate_expiry_timestamp_seconds": set(PROPERTY),
@@ -53,20 +52,19 @@ SIGNALS = [
 ]
 OTHERS = {f"{JOB_PREFIX}query_up": set(QUERY), "up": {"job", "instance"}}
 """Of the job's own page, and Prometheus' own."""
-RECORDED = {
-    rule["record"]: {"cluster"} for rule in rule_file(AlertSettings(excluded_topics="junk-.*"))["groups"][0]["rules"]
+CATALOGUED = {metric.name for metric in CATALOGUE}
+AGENTS = {
+    each.full_name: set(each.labels) for each in SIGNALS if each.prefix == "kafka_" and each.full_name not in CATALOGUED
 }
-AGENTS = {f"kafka_{each.metric}": set(each.labels) for each in SIGNALS if each.prefix == "kafka_"}
+EVERY_PACK = Settings(alerts=AlertsSettings(packs=OPT_IN))
 """Of the brokers' own agents."""
 LABELS_OF = (
     {metric.name: set(metric.labels) for metric in CATALOGUE}
     | COLLECTORS
     | OTHERS
     | AGENTS
-    | RECORDED
-    # Prometheus' own: what fires.
-    | {"ALERTS": {"alertname", "alertstate", "severity", "cluster", "broker", "group", "topic", "incident", "class"}}
-    | {"ALERTS_FOR_STATE": {"alertname", "severity", "cluster"}}
+    # Prometheus' own: what fires, which boards mark.
+    | {"ALERTS": {"alertname", "alertstate", "severity", "cluster"}}
 )
 SUBSTITUTES = {"$__rate_interval": "8s", "$__interval": "2s", "$__range_s": "60", "$__range": "1m", "$cluster": "prod",
                "$broker": ".+", "$topic": ".+", "$kind": ".+", "$group": ".+", "$objective": "99.9",
@@ -103,22 +101,21 @@ def of_variables(boards: Boards) -> dict[str, str]:
 
 def of_rules(text: str) -> dict[str, str]:
     """Give the conditions, and the queries inside the templates of the annotations."""
-    recording, alerting = (group["rules"] for group in yaml.safe_load(text)["groups"])
-    found = {rule["record"]: rule["expr"] for rule in recording}
-    for number, rule in enumerate(alerting):
-        found[f"{number} {rule['alert']}"] = rule["expr"]
-        for index, query in enumerate(re.findall(r"printf `([^`]*)`", rule["annotations"]["description"])):
-            found[f"{number} {rule['alert']} description {index}"] = query.replace("%[1]q", '"prod"')
+    found = {}
+    for rule in (rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]):
+        found[rule["alert"]] = rule["expr"]
+        for query in re.findall(r"printf `([^`]*)`", rule["annotations"]["summary"]):
+            found[f"{rule['alert']} summary"] = query.replace("%q", '"prod"')
     return found
 
 
 @pytest.fixture(scope="session")
-def everything(files: dict[str, str], boards: Boards) -> dict[str, str]:
+def everything(boards: Boards) -> dict[str, str]:
     return {
         **{name: expression for name, (expression, _) in of_panels(boards).items()},
         **of_annotations(boards),
         **of_variables(boards),
-        **of_rules(files["alerts.yml"]),
+        **of_rules(as_yaml(rule_file(EVERY_PACK))),
     }
 
 
@@ -183,8 +180,8 @@ def test_what_is_asked_of_the_collectors_page_is_on_it() -> None:
 @pytest.fixture(scope="session")
 def asked_for(files: dict[str, str]) -> set[str]:
     """Give every word of the boards and rules; the names of metrics are among them."""
-    excluding = as_yaml(rule_file(AlertSettings(excluded_topics="junk-.*")))
-    return {word for text in (*files.values(), excluding) for word in re.findall(r"\w+", text)}
+    every_rule = as_yaml(rule_file(EVERY_PACK))
+    return {word for text in (*files.values(), every_rule) for word in re.findall(r"\w+", text)}
 
 
 def test_every_signal_of_the_exporter_is_used(asked_for: set[str]) -> None:
@@ -220,7 +217,7 @@ COUNTED_BY_TOPIC_OR_CLUSTER = {
     f"partition_{name}_total"
     for name in (
         "isr_shrinks", "isr_expands", "leader_changes", "unclean_elections", "missed_changes",
-        "under_replicated_seconds", "unknown_seconds",
+        "under_replicated_seconds", "under_min_isr_seconds", "offline_seconds", "unknown_seconds",
     )
 }  # fmt: skip
 ON_NO_BOARD = {
@@ -228,8 +225,10 @@ ON_NO_BOARD = {
     *COUNTED_BY_TOPIC_OR_CLUSTER,
     "build_info",
     "cluster_elr_partitions", "partition_eligible_leader_replicas",  # replica_elr_member says who
+    "cluster_at_min_isr_partitions", "partition_under_min_isr",  # counted by topic
+    "broker_epoch", "broker_online_log_dirs", "broker_suspect_score",  # events, directories and incidents say it
+    "topic_left_throttle_info", "broker_left_throttle_info",
     "partition_at_min_isr", "partition_last_known_leader", "partition_leader_epoch",
-    "incident_current_info",  # finds the incident by an id that was merged into it
     "group_lag_seconds",  # group_lag_at_least_seconds is there during outages, too
     "log_directory_growth_bytes_per_second",  # until_full follows from it
 }  # fmt: skip
@@ -237,18 +236,66 @@ ON_NO_BOARD = {
 
 
 def test_every_other_metric_is_on_a_board_or_in_a_rule(files: dict[str, str]) -> None:
-    shown = set(re.findall(r"\bkafka_replication_\w+", " ".join(files.values())))
+    every_rule = as_yaml(rule_file(EVERY_PACK))
+    shown = set(re.findall(r"\bkafka_replication_\w+", " ".join((*files.values(), every_rule))))
     own = {metric.name for metric in CATALOGUE if metric.name.startswith(PREFIX)}
     assert {name.removeprefix(PREFIX) for name in own - shown} == ON_NO_BOARD
 
 
-def test_planned_causes_are_causes_of_isr_removals_and_the_others_are_in_the_runbook(repository: Any) -> None:
+def test_planned_causes_are_causes_of_isr_removals_and_the_others_are_in_the_runbook() -> None:
     causes = {cause.value for cause in ISR_REMOVAL_CAUSES}
     assert set(PLANNED_CAUSES) < causes
-    entry = (
-        (repository / "exporters/web/runbook_earlier.md").read_text().split("## KafkaIsrShrink")[1].split("\n## ")[0]
-    )
-    assert [cause for cause in sorted(causes) if f"`{cause}`" not in entry] == []
+    section = runbook().sections["IsrwatchEvents"]
+    assert [cause for cause in sorted(causes - set(PLANNED_CAUSES)) if f"`{cause}`" not in section] == []
+
+
+# Engines that evaluate the rules: Prometheus 2.42, vmalert, Thanos, Mimir, Grafana. Not all of them can be run here.
+
+
+FUNCTIONS = {
+    "absent",
+    "group",
+    "increase",
+    "label_replace",
+    "last_over_time",
+    "max_over_time",
+    "rate",
+    "time",
+    "vector",
+}
+"""Of Prometheus 2.42, and of every one of these engines."""
+TEMPLATES = {"first", "humanizeDuration", "label", "match", "printf", "query", "reReplaceAll", "urlquery"}
+"""Functions of templates that Prometheus 2.42 and vmalert have; Grafana lacks ``query``, ``first`` and ``label``."""
+KEYWORDS = {"if", "else", "end", "with", "eq", "gt"}
+EVERY_RULE = [rule for group in rule_file(replace(EVERY_PACK, export=ExportSettings(url="https://x")))["groups"]
+              for rule in group["rules"]]  # fmt: skip
+
+
+def test_no_rule_reads_what_fires_or_the_result_of_another_rule() -> None:
+    names = {rule["alert"] for rule in EVERY_RULE}
+    assert [rule["alert"] for rule in EVERY_RULE if "record" in rule] == []
+    for rule in EVERY_RULE:
+        text = f"{rule['expr']} {rule['annotations']}"
+        assert not re.search(r"\bALERTS(_FOR_STATE)?\b|\b\w+:\w+:\w+\b", text), rule["alert"]
+        assert not {selector.name for selector in selectors(rule["expr"])} & names
+
+
+def test_rules_have_functions_that_every_engine_has() -> None:
+    for rule in EVERY_RULE:
+        calls = {part.func.name for part in parts(promql_parser.parse(rule["expr"])) if type(part).__name__ == "Call"}
+        assert calls <= FUNCTIONS, rule["alert"]
+        assert set(rule) <= {"alert", "expr", "for", "keep_firing_for", "labels", "annotations"}
+        assert not re.search(r"\[[^\]]*:[^\]]*\]|@|\bkeep_metric_names\b", rule["expr"]), f"{rule['alert']}: a subquery"
+
+
+def test_templates_have_functions_that_prometheus_and_vmalert_have() -> None:
+    for rule in EVERY_RULE:
+        blocks = re.findall(r"\{\{(.*?)\}\}(?!`)", re.sub(r"`[^`]*`", "", str(rule["annotations"])))
+        words = {
+            word for block in blocks for word in re.findall(r"(?<![\w.$\"])[a-zA-Z]\w*", re.sub(r'"[^"]*"', "", block))
+        }
+        assert words <= TEMPLATES | KEYWORDS, rule["alert"]
+        assert "$labels" not in str(rule.get("labels")), "a label that is a template differs between engines"
 
 
 def test_a_gauge_has_no_rate() -> None:
@@ -262,86 +309,3 @@ def test_a_scope_matches_only_labels_that_a_signal_has() -> None:
     assert partitions.OFFLINE.series(scope, 'partition="0"') == (
         'kafka_replication_partition_offline{cluster="a", topic="b", partition="0"}'
     )
-
-
-VALUES = {
-    "cluster": ["prod"],
-    "topic": ["orders", "__consumer_offsets"],
-    "partition": ["0", "1"],
-    "broker": ["1", "2", "3"],
-    "class": [kind.value for kind in IncidentClass],
-    "cause": [cause.value for cause in ISR_REMOVAL_CAUSES],
-    "channel": ["replication"],
-    "source": ["metadata_log:collector-1"],
-    "rack": ["r1"],
-    "host": ["127.0.0.1"],
-    "severity": ["critical"],
-    "condition": ["at_min_isr"],
-    "feature": ["metadata.version"],
-    "primary_source": ["metadata_log", "poll"],
-}
-
-
-def unhealthy(counted: int) -> str:
-    """Every metric of the catalogue, and of agents, where every flag is up and every counter has counted so far."""
-    lines = []
-    agents = ((each.full_name, each.labels) for each in SIGNALS if each.full_name in AGENTS)
-    for name, own in (*((metric.name, metric.labels) for metric in CATALOGUE), *agents):
-        value = counted if name.endswith("_total") else 1
-        for values in product(*(VALUES.get(label, ["x"]) for label in own)):
-            labels = ",".join(f'{label}="{value}"' for label, value in zip(own, values, strict=True))
-            lines.append(f"{name}{{{labels}}} {value}")
-    return "\n".join(lines) + "\n"
-
-
-IMPATIENT = AlertSettings(under_min_isr_for="0s", interval="1s")
-
-
-@pytest.fixture(scope="module")
-def answering(files: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """Run a server that has seen every counter count, and a page."""
-    rules = [as_yaml(rule_file(IMPATIENT)), files["alerts.yml"]]
-    directory = tmp_path_factory.mktemp("prometheus")
-    with (
-        serving_exposition(unhealthy(0)) as exporter,
-        running_prometheus(directory, {"isrwatch": exporter.address}, rules) as prometheus,
-    ):
-        wait_until(lambda: prometheus.query("kafka_replication_partition_leader"))
-        exporter.text = unhealthy(9)
-        for counter in ("cluster_isr_shrinks_total", "broker_isr_departures_total"):
-            wait_until(partial(prometheus.query, f"increase(kafka_replication_{counter}[1m]) > 1"))
-        wait_until(lambda: [one for one in prometheus.alerts("KafkaUnderMinIsr") if one["state"] == "firing"])
-        yield prometheus
-
-
-@pytest.mark.prometheus
-def test_prometheus_answers_every_expression_and_every_legend_has_its_labels(
-    files: dict[str, str], boards: Boards, answering: Prometheus
-) -> None:
-    for name, (expression, legend) in of_panels(boards).items():
-        rows = answering.query(expression)
-        assert rows, f"{name}: nothing for {expression}"
-        for label in re.findall(r"\{\{(\w+)\}\}", legend):
-            assert all(label in row["metric"] for row in rows), f"{name}: no {label}"
-    for name, expression in (of_annotations(boards) | of_variables(boards)).items():
-        found = answering.query(expression)
-        assert bool(found) != (name == "Not monitored"), f"{name}: {found} for {expression}"  # data is fresh
-    for expression in of_rules(files["alerts.yml"]).values():
-        answering.query(expression)
-    (page,) = answering.alerts("KafkaUnderMinIsr")[:1]
-    assert re.search(
-        r"Topics: (orders|__consumer_offsets) \(1\), (orders|__consumer_offsets) \(1\)[.]",
-        page["annotations"]["description"],
-    )
-
-
-@pytest.mark.prometheus
-def test_a_table_finds_its_keys_in_every_column(boards: Boards, answering: Prometheus) -> None:
-    tables = [panel for board in boards.values() for panel in board["panels"] if panel["type"] == "table"]
-    assert len(tables) > 20
-    for panel in tables:
-        (order,) = [one["options"]["indexByName"] for one in panel["transformations"] if one["id"] == "organize"]
-        keys = {name for name in order if not name.startswith("Value")}
-        columns = [answering.query(concrete(target["expr"])) for target in panel["targets"]]
-        result_labels = [set().union(*(row["metric"] for row in rows)) for rows in columns]
-        assert set().union(*result_labels) - {"cluster"} == keys - {"cluster"}, panel["title"]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from dashboards.alerts import AlertSettings
 from dashboards.board import Board
+from streaming.contracts.alerts import ALERTS
 from streaming.settings import load
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +21,6 @@ DEPLOY = ROOT / "deploy"
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
 ALERTMANAGER = yaml.safe_load((DEPLOY / "alertmanager/alertmanager.yml").read_text())
 PROMETHEUS = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
-RULES = yaml.safe_load((ROOT / "dashboards/generated/alerts.yml").read_text())["groups"][1]["rules"]
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
@@ -75,11 +74,12 @@ def test_amtool_accepts_the_configuration() -> None:
 @pytest.mark.parametrize(
     ("labels", "receiver"),
     [
-        (("alertname=KafkaUnderMinIsr", "severity=page"), "page"),
-        (("alertname=KafkaUnderReplicated", "severity=ticket"), "ticket"),
-        (("alertname=Other", "severity=critical"), "page"),
-        (("alertname=Other", "severity=warning"), "ticket"),
-        (("alertname=Watchdog", "severity=info"), "heartbeat"),
+        (("alertname=IsrwatchUnderMinIsr", "severity=critical", "short_id=prod-1"), "critical"),
+        (("alertname=IsrwatchUnderReplicated", "severity=warning", "short_id=prod-1"), "warning"),
+        (("alertname=IsrwatchBlind", "severity=critical"), "critical"),
+        (("alertname=Other", "severity=critical"), "critical"),
+        (("alertname=Other", "severity=warning"), "warning"),
+        (("alertname=IsrwatchWatchdog", "severity=info"), "heartbeat"),
         (("alertname=Other", "severity=info"), "info"),
         (("alertname=Other",), "info"),
     ],
@@ -92,29 +92,28 @@ def test_a_severity_reaches_its_receiver(labels: tuple[str, ...], receiver: str)
 
 
 def test_every_severity_of_an_alert_has_a_receiver() -> None:
-    assert {rule["labels"]["severity"] for rule in RULES} <= {
+    assert {alert.severity.value for alert in ALERTS.values()} <= {
         receiver["name"] for receiver in ALERTMANAGER["receivers"]
     }
 
 
-def test_a_page_that_inhibits_a_ticket_fires_no_later_and_has_the_labels_that_must_be_equal() -> None:
-    alerts = {rule["alert"]: rule for rule in RULES}
-    inhibitions = ALERTMANAGER["inhibit_rules"]
-    named = [rule for rule in inhibitions if str(rule["source_matchers"]).count("alertname") == 1]
-    assert len(named) == len(inhibitions) - 1
-    for rule in named:
-        source, target = (alerts[rule[f"{side}_matchers"][0].split('"')[1]] for side in ("source", "target"))
-        assert rule["equal"] == ["cluster", "broker"]
-        assert all("by (cluster, broker)" in one["expr"] for one in (source, target))
-        assert int(source["for"].rstrip("m")) <= int(target["for"].rstrip("m"))
-    (of_infos,) = (rule for rule in inhibitions if rule not in named)
-    assert of_infos["target_matchers"] == ['severity = "info"', 'broker != ""'], "nobody is notified of an info"
+def test_an_incident_is_a_group_and_what_none_explains_is_one_of_its_own() -> None:
+    route = ALERTMANAGER["route"]
+    assert route["group_by"] == ["cluster", "short_id", "severity"]
+    own = [each for each in route["routes"] if 'short_id = ""' in each["matchers"]]
+    assert [each["group_by"] for each in own] == [["cluster", "alertname", "subject"]] * 2
+    (blind,) = [each for each in route["routes"] if each["matchers"] == ['alertname = "IsrwatchBlind"']]
+    assert blind["group_by"] == ["alertname"], "one notification, however many clusters are blind"
+    assert "inhibit_rules" not in ALERTMANAGER, "what is inhibited after it was notified sends no resolved"
 
 
 def test_the_scrape_has_limits_and_asks_the_exporter() -> None:
     job, *own = PROMETHEUS["scrape_configs"]
     assert {"sample_limit", "body_size_limit", "label_limit", "label_value_length_limit"} <= set(job)
-    assert job["sample_limit"] == AlertSettings().sample_limit, "KafkaReplicationSeriesNearLimit would be wrong"
+    assert job["job_name"] == "isrwatch"
+    assert {each["job_name"] for each in own} == {"isrwatch-collector", "isrwatch-job"}, (
+        "IsrwatchDegraded asks for them"
+    )
     assert job["static_configs"] == [{"targets": ["exporter:9308"]}]
     assert "127.0.0.1:9308:9308" in SERVICES["exporter"]["ports"]
     settings = load(DEPLOY / "isrwatch.toml")

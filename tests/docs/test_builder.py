@@ -11,7 +11,7 @@ import pytest
 
 from docs.builder.__main__ import main
 from docs.builder.pages import DocumentationBroken, build, places, with_site_links, write_html
-from docs.builder.references import REFERENCES, with_table_of_alerts
+from docs.builder.references import REFERENCES
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.jmx_names import JMX_METRICS
 from exporters.web.api import ENDPOINTS
@@ -22,7 +22,6 @@ from streaming.model.cluster.statements import STATEMENTS
 from streaming.settings import Settings
 
 ROOT = Path(__file__).parents[2]
-RUNBOOK = (ROOT / "exporters" / "web" / "runbook_earlier.md").read_text()
 
 
 def test_every_page_is_built_and_every_link_of_it_leads_to_one(tmp_path: Path) -> None:
@@ -96,17 +95,11 @@ def test_a_reference_that_is_out_of_date_or_missing_is_named(
     assert main(["references", "--check", "--output", str(tmp_path)]) == 0
     (tmp_path / "docs/reference/events.md").write_text("# Events of another time\n")
     (tmp_path / "docs/reference/metrics.md").unlink()
-    (tmp_path / "exporters/web/runbook_earlier.md").write_text(RUNBOOK.replace("| ticket | 15m |", "| ticket | 16m |"))
     capsys.readouterr()
     assert main(["references", "--check", "--output", str(tmp_path)]) == 1
-    stale = "docs/reference/metrics.md, docs/reference/events.md, exporters/web/runbook_earlier.md"
+    stale = "docs/reference/metrics.md, docs/reference/events.md"
     assert capsys.readouterr().err == f"{stale} not up to date; run: make generated\n"
     assert not (tmp_path / "docs/reference/metrics.md").exists()
-
-
-def test_a_runbook_without_a_place_for_the_table_of_alerts_is_refused() -> None:
-    with pytest.raises(ValueError, match="lacks <!-- The table of alerts"):
-        with_table_of_alerts(RUNBOOK.replace("<!-- The end", "<!-- An end"))
 
 
 def settings_keys() -> set[str]:

@@ -172,7 +172,7 @@ def test_an_ambiguous_cause_names_the_true_one_among_its_candidates(finished: Fi
 def test_an_isr_shrinks_where_the_scenario_calls_for_an_alert_and_only_there(finished: Finished, scenario: str) -> None:
     rows = partition_changes(finished.changes[scenario])
     unplanned = [row for row in rows if row["left_isr"] and row["cause"] not in PLANNED_CAUSES]
-    assert bool(unplanned) == ("KafkaIsrShrink" in finished.plays[scenario].scenario.truth.alerts)
+    assert bool(unplanned) == ("IsrwatchIsrShrink" in finished.plays[scenario].scenario.truth.alerts)
 
 
 def test_everything_odd_is_in_quarantine_and_everything_else_is_applied(finished: Finished) -> None:

@@ -7,6 +7,7 @@ without Spark.
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -17,13 +18,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from dashboards.alerts import AlertSettings, rule_file
+from dashboards.alerts import rule_file
 from dashboards.render import as_yaml
 from deploy.sandbox.cluster import Sandbox
 from deploy.sandbox.plan import plan_cluster
 from deploy.sandbox.writer import TopicWriter
+from streaming.alert_settings import AlertsSettings
 from streaming.contracts.tables import PARTITION_STATE_TABLE
 from streaming.delta.state import as_of_version
+from streaming.settings import Settings
 from streaming.sources.metadata_log.decoding import decode_batches
 from tests.conformance.actions import ActionName
 from tests.conformance.checker import Checker
@@ -210,7 +213,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         targets = {"isrwatch": f"127.0.0.1:{pipeline.port}"}
         hook = stack.enter_context(collecting_webhook())
         manager = stack.enter_context(running_alertmanager(tmp_path_factory.mktemp("alertmanager"), hook))
-        rules = as_yaml(rule_file(AlertSettings(interval="1s", removals_window="20s", removals_keep_firing="1s")))
+        events = as_yaml(rule_file(Settings(alerts=AlertsSettings(packs=("events",)))))
+        rules = re.sub(r"interval: \w+", "interval: 1s", events).replace("[5m]", "[20s]")
         prometheus = stack.enter_context(
             running_prometheus(tmp_path_factory.mktemp("prometheus"), targets, [rules], manager)
         )
@@ -224,7 +228,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         finish(sandbox, pipeline, done)
         remember_polled(polled, done)
         ask(prometheus, began, done)
-        done.alerts = hook.alerts("KafkaIsrShrink")
+        done.alerts = hook.alerts("IsrwatchIsrShrink")
         remember_samples(pipeline, done)
         yield done
 

@@ -169,7 +169,7 @@ def running_prometheus(
 
 @pytest.fixture
 def eventually() -> Callable[..., Any]:
-    """Wait for a condition: ``eventually(lambda: server.alerts("KafkaUnderMinIsr"))``."""
+    """Wait for a condition: ``eventually(lambda: server.alerts("IsrwatchUnderMinIsr"))``."""
     return wait_until
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.alerts import PLANNED_CAUSES, AlertSettings, rule_file
+from dashboards.signals.brokers import PLANNED_CAUSES
+from streaming.contracts.alerts import ALERTS
 from streaming.contracts.identifiers import BrokerId
 from streaming.errors import ConfigurationError
 from streaming.model.messages.registrations import PartitionRegistration
@@ -138,9 +139,8 @@ def test_the_alerts_exist_and_one_reports_each_unplanned_removal(name: str) -> N
     """Which others fire is tested with the rules themselves: ``tests/dashboards/test_scenario_alerts.py``."""
     play = played(name)
     unplanned = any(entry.cause not in PLANNED_CAUSES for entry, _ in departures(play.trace))
-    assert ("KafkaIsrShrink" in play.scenario.truth.alerts) == unplanned
-    known = {rule["alert"] for rule in rule_file(AlertSettings())["groups"][1]["rules"]}
-    assert set(play.scenario.truth.alerts) <= known
+    assert ("IsrwatchIsrShrink" in play.scenario.truth.alerts) == unplanned
+    assert set(play.scenario.truth.alerts) <= ALERTS.keys()
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

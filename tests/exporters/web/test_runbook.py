@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+import typer
 
-from dashboards.alerts import AlertSettings, rule_file
-from exporters.web.runbook import LABELS, SETUP, Runbook, filled, for_shell, known_values, runbook, runbook_link
+from exporters.web.runbook import LABELS, PLACEHOLDER, SETUP, filled, for_shell, known_values, runbook, runbook_link
 from exporters.web.runbook_page import response_of
 from exporters.web.server import serving
+from streaming.commands import load
+from streaming.contracts.alerts import ALERTS, Pack, ThresholdUnit
+from streaming.contracts.conditions import HOUR, RULES, SECOND, WINDOW
 from streaming.contracts.events import IncidentClass
+from streaming.contracts.standing import SLOT
 from streaming.settings import ExportSettings
 from tests.exporters.web.test_app import ask
 
 BOOK = runbook()
-PACK = (
-    *("OfflinePartitions", "UnderMinIsr", "UncleanElection", "NoController", "Blind", "BrokerDown", "UnderReplicated"),
-    *("IsrFlapping", "LogDirOffline", "DiskFillsUp", "DiskNearlyFull", "ReassignmentStuck", "QuorumVoterBehind"),
-    *("HangingTransaction", "CertificateExpires", "Degraded", "Watchdog"),
-)
+PACK = [name for name, alert in ALERTS.items() if alert.pack is Pack.ALERTS]
 PLATFORMS = ("Bare metal", "Strimzi", "MSK")
 FENCE = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 KAFKAS_TOOLS = {
@@ -46,7 +48,7 @@ def blocks(section: str) -> list[str]:
 
 
 def test_the_alerts_that_are_on_from_the_start_stand_first() -> None:
-    assert list(BOOK.sections)[: len(PACK)] == [f"Isrwatch{name}" for name in PACK]
+    assert list(BOOK.sections)[: len(PACK)] == PACK
 
 
 @pytest.mark.parametrize("name", BOOK.sections)
@@ -57,26 +59,74 @@ def test_a_section_says_what_it_means_what_to_see_what_to_do_and_when_it_is_over
     see, do = section.split("**See")[1].split("**Do.**") if "**Do.**" in section else (section, "")
     assert len(blocks(see)) == 1, "one block to copy"
     assert re.match(r"^(isrwatch|curl|amtool) ", blocks(see)[0])
-    if name in {f"Isrwatch{each}" for each in PACK} and "on every" not in " ".join(do.split()):
+    if name in PACK and "on every" not in " ".join(do.split()):
         titles = re.findall(r"^\*(.+?)\*", do, re.MULTILINE)
         assert [each for each in PLATFORMS if each not in ", ".join(titles)] == []
 
 
 def test_links_lead_to_sections_and_kafkas_tools_exist() -> None:
-    anchors = {name.lower() for name in (*BOOK.sections, *BOOK.earlier)}
-    for section in (*BOOK.sections.values(), *BOOK.earlier.values()):
+    anchors = {name.lower() for name in BOOK.sections}
+    for section in BOOK.sections.values():
         assert set(re.findall(r"\]\(#?([^)]*)\)", section)) <= anchors
-        assert set(re.findall(r"\bkafka-[a-z-]+\.sh", section)) <= KAFKAS_TOOLS | {
-            "kafka-server-start.sh",
-            "kafka-broker-api-versions.sh",
-        }
+        assert set(re.findall(r"\bkafka-[a-z-]+\.sh", section)) <= KAFKAS_TOOLS
 
 
-def test_every_alert_of_now_has_a_section_and_one_that_takes_its_place() -> None:
-    rules = rule_file(AlertSettings(expected_clusters=("prod",)))["groups"][1]["rules"]
-    assert {rule["alert"] for rule in rules} == set(BOOK.earlier)
-    assert set(BOOK.earlier) | {kind.value for kind in IncidentClass} == set(BOOK.replaced)
-    assert set(BOOK.replaced.values()) <= set(BOOK.sections)
+def test_every_alert_and_every_class_of_incidents_has_a_section_and_no_section_is_of_nothing() -> None:
+    assert set(BOOK.sections) == {alert.section for alert in ALERTS.values()}
+    shared = {name: alert.section for name, alert in ALERTS.items() if name != alert.section}
+    assert {name: section for name, section in BOOK.shared.items() if name in ALERTS} == shared
+    assert set(BOOK.shared) == shared.keys() | {kind.value for kind in IncidentClass}
+    for name, section in shared.items():
+        assert name in BOOK.sections[section] or name == "IsrwatchAvailabilityBurnsFast"
+
+
+COMMANDS = sorted({line for section in BOOK.sections.values() for block in blocks(section)
+                   for line in re.findall(r"^isrwatch ([^;|#\n]+)", block, re.MULTILINE)})  # fmt: skip
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_of_isrwatch_can_be_run(line: str) -> None:
+    name, *arguments = shlex.split(PLACEHOLDER.sub("7", line))
+    command = load(name)
+    assert command is not None
+    with suppress(typer.Exit), command.make_context(name, arguments) as context:  # --help exits
+        assert context.command is command
+
+
+# Numbers of a rule: a section says no other one.
+
+
+WORDS = {"a": 1, "an": 1, "half an": 0.5, "two": 2, "six": 6}
+SECONDS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400}
+TIME = re.compile(r"(half an|an?|two|six|\d+)[ -](second|minute|hour|day)s?\b")
+MORE: dict[str, set[float]] = {
+    "IsrwatchBrokerDown": {HOUR / SECOND},
+    "IsrwatchIsrFlapping": {SLOT / SECOND, HOUR / SECOND},
+    "IsrwatchDiskFillsUp": {2 * 3_600, 86_400},
+    "IsrwatchQuorumVoterBehind": {10},
+    "IsrwatchCertificateExpires": {3 * 86_400},
+    "IsrwatchGroupLagGrows": {60},
+    "IsrwatchGroupStuck": {900},
+}
+"""What a rule counts besides the times of the catalogue."""
+UNSAID = {"IsrwatchCertificateExpires", "IsrwatchLogCleanerDead"}
+"""Sections that do not say for how long it lasts: nobody asks."""
+
+
+@pytest.mark.parametrize("name", [name for name in ALERTS if name == ALERTS[name].section])
+def test_a_section_names_the_times_of_its_rule_and_no_other_ones(name: str) -> None:
+    alert = ALERTS[name]
+    meaning = " ".join(BOOK.sections[name].split("**Meaning.**")[1].split("**Impact.**")[0].split())
+    said = {float(WORDS.get(number) or number) * SECONDS[unit] for number, unit in TIME.findall(meaning)}
+    rules = [RULES[condition] for condition in alert.conditions if condition in RULES]
+    times = {rule.lasting / SECOND for rule in rules} | MORE.get(name, set())
+    if any(rule.adding_up for rule in rules):
+        times |= {WINDOW / SECOND, *((rule.adding_up or 0) / SECOND for rule in rules)}
+    if alert.unit is ThresholdUnit.DURATION:
+        times.add(alert.threshold or 0)
+    lasts = {alert.lasting} if alert.lasting else set()
+    assert said <= times | lasts
+    assert name in UNSAID or lasts <= said
 
 
 def test_every_block_is_valid_shell_filled_in_or_not() -> None:
@@ -115,10 +165,11 @@ def test_a_value_that_no_cluster_has_stays_a_placeholder(label: str, value: str)
 
 
 def test_a_link_is_absolute_and_there_is_none_without_an_address() -> None:
-    assert runbook_link("", "IsrwatchBlind", ["cluster"]) is None
+    assert runbook_link("", "IsrwatchBlind", {"cluster": "cluster"}) is None
     assert runbook_link("https://x/kafka/", "IsrwatchBlind") == "https://x/kafka/runbook/IsrwatchBlind"
-    assert runbook_link("https://x", "A", ["severity", "broker", "cluster"]) == (
-        "https://x/runbook/A?cluster={{ $labels.cluster | urlquery }}&broker={{ $labels.broker | urlquery }}"
+    assert runbook_link("https://x", "A", {"cluster": "cluster", "broker": "subject"}) == (
+        "https://x/runbook/A?cluster={{ $labels.cluster | urlquery }}"
+        '&broker={{ $labels.subject | reReplaceAll ":.*" "" | urlquery }}'
     )
 
 
@@ -161,7 +212,7 @@ def test_every_alert_is_listed_and_has_its_page_before_any_table_is_read(address
     status, headers, body = ask(address, "/runbook")
     assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
     links = _Elements(body).links
-    assert links == [f"runbook/{name}" for name in (*BOOK.sections, *BOOK.earlier)]
+    assert links == [f"runbook/{name}" for name in BOOK.sections]
     for link in links:
         status, headers, body = ask(address, f"/{link}?cluster=prod&broker=3")
         page = _Elements(body)
@@ -208,10 +259,8 @@ def test_an_unknown_name_is_answered_with_the_nearest_one(name: str, nearest: st
     assert ask(address, f"/runbook/{first}")[0] == 200
 
 
-def test_an_earlier_name_has_its_section_and_leads_to_the_new_one_once_that_is_gone() -> None:
-    rows = "| KafkaStale, KafkaBlind | [IsrwatchBlind](#isrwatchblind) |\n"
-    new = f"## IsrwatchBlind\n\n**Meaning.** Blind.\n\n## Earlier names\n\n{rows}"
-    book = Runbook.of(new, "## KafkaStale\n\n**Meaning.** Stale.\n")
-    assert b'<a href="IsrwatchBlind?cluster=a">' in response_of(book, "KafkaStale", {"cluster": "a"}).body
-    gone = response_of(book, "KafkaBlind", {"cluster": "a"})
-    assert (gone.status_code, gone.headers["location"]) == (307, "IsrwatchBlind?cluster=a")
+def test_a_name_that_shares_a_section_leads_there(address: str) -> None:
+    for name in ("IsrwatchThrottleLeft", "broker_loss"):
+        answer = response_of(BOOK, name, {"cluster": "a"})
+        assert (answer.status_code, answer.headers["location"]) == (307, f"{BOOK.shared[name]}?cluster=a")
+        assert ask(address, f"/runbook/{answer.headers['location']}")[0] == 200

@@ -1,0 +1,136 @@
+"""The parts of a rule: its selector of conditions, its labels, its sentence, its links."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from dashboards.promql import Scope
+from dashboards.signals import clusters
+from exporters.web.runbook import runbook_link
+from streaming.alert_settings import AlertChange, shown_severity
+from streaming.contracts.alerts import ALERTS, PREFIX, Pack
+from streaming.durations import duration_text
+from streaming.name_patterns import patterns_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streaming.contracts.alerts import Alert
+    from streaming.settings import Settings
+
+Rule = dict[str, Any]
+
+KEPT: Final = "5m"
+"""For how long an alert fires without its series: an exporter is restarted in less."""
+_LONGEST: Final = 200
+_OF_INCIDENT: Final = (
+    "kafka_replication_incident_info and on (cluster, incident) label_replace("
+    'kafka_replication_incident_current_info{cluster=%q, incident=%q}, "incident", "$1", "current", "(.+)")'
+)
+"""The sentence of the incident that an id stands for, also of one that was merged into another one."""
+
+
+def conditions(name: str, settings: Settings) -> str:
+    """Select the conditions of an alert: one series for each, however many exporters expose it."""
+    those = ALERTS[name].conditions
+    matcher = f'condition="{those[0]}"' if len(those) == 1 else f'condition=~"{"|".join(those)}"'
+    return clusters.CONDITION.now(scope(settings), matcher)
+
+
+def scope(settings: Settings) -> Scope:
+    """Select the clusters, topics and groups that have alerts."""
+    alerts = settings.alerts
+    chosen = {"cluster": alerts.clusters, "topic": alerts.topics, "group": alerts.groups}
+    return Scope({label: matchers for label, patterns in chosen.items() if (matchers := _matchers(label, patterns))})
+
+
+def _matchers(label: str, patterns: tuple[str, ...]) -> str:
+    names = patterns_of(*patterns)
+    both = (f"{label}=~{quoted(names.included)}" if names.included else "",
+            f"{label}!~{quoted(names.excluded)}" if names.excluded else "")  # fmt: skip
+    return ", ".join(filter(None, both))
+
+
+def quoted(text: str) -> str:
+    """Quote a string of PromQL."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def rule(  # noqa: PLR0913 - the parts of a rule
+    name: str,
+    expression: str,
+    sentence: str,
+    settings: Settings,
+    *,
+    command: str,
+    about: Mapping[str, str] | None = None,
+    kept: str = KEPT,
+) -> Rule:
+    """Return a rule of the catalogue of alerts.
+
+    Args:
+        name: of the alert.
+        expression: what fires.
+        sentence: what is wrong, and what to do first; a template of labels alone.
+        settings: the configuration.
+        command: with which to begin.
+        about: what its section of the runbook is filled in with, and the labels that have it.
+        kept: for how long it fires without a series.
+    """
+    alert, change = ALERTS[name], settings.alerts.rules.get(name, AlertChange())
+    waits = change.lasting if change.lasting is not None and not alert.of_job else alert.waits
+    link = runbook_link(settings.export.url, alert.section, about or {})
+    return {
+        "alert": name,
+        "expr": expression,
+        **({"for": duration_text(waits)} if waits else {}),
+        **({"keep_firing_for": kept} if kept else {}),
+        **({} if _severity_of_series(name) else {"labels": {"severity": _severity(alert, change, settings)}}),
+        "annotations": {
+            "summary": _of_incident(sentence) if alert.of_job else sentence,
+            "command": command,
+            **({"runbook_url": link} if link else {}),
+        },
+    }
+
+
+def _severity_of_series(name: str) -> bool:
+    """Return whether every series of a rule has its severity itself."""
+    return name == f"{PREFIX}CertificateExpires" or bool(
+        ALERTS[name].conditions and name not in {f"{PREFIX}Blind", f"{PREFIX}Degraded"}
+    )
+
+
+def _severity(alert: Alert, change: AlertChange, settings: Settings) -> str:
+    return shown_severity(settings.alerts, change.severity or alert.severity)
+
+
+def _of_incident(sentence: str) -> str:
+    """Return a template: the sentence of the incident, or without one another."""
+    query = f"printf `{_OF_INCIDENT}` $labels.cluster $labels.short_id | query"
+    words = f'{{{{ . | first | label "summary" | printf "%.{_LONGEST}s" }}}}'
+    return f"{{{{ with {query} }}}}{words}{{{{ else }}}}{sentence}{{{{ end }}}}"
+
+
+def threshold(name: str, settings: Settings) -> float:
+    """Return the threshold of an alert."""
+    change = settings.alerts.rules.get(name, AlertChange())
+    chosen = ALERTS[name].threshold if change.threshold is None else change.threshold
+    if chosen is None:
+        raise AssertionError(f"{name} has no threshold")
+    return chosen
+
+
+def is_on(name: str, settings: Settings) -> bool:
+    """Return whether an alert is loaded."""
+    pack = ALERTS[name].pack
+    is_loaded = pack is Pack.ALERTS or pack in settings.alerts.packs
+    return is_loaded and not settings.alerts.rules.get(name, AlertChange()).off
+
+
+def labelled(expression: str, **labels: str) -> str:
+    """Add labels to the series of an expression."""
+    for label, value in labels.items():
+        expression = f'label_replace({expression}, "{label}", "{value}", "", "")'
+    return expression

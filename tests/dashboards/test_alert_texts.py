@@ -1,0 +1,100 @@
+"""What a notification says: the sentence of the incident, or that of the alert, in 200 characters; its links."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import typer
+
+from dashboards.alerts import rule_file
+from dashboards.render import without_query as plain
+from exporters.metrics.clusters import notification
+from exporters.web.runbook import LABELS, runbook
+from streaming.alert_settings import AlertsSettings
+from streaming.commands import load
+from streaming.contracts.alerts import ALERTS, OPT_IN
+from streaming.settings import ExportSettings, Settings
+
+URL = "https://isrwatch.example"
+RULES = rule_file(Settings(alerts=AlertsSettings(packs=OPT_IN), export=ExportSettings(url=URL)))
+BY_NAME: dict[str, dict[str, Any]] = {rule["alert"]: rule for group in RULES["groups"] for rule in group["rules"]}
+LONG = {"cluster": "c" * 40, "subject": "1001:/var/lib/kafka-data-0", "topic": "t" * 40, "group": "g" * 40,
+        "instance": "10.20.30.40:9310", "job": "isrwatch-collector", "source": "metadata_log:collector-1.example",
+        "query": "replication", "cause": "last_known_leader", "broker": "1001", "class": "unsafe_reassignment",
+        "incident": "c" * 40 + "-1000"}  # fmt: skip
+WHOLE_IF = re.compile(r"\{\{ (?:if|with) [^}]*\}\}([^{]*(?:\{\{ (?:\$labels\.\w+|\.)[^}]*\}\}[^{]*)*)"
+                      r"(?:\{\{ else \}\}([^{]*))?\{\{ end \}\}")  # fmt: skip
+
+
+def longest(text: str) -> str:
+    """Fill a template in with long labels, and take the longest of what it may say."""
+    text = re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda label: LONG[label[1]], text)
+    text = text.replace("{{ $value | humanizeDuration }}", "13d 23h 59m 59s").replace("{{ . }}", LONG["cluster"])
+    choices = [max(one[1], one[2] or "", key=len) for one in WHOLE_IF.finditer(text)]
+    kept = max(choices, key=len, default="")
+    if len(choices) <= 2:
+        return WHOLE_IF.sub(lambda one: max(one[1], one[2] or "", key=len), text)
+    return WHOLE_IF.sub("", text) + kept
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_a_summary_is_a_sentence_of_at_most_200_characters(name: str) -> None:
+    said = longest(plain(BY_NAME[name]["annotations"]["summary"]))
+    assert "{{" not in said
+    assert len(said) <= 200, said
+
+
+@pytest.mark.parametrize("name", [name for name in ALERTS if ALERTS[name].severity != "info"])
+def test_a_summary_names_the_cluster_and_says_what_to_do_first(name: str) -> None:
+    summary = plain(BY_NAME[name]["annotations"]["summary"])
+    assert "First: " in summary
+    assert "$labels.cluster" in summary or name == "IsrwatchTrafficStopped"
+
+
+# The sentence of an incident.
+
+
+def test_the_sentence_of_an_incident_keeps_its_first_step_however_long_it_is() -> None:
+    row = {"short_id": "prod-17", "incident_id": "x", "summary": "s" * 300 + "; c; n", "next_step": "start broker 3"}
+    said = notification(row)
+    assert len(said) == 200
+    assert said.startswith("prod-17: sss")
+    assert said.endswith("s…. First: start broker 3")
+    assert len(notification({**row, "next_step": "n" * 500})) == 200
+    short = notification({**row, "summary": "broker 3 was lost: 1 partition; c; n"})
+    assert short == "prod-17: broker 3 was lost: 1 partition. First: start broker 3"
+
+
+# Commands and links.
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_the_command_of_an_alert_can_be_run(name: str) -> None:
+    command = re.sub(r"\{\{ \$labels\.\w+ \}\}", "7", BY_NAME[name]["annotations"]["command"])
+    program, subcommand, *arguments = shlex.split(command)
+    if program == "isrwatch":
+        context = load(subcommand).make_context(subcommand, list(arguments), resilient_parsing=False)
+        with suppress(typer.Exit):
+            context.close()
+    else:
+        assert (program, subcommand) == ("amtool", "alert")
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_an_alert_links_to_its_section_and_fills_it_in_with_its_own_labels(name: str) -> None:
+    link = BY_NAME[name]["annotations"]["runbook_url"]
+    section, _, parameters = link.removeprefix(f"{URL}/runbook/").partition("?")
+    assert section == ALERTS[name].section
+    given = set(re.findall(r"(\w+)=\{\{", parameters))
+    assert section in runbook().sections
+    labels = set(re.findall(r"\$labels\.(\w+)", str(BY_NAME[name]["annotations"]["summary"]))) | {"subject"}
+    assert set(re.findall(r"\$labels\.(\w+)", parameters)) <= labels
+    assert given <= set(LABELS)
+
+
+def test_without_an_address_alerts_have_no_link() -> None:
+    assert [rule for group in rule_file()["groups"] for rule in group["rules"] if "_url" in str(rule)] == []
