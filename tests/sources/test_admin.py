@@ -309,9 +309,10 @@ def test_what_was_remembered_and_is_damaged_or_of_another_cluster_is_forgotten(
     for content in (b"", b"{}", b'{"version": 0}'):
         path.write_bytes(content)
         source = source_of(cluster.bootstrap_servers, epochs=path)
-        (begin,) = of(SnapshotBegin, until(source, has(Heartbeat)))
+        begins = of(SnapshotBegin, until(source, has(Heartbeat)))  # one more where the machine stood still
         source.acknowledge()
-        assert not begin.is_new_log
+        assert begins
+        assert not any(begin.is_new_log for begin in begins)
         assert b'"orders":["' in path.read_bytes()
 
 
