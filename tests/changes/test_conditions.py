@@ -27,7 +27,7 @@ from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import PartitionState
 from streaming.delta.changes.log import changes_to_arrow
 from streaming.delta.incidents.rows import rows_of
-from tests.changes.conftest import EXPAND, FENCED, LAG, STOPPED, Story, folded
+from tests.changes.conftest import folded
 from tests.changes.worlds import log_of, mixed, polls_of
 from tests.examples import examples
 
