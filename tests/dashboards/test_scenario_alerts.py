@@ -1,8 +1,8 @@
 """What each scenario says of alerts is what fires: played in the model, folded, exposed, and evaluated by promtool.
 
 Twenty minutes of the scenario, scraped every fifteen seconds, under the rules of every pack but that of groups. The
-table in docs/scenario_alerts.md is what the long test finds; ``--rewrite-golden`` writes it. Its rows are compared with the
-first eight and a half minutes: what fires first after that does because a scenario is played over and over.
+table in docs/scenario_alerts.md is what the long test finds; ``--rewrite-golden`` writes it. Its rows are compared
+with the first eight and a half minutes: what fires first after that does because a scenario is played over and over.
 """
 
 from __future__ import annotations
