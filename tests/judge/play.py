@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from streaming.changes.conditions.fold import ConditionFold
 from streaming.changes.fold import fold
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.changes.state import Change, ReplicationState
@@ -250,7 +251,8 @@ class JobOfPlay:
         gaps = IncidentGaps(
             usual=round(settings.incident_gap * SECOND), rolling=round(settings.incident_rolling_gap * SECOND)
         )
-        self._state, self._incidents, self._version = ReplicationState(), IncidentFold(gaps), 0
+        self._state, self._conditions, self._version = ReplicationState(), ConditionFold(), 0
+        self._incidents = IncidentFold(gaps, follow=self._conditions.follow)
         self._table: dict[str, dict[str, Any]] = {}
         self._spells: dict[str, Spell | None] = {}
 
@@ -266,7 +268,7 @@ class JobOfPlay:
                 self._incidents.times(incident.cluster_id),
                 may_go_on=self._incidents.remembered(incident),
             )
-        self._spells |= self._incidents.conditions.take_changed()
+        self._spells |= self._conditions.take_changed()
         batch = Batch(
             version=self._version,
             now=now,
