@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from exporters.read_model.cluster_samples import LogDirectoryRow, QuorumMemberRow
     from exporters.read_model.draft import SnapshotDraft
-    from exporters.read_model.snapshot import ClusterSnapshot, SourceProgress
+    from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot, SourceProgress
 
 OWN_RULES: Final = {
     condition: Rule(severity, 0, kept=0)
@@ -378,6 +378,27 @@ def _of_samples(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[O
 
 
 def _of_disks(cluster: ClusterSnapshot) -> Iterator[OwnCondition]:
+    """Yield what is wrong with volumes, since the first sample that this process read of it."""
+    for condition, subject, sampled_at in _of_volumes(cluster):
+        yield condition, subject, cluster.sampled_since.get((condition, subject), sampled_at)
+
+
+def dated(snapshot: ReplicationSnapshot, last: ReplicationSnapshot) -> ReplicationSnapshot:
+    """Return a snapshot that knows since which sample volumes are short of space or offline, as the last one did."""
+    changed: dict[str, ClusterSnapshot] = {}
+    for cluster_id, cluster in snapshot.clusters.items():
+        before = last.clusters.get(cluster_id)
+        if before is cluster:
+            continue
+        known = {} if before is None else before.sampled_since
+        since = {(condition, subject): at for condition, subject, at in _of_volumes(cluster)}
+        since = {key: min(at, known.get(key, at)) for key, at in since.items()}
+        if since != cluster.sampled_since:
+            changed[cluster_id] = replace(cluster, sampled_since=since)
+    return replace(snapshot, clusters={**snapshot.clusters, **changed}) if changed else snapshot
+
+
+def _of_volumes(cluster: ClusterSnapshot) -> Iterator[OwnCondition]:
     moves = _is_filled_by_moves(cluster)
     for row in _directories(cluster):
         subject = f"{row.broker}:{row.log_dir}"
