@@ -134,7 +134,7 @@ class Exposition:
         self.give_way: Callable[[], None] = lambda: None  # called often while something is prepared
         # Replaced as a whole at the end of a preparation, after ``_last_outline``; its snapshot's number never falls.
         self._prepared: PreparedSnapshot | None = None
-        # By cluster: since when this process has left out series of partitions. Replaced as a whole, as ``_prepared`` is.
+        # By cluster: since when series of partitions are left out. Replaced as a whole, too.
         self._left_out: dict[str, int] = {}
         # Replaced by scrapes and by preparations, without a lock: each reader asks ``is_of`` whether it fits.
         self._last_outline: Outline | None = None
