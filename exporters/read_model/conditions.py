@@ -383,16 +383,16 @@ def _of_disks(cluster: ClusterSnapshot) -> Iterator[OwnCondition]:
         yield condition, subject, cluster.sampled_since.get((condition, subject), sampled_at)
 
 
-def dated(snapshot: ReplicationSnapshot, last: ReplicationSnapshot) -> ReplicationSnapshot:
+def with_first_samples(snapshot: ReplicationSnapshot, last: ReplicationSnapshot) -> ReplicationSnapshot:
     """Return a snapshot that knows since which sample volumes are short of space or offline, as the last one did."""
     changed: dict[str, ClusterSnapshot] = {}
     for cluster_id, cluster in snapshot.clusters.items():
         before = last.clusters.get(cluster_id)
         if before is cluster:
             continue
-        known = {} if before is None else before.sampled_since
+        earlier = {} if before is None else before.sampled_since
         since = {(condition, subject): at for condition, subject, at in _of_volumes(cluster)}
-        since = {key: min(at, known.get(key, at)) for key, at in since.items()}
+        since = {key: min(at, earlier.get(key, at)) for key, at in since.items()}
         if since != cluster.sampled_since:
             changed[cluster_id] = replace(cluster, sampled_since=since)
     return replace(snapshot, clusters={**snapshot.clusters, **changed}) if changed else snapshot
