@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from exporters.read_model.cluster_samples import behind_seconds, is_reassigned
 from exporters.read_model.snapshot import SECOND
-from streaming.contracts.conditions import RECENT, RULES, WINDOW, Condition, Rule, Spell
+from streaming.contracts.conditions import RECENT, RULES, TOPICS_NAMED, WINDOW, Condition, Rule, Spell
 from streaming.contracts.events import Severity
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.standing import standing
@@ -232,7 +232,8 @@ def _of_rows(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[Rais
 
 
 def _counts(spell: Spell, settings: ConditionSettings) -> bool:
-    is_complete = spell.condition in _OF_PARTITIONS and 0 < spell.topic_count <= len(spell.topics)
+    names = len(spell.topics)  # as many as there may be: others may have been left out
+    is_complete = spell.condition in _OF_PARTITIONS and 0 < spell.topic_count <= names < TOPICS_NAMED
     return not is_complete or any(map(settings.counts, spell.topics))
 
 

@@ -166,6 +166,7 @@ def test_what_concerns_topics_that_do_not_count_only_is_not_raised() -> None:
     assert not is_raised("under_replicated", "tmp-1", "scratch")
     assert is_raised("under_replicated", "tmp-1", "orders")
     assert is_raised("under_replicated", "tmp-1", count=21), "the names of the others are unknown"
+    assert is_raised("under_replicated", *(f"tmp-{number}" for number in range(20))), "others may have been left out"
     assert is_raised("broker_down", "tmp-1"), "a broker concerns everything"
     assert is_raised("offline_partitions")
 
