@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from streaming.contracts.conditions import BOUND, KEPT, RECENT, WINDOW, Condition, Spell, chained_with
+from streaming.contracts.conditions import BOUND, KEPT, RECENT, TOPICS_NAMED, WINDOW, Condition, Spell, chained_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -118,14 +118,17 @@ class SpellBook:
         began_at = row.time if follows is None else min(row.time, follows.began_at)
         spells = self._of_key.setdefault((chained_with(condition), subject), [])
         over = [spell for spell in spells if spell.ended_at is not None and began_at - spell.ended_at <= KEPT]
-        for spell in reversed(over):
-            is_alike = (spell.condition, spell.explained_by) == (condition, incident_id)
-            if is_alike and spell.ended_at is not None and spell.ended_at >= row.time:
-                spell.ended_at = spell.ended_version = None
-                self.note(spell)
-                return spell
+        at_once = [
+            spell for spell in over
+            if (spell.condition, spell.explained_by) == (condition, incident_id) and (spell.ended_at or 0) >= row.time
+        ]  # fmt: skip
+        if (spell := max(at_once, key=_newest, default=None)) is not None:
+            spell.ended_at = spell.ended_version = None
+            self.note(spell)
+            return spell
         before = max(over, key=_newest, default=None) if follows is None else follows
         chain = Chain(began_at, incident_id, None, []) if before is None else before.chain
+        began_at = max(began_at, chain.since)  # time may run back
         spell = LiveSpell(
             condition_id=_unused(f"{row.cluster_id}/{condition}/{subject}/{began_at}/{incident_id or ''}", spells),
             cluster_id=row.cluster_id,
@@ -197,6 +200,13 @@ class SpellBook:
         if not spell.chain.spells and spell.chain in self.unsettled:
             self.unsettled.remove(spell.chain)
         self.changed[spell.condition_id] = None
+
+    def add_topic(self, spell: LiveSpell, topic: str) -> None:
+        """Add the name of a topic to a spell, if there is room."""
+        if topic not in spell.topics and len(spell.topics) < TOPICS_NAMED:
+            spell.topics = tuple(sorted({*spell.topics, topic}))
+            spell.topic_count = len(spell.topics)
+            self.note(spell)
 
     def note(self, spell: LiveSpell) -> None:
         """Note that a spell has changed."""
