@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from dashboards.alerts import AlertSettings, rule_file
+from dashboards.alerts import rule_file
 from dashboards.render import as_yaml
 from exporters.backtest.evaluation import firings
 from exporters.backtest.rule_files import RuleFile
@@ -77,7 +77,7 @@ class _Fleet:
         seen = list(self._source.poll(Micros(START + second * SECOND)))
         of_all = [self._of(name, each) for name in self._clusters for each in seen]
         _, batch = self._job.batch(Micros(START + second * SECOND), of_all)
-        self._exposed.commit(batch.version, batch.now, batch.changes, batch.clusters, batch.incidents)
+        self._exposed.commit(batch.version, batch.now, batch.changes, batch.clusters, batch.incidents, batch.spells)
         self._exposed.sample(batch.now, batch.samples, batch.sources)
 
     def _of(self, name: str, observed: Observation) -> Observation:
@@ -103,7 +103,7 @@ def _sent(
     clusters = [f"cluster-{number:02}" for number in range(count)]
     with tempfile.TemporaryDirectory(prefix="isrwatch-judge-") as name:
         folder = Path(name)
-        rules = _rules(folder, clusters)
+        rules = _rules(folder)
         judgement, series = EveryRule([rules]), ScrapedSeries()
         fleet = _Fleet(judgement.metrics, clusters)
         for second in range(BATCH_SECONDS, seconds, SCRAPE_SECONDS):
@@ -141,9 +141,9 @@ def _different(told: Sequence[Notification]) -> int:
     return count
 
 
-def _rules(folder: Path, clusters: Sequence[str]) -> RuleFile:
+def _rules(folder: Path) -> RuleFile:
     path = folder / "alerts.yml"
-    path.write_text(as_yaml(rule_file(AlertSettings(expected_clusters=tuple(clusters)))), encoding="utf-8")
+    path.write_text(as_yaml(rule_file()), encoding="utf-8")
     return RuleFile.read(path)
 
 

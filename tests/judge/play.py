@@ -15,9 +15,11 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from streaming.changes.conditions.fold import ConditionFold
 from streaming.changes.fold import fold
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
 from streaming.changes.state import Change, ReplicationState
+from streaming.contracts.conditions import Spell
 from streaming.contracts.events import Cause, Subject
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicPartition
 from streaming.contracts.observations import CauseRevised, Channel, Observation
@@ -62,8 +64,8 @@ class GivenCause(NamedTuple):
 class Batch(NamedTuple):
     """What one micro-batch commits, for who reads the tables while they are written.
 
-    ``changes`` are rows of ``partition_changes``, ``incidents`` all rows of that table so far, ``samples`` what was
-    sampled since the micro-batch before.
+    ``changes`` are rows of ``partition_changes``, ``incidents`` and ``spells`` all rows of their tables so far,
+    ``samples`` what was sampled since the micro-batch before.
     """
 
     version: int
@@ -71,6 +73,7 @@ class Batch(NamedTuple):
     changes: pa.Table
     clusters: tuple[ClusterState, ...]
     incidents: tuple[dict[str, Any], ...]
+    spells: tuple[Spell, ...]
     sources: tuple[SourceState, ...]
     samples: tuple[Observation, ...]
 
@@ -248,8 +251,10 @@ class JobOfPlay:
         gaps = IncidentGaps(
             usual=round(settings.incident_gap * SECOND), rolling=round(settings.incident_rolling_gap * SECOND)
         )
-        self._state, self._incidents, self._version = ReplicationState(), IncidentFold(gaps), 0
+        self._state, self._conditions, self._version = ReplicationState(), ConditionFold(), 0
+        self._incidents = IncidentFold(gaps, follow=self._conditions.follow)
         self._table: dict[str, dict[str, Any]] = {}
+        self._spells: dict[str, Spell | None] = {}
 
     def batch(self, now: Micros, seen: Sequence[Observation]) -> tuple[tuple[Change, ...], Batch]:
         """Apply what was seen; give the changes, and what is committed."""
@@ -263,12 +268,14 @@ class JobOfPlay:
                 self._incidents.times(incident.cluster_id),
                 may_go_on=self._incidents.remembered(incident),
             )
+        self._spells |= self._conditions.take_changed()
         batch = Batch(
             version=self._version,
             now=now,
             changes=changes,
             clusters=tuple(self._state.clusters.values()),
             incidents=tuple(self._table.values()),
+            spells=tuple(spell for spell in self._spells.values() if spell is not None),
             sources=tuple(self._state.sources.values()),
             samples=tuple(observed for observed in seen if observed.channel is Channel.SAMPLES),
         )

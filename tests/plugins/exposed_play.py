@@ -16,6 +16,7 @@ from exporters.read_model.refresher import ExporterHealth
 from exporters.read_model.side_tables import SIDE_CONTENTS
 from exporters.read_model.snapshot import ReplicationSnapshot
 from streaming.contracts.codec import encode
+from streaming.contracts.conditions import RECENT
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.state import SourceLag, SourceState
 from streaming.delta.changes.log import in_commit
@@ -30,6 +31,7 @@ from streaming.jobs.streams import bus_source
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from streaming.contracts.conditions import Spell
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import ClusterState
 
@@ -57,13 +59,14 @@ class ExposedPlay:
         """Go on where the object stood that was written."""
         self.__dict__.update(state, _exposition=Exposition(STALE_AFTER_SECONDS))
 
-    def commit(
+    def commit(  # noqa: PLR0913, PLR0917 - the rows of each table
         self,
         version: int,
         now: int,
         changes: pa.Table,
         clusters: Iterable[ClusterState],
         incidents: Sequence[dict[str, Any]] = (),
+        spells: Sequence[Spell] = (),
     ) -> None:
         """Take over one commit.
 
@@ -73,6 +76,7 @@ class ExposedPlay:
             changes: its rows, without the columns of the commit.
             clusters: as the job stores with each commit how far its sources came.
             incidents: every row of that table.
+            spells: of conditions: every row of that table.
         """
         committed = in_commit(changes, version, now)
         draft = SnapshotDraft(self._snapshot)
@@ -82,6 +86,7 @@ class ExposedPlay:
             draft.put_cluster(cluster, ())
         rows = pa.Table.from_pylist(list(incidents), SCHEMA)
         put_incidents(draft, rows.append_column("is_over", pc.is_null(rows["carried"])))
+        draft.put_conditions(_newest(spells))
         self._snapshot = draft.finish(version, now, 0)
 
     def sample(self, now: int, samples: Iterable[Observation], sources: Iterable[SourceState] = ()) -> None:
@@ -112,6 +117,21 @@ class ExposedPlay:
         """Give the text of a scrape."""
         health = ExporterHealth("1", self._snapshot.version, 0.0, 0)
         return plain(self._exposition.render(self._snapshot, health, now, self._request)).decode()
+
+
+def _newest(spells: Sequence[Spell]) -> dict[str, tuple[Spell, ...]]:
+    """Give the spells of each cluster that the exporter keeps: those that last, or ended not long before the newest."""
+    of_cluster: dict[str, list[Spell]] = {}
+    for spell in spells:
+        of_cluster.setdefault(spell.cluster_id, []).append(spell)
+    return {
+        cluster_id: tuple(each for each in every if each.ended_at is None or each.ended_at > _ended(every) - RECENT)
+        for cluster_id, every in of_cluster.items()
+    }
+
+
+def _ended(spells: Sequence[Spell]) -> int:
+    return max((each.ended_at or each.began_at for each in spells), default=0)
 
 
 def _sources_of(samples: Sequence[Observation]) -> Iterable[SourceState]:
