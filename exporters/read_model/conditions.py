@@ -86,7 +86,7 @@ class Raised(NamedTuple):
 
 
 class ConditionSettings(NamedTuple):
-    """What is raised, and how it is called.
+    """Choice of what is raised, and names of severities.
 
     Attributes:
         rules: conditions without a rule are not raised.
@@ -117,7 +117,7 @@ DEFAULT_SETTINGS: Final = ConditionSettings()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionInputs:
-    """What conditions follow from besides the snapshot of each cluster. Times are UTC microseconds.
+    """Everything that conditions follow from, besides the snapshot of each cluster. Times are UTC microseconds.
 
     Attributes:
         now: ages are measured from it.
@@ -143,7 +143,7 @@ class ConditionInputs:
         return 0.0 if self.reported_at is None else (self.now - self.reported_at) / SECOND
 
 
-Found = tuple[Condition, str, int]
+OwnCondition = tuple[Condition, str, int]
 """A condition of the exporter, its subject, and since when."""
 
 
@@ -172,8 +172,8 @@ def _of_cluster(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[R
     yield from _by_rule([*_of_data(cluster, inputs), *_of_samples(cluster, inputs)], inputs.settings)
 
 
-def _by_rule(found: Iterable[Found], settings: ConditionSettings) -> Iterator[Raised]:
-    for condition, subject, since in found:
+def _by_rule(own: Iterable[OwnCondition], settings: ConditionSettings) -> Iterator[Raised]:
+    for condition, subject, since in own:
         if (rule := settings.rules.get(condition)) is not None:
             yield Raised("", condition, subject, settings.severity(rule.severity), "", since)
 
@@ -227,7 +227,7 @@ _OF_PARTITIONS: Final = frozenset({
 def _of_rows(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[Raised]:
     """Yield what the rows say at the time of the data.
 
-    A spell of whose topics none counts does not count. Topics are only added to a spell, so one that counts goes on.
+    A spell of whose topics none counts does not count. Topics are only added to it: one that counts does to its end.
     """
     until = cluster.spells_until
     if until is None:
@@ -243,7 +243,7 @@ def _counts(spell: Spell, settings: ConditionSettings) -> bool:
     return not is_complete or any(map(settings.counts, spell.topics))
 
 
-# What the exporter finds about the monitor itself, and about the sources of a cluster.
+# Conditions of the monitor itself, and of the sources of a cluster.
 
 JOB_SILENT_SECONDS: Final = 60.0
 """The job reports every 5 s on every source: one that has not for so long does not run."""
@@ -270,7 +270,7 @@ def has_no_data(cluster: ClusterSnapshot) -> bool:
     return is_unknown or cluster.observed_until is None
 
 
-def _of_the_monitor(inputs: ConditionInputs) -> Iterator[Found]:
+def _of_the_monitor(inputs: ConditionInputs) -> Iterator[OwnCondition]:
     """Yield what concerns every cluster."""
     for table, since in inputs.unreadable.items():
         yield Condition.TABLE_UNREADABLE, table, since
@@ -278,7 +278,7 @@ def _of_the_monitor(inputs: ConditionInputs) -> Iterator[Found]:
         yield Condition.JOB_DOWN, "", inputs.reported_at
 
 
-def _of_data(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[Found]:
+def _of_data(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[OwnCondition]:
     """Yield what concerns the sources and the samples of a cluster, and its series."""
     until, is_stale = cluster.observed_until, cluster.is_stale(inputs.now, inputs.stale_after)
     if until is None or has_no_data(cluster):
@@ -351,7 +351,7 @@ def _collector(source: str) -> str:
     return source.partition(":")[2]
 
 
-# What the newest samples show.
+# Conditions that the newest samples show.
 
 
 class DiskLimit(NamedTuple):
@@ -371,7 +371,7 @@ QUORUM_BEHIND_SECONDS: Final = 10.0
 """A voter fetches twice a second: one that lacks records for so long is down, hangs, or is cut off."""
 
 
-def _of_samples(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[Found]:
+def _of_samples(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[OwnCondition]:
     yield from _of_disks(cluster)
     announced = announced_brokers(cluster, inputs.now)
     for member in voters_behind(cluster):
@@ -384,7 +384,7 @@ def _of_samples(cluster: ClusterSnapshot, inputs: ConditionInputs) -> Iterator[F
                 yield Condition.HANGING_TRANSACTION, topic, since
 
 
-def _of_disks(cluster: ClusterSnapshot) -> Iterator[Found]:
+def _of_disks(cluster: ClusterSnapshot) -> Iterator[OwnCondition]:
     moves = _is_filled_by_moves(cluster)
     for row in _directories(cluster):
         subject = f"{row.broker}:{row.log_dir}"

@@ -28,8 +28,8 @@ SECOND: Final = 1_000_000
 RECENT_MICROS: Final = 3600 * SECOND
 """Age up to which a change is recent: longer than the longest window in which a rule looks at partitions."""
 # The times of a reconciliation are those of other samples.
-_DATED: Final = {table.name for table in SAMPLE_TABLES} - {ISR_RECONCILIATION.name}
-_SAMPLED: Final = tuple(name for name in ClusterSamples._fields if name in _DATED)
+_WITH_TIMES: Final = {table.name for table in SAMPLE_TABLES} - {ISR_RECONCILIATION.name}
+_SAMPLED: Final = tuple(name for name in ClusterSamples._fields if name in _WITH_TIMES)
 NO_TABLE: Final = -1
 """The version of a snapshot that was taken before there was a table."""
 

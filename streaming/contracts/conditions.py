@@ -37,6 +37,7 @@ SETTLED: Final = 30 * SECOND
 KEPT: Final = 300 * SECOND
 WINDOW: Final = 1_800 * SECOND
 HOUR: Final = 3_600 * SECOND
+TOPICS_NAMED: Final = 20
 RECENT: Final = 2 * HOUR
 """Age up to which a spell that is over may still count."""
 
@@ -124,10 +125,11 @@ class Spell(NamedTuple):
     incident_id: Annotated[str | None, "the incident that explained the first of these spells from its begin"]
     short_id: Annotated[str | None, "short id of that incident"]
     partitions: Annotated[Long, "how many partitions it concerns, at most"]
-    topics: Annotated[tuple[str, ...], "names of their topics, at most twenty"]
-    topic_count: Annotated[Long, "how many topics; more than the names: the others are left out"]
+    topics: Annotated[tuple[str, ...], "topics of those that are offline or refuse writes, at most twenty of them"]
+    topic_count: Annotated[Long, "how many topics these are"]
     began_version: Annotated[Long, "version of partition_changes with its begin"]
     ended_version: Annotated[Long | None, "version of partition_changes with its end"]
+    explained_by: Annotated[str | None, "the incident that explains it now, or did when it ended"] = None
 
 
 CONDITION: Final = columns_of(Spell)

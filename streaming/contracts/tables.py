@@ -179,8 +179,8 @@ TABLES: Final[dict[str, Table]] = {
         BROKER_STATE_TABLE,
         CLUSTER_STATE_TABLE,
         *SAMPLE_TABLES,
+        CONDITIONS,  # before those of the commit that names its own: streaming.delta.incidents.conditions
         INCIDENTS,
-        CONDITIONS,
         QUARANTINE,
         SOURCE_PROGRESS,
     )

@@ -39,6 +39,7 @@ DIFFERS = {
     "source_progress": frozenset({"duplicates", "bus_end", "behind_bytes", "is_query_up", "restarts", "last_error"})
     | {"reported_at"},
     "incidents": frozenset({"carried"}),  # names versions
+    "conditions": frozenset({"began_version", "ended_version"}),
     **{name: frozenset({"source"}) for name in SAMPLED},
 }
 TRUTH = frozenset({"partition_changes", "replication_events"})

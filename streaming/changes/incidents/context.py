@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.changes.maintenance import Lease, decode_leases
@@ -58,6 +58,22 @@ HARM: Final = frozenset({EventKind.UNDER_MIN_ISR_BEGAN, EventKind.OFFLINE})
 """The events of a step after which a partition refuses writes."""
 
 
+class State(IntEnum):
+    """State of a partition that conditions count; the second and third are the places of tallies of incidents."""
+
+    MINIMUM_UNKNOWN = 0
+    """It lacks replicas, and its minimum is unknown."""
+    UNDER_MIN_ISR = 1
+    OFFLINE = 2
+    AT_MIN_ISR = 3
+    """It lacks replicas, and cannot spare another one."""
+    MOVING = 4
+
+
+STATES_OF: Final = tuple(tuple(state for state in State if sum_ >> state & 1) for sum_ in range(1 << len(State)))
+"""The states by the sum of them."""
+
+
 class ChangeRow(NamedTuple):
     """The part of a row of ``partition_changes`` that incidents need. Times are UTC microseconds.
 
@@ -67,8 +83,10 @@ class ChangeRow(NamedTuple):
     its rack, whether it is registered and not fenced, and the leases of planned work on it. Of a cluster: its
     controller, the kind of its primary source, ``unobserved``, and ``blind_since``: while a full report closes a gap in
     which it was not observed, the begin of that gap, otherwise 0; ``watermark``: up to when it was observed before, 0
-    if never. Of a source: its time and its events. Of first states of partitions together (subject ``BASELINE``):
-    leader, follower in its ISR, and how often.
+    if never. Of a source: its time and its events. ``states``: the sum of 1 << ``State`` over the states of a partition,
+    0 of one that is deleted or diskless; ``lacking``: its replicas that do not serve it, without those that are being
+    added. Of partitions together (subject ``BASELINE``): leader, follower in its ISR, and how often; how many are in each
+    state; and lacking broker, and how often.
     """
 
     version: int
@@ -113,6 +131,13 @@ class ChangeRow(NamedTuple):
     primary: str = SourceKind.METADATA_LOG
     is_minimum_unknown: bool = False
     watermark: int = 0
+    states_before: int = 0
+    states: int = 0
+    lacking_before: tuple[BrokerId, ...] = ()
+    lacking: tuple[BrokerId, ...] = ()
+    needs_all: bool = False
+    in_states: tuple[int, ...] = ()
+    all_lacking: tuple[tuple[int, int], ...] = ()
 
     @property
     def gone(self) -> tuple[BrokerId, ...]:
@@ -145,6 +170,19 @@ class ClusterContext:
     """Name of the cluster; that of a row may be another one's, of a collector that calls it differently."""
     blind_since: int = 0
     """While a full report closes a gap without observation of the cluster: the begin of the gap; otherwise 0."""
+    in_states: list[int] = field(default_factory=lambda: [0] * len(State))
+    """Number of partitions in each ``State``."""
+    lacking: Counter[int] = field(default_factory=Counter)
+    """Number of partitions that each broker is a replica of and does not serve."""
+
+    now: int = field(default=0, compare=False)
+    """Of a context that was read from tables: the time of the newest change of its partitions."""
+    cluster_id: str = field(default="", compare=False)
+    version: int = field(default=-1, compare=False)
+
+    def standing_row(self) -> ChangeRow:
+        """Return a row that stands for those up to a start."""
+        return ChangeRow(self.version, self.cluster_id, self.name, Subject.CLUSTER, self.now, self.now)
 
     def with_name(self, row: ChangeRow) -> ChangeRow:
         """Return a row with the name of the cluster; a row of the cluster itself brings it."""
@@ -177,6 +215,23 @@ class ClusterContext:
             self.in_sync[row.leader_before, follower] -= sign
         for follower in () if row.is_deleted else row.isr:
             self.in_sync[row.leader, follower] += sign
+        if row.states != row.states_before:
+            for state in STATES_OF[row.states ^ row.states_before]:
+                self.in_states[state] += sign if row.states >> state & 1 else -sign
+        if row.lacking != row.lacking_before:
+            for broker in row.lacking_before:
+                self.lacking[broker] -= sign
+            for broker in row.lacking:
+                self.lacking[broker] += sign
+        if row.in_states:
+            self.add_degraded(row.in_states, row.all_lacking, sign)
+
+    def add_degraded(self, in_states: Iterable[int], lacking: Iterable[tuple[int, int]], sign: int = 1) -> None:
+        """Count partitions of which there is no single row: how many are in each state; lacking broker, how many."""
+        for state, count in zip(State, in_states, strict=True):
+            self.in_states[state] += sign * count
+        for broker, count in lacking:
+            self.lacking[broker] += sign * count
 
     def broker(self, row: ChangeRow) -> None:
         """Follow a step of a broker."""
@@ -245,6 +300,10 @@ class ClusterContext:
             for lease in self.leases.get(broker, ())
             if not lease.is_open and lease.ended_at is None and since <= lease.until <= moment
         ]
+
+    def has_open_lease(self, broker: int) -> bool:
+        """Return whether work on a broker is announced, as far as rows have said."""
+        return any(lease.is_open for lease in self.leases.get(broker, ()))
 
     def held(self, moment: int) -> frozenset[int]:
         """Return the brokers for which planned work was announced for a moment."""

@@ -12,7 +12,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.changes.incidents.context import Family
-from streaming.changes.incidents.incident import DegradedCount, DegradedPartition, Incident
+from streaming.changes.incidents.incident import DegradedCount, DegradedPartition, Incident, degraded
 from streaming.changes.incidents.lag_attribution import BrokerAbsence, LagEpisode
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ _COUNTERS: Final = frozenset({"blamed", "verdicts", "causes", "counts"})
 def encode_incident(incident: Incident) -> str:
     """Encode an incident."""
     values = {item.name: getattr(incident, item.name) for item in fields(incident)}
+    del values["alike"]  # follows from those held
     document = {
         **values,
         **{name: sorted(values[name]) for name in _SETS},
@@ -46,6 +47,7 @@ def decode_incident(text: str) -> Incident:
     """Decode an incident: ``decode_incident(encode_incident(incident)) == incident``."""
     document: dict[str, Any] = json.loads(text)
     first, second, third = (DegradedCount(*numbers) for numbers in document["tallies"])
+    held = _read_held(document["held"])
     return Incident(**{
         **document,
         **{name: set(document[name]) for name in _SETS},
@@ -57,7 +59,8 @@ def decode_incident(text: str) -> Incident:
         "cut": tuple(document["cut"]),
         "stalled": tuple(document["stalled"]),
         "touched": {topic_id: set(_numbers(runs)) for topic_id, runs in document["touched"].items()},
-        "held": _read_held(document["held"]),
+        "held": held,
+        "alike": Counter(held.values()),
         "moving": {(topic_id, number) for topic_id, number in document["moving"]},
         "tallies": (first, second, third),
     })  # fmt: skip
@@ -81,16 +84,19 @@ def _read_episode(document: dict[str, Any] | None) -> LagEpisode | None:
 
 def _written_held(incident: Incident) -> list[list[Any]]:
     """Group degraded partitions by topic, missing brokers and states: the loss of a broker gives few groups."""
-    groups: dict[tuple[str, tuple[int, ...], tuple[bool, ...]], list[int]] = {}
+    groups: dict[tuple[str, DegradedPartition], list[int]] = {}
     for (topic_id, number), held in incident.held.items():
-        groups.setdefault((topic_id, tuple(sorted(held.missing)), held.states), []).append(number)
-    return [[topic_id, missing, states, _runs(numbers)] for (topic_id, missing, states), numbers in groups.items()]
+        groups.setdefault((topic_id, held), []).append(number)
+    return [
+        [topic_id, sorted(held.missing), held.states, held.needs_all, _runs(numbers)]
+        for (topic_id, held), numbers in groups.items()
+    ]
 
 
 def _read_held(groups: list[list[Any]]) -> dict[tuple[str, int], DegradedPartition]:
     return {
-        (topic_id, number): DegradedPartition(frozenset(missing), (states[0], states[1], states[2]))
-        for topic_id, missing, states, runs in groups
+        (topic_id, number): degraded(frozenset(missing), (states[0], states[1], states[2]), needs_all)
+        for topic_id, missing, states, needs_all, runs in groups
         for number in _numbers(runs)
     }
 

@@ -13,11 +13,12 @@ batches changes nothing, and how far other sources are ahead.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from streaming.changes.advice.suspects import removal_suspects
+from streaming.changes.conditions.fold import ConditionFold
 from streaming.changes.incidents.context import FAMILY_OF, HARM, UNRELATED, ChangeRow, ClusterContext, Family
 from streaming.changes.incidents.incident import EVIDENCE_KEPT, HEALTHY, Incident
 from streaming.changes.incidents.lag_attribution import merged_episode
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from streaming.changes.state import ConfiguredTimes
+    from streaming.contracts.conditions import Spell
     from streaming.contracts.identifiers import BrokerId
 
 _STANDALONE: Final = frozenset({Family.MOVE, Family.CONTROLLER})
@@ -55,8 +57,10 @@ class IncidentFold:
         gaps: IncidentGaps,
         incidents: Iterable[Incident] = (),
         contexts: Mapping[str, ClusterContext] | None = None,
+        spells: Iterable[Spell] = (),
     ) -> None:
         self._incidents = RememberedIncidents(gaps, incidents)
+        self.conditions = ConditionFold(spells)
         self.contexts: defaultdict[str, ClusterContext] = defaultdict(ClusterContext, contexts or {})
 
     def fold(self, rows: Iterable[ChangeRow]) -> list[Incident]:
@@ -70,13 +74,23 @@ class IncidentFold:
         for row in rows:
             context = self.contexts[row.cluster_id]
             row = context.with_name(row)  # noqa: PLW2901 - of one cluster all rows have one name
+            conditions = self.conditions.of(row.cluster_id, context, self._incidents.of(row))
+            self._incidents.touched = {}
             if context.moves_time(row):
                 self._incidents.pass_time(row, context.times, context.held(row.time))
             if row.subject != Subject.CLUSTER:  # an incident names the controller before
                 context.follow(row)
             if (step := _STEPS.get(row.subject)) is not None:
                 step(self, row)
+            conditions.follow(row, self._incidents.of(row), self._incidents.touched)
         return list(self._incidents.changed.values())
+
+    def reconciled(self) -> dict[str, Spell | None]:
+        """Make the spells of conditions agree with what contexts and incidents say; return those that have changed."""
+        for cluster_id, context in self.contexts.items():
+            incidents = self._incidents.of_cluster(cluster_id)
+            self.conditions.of(cluster_id, context, incidents).reconcile(incidents)
+        return self.conditions.take_changed()
 
     @property
     def number_steps(self) -> list[NumberStep]:
@@ -347,6 +361,7 @@ class RememberedIncidents:
 
     Attributes:
         changed: those that the rows of this fold have changed, by id.
+        touched: those that the last row has changed, by id.
         steps: what these rows mean for the numbers of incidents.
     """
 
@@ -357,6 +372,7 @@ class RememberedIncidents:
         for incident in sorted(self._by_id.values(), key=lambda incident: (incident.opened_at, incident.incident_id)):
             self._by_cluster.setdefault(incident.cluster_id, []).append(incident)
         self.changed: dict[str, Incident] = {}
+        self.touched: dict[str, Incident] = {}
         self.steps: list[NumberStep] = []
 
     def __contains__(self, incident: Incident) -> bool:
@@ -365,7 +381,11 @@ class RememberedIncidents:
 
     def of(self, row: ChangeRow) -> list[Incident]:
         """Return the incidents of a row's cluster."""
-        return self._by_cluster.get(row.cluster_id, [])
+        return self.of_cluster(row.cluster_id)
+
+    def of_cluster(self, cluster_id: str) -> list[Incident]:
+        """Return the incidents of a cluster."""
+        return self._by_cluster.get(cluster_id, [])
 
     def pass_time(self, row: ChangeRow, times: ConfiguredTimes, held: frozenset[int] = frozenset()) -> None:
         """Advance the incidents of a cluster to the time of a row: some close, some escalate, some are final.
@@ -396,11 +416,13 @@ class RememberedIncidents:
         """Note that a row changed an incident without being part of it."""
         incident.version = row.version
         self.changed.setdefault(incident.incident_id, incident)
+        self.touched[incident.incident_id] = incident
 
     def record(self, incident: Incident, row: ChangeRow) -> None:
         """Make a row part of an incident."""
         incident.record(row)
         self.changed.setdefault(incident.incident_id, incident)
+        self.touched[incident.incident_id] = incident
 
     def open(self, family: Family, row: ChangeRow) -> Incident:
         """Open an incident with a row, which is not part of it yet."""
@@ -472,6 +494,7 @@ def absorb(incident: Incident, other: Incident) -> None:
     for key, held in other.held.items():
         ours = incident.held.get(key, HEALTHY)
         incident.held[key] = replace(held, missing=held.missing | ours.missing)
+    incident.alike = Counter(incident.held.values())
     for tally, taken in zip(incident.tallies, other.tallies, strict=True):
         tally.advance(incident.updated_at)
         taken.advance(incident.updated_at)

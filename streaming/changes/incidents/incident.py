@@ -73,6 +73,8 @@ class DegradedPartition:
     missing: frozenset[int]
     states: tuple[bool, bool, bool] = (False, False, False)
     """Under-replicated, under min ISR, offline."""
+    needs_all: bool = False
+    """It has one replica, or as many as its minimum: it cannot spare any."""
 
 
 HEALTHY: Final = DegradedPartition(frozenset())
@@ -84,6 +86,12 @@ def still_missing(
 ) -> frozenset[int]:
     """Return the brokers that are missing now. Cached: in a storm thousands of partitions give the same few answers."""
     return (missing | frozenset(gone)) & frozenset(replicas) - frozenset(back)
+
+
+@lru_cache(maxsize=4096)
+def degraded(missing: frozenset[int], states: tuple[bool, bool, bool], needs_all: bool) -> DegradedPartition:  # noqa: FBT001 - as its fields
+    """Return a value; the same object for the thousands of partitions that are degraded alike."""
+    return DegradedPartition(missing, states, needs_all)
 
 
 EVIDENCE_KEPT: Final = 20
@@ -155,6 +163,8 @@ class Incident:
     touched: dict[str, set[int]] = field(default_factory=dict)
     topics: dict[str, str] = field(default_factory=dict)
     held: dict[TopicPartition, DegradedPartition] = field(default_factory=dict)
+    alike: Counter[DegradedPartition] = field(default_factory=Counter)
+    """How many partitions are held alike; very many are. Follows from ``held``."""
     moving: set[TopicPartition] = field(default_factory=set)
     unobserved: int | None = None
     """Time in all without observation, as the cluster's partitions have it; None before the first of their rows."""
@@ -192,7 +202,20 @@ class Incident:
     @property
     def missing(self) -> frozenset[int]:
         """The brokers that a partition lacks now because of it."""
-        return frozenset().union(*(held.missing for held in self.held.values()))
+        return frozenset().union(*(held.missing for held in self.alike))
+
+    def planned_now(self, place: int) -> int:
+        """Count the partitions in a state that cannot spare a replica, and lack only brokers that work is done on.
+
+        These were stopped cleanly, or work on them is announced, and they are not overdue.
+        """
+        if not self.planned or not self.tallies[place].now:
+            return 0
+        stopped = self.planned - self.lost - self.overdue
+        are_alike = self.alike.items()
+        return sum(
+            many for held, many in are_alike if held.needs_all and held.states[place] and held.missing <= stopped
+        )
 
     @property
     def only_report(self) -> LagReport | None:
@@ -248,9 +271,9 @@ class Incident:
         states = (row.is_under_replicated, row.is_under_min_isr, row.is_offline)
         if row.is_deleted or not now or not (True in states or row.is_moving):
             states = HEALTHY.states
-            self.held.pop(key, None)
+            self._keep(key, None)
         else:
-            self.held[key] = DegradedPartition(now, states)
+            self._keep(key, degraded(now, states, row.needs_all))
             if row.is_under_min_isr:
                 self.refused.add(row.topic_id)
             if row.is_minimum_unknown:
@@ -267,6 +290,21 @@ class Incident:
         if self.episode is not None and not self.held:
             self._end_episode(row.time, times)
         return self.held.get(key, HEALTHY) != before or len(self.harmed_by) > harmed
+
+    def _keep(self, key: TopicPartition, after: DegradedPartition | None) -> None:
+        """Set how a partition is degraded; None: it is not."""
+        before = self.held.get(key)
+        if after is before:
+            return
+        if before is not None:
+            self.alike[before] -= 1
+            if not self.alike[before]:
+                del self.alike[before]
+        if after is None:
+            del self.held[key]
+        else:
+            self.held[key] = after
+            self.alike[after] += 1
 
     def skip_unobserved(self, total: int) -> None:
         """Leave out time without observation of the cluster; ``total`` microseconds of it so far."""
@@ -298,7 +336,7 @@ class Incident:
 
     def release(self) -> None:
         """Forget the degraded partitions: another incident has taken them over."""
-        self.held, self.moving, self.episode = {}, set(), None
+        self.held, self.alike, self.moving, self.episode = {}, Counter(), set(), None
         for tally in self.tallies:
             tally.now = 0
 

@@ -8,6 +8,7 @@ what it was.
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from streaming.contracts.observations import SourceKind
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, PARTITION_CHANGES, PARTITION_STATE_TABLE
 from streaming.delta.changes.history import unread_upto
 from streaming.delta.changes.reader import ChangeReader
-from streaming.delta.incidents.rows import in_sync_of, rows_of
+from streaming.delta.incidents.rows import in_states_of, in_sync_of, lacking_of, rows_of, states_of
 from streaming.delta.log.definitions import arrow_schema
 from streaming.delta.log.queries import ALL, open_ours, plain, query, quoted, select, where_in
 from streaming.delta.log.storage import open_table
@@ -45,7 +46,11 @@ _COLUMNS_OF: Final = {
     Subject.BROKER: (
         "cluster_id", "broker", "rack", "is_registered", "is_fenced", "is_shutting_down", "maintenance_leases",
     ),
-    Subject.PARTITION: ("cluster_id", "leader", "isr", "is_deleted", "is_diskless"),
+    Subject.PARTITION: (
+        "cluster_id", "leader", "replicas", "isr", "adding_replicas", "removing_replicas", "min_isr_effective",
+        "is_offline", "is_under_replicated", "is_under_min_isr", "is_at_min_isr", "is_deleted", "is_diskless",
+        "changed_at",
+    ),
 }  # fmt: skip
 
 
@@ -60,6 +65,8 @@ def read_contexts(directory: Place, version: int, clusters: Collection[str] | No
     contexts: defaultdict[str, ClusterContext] = defaultdict(ClusterContext)
     where = ALL if clusters is None else where_in(clusters)
     as_of: dict[str, int] = {subject: _read_state(directory, subject, contexts, where) for subject in _TABLE_OF}
+    for cluster_id, context in contexts.items():
+        context.cluster_id, context.version = cluster_id, version
     if unread_upto(directory) > version:
         return contexts
     changed_since = set[_Subject]()
@@ -130,6 +137,17 @@ def _put_broker(row: dict[str, Any], context: ClusterContext) -> None:
 def _count_partitions(rows: pa.Table, contexts: defaultdict[str, ClusterContext]) -> None:
     is_left_out = pc.or_(rows["is_deleted"], pc.fill_null(rows["is_diskless"], False))
     existing = rows.filter(pc.invert(is_left_out)).combine_chunks()
-    columns = (existing[name].combine_chunks() for name in ("cluster_id", "leader", "isr"))
-    for cluster_id, in_sync in in_sync_of(*columns).items():
+    state = partial(_column, existing)
+    cluster_ids = state("cluster_id")
+    for cluster_id, in_sync in in_sync_of(cluster_ids, state("leader"), state("isr")).items():
         contexts[cluster_id].add_in_sync(in_sync)
+    newest = pa.table([cluster_ids, state("changed_at").cast(pa.int64())], ["id", "at"]).group_by("id")
+    for row in newest.aggregate([("at", "max")]).to_pylist():
+        contexts[row["id"]].now = row["at_max"] or 0
+    lacking = lacking_of(cluster_ids, state)
+    for cluster_id, in_states in in_states_of(cluster_ids, states_of(state)).items():
+        contexts[cluster_id].add_degraded(in_states, lacking.get(cluster_id, ()))
+
+
+def _column(rows: pa.Table, name: str) -> pa.Array:
+    return rows[name].combine_chunks()

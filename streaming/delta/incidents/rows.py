@@ -6,13 +6,14 @@ Arrow extracts the nested columns, because one batch may contain a storm of a hu
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from itertools import accumulate, islice, pairwise, repeat
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.changes.incidents.context import BASELINE, ChangeRow
+from streaming.changes.incidents.context import BASELINE, STATES_OF, ChangeRow, State
 from streaming.changes.incidents.document import encode_incident
 from streaming.changes.incidents.grouping import IncidentGaps
 from streaming.changes.incidents.rules import class_of, is_rolling, suspects_of
@@ -34,6 +35,7 @@ SCHEMA: Final = arrow_schema(INCIDENTS)
 KAFKAS_TIMES: Final = ConfiguredTimes()
 USUAL_GAPS: Final = IncidentGaps()
 _MICROS: Final = 1e6
+_BEYOND_BROKERS: Final = 1 << 32
 _FLAGS: Final = ("is_under_replicated", "is_under_min_isr", "is_offline", "is_deleted")
 
 
@@ -46,7 +48,8 @@ def rows_of(changes: pa.Table, version: int) -> Iterator[ChangeRow]:
     is_left_out = pc.or_(pc.or_(is_bystander, _is_of_diskless(changes)), _is_harmless_minimum(changes, is_baseline))
     is_single = pc.invert(pc.or_(is_first, is_left_out)).combine_chunks()
     single = changes.filter(is_single).combine_chunks()
-    columns = {"version": [version] * single.num_rows, "in_sync": repeat((), single.num_rows), **_columns(single)}
+    columns = {"version": [version] * single.num_rows, **_columns(single)}
+    columns |= {name: repeat((), single.num_rows) for name in ("in_sync", "in_states", "all_lacking")}
     rows = map(ChangeRow._make, zip(*(columns[name] for name in ChangeRow._fields), strict=True))
     read = 0
     for place, baseline in _baselines(changes, is_first.combine_chunks(), is_single, version):
@@ -57,9 +60,10 @@ def rows_of(changes: pa.Table, version: int) -> Iterator[ChangeRow]:
 
 
 def _is_harmless_minimum(changes: pa.Table, is_baseline: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return, per row, whether it only sets the first min ISR of a partition that is not under it."""
-    is_under_min_isr = pc.fill_null(_struct(changes["after"])("is_under_min_isr"), False)
-    return pc.and_(pc.and_(is_baseline, pc.is_valid(changes["before"])), pc.invert(is_under_min_isr))
+    """Return, per row, whether it only sets the first min ISR of a partition that is not under it nor lacks any."""
+    after = _struct(changes["after"])
+    is_harmed = pc.fill_null(pc.or_kleene(after("is_under_min_isr"), after("is_under_replicated")), False)
+    return pc.and_(pc.and_(is_baseline, pc.is_valid(changes["before"])), pc.invert(is_harmed))
 
 
 def _is_of_diskless(changes: pa.Table) -> pa.Array:
@@ -77,14 +81,81 @@ def _baselines(
         return
     places = pc.cumulative_sum(is_single.cast(pa.int64())).filter(is_first)
     cluster_ids, after = firsts["cluster_id"].combine_chunks(), _struct(firsts["after"])
-    steps = (pc.pairwise_diff(column) for column in (places, cluster_ids.dictionary_encode().indices))
-    is_begin = pc.or_(*(pc.fill_null(pc.not_equal(step, 0), True) for step in steps))
+    times = firsts["occurred_not_after"].cast(pa.int64()).combine_chunks()
+    steps = (pc.pairwise_diff(column) for column in (places, cluster_ids.dictionary_encode().indices, times))
+    is_begin = reduce(pc.or_, (pc.fill_null(pc.not_equal(step, 0), True) for step in steps))
     begins, runs = pc.indices_nonzero(is_begin), pc.cumulative_sum(is_begin.cast(pa.int64()))
-    times = firsts["occurred_not_after"].cast(pa.int64())
-    for run, in_sync in sorted(in_sync_of(runs, after("leader"), _isr(after)).items()):
-        begin = begins[run - 1].as_py()
+    in_sync = in_sync_of(runs, after("leader"), _isr(after))
+    in_states, lacking = in_states_of(runs, states_of(after)), lacking_of(runs, after)
+    for run, begin in enumerate(begins.to_pylist(), start=1):
         key, name, time = (column[begin].as_py() for column in (cluster_ids, firsts["cluster"], times))
-        yield places[begin].as_py(), ChangeRow(version, key, name, BASELINE, time, time, in_sync=in_sync)
+        row = ChangeRow(version, key, name, BASELINE, time, time, in_sync=in_sync.get(run, ()))
+        yield places[begin].as_py(), row._replace(in_states=in_states[run], all_lacking=lacking.get(run, ()))
+
+
+def in_states_of(keys: pa.Array, states: pa.Array) -> dict[Any, tuple[int, ...]]:
+    """Count partitions by key, in each ``State``; ``states`` are the sums of each of them."""
+    counted: dict[Any, list[int]] = {}
+    sums = pa.table([keys, states], ["key", "states"]).group_by(["key", "states"]).aggregate([([], "count_all")])
+    for row in sums.to_pylist():
+        counts = counted.setdefault(row["key"], [0] * len(State))
+        for state in STATES_OF[row["states"]]:
+            counts[state] += row["count_all"]
+    return {key: tuple(counts) for key, counts in counted.items()}
+
+
+def lacking_of(keys: pa.Array, state: Callable[[str], pa.Array]) -> dict[Any, tuple[tuple[int, int], ...]]:
+    """Count the partitions that brokers do not serve, by key: broker, and how many."""
+    lists = _lacking(state)
+    brokers = pa.table([keys.take(pc.list_parent_indices(lists)), lists.flatten()], ["key", "broker"])
+    counted: dict[Any, list[tuple[int, int]]] = {}
+    for row in brokers.group_by(["key", "broker"]).aggregate([([], "count_all")]).to_pylist():
+        counted.setdefault(row["key"], []).append((row["broker"], row["count_all"]))
+    return {key: tuple(sorted(counts)) for key, counts in counted.items()}
+
+
+def states_of(state: Callable[[str], pa.Array]) -> pa.Array:
+    """Return, per partition, the sum of 1 << ``State``; 0 of one that is deleted or diskless, or of no state."""
+    is_lacking, at_minimum = state("is_under_replicated"), state("is_at_min_isr")
+    holds = {
+        State.MINIMUM_UNKNOWN: pc.and_(is_lacking, pc.is_null(state("min_isr_effective"))),
+        State.UNDER_MIN_ISR: state("is_under_min_isr"),
+        State.OFFLINE: state("is_offline"),
+        State.AT_MIN_ISR: pc.and_kleene(is_lacking, at_minimum),
+        State.MOVING: _is_moving(state),
+    }
+    each = (pc.multiply(pc.fill_null(held, False).cast(pa.int32()), 1 << number) for number, held in holds.items())
+    return pc.if_else(_is_left_out(state), 0, reduce(pc.add, each))
+
+
+def _is_moving(state: Callable[[str], pa.Array]) -> pa.Array:
+    return pc.or_(*(pc.greater(_lengths(state(name)), 0) for name in ("adding_replicas", "removing_replicas")))
+
+
+def _is_left_out(state: Callable[[str], pa.Array]) -> pa.Array:
+    """Return, per partition, whether it is deleted or diskless, so that who serves it means nothing."""
+    return pc.fill_null(pc.or_kleene(state("is_deleted"), state("is_diskless")), False)
+
+
+def _lacking(state: Callable[[str], pa.Array]) -> pa.ListArray:
+    """Return the replicas of each partition that do not serve it: not in its ISR, or of a partition without a leader.
+
+    Those that are being added do not count.
+    """
+    replicas = pc.if_else(_is_left_out(state), pa.scalar(None, state("replicas").type), state("replicas"))
+    has_leader = pc.fill_null(pc.not_equal(state("leader"), NO_LEADER), False)
+    serving = pc.if_else(has_leader, state("isr"), pa.scalar(None, state("isr").type))
+    present = pa.concat_arrays([_pairs(serving), _pairs(state("adding_replicas"))])
+    is_lacking = pc.invert(pc.is_in(_pairs(replicas), present))
+    ends = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(_lengths(replicas))])
+    counts = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(is_lacking.cast(pa.int32()))])
+    return pa.ListArray.from_arrays(counts.take(ends), pc.list_flatten(replicas).filter(is_lacking))
+
+
+def _pairs(lists: pa.Array) -> pa.Array:
+    """Return a number for each place of the lists and value in them."""
+    places = pc.multiply(pc.list_parent_indices(lists).cast(pa.int64()), _BEYOND_BROKERS)
+    return pc.add(places, pc.list_flatten(lists).cast(pa.int64()))
 
 
 def in_sync_of(keys: pa.Array, leaders: pa.Array, isrs: pa.Array) -> dict[Any, tuple[tuple[int, int, int], ...]]:
@@ -104,7 +175,8 @@ def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
     after, before, broker, cluster = (_struct(changes[name]) for name in names)
     is_down = pc.or_kleene(broker("is_fenced"), pc.invert(broker("is_registered")))
     events = changes["events"].combine_chunks()
-    is_moving = pc.or_(*(pc.greater(_lengths(after(name)), 0) for name in ("adding_replicas", "removing_replicas")))
+    meant = pc.subtract(_lengths(after("replicas")), _lengths(after("adding_replicas")))
+    needs_all = pc.or_kleene(pc.equal(meant, 1), pc.greater_equal(after("min_isr_effective"), meant))
     return {
         **{name: changes[name].to_pylist() for name in ("cluster_id", "cluster", "subject", "cause", "evidence")},
         "since": changes["occurred_not_before"].cast(pa.int64()).to_pylist(),
@@ -125,7 +197,12 @@ def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
         "leader": _filled(after("leader"), NO_LEADER),
         "replicas": _tuples(after("replicas")),
         "isr": _tuples(_isr(after)),
-        "is_moving": is_moving.to_pylist(),
+        "is_moving": _is_moving(after).to_pylist(),
+        "states_before": states_of(before).to_pylist(),
+        "states": states_of(after).to_pylist(),
+        "lacking_before": _tuples(_lacking(before)),
+        "lacking": _tuples(_lacking(after)),
+        "needs_all": _filled(needs_all, value=False),
         **{name: _filled(after(name), value=False) for name in _FLAGS},
         "is_minimum_unknown": pc.is_null(after("is_under_min_isr")).to_pylist(),
         "broker": _filled(changes["broker"], -1),

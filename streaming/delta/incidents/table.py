@@ -20,6 +20,7 @@ from streaming.changes.incidents.short_ids import IncidentNumbers
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.delta.changes.history import unread_upto
 from streaming.delta.incidents.closed import IncidentCounts, counted, retained
+from streaming.delta.incidents.conditions import COMMITTED, ConditionsTable
 from streaming.delta.incidents.contexts import read_contexts
 from streaming.delta.incidents.rows import SCHEMA, incident_row, rows_of
 from streaming.delta.log.cluster_files import read_files
@@ -32,11 +33,12 @@ from streaming.delta.log.writer import Writer
 from streaming.delta.state import as_of_version
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from streaming.changes.incidents.incident import Incident
     from streaming.changes.incidents.short_ids import NumberStep
     from streaming.changes.state import ConfiguredTimes
+    from streaming.contracts.conditions import Spell
     from streaming.delta.store.place import Place
 
 VERSIONS_WITHOUT_NEWS: Final = 500
@@ -69,13 +71,24 @@ class IncidentsTable:
         self._final: dict[str, dict[str, Any]] = {}  # not written yet
         self._open_files: set[str] = set()
         self._numbers = IncidentNumbers(self._writer.transaction_version)
+        self._conditions = ConditionsTable(directory, policy)
         self._read_open()
         self.version = self._written = as_of_version(self._writer)
         self._written_at = time.monotonic()
         self._merged_on = _NEVER
-        self._end_where_changes_expired(unread_upto(directory))
         self._directory, self._gaps = directory, gaps
         self._fold: IncidentRows | None = None
+        is_behind = not self._conditions.go_back(self._writer.transaction_version(COMMITTED) or 0)
+        was_off = self._end_where_changes_expired(unread_upto(directory))
+        is_new = self._writer.transaction_version(COMMITTED) is None
+        if self.version != BEFORE_FIRST and (is_behind or was_off or is_new):
+            self._reconcile()
+
+    def _reconcile(self) -> None:
+        """Make the spells agree with partitions, brokers and incidents as they are: rows in between are missing."""
+        fold = IncidentRows(self._directory, self._gaps, self.version, self.continued)
+        self._conditions.put(fold.reconciled(), {key: row["short_id"] for key, row in self._open.items()})
+        self._write({})
 
     def _read_open(self) -> None:
         """Read the files of incidents that may still change."""
@@ -89,20 +102,24 @@ class IncidentsTable:
     def _rows_of(self, files: Iterable[str]) -> pa.Table:
         return read_files(self._path, INCIDENTS, sorted(files))
 
-    def carried(self) -> Iterator[str]:
-        """Yield the incidents that may still change, encoded for a fold."""
-        return (row["carried"] for row in self._open.values())
+    @property
+    def continued(self) -> Continued:
+        """What a fold needs to continue from here."""
+        return Continued(tuple(row["carried"] for row in self._open.values()), self._conditions.spells)
 
-    def _end_where_changes_expired(self, expired_upto: int) -> None:
+    def _end_where_changes_expired(self, expired_upto: int) -> bool:
         """End open incidents if the query was off for so long that changes after its version have expired unread.
 
         Continuing them would count them as lasting until now. An incident that does last until now is found again,
         because the newest of the expired changes of each partition and broker are still there.
+
+        Returns:
+            whether that was so.
         """
         is_new = self.version == BEFORE_FIRST
         if is_new or expired_upto <= max(self.version, self._writer.transaction_version(_RESTARTED) or BEFORE_FIRST):
-            return
-        for incident in map(decode_incident, list(self.carried())):
+            return False
+        for incident in map(decode_incident, self.continued.incidents):
             if incident.closed_at is None:
                 incident.release()
                 incident.closed_at = incident.updated_at
@@ -117,16 +134,23 @@ class IncidentsTable:
             self.version + 1,
             expired_upto,
         )
+        return True
 
     def _write(self, transactions: Mapping[str, int]) -> None:
         """Replace the files of open incidents, and append those that became final; now and then merge files."""
+        self._conditions.write(self.version)
         final, merged, expired = self._with_older()
         rows = [rows_to_arrow(list(self._open.values()), SCHEMA), final]
         added = self._writer.exchange(
             [each for each in rows if len(each)],
             self._open_files | merged,
-            {PARTITION_CHANGES.name: self.version, **transactions, **counted(self._writer, expired)}
-            | self._numbers.moved,
+            {
+                PARTITION_CHANGES.name: self.version,
+                COMMITTED: self._conditions.committed,
+                **transactions,
+                **counted(self._writer, expired),
+                **self._numbers.moved,
+            },
             is_new_data=True,
         )
         self._final = {}
@@ -150,8 +174,9 @@ class IncidentsTable:
         return rows, files, expired
 
     def check_ours(self) -> None:
-        """Raise ``TableRefused`` if a later writer has claimed the table."""
+        """Raise ``TableRefused`` if a later writer has claimed the table, or that of conditions."""
         self._writer.check_ours()
+        self._conditions.check_ours()
 
     def apply(self, added: Iterable[tuple[int, pa.Table]]) -> int:
         """Apply versions of the change log, oldest first, except those applied already; return how many rows.
@@ -160,7 +185,7 @@ class IncidentsTable:
             TableRefused: another job writes the table; nothing was written, and this object must be opened again.
         """
         if self._fold is None:
-            self._fold = IncidentRows(self._directory, self._gaps, self.version, self.carried())
+            self._fold = IncidentRows(self._directory, self._gaps, self.version, self.continued)
         fresh = [(version, rows) for version, rows in added if version > self.version]
         self.put([self._fold.fold(fresh)], max((version for version, _ in fresh), default=self.version))
         return sum(rows.num_rows for _, rows in fresh)
@@ -182,12 +207,14 @@ class IncidentsTable:
             folded: by each shard, in the order of their ordinals.
             version: the newest that was folded.
         """
-        is_changed = any(each.changed for each in folded)
+        is_changed = any(each.changed or each.spells for each in folded)
         given = self._numbers.follow(step for each in folded for step in each.steps)
+        short_ids = {incident_id: row["short_id"] for incident_id, row in self._open.items()} | given
         for incident_id, row, may_go_on in (incident for each in folded for incident in each.changed):
-            before = self._open.pop(incident_id, None)
-            short_id = given.get(incident_id) if before is None else before["short_id"]
+            self._open.pop(incident_id, None)
+            short_id = short_ids.get(incident_id)
             (self._open if may_go_on else self._final)[incident_id] = row | {"short_id": short_id}
+        self._conditions.put(dict(spell for each in folded for spell in each.spells), short_ids)
         self.version = version
         is_late = time.monotonic() - self._written_at >= SECONDS_WITHOUT_NEWS and self.version > self._written
         if is_changed or is_late or self.version - self._written >= VERSIONS_WITHOUT_NEWS:
@@ -203,10 +230,21 @@ class ChangedIncident(NamedTuple):
 
 
 class FoldedIncidents(NamedTuple):
-    """The incidents that a fold has changed, and what its rows mean for their numbers."""
+    """The incidents that a fold has changed, what its rows mean for their numbers, and the spells of conditions.
+
+    Spells are with their ids; None: it was withdrawn.
+    """
 
     changed: Sequence[ChangedIncident] = ()
     steps: Sequence[NumberStep] = ()
+    spells: Sequence[tuple[str, Spell | None]] = ()
+
+
+class Continued(NamedTuple):
+    """What a fold needs to continue: the incidents that may still change, encoded, and the newest spells."""
+
+    incidents: Sequence[str] = ()
+    spells: Sequence[Spell] = ()
 
 
 class IncidentRows:
@@ -217,7 +255,7 @@ class IncidentRows:
         directory: Place,
         gaps: IncidentGaps,
         version: int,
-        carried: Iterable[str],
+        continued: Continued,
         clusters: Collection[str] | None = None,
     ) -> None:
         """Continue after a version of the change log.
@@ -226,13 +264,18 @@ class IncidentRows:
             directory: of the tables.
             gaps: between incidents.
             version: that was applied last.
-            carried: the incidents that may still change, from :meth:`IncidentsTable.carried`.
+            continued: from :attr:`IncidentsTable.continued`.
             clusters: ids of the clusters to fold; None folds all.
         """
         contexts = {} if version == BEFORE_FIRST else read_contexts(directory, version, clusters)
-        continued = map(decode_incident, carried)
-        own = (each for each in continued if clusters is None or each.cluster_id in clusters)
-        self._gaps, self._incidents = gaps, IncidentFold(gaps, own, contexts)
+        incidents = map(decode_incident, continued.incidents)
+        own = (each for each in incidents if clusters is None or each.cluster_id in clusters)
+        spells = (each for each in continued.spells if clusters is None or each.cluster_id in clusters)
+        self._gaps, self._incidents = gaps, IncidentFold(gaps, own, contexts, spells)
+
+    def reconciled(self) -> Mapping[str, Spell | None]:
+        """Make the spells agree with what is, and return those that have changed."""
+        return self._incidents.reconciled()
 
     def fold(self, added: Iterable[tuple[int, pa.Table]]) -> FoldedIncidents:
         """Apply versions of the change log, oldest first."""
@@ -242,7 +285,8 @@ class IncidentRows:
             for incident in self._incidents.fold(rows_of(rows, version)):
                 changed[incident.incident_id] = incident, version, self._incidents.times(incident.cluster_id)
             steps += self._incidents.number_steps
-        return FoldedIncidents([self._changed(*each) for each in changed.values()], steps)
+        spells = tuple(self._incidents.conditions.take_changed().items())
+        return FoldedIncidents([self._changed(*each) for each in changed.values()], steps, spells)
 
     def _changed(self, incident: Incident, version: int, times: ConfiguredTimes) -> ChangedIncident:
         may_go_on = self._incidents.remembered(incident)

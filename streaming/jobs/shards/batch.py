@@ -185,7 +185,7 @@ class ReplicationBatch:
     def _task(self, before: DerivedBefore | None) -> ShardTask:
         incidents = None
         if self._gaps is not None and self._incidents is not None:
-            incidents = OpenIncidents(gaps=self._gaps, carried=tuple(self._incidents.carried()))
+            incidents = OpenIncidents(gaps=self._gaps, continued=self._incidents.continued)
         return ShardTask(
             **self._rounds.given(self._sources[0]),
             tables=self._directory,

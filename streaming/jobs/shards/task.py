@@ -38,7 +38,7 @@ from streaming.contracts.events import Subject
 from streaming.contracts.observations import CauseRevised, ConfigObserved, PartitionObserved, TopicRemoved
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.changes.log import changes_to_arrow, in_commit
-from streaming.delta.incidents.table import FoldedIncidents, IncidentRows
+from streaming.delta.incidents.table import Continued, FoldedIncidents, IncidentRows
 from streaming.delta.log.commit import written
 from streaming.delta.log.definitions import file_layout
 from streaming.delta.projections.clusters_state import ClustersState
@@ -72,10 +72,10 @@ ROWS_OF_A_SHARD: Final = 1 << 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenIncidents:
-    """The incidents that may still change at the version of a task, and the gaps between incidents."""
+    """What the fold of incidents needs to continue at the version of a task, and the gaps between incidents."""
 
     gaps: IncidentGaps
-    carried: Sequence[str]
+    continued: Continued
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +168,7 @@ class Shard(Keeper[ShardTask]):
             self.held = recovered(task.tables, task.base, self.clusters)
         if (incidents := task.incidents) is not None:
             self._incidents = IncidentRows(
-                task.tables, incidents.gaps, task.base, incidents.carried, clusters=self.clusters
+                task.tables, incidents.gaps, task.base, incidents.continued, clusters=self.clusters
             )
 
     def fold(self, rows: pa.Table, task: ShardTask, watch: Stopwatch) -> Folded:

@@ -13,17 +13,12 @@ from exporters.read_model.cluster_health import IGNORABLE, HealthBasis, HealthSt
 from exporters.read_model.cluster_samples import ClusterSamples, LogDirectoryRow, QuorumMemberRow
 from exporters.read_model.health_reasons import BLIND, EXAMPLES, SEVERITIES, SUMMARIES, HealthReason
 from exporters.read_model.reader import TablesReader
-from exporters.read_model.snapshot import ClusterSnapshot, PartitionCounts, SourceProgress, is_recovered
+from exporters.read_model.snapshot import ClusterSnapshot, PartitionCounts, SourceProgress
 from streaming.contracts import health
 from streaming.contracts.conditions import Spell
-from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState, SourceLag, SourceState
-from streaming.delta.changes.reader import ChangeReader
-from streaming.jobs.incidents import IncidentsBatch
-from streaming.sources.simulated import SimulatedSource, load_scenario
-from tests.exporters.conftest import restless
-from tests.plugins.played import START, PlayedJob, play
+from tests.plugins.played import play
 
 SECOND = 1_000_000
 NOW = 1_790_000_000 * SECOND
@@ -237,29 +232,6 @@ def test_an_unclean_election_counts_for_half_an_hour() -> None:
         assert set(reasons) == expected
         assert status == ("unhealthy" if expected else "healthy")
         assert [each.incidents for each in reasons.values()] == [("main-7",)] * len(expected)
-
-
-@pytest.mark.parametrize("name", ["broker_loss", "unclean_election", "rolling_restart_unclean", "network_split"])
-def test_an_incident_of_which_harm_is_left_never_lacks_a_condition(tmp_path: Path, name: str) -> None:
-    """What an incident holds open are partitions that lack replicas or a leader, and brokers that are away."""
-    scenario, job, harmful = load_scenario(name), PlayedJob(tmp_path), 0
-    source = SimulatedSource(
-        scenario, seed=7, cluster_id=ClusterId("id"), cluster="main", name="metadata_log:c", epoch=Micros(START)
-    )
-    batch, reader, changes = IncidentsBatch(tmp_path, 5.0, 5.0), restless(tmp_path), None
-    for second in range(70):
-        job.apply(START + second * SECOND, source)
-        if second % 2:
-            continue
-        changes = changes or ChangeReader(tmp_path / "partition_changes")
-        batch.apply(list(changes.poll()))
-        (one,) = reader.refresh().clusters.values()
-        assert one.incidents is not None
-        assert one.watermark is not None
-        if any(row["severity"] != "info" and not is_recovered(row) for row in one.incidents.open):
-            harmful += 1
-            assert health_of({one.name: one}, {}, one.watermark + SECOND, BASIS).status == "unhealthy"
-    assert harmful
 
 
 def test_without_data_nothing_is_healthy() -> None:

@@ -10,9 +10,10 @@ import pytest
 from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition
 from exporters.metrics.prepared import ScrapeRequest
+from exporters.read_model.cluster_health import HealthBasis, health_of
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth, Refresher
-from exporters.read_model.snapshot import ReplicationSnapshot
+from exporters.read_model.snapshot import ReplicationSnapshot, is_recovered
 from streaming.changes.advice.restart_safety import restart_advice
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
@@ -20,10 +21,14 @@ from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.state import SECONDS
 from streaming.delta.changes.log import ChangeLog, changes_to_arrow
+from streaming.delta.changes.reader import ChangeReader
+from streaming.jobs.incidents import IncidentsBatch
 from streaming.sources.simulated import SimulatedSource, load_scenario
+from tests.exporters.conftest import restless
 from tests.exporters.metrics.test_exposition import samples
 from tests.plugins.derived import Projections
 from tests.plugins.local_http import wait_until
+from tests.plugins.played import START, PlayedJob
 
 EPOCH = 1_790_000_000_000_000
 SECOND = 1_000_000
@@ -106,6 +111,29 @@ def test_a_rolling_restart_has_no_suspect_at_any_time_and_none_after_the_job_sta
         again = Projections(tmp_path).recover(job.held.version)
         assert set(again.tally.suspect_scores(ClusterId("c1"), again.state.brokers.values()).values()) == {0.0}
     assert shrunk > 1
+
+
+@pytest.mark.parametrize("name", ["broker_loss", "unclean_election", "rolling_restart_unclean", "network_split"])
+def test_an_incident_of_which_harm_is_left_never_lacks_a_condition(tmp_path: Path, name: str) -> None:
+    """What an incident holds open are partitions that lack replicas or a leader, and brokers that are away."""
+    scenario, job, harmful, basis = load_scenario(name), PlayedJob(tmp_path), 0, HealthBasis(max_age_seconds=60.0)
+    source = SimulatedSource(
+        scenario, seed=7, cluster_id=ClusterId("id"), cluster="main", name="metadata_log:c", epoch=Micros(START)
+    )
+    batch, reader, changes = IncidentsBatch(tmp_path, 5.0, 5.0), restless(tmp_path), None
+    for second in range(70):
+        job.apply(START + second * SECOND, source)
+        if second % 2:
+            continue
+        changes = changes or ChangeReader(tmp_path / "partition_changes")
+        batch.apply(list(changes.poll()))
+        (one,) = reader.refresh().clusters.values()
+        assert one.incidents is not None
+        assert one.watermark is not None
+        if any(row["severity"] != "info" and not is_recovered(row) for row in one.incidents.open):
+            harmful += 1
+            assert health_of({one.name: one}, {}, one.watermark + SECOND, basis).status == "unhealthy"
+    assert harmful
 
 
 class CountingReader(TablesReader):

@@ -1,0 +1,238 @@
+"""Spells of one cluster in progress and just over, and the chains that they are in. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from streaming.contracts.conditions import BOUND, KEPT, RECENT, WINDOW, Condition, Spell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streaming.changes.incidents.context import ChangeRow
+
+
+@dataclass(slots=True, eq=False)
+class Chain:
+    """Spells that follow each other: what they have in common. The short id is the writer's.
+
+    Attributes:
+        since, incident_id, short_id: as of a spell.
+        spells: all of them that are remembered.
+    """
+
+    since: int
+    incident_id: str | None
+    short_id: str | None
+    spells: list[LiveSpell]
+
+
+@dataclass(slots=True, eq=False)
+class LiveSpell:
+    """A spell that may still change. Fields are those of ``Spell``, without those of its chain."""
+
+    condition_id: str
+    cluster_id: str
+    cluster: str
+    condition: Condition
+    subject: str
+    chain: Chain
+    began_at: int
+    began_version: int
+    ended_at: int | None = None
+    ended_version: int | None = None
+    progressed_at: int | None = None
+    partitions: int = 0
+    topics: tuple[str, ...] = ()
+    topic_count: int = 0
+    explained_by: str | None = None
+
+    def row(self) -> Spell:
+        """Return it as it is now."""
+        return Spell(
+            condition_id=self.condition_id,
+            cluster_id=self.cluster_id,  # type: ignore[arg-type]
+            cluster=self.cluster,
+            condition=self.condition,
+            subject=self.subject,
+            since=self.chain.since,  # type: ignore[arg-type]
+            began_at=self.began_at,  # type: ignore[arg-type]
+            ended_at=self.ended_at,  # type: ignore[arg-type]
+            progressed_at=self.progressed_at,  # type: ignore[arg-type]
+            incident_id=self.chain.incident_id,
+            short_id=self.chain.short_id,
+            partitions=self.partitions,
+            topics=self.topics,
+            topic_count=self.topic_count,
+            began_version=self.began_version,
+            ended_version=self.ended_version,
+            explained_by=self.explained_by,
+        )
+
+
+class SpellBook:
+    """The spells of one cluster that last, or ended not long ago.
+
+    Attributes:
+        changed: those that rows have changed since it was last asked; by id. None: it was withdrawn.
+        unsettled: chains whose incident is not fixed yet, as far as the rows so far have shown.
+    """
+
+    def __init__(self, spells: Iterable[Spell] = ()) -> None:
+        self._of_key: dict[tuple[Condition, str], list[LiveSpell]] = {}
+        self.changed: dict[str, LiveSpell | None] = {}
+        self.unsettled: list[Chain] = []
+        chains: dict[tuple[object, ...], Chain] = {}
+        for each in sorted(spells, key=lambda spell: (spell.began_at, spell.condition_id)):
+            condition = Condition(each.condition)
+            key = (_family(condition), each.subject, each.since, each.incident_id)
+            chain = chains.setdefault(key, Chain(each.since, each.incident_id, each.short_id, []))
+            values = {name: getattr(each, name) for name in _OWN}
+            live = LiveSpell(**{**values, "condition": condition, "chain": chain})
+            chain.spells.append(live)
+            self._of_key.setdefault((_family(condition), each.subject), []).append(live)
+        self.unsettled = list(chains.values())
+
+    def open_ones(self) -> list[LiveSpell]:
+        """Return the spells that last."""
+        return [spell for spells in self._of_key.values() for spell in spells if spell.ended_at is None]
+
+    def begin(
+        self,
+        condition: Condition,
+        subject: str,
+        row: ChangeRow,
+        incident_id: str | None,
+        follows: LiveSpell | None = None,
+    ) -> LiveSpell:
+        """Begin a spell with a row; one that ended at this moment, and was explained alike, goes on.
+
+        Args:
+            condition: what is wrong.
+            subject: whom it concerns.
+            row: the row.
+            incident_id: the incident that explains it.
+            follows: it began with this one, which has just ended.
+        """
+        began_at = row.time if follows is None else min(row.time, follows.began_at)
+        spells = self._of_key.setdefault((_family(condition), subject), [])
+        over = [spell for spell in spells if spell.ended_at is not None and began_at - spell.ended_at <= KEPT]
+        for spell in reversed(over):
+            is_alike = (spell.condition, spell.explained_by) == (condition, incident_id)
+            if is_alike and spell.ended_at is not None and spell.ended_at >= row.time:
+                spell.ended_at = spell.ended_version = None
+                self.note(spell)
+                return spell
+        before = max(over, key=_newest, default=None) if follows is None else follows
+        chain = Chain(began_at, incident_id, None, []) if before is None else before.chain
+        spell = LiveSpell(
+            condition_id=_unused(f"{row.cluster_id}/{condition}/{subject}/{began_at}/{incident_id or ''}", spells),
+            cluster_id=row.cluster_id,
+            cluster=row.cluster,
+            condition=condition,
+            subject=subject,
+            chain=chain,
+            began_at=began_at,
+            began_version=row.version,
+            explained_by=incident_id,
+        )
+        return self._added(spell, spells)
+
+    def moment(self, condition: Condition, row: ChangeRow, incident_id: str | None) -> LiveSpell:
+        """Note a moment: it is named by its own row, and joins the one just before it that was explained alike."""
+        spells = self._of_key.setdefault((_family(condition), ""), [])
+        alike = [each for each in spells if each.explained_by == incident_id and each.ended_at is not None]
+        before = max(alike, key=_newest, default=None)
+        if before is None or before.ended_at is None or row.time - before.ended_at > WINDOW:
+            chain = Chain(row.time, incident_id, None, [])
+        elif row.time - before.ended_at < BOUND:
+            before.ended_at, before.ended_version = max(before.ended_at, row.time), row.version
+            self.note(before)
+            return before
+        else:
+            chain = before.chain
+        spell = LiveSpell(
+            condition_id=_unused(f"{row.cluster_id}/{condition}//{row.time}/{incident_id or ''}", spells),
+            cluster_id=row.cluster_id,
+            cluster=row.cluster,
+            condition=condition,
+            subject="",
+            chain=chain,
+            began_at=row.time,
+            began_version=row.version,
+            ended_at=row.time,
+            ended_version=row.version,
+            explained_by=incident_id,
+        )
+        return self._added(spell, spells)
+
+    def _added(self, spell: LiveSpell, spells: list[LiveSpell]) -> LiveSpell:
+        chain = spell.chain
+        if not chain.spells and spell.ended_at is None:
+            self.unsettled.append(chain)
+        chain.spells.append(spell)
+        spells.append(spell)
+        self._forget(spells, spell.began_at - RECENT)
+        self.note(spell)
+        return spell
+
+    def _forget(self, spells: list[LiveSpell], before: int) -> None:
+        if any(each.ended_at is not None and each.ended_at < before for each in spells):
+            spells[:] = [each for each in spells if each.ended_at is None or each.ended_at >= before]
+
+    def end(self, spell: LiveSpell, row: ChangeRow) -> None:
+        """End a spell with a row; what lasted no time is withdrawn."""
+        at = max(spell.began_at, row.time)
+        if at == spell.began_at:
+            self.withdraw(spell)
+            return
+        spell.ended_at, spell.ended_version = at, row.version
+        self.note(spell)
+
+    def withdraw(self, spell: LiveSpell) -> None:
+        """Take a spell back: nobody need know of it."""
+        self._of_key[_family(spell.condition), spell.subject].remove(spell)
+        spell.chain.spells.remove(spell)
+        if not spell.chain.spells and spell.chain in self.unsettled:
+            self.unsettled.remove(spell.chain)
+        self.changed[spell.condition_id] = None
+
+    def note(self, spell: LiveSpell) -> None:
+        """Note that a spell has changed."""
+        self.changed[spell.condition_id] = spell
+
+    def bind(self, chain: Chain, incident_id: str) -> None:
+        """Name the incident that explains a chain."""
+        chain.incident_id, chain.short_id = incident_id, None
+        for spell in chain.spells:
+            self.note(spell)
+
+    def take_changed(self) -> dict[str, Spell | None]:
+        """Return the spells that have changed, and forget that they have."""
+        changed = {key: None if spell is None else spell.row() for key, spell in self.changed.items()}
+        self.changed = {}
+        return changed
+
+
+def _family(condition: Condition) -> Condition:
+    """Return the condition whose chains the spells of one are in."""
+    return Condition.BROKER_DOWN if condition is Condition.UNDER_REPLICATED else condition
+
+
+def _unused(condition_id: str, spells: Iterable[LiveSpell]) -> str:
+    """Return an id that none of the spells has: time may have run back."""
+    used = {spell.condition_id for spell in spells}
+    while condition_id in used:
+        condition_id += "+"
+    return condition_id
+
+
+def _newest(spell: LiveSpell) -> tuple[int, int, str]:
+    return spell.ended_at or 0, spell.began_at, spell.condition_id
+
+
+_OWN: Final = (
+    "condition_id", "cluster_id", "cluster", "subject", "began_at", "began_version", "ended_at", "ended_version",
+    "progressed_at", "partitions", "topics", "topic_count", "explained_by",
+)  # fmt: skip
