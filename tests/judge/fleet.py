@@ -77,7 +77,7 @@ class _Fleet:
         seen = list(self._source.poll(Micros(START + second * SECOND)))
         of_all = [self._of(name, each) for name in self._clusters for each in seen]
         _, batch = self._job.batch(Micros(START + second * SECOND), of_all)
-        self._exposed.commit(batch.version, batch.now, batch.changes, batch.clusters, batch.incidents)
+        self._exposed.commit(batch.version, batch.now, batch.changes, batch.clusters, batch.incidents, batch.spells)
         self._exposed.sample(batch.now, batch.samples, batch.sources)
 
     def _of(self, name: str, observed: Observation) -> Observation:

@@ -17,7 +17,9 @@ import pyarrow as pa
 
 from streaming.changes.fold import fold
 from streaming.changes.incidents.grouping import IncidentFold, IncidentGaps
+from streaming.changes.incidents.short_ids import IncidentNumbers
 from streaming.changes.state import Change, ReplicationState
+from streaming.contracts.conditions import Spell
 from streaming.contracts.events import Cause, Subject
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicPartition
 from streaming.contracts.observations import CauseRevised, Channel, Observation
@@ -62,8 +64,8 @@ class GivenCause(NamedTuple):
 class Batch(NamedTuple):
     """What one micro-batch commits, for who reads the tables while they are written.
 
-    ``changes`` are rows of ``partition_changes``, ``incidents`` all rows of that table so far, ``samples`` what was
-    sampled since the micro-batch before.
+    ``changes`` are rows of ``partition_changes``, ``incidents`` and ``spells`` all rows of these tables so far,
+    ``samples`` what was sampled since the micro-batch before.
     """
 
     version: int
@@ -71,6 +73,7 @@ class Batch(NamedTuple):
     changes: pa.Table
     clusters: tuple[ClusterState, ...]
     incidents: tuple[dict[str, Any], ...]
+    spells: tuple[Spell, ...]
     sources: tuple[SourceState, ...]
     samples: tuple[Observation, ...]
 
@@ -250,35 +253,56 @@ class JobOfPlay:
         )
         self._state, self._incidents, self._version = ReplicationState(), IncidentFold(gaps), 0
         self._table: dict[str, dict[str, Any]] = {}
+        self._spells: dict[str, Spell] = {}
+        self._numbers, self._short_ids = IncidentNumbers(_none_stored), dict[str, str]()
 
     def batch(self, now: Micros, seen: Sequence[Observation]) -> tuple[tuple[Change, ...], Batch]:
         """Apply what was seen; give the changes, and what is committed."""
         folded = fold(self._state, [observed for observed in seen if observed.channel is Channel.REPLICATION])
         self._state.apply(folded.touched)
         changes = changes_to_arrow(folded.changes) if folded.changes else _no_changes()
-        for incident in self._incidents.fold(rows_of(changes, self._version)):
-            self._table[incident.incident_id] = incident_row(
-                incident,
-                self._version,
-                self._incidents.times(incident.cluster_id),
-                may_go_on=self._incidents.remembered(incident),
-            )
+        self._fold(changes)
         batch = Batch(
             version=self._version,
             now=now,
             changes=changes,
             clusters=tuple(self._state.clusters.values()),
             incidents=tuple(self._table.values()),
+            spells=tuple(self._spells.values()),
             sources=tuple(self._state.sources.values()),
             samples=tuple(observed for observed in seen if observed.channel is Channel.SAMPLES),
         )
         self._version += 1
         return folded.changes, batch
 
+    def _fold(self, changes: pa.Table) -> None:
+        """Fold rows into incidents and spells, and give these their short ids as the writer of the tables does."""
+        folded = self._incidents.fold(rows_of(changes, self._version))
+        self._short_ids |= self._numbers.follow(self._incidents.number_steps)
+        for incident in folded:
+            row = incident_row(
+                incident,
+                self._version,
+                self._incidents.times(incident.cluster_id),
+                may_go_on=self._incidents.remembered(incident),
+            )
+            self._table[incident.incident_id] = row | {"short_id": self._short_ids[incident.incident_id]}
+        for condition_id, spell in self._incidents.conditions.take_changed().items():
+            if spell is None:
+                self._spells.pop(condition_id, None)
+            else:
+                short_id = None if spell.incident_id is None else self._short_ids[spell.incident_id]
+                self._spells[condition_id] = spell._replace(short_id=short_id)
+
     def incidents_of_their_own(self) -> list[dict[str, Any]]:
         """Give the rows of incidents that were not merged into others, by time."""
         rows = (row for row in self._table.values() if row["merged_into"] is None)
         return sorted(rows, key=lambda row: row["opened_at"])
+
+
+def _none_stored(_: str) -> int | None:
+    """Begin to count."""
+    return None
 
 
 @cache

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition
 from exporters.metrics.prepared import ScrapeRequest
+from exporters.read_model.conditions import put_conditions
 from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.events import put_incidents
 from exporters.read_model.refresher import ExporterHealth
@@ -18,9 +19,10 @@ from exporters.read_model.snapshot import ReplicationSnapshot
 from streaming.contracts.codec import encode
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.state import SourceLag, SourceState
+from streaming.contracts.tables import CONDITIONS
 from streaming.delta.changes.log import in_commit
 from streaming.delta.incidents.rows import SCHEMA
-from streaming.delta.log.definitions import arrow_schema
+from streaming.delta.log.definitions import arrow_schema, rows_to_arrow
 from streaming.delta.log.queries import plain as plain_times
 from streaming.delta.samples.newest import Newest
 from streaming.delta.state import StateVersions, apply_changes, count_isr_removals
@@ -30,6 +32,7 @@ from streaming.jobs.streams import bus_source
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from streaming.contracts.conditions import Spell
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import ClusterState
 
@@ -64,6 +67,7 @@ class ExposedPlay:
         changes: pa.Table,
         clusters: Iterable[ClusterState],
         incidents: Sequence[dict[str, Any]] = (),
+        spells: Sequence[Spell] = (),
     ) -> None:
         """Take over one commit.
 
@@ -72,7 +76,7 @@ class ExposedPlay:
             now: when it was committed, UTC microseconds.
             changes: its rows, without the columns of the commit.
             clusters: as the job stores with each commit how far its sources came.
-            incidents: every row of that table.
+            incidents: every row of that table; ``spells``: every row of ``conditions``.
         """
         committed = in_commit(changes, version, now)
         draft = SnapshotDraft(self._snapshot)
@@ -82,6 +86,7 @@ class ExposedPlay:
             draft.put_cluster(cluster, ())
         rows = pa.Table.from_pylist(list(incidents), SCHEMA)
         put_incidents(draft, rows.append_column("is_over", pc.is_null(rows["carried"])))
+        put_conditions(draft, _rows_of_spells(spells))
         self._snapshot = draft.finish(version, now, 0)
 
     def sample(self, now: int, samples: Iterable[Observation], sources: Iterable[SourceState] = ()) -> None:
@@ -112,6 +117,11 @@ class ExposedPlay:
         """Give the text of a scrape."""
         health = ExporterHealth("1", self._snapshot.version, 0.0, 0)
         return plain(self._exposition.render(self._snapshot, health, now, self._request)).decode()
+
+
+def _rows_of_spells(spells: Iterable[Spell]) -> pa.Table:
+    rows = [{**spell._asdict(), "topics": list(spell.topics), "as_of_version": 0} for spell in spells]
+    return plain_times(rows_to_arrow(rows, arrow_schema(CONDITIONS)))
 
 
 def _sources_of(samples: Sequence[Observation]) -> Iterable[SourceState]:
