@@ -1,6 +1,6 @@
 """Plays of many clusters behind one isrwatch, and of a second Watchdog: how many messages does one trouble send?
 
-Each of 40 expected clusters is healthy for a minute. Then, of the programs that all of them share:
+Each of 40 clusters is healthy for a minute. Then, of the programs that all of them share:
 
 - ``dead job``: the job is killed, and stays away;
 - ``dead exporter``: the exporter is killed, and stays away;
@@ -21,8 +21,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from dashboards.alerts import AlertSettings, rule_file
-from dashboards.render import as_yaml
 from exporters.backtest.evaluation import firings
 from exporters.backtest.rule_files import RuleFile
 from exporters.backtest.series import ScrapedSeries
@@ -103,7 +101,7 @@ def _sent(
     clusters = [f"cluster-{number:02}" for number in range(count)]
     with tempfile.TemporaryDirectory(prefix="isrwatch-judge-") as name:
         folder = Path(name)
-        rules = _rules(folder, clusters)
+        rules = RuleFile.read(RULES)
         judgement, series = EveryRule([rules]), ScrapedSeries()
         fleet = _Fleet(judgement.metrics, clusters)
         for second in range(BATCH_SECONDS, seconds, SCRAPE_SECONDS):
@@ -139,12 +137,6 @@ def _different(told: Sequence[Notification]) -> int:
             count += bool(each.firing)
             last[each.group] = each.firing
     return count
-
-
-def _rules(folder: Path, clusters: Sequence[str]) -> RuleFile:
-    path = folder / "alerts.yml"
-    path.write_text(as_yaml(rule_file(AlertSettings(expected_clusters=tuple(clusters)))), encoding="utf-8")
-    return RuleFile.read(path)
 
 
 def heartbeats_after_our_death(folder: Path) -> int:
