@@ -66,7 +66,7 @@ class Scrapes:
 
     def __call__(self, batch: Batch, more: str = "") -> None:
         """Take over what a micro-batch commits, and scrape if it is time; ``more``: lines of another program."""
-        self._exposed.commit(batch.version, batch.now, batch.changes, batch.clusters, batch.incidents, batch.spells)
+        self._exposed.commit(batch)
         self._samples += batch.samples
         second = (batch.now - START) // SECOND
         if (second - BATCH_SECONDS) % SCRAPE_SECONDS:

@@ -277,7 +277,7 @@ class JobOfPlay:
 
     def _fold(self, changes: pa.Table) -> None:
         """Fold rows into incidents and spells, and give these their short ids as the writer of the tables does."""
-        folded = self._incidents.fold(rows_of(changes, self._version))
+        folded = self._incidents.fold(rows_of(changes, self._version) if len(changes) else ())
         self._short_ids |= self._numbers.follow(self._incidents.number_steps)
         for incident in folded:
             row = incident_row(

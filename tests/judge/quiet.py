@@ -99,7 +99,7 @@ class Life:
             now = Micros(START + second * SECOND)
             due = [lease for at, lease in leases if second - SCRAPE_SECONDS < at <= second]
             _, batch = self.job.batch(now, [*due, nothing_announced(second), *self.source.poll(now)])
-            self.exposed.commit(batch.version, batch.now, batch.changes, batch.clusters, batch.incidents, batch.spells)
+            self.exposed.commit(batch)
             self._samples += batch.samples
             if second % SAMPLE_SECONDS == 0:
                 self.exposed.sample(now, _newest(self._samples), batch.sources)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,6 +40,34 @@ STALE_AFTER_SECONDS = 60.0
 _CONTENTS = {content.definition.name: content for content in SIDE_CONTENTS}
 
 
+class Committed(Protocol):
+    """What one commit has: rows of the change log without the columns of the commit, and all rows of two tables."""
+
+    @property
+    def version(self) -> int:
+        """Its version of ``partition_changes``."""
+
+    @property
+    def now(self) -> int:
+        """When it was, UTC microseconds."""
+
+    @property
+    def changes(self) -> pa.Table:
+        """Rows of ``partition_changes``."""
+
+    @property
+    def clusters(self) -> Sequence[ClusterState]:
+        """How far the sources came, as the job stores it with each commit."""
+
+    @property
+    def incidents(self) -> Sequence[dict[str, Any]]:
+        """Rows of ``incidents``."""
+
+    @property
+    def spells(self) -> Sequence[Spell]:
+        """Rows of ``conditions``."""
+
+
 class ExposedPlay:
     """An exporter's snapshot that takes over commits; ``names`` limits what is rendered."""
 
@@ -60,49 +88,36 @@ class ExposedPlay:
         """Go on where the object stood that was written."""
         self.__dict__.update(state, _exposition=Exposition(STALE_AFTER_SECONDS))
 
-    def commit(
-        self,
-        version: int,
-        now: int,
-        changes: pa.Table,
-        clusters: Iterable[ClusterState],
-        incidents: Sequence[dict[str, Any]] = (),
-        spells: Sequence[Spell] = (),
-    ) -> None:
-        """Take over one commit.
-
-        Args:
-            version: of ``partition_changes``.
-            now: when it was committed, UTC microseconds.
-            changes: its rows, without the columns of the commit.
-            clusters: as the job stores with each commit how far its sources came.
-            incidents: every row of that table; ``spells``: every row of ``conditions``.
-        """
-        committed = in_commit(changes, version, now)
+    def commit(self, batch: Committed) -> None:
+        """Take over one commit."""
+        committed = in_commit(batch.changes, batch.version, batch.now)
         draft = SnapshotDraft(self._snapshot)
         apply_changes(draft, committed)
         count_isr_removals(draft, committed, StateVersions())
-        for cluster in clusters:
+        for cluster in batch.clusters:
             draft.put_cluster(cluster, ())
-        rows = pa.Table.from_pylist(list(incidents), SCHEMA)
+        rows = pa.Table.from_pylist(list(batch.incidents), SCHEMA)
         put_incidents(draft, rows.append_column("is_over", pc.is_null(rows["carried"])))
-        put_conditions(draft, _rows_of_spells(spells))
-        self._snapshot = draft.finish(version, now, 0)
+        put_conditions(draft, _rows_of_spells(batch.spells))
+        self._snapshot = draft.finish(batch.version, batch.now, 0)
 
-    def sample(self, now: int, samples: Iterable[Observation], sources: Iterable[SourceState] = ()) -> None:
+    def sample(
+        self, now: int, samples: Iterable[Observation], sources: Iterable[SourceState] = (), *, is_query_up: bool = True
+    ) -> None:
         """Take over what was sampled, in its order, and how far the job has applied the sources of changes.
 
         Args:
             now: the job's report is of then, UTC microseconds.
             samples: since the last call.
             sources: of the replication channel; of both the job has applied all that was sent.
+            is_query_up: False while the job cannot read the bus.
         """
         samples = list(samples)
         told = [
             {"source": each.source, "position": number, "payload": encode(each), "damage": None}
             for number, each in enumerate(samples)
         ]
-        draft, lag = SnapshotDraft(self._snapshot), SourceLag(0, 0, is_query_up=True, restarts=0, reported_at=now)  # type: ignore[arg-type]
+        draft, lag = SnapshotDraft(self._snapshot), SourceLag(0, 0, is_query_up, 0, now)  # type: ignore[arg-type]
         for source in sources:
             draft.cluster(source.cluster_id, source.cluster).put_source(source, Channel.REPLICATION, lag)
         for source in _sources_of(samples):
