@@ -81,6 +81,7 @@ def test_messages_are_those_that_the_shipped_routes_send(sent: Sent) -> None:
 NOTHING: dict[str, Any] = {
     "seed": 1, "is_polled": False, "call": MUST_NOT, "due": None, "harms": [], "disputed": [], "unclean": [],
     "wakes_allowed": 1, "lost": {}, "kinds": ["stop"], "faults": ["stop"], "firings": FIRED["play-1"], "seconds": 600,
+    "changed": [],
 }  # fmt: skip
 HARM = NOTHING | {
     "seed": 2, "call": MUST, "due": 40.0, "harms": [["refused", "orders", 10, 400]], "kinds": ["crash"],
